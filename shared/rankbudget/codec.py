@@ -1,0 +1,188 @@
+"""How the core reads a host's messages without importing the host.
+
+A codec sees each message in one neutral form, the OpenAI-style dict of `counting/protocol.py`, so that counting, pairing and cutting are
+written once. `DictCodec` is the codec of plain dicts; each adapter has its own in `_convert.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from .errors import MessageError
+
+__all__ = ["PINNED_ROLES", "Codec", "DictCodec", "block_text", "content_text", "replace_text"]
+
+PINNED_ROLES = frozenset({"system", "developer"})
+"""Roles that are never cut and stay where they are."""
+_KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+_LEGACY_ROLES = {"function": "tool", "human": "user", "ai": "assistant", "model": "assistant", "chatbot": "assistant"}
+
+
+class Codec(Protocol):
+    """Reads and copies a host's messages.
+
+    Rules:
+        1. A message is never changed; edited messages are copies that say so.
+        2. `roles` equals `[role(m) for m in messages]`; both use only system, developer, user, assistant and tool.
+        3. `call_ids` lists the tool calls a message asks for, from every place the host keeps them, each once, in order.
+        4. `to_dict` holds all that is sent to the model and nothing that is not.
+    """
+
+    def role(self, message: Any) -> str:
+        """Returns the role; raises MessageError where there is none."""
+        ...
+
+    def roles(self, messages: Sequence[Any]) -> list[str]:
+        """Returns all roles in one fast pass."""
+        ...
+
+    def to_dict(self, message: Any) -> Mapping[str, Any]:
+        """Returns the neutral form."""
+        ...
+
+    def call_ids(self, message: Any) -> tuple[str, ...]:
+        """Returns the ids of the tool calls the message asks for."""
+        ...
+
+    def result_id(self, message: Any) -> str | None:
+        """Returns the id of the call a tool result answers."""
+        ...
+
+    def message_id(self, message: Any) -> str | None:
+        """Returns the host's own id of the message, where it has one."""
+        ...
+
+    def fingerprint(self, message: Any) -> object:
+        """Returns something cheap that compares equal exactly while the content is the same."""
+        ...
+
+    def with_text(self, message: Any, text: str) -> Any:
+        """Returns a copy whose plain text is `text`: other content blocks stay, stale usage goes, the copy is marked as edited."""
+        ...
+
+    def make(self, role: str, text: str, *, origin: str) -> Any:
+        """Returns a new host message marked as inserted by `origin` ("summary", "context", ...)."""
+        ...
+
+    def copy(self, message: Any) -> Any:
+        """Returns a deep enough copy that editing it leaves the original alone."""
+        ...
+
+
+class DictCodec:
+    """Reads OpenAI-style dicts.
+
+    Example:
+        >>> codec = DictCodec()
+        >>> codec.role({"role": "user", "content": "hi"})
+        'user'
+        >>> codec.call_ids({"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f"}}]})
+        ('c1',)
+    """
+
+    def role(self, message: Any) -> str:
+        try:
+            role = message["role"]
+        except (TypeError, KeyError, IndexError):
+            role = None
+        if role in _KNOWN_ROLES:
+            return str(role)
+        if isinstance(role, str) and role in _LEGACY_ROLES:
+            return _LEGACY_ROLES[role]
+        seen = f"{sorted(message)!r}" if isinstance(message, Mapping) else f"{type(message).__name__}"
+        msg = (
+            f"a message has the role {role!r} (seen: {seen}); allowed: {', '.join(sorted(_KNOWN_ROLES))}. "
+            "Give every message a 'role' key with one of these."
+        )
+        raise MessageError(msg)
+
+    def roles(self, messages: Sequence[Any]) -> list[str]:
+        try:
+            roles: list[str] = [m["role"] for m in messages]
+            if _KNOWN_ROLES.issuperset(roles):
+                return roles
+        except (TypeError, KeyError, IndexError):
+            pass
+        return [self.role(m) for m in messages]
+
+    def to_dict(self, message: Any) -> Mapping[str, Any]:
+        return message  # type: ignore[no-any-return]  # a dict is its own neutral form
+
+    def call_ids(self, message: Any) -> tuple[str, ...]:
+        calls = message.get("tool_calls")
+        content = message.get("content")
+        if not calls and not isinstance(content, list):
+            return ()
+        ids = [str(call.get("id")) for call in calls or ()]
+        if isinstance(content, list) and message["role"] == "assistant":
+            ids += [str(b.get("id")) for b in content if isinstance(b, Mapping) and b.get("type") in ("tool_use", "tool_call")]
+        return tuple(dict.fromkeys(ids))
+
+    def result_id(self, message: Any) -> str | None:
+        found = message.get("tool_call_id")
+        return None if found is None else str(found)
+
+    def message_id(self, message: Any) -> str | None:
+        found = message.get("id")
+        return found if isinstance(found, str) else None
+
+    def fingerprint(self, message: Any) -> object:
+        content = message.get("content")
+        if len(message) == 2 and isinstance(content, str):  # noqa: PLR2004 - role and content: the plain message
+            return (message["role"], content)
+        return repr(message)
+
+    def with_text(self, message: Any, text: str) -> Any:
+        edited = {**message, "content": replace_text(message.get("content"), text)}
+        edited.pop("usage", None)
+        return edited
+
+    def make(self, role: str, text: str, *, origin: str) -> Any:  # noqa: ARG002 - plain dicts have no place for a mark
+        return {"role": role, "content": text}
+
+    def copy(self, message: Any) -> Any:
+        import copy
+
+        return copy.deepcopy(message)
+
+
+def block_text(block: Any) -> str | None:
+    """Returns the text of a text block, None for every other block."""
+    if isinstance(block, str):
+        return block
+    if isinstance(block, Mapping) and block.get("type") in ("text", "input_text", "output_text"):
+        text = block.get("text")
+        return text if isinstance(text, str) else None
+    return None
+
+
+def content_text(content: Any) -> str:
+    """Returns the plain text of a message's content; atomic blocks have none.
+
+    Example:
+        >>> content_text([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "b"}])
+        'a\\nb'
+    """
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(text for block in content if (text := block_text(block)) is not None)
+
+
+def replace_text(content: Any, text: str) -> Any:
+    """Returns content whose plain text is `text` and whose atomic blocks are as they were, a list staying a list."""
+    if not isinstance(content, (list, tuple)):
+        return text
+    blocks: list[Any] = []
+    placed = False
+    for block in content:
+        if block_text(block) is None:
+            blocks.append(block)
+        elif not placed:
+            blocks.append(text if isinstance(block, str) else {**block, "text": text})
+            placed = True
+    if not placed:
+        blocks.append({"type": "text", "text": text})
+    return blocks
