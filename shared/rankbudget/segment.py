@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, Literal
 
 __all__ = ["Action", "Block", "Decision", "DecisionRange", "Provenance", "Rendition", "Scope", "Segment"]
@@ -17,7 +16,6 @@ Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
 """What became of a segment: whole, dropped whole, cut inside its text, shorter with its own words, new words."""
 
 RenditionKind = Literal["whole", "truncated", "compressed", "summarized", "placeholder"]
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +103,8 @@ class Segment:
     provenance: Provenance | None = None
     scope: Scope | None = None
     created_at: datetime | None = None
-    metadata: Mapping[str, Any] = field(default=_NOTHING)
-    source: Any = None
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    source: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
