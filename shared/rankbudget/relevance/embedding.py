@@ -1,0 +1,147 @@
+"""Relevance by meaning: the cosine between the vector of the query and the vector of each text.
+
+The default vectors are wordllama's static embedding, which ships inside its wheel: no download, no network, no torch. Any function from
+texts to vectors plugs in instead. This file owns wordllama; numpy is imported only where vectors are.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BudgetConfigError, CounterUnavailableError
+from ..segment import Segment
+from .corpus import BoundedCache, scored_texts
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+
+__all__ = ["EmbedFunction", "Embedder", "EmbeddingScorer", "default_embedder", "missing_reason"]
+
+EmbedFunction = Callable[[list[str]], Any]
+"""Texts in, one vector each out: lists of floats or an array."""
+
+
+class Embedder:
+    """Turns texts into unit vectors and remembers them.
+
+    Args:
+        embed: texts in, one vector each out; None takes wordllama's static embedding.
+        name: what saved indexes call it; defaults to the function's own name.
+        max_texts: vectors kept in memory (a vector of 256 numbers takes 1 KB).
+
+    Example:
+        >>> embedder = Embedder(lambda texts: [[float(len(text)), 0.0] for text in texts], name="length")
+        >>> embedder.vectors(["abc", "ab"]).tolist()
+        [[1.0, 0.0], [1.0, 0.0]]
+    """
+
+    def __init__(self, embed: EmbedFunction | None = None, *, name: str | None = None, max_texts: int = 50_000) -> None:
+        self._embed = embed or _wordllama()
+        self.name = name or ("wordllama" if embed is None else _name_of(embed))
+        self._one: BoundedCache[str, Any] = BoundedCache(max_size=max_texts, size=lambda _: 1)
+        self._many: BoundedCache[tuple[str, ...], Any] = BoundedCache(max_size=max_texts, size=len)
+
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """Returns one unit vector per text, as the rows of an array; a text is embedded once while memory lasts."""
+        return self._many.get(tuple(texts), self._rows)  # type: ignore[no-any-return]  # the cache holds what _rows made
+
+    def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Returns the cosine between the query and each text, -1 to 1."""
+        if not texts or not query.strip():
+            return [0.0] * len(texts)
+        found: list[float] = (self.vectors(texts) @ self.vectors((query,))[0]).tolist()
+        return found
+
+    def _rows(self, texts: tuple[str, ...]) -> Vectors:
+        import numpy as np
+
+        missing = [text for text in dict.fromkeys(texts) if not self._one.holds(text)]
+        fresh = dict(zip(missing, self._embedded(missing), strict=True)) if missing else {}
+        rows = [self._one.get(text, lambda text: fresh[text] if text in fresh else self._embedded([text])[0]) for text in texts]
+        return np.stack(rows) if rows else np.zeros((0, 0), dtype=np.float32)
+
+    def _embedded(self, texts: list[str]) -> Vectors:
+        import numpy as np
+
+        found = np.asarray(self._embed(texts), dtype=np.float32)
+        if found.ndim != 2 or len(found) != len(texts):  # noqa: PLR2004 - rows and columns
+            msg = f"the embedding {self.name!r} gave an array of shape {found.shape} for {len(texts)} texts; allowed: one vector per text"
+            raise BudgetConfigError(msg)
+        found = np.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0)
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        return np.asarray(found / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
+
+
+class EmbeddingScorer:
+    """Rates a segment by the cosine between its vector and the query's, -1 to 1.
+
+    Args:
+        embed: an `Embedder`, a function from texts to vectors, or None for the embedded default.
+
+    Example:
+        >>> scorer = EmbeddingScorer(lambda texts: [[text.count("a"), text.count("b")] for text in texts])
+        >>> scorer.score("aa", [Segment(id="1", text="a"), Segment(id="2", text="b")])
+        [1.0, 0.0]
+    """
+
+    def __init__(self, embed: Embedder | EmbedFunction | None = None) -> None:
+        self._given = embed
+        self._embedder: Embedder | None = embed if isinstance(embed, Embedder) else None
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder, made on first use: loading the default takes a third of a second."""
+        if self._embedder is None:
+            self._embedder = Embedder(self._given) if callable(self._given) else default_embedder()
+        return self._embedder
+
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        return self.embedder.similarities(query, scored_texts(segments))
+
+
+def missing_reason() -> str | None:
+    """Returns why the embedded default cannot be used, None when it can."""
+    missing = [name for name in ("wordllama", "numpy") if importlib.util.find_spec(name) is None]
+    if not missing:
+        return None
+    return f'{" and ".join(missing)} not installed; relevance is by words only. To compare meanings: pip install "rankbudget[embed]"'
+
+
+def default_embedder() -> Embedder:
+    """Returns the shared embedder over wordllama's static vectors; raises an ImportError that names the extra when it is missing."""
+    with _DEFAULT_LOCK:
+        return _default_embedder()
+
+
+_DEFAULT_LOCK = Lock()
+
+
+@lru_cache(maxsize=1)
+def _default_embedder() -> Embedder:
+    return Embedder()
+
+
+def _wordllama() -> EmbedFunction:
+    reason = missing_reason()
+    if reason:
+        raise CounterUnavailableError(reason)
+    from pathlib import Path
+
+    import wordllama
+
+    # Its own default folder lacks an "s" that the wheel has; the package folder as cache finds the shipped model without a download.
+    model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    return lambda texts: model.embed(texts)
+
+
+def _name_of(embed: EmbedFunction) -> str:
+    owner = getattr(embed, "__self__", None)
+    return type(owner).__name__ if owner is not None else getattr(embed, "__name__", type(embed).__name__)

@@ -1,0 +1,183 @@
+"""Text to terms: what two texts must share to be about the same thing.
+
+Words are folded (case, accents, Arabic vowel marks), stemmed lightly, and stripped of function words in queries. Scripts without spaces
+between words (Chinese, Japanese, Korean, Thai, Khmer, Lao, Burmese) become overlapping character pairs, which need no dictionary.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+import regex
+
+from .stopwords import STOP_WORDS
+
+__all__ = ["content_terms", "content_words", "fold", "grams", "raw_words", "stem", "terms"]
+
+_NO_SPACES = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_ANY_WORD = regex.compile(rf"[{_NO_SPACES}]+|[[\p{{L}}\p{{N}}\p{{M}}]--[{_NO_SPACES}]]+", regex.VERSION1)
+_PAIRED = re.compile(rf"[{_NO_SPACES}]")
+# Combining marks of Latin, Greek and Cyrillic, Arabic vowel marks and the Arabic stretching stroke carry no word of their own.
+_DROP = dict.fromkeys([*range(0x300, 0x370), *range(0x64B, 0x660), 0x670, 0x640, 0xAD, 0x200C, 0x200D, 0x200E, 0x200F])
+_ARABIC = {ord("ى"): "ي", ord("ة"): "ه", ord("ٱ"): "ا"}
+_FOLD = {**_DROP, **_ARABIC, ord("’"): "'", ord("ß"): "ss"}
+GRAM = 4
+"""Length of the character pieces of a word: 4 beat 3 and 5 in the quality benchmark."""
+
+
+def fold(text: str) -> str:
+    """Returns the text without case, accents and vowel marks.
+
+    Example:
+        >>> fold("Café ÉLAN")
+        'cafe elan'
+    """
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFKD", text.casefold()).translate(_FOLD))
+
+
+def raw_words(text: str) -> list[str]:
+    """Returns the folded words of a text, unstemmed; runs of scripts without spaces come as character pairs.
+
+    Example:
+        >>> raw_words("The cat's 2 toys")
+        ['the', 'cat', 's', '2', 'toys']
+        >>> raw_words("北京大学 in 2024")
+        ['北京', '京大', '大学', 'in', '2024']
+    """
+    folded = fold(text)
+    if folded.isascii():
+        return _ASCII_WORD.findall(folded)
+    found: list[str] = []
+    for run in _ANY_WORD.findall(folded):
+        if len(run) > 1 and _PAIRED.match(run):
+            found.extend(run[i : i + 2] for i in range(len(run) - 1))
+        else:
+            found.append(run)
+    return found
+
+
+def terms(text: str) -> list[str]:
+    """Returns the stemmed terms of a text, in order, with repeats.
+
+    Example:
+        >>> terms("Budgets budgeting budgeted")
+        ['budget', 'budget', 'budget']
+    """
+    return [stem(word) for word in raw_words(text)]
+
+
+def content_terms(text: str) -> list[str]:
+    """Returns the stemmed terms of a query without function words; all of them when nothing else is left.
+
+    Example:
+        >>> content_terms("What is the budget of the project?")
+        ['budget', 'project']
+        >>> content_terms("who is it")
+        ['who', 'is', 'it']
+    """
+    return [stem(word) for word in content_words(text)]
+
+
+def content_words(text: str) -> list[str]:
+    """Returns the unstemmed words of a query without function words; all of them when nothing else is left."""
+    words = raw_words(text)
+    return [word for word in words if word not in STOP_WORDS] or words
+
+
+@lru_cache(maxsize=1 << 16)
+def grams(word: str) -> tuple[str, ...]:
+    """Returns the overlapping 4-character pieces of a word, its edges marked; they match across inflections and compounds.
+
+    Example:
+        >>> grams("rank")
+        ('_ran', 'rank', 'ank_')
+    """
+    marked = f"_{word}_"
+    if len(marked) <= GRAM:
+        return (marked,)
+    return tuple(marked[i : i + GRAM] for i in range(len(marked) - GRAM + 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def stem(word: str) -> str:
+    """Returns the word without its inflection, by script: English and other Latin, Cyrillic, Arabic; light, never under three letters.
+
+    Example:
+        >>> [stem(w) for w in ("memories", "memory", "running", "runs", "planned")]
+        ['memori', 'memori', 'run', 'run', 'plan']
+    """
+    if len(word) < _SHORTEST + 1 or word[0].isdigit():
+        return word
+    first = word[0]
+    if first <= "\u024f":
+        return _latin(word)
+    if "\u0400" <= first <= "\u052f":
+        return _strip(word, _CYRILLIC_ENDINGS)
+    if "\u0600" <= first <= "\u06ff":
+        return _strip(_unprefix(word), _ARABIC_ENDINGS)
+    return word
+
+
+_SHORTEST = 3
+_DOUBLED = frozenset("bdfgmnprt")
+_VOWEL = re.compile("[aeiouy]")
+
+
+def _latin(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith("sses"):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in ("ingly", "edly", "ing", "ed"):
+        if word.endswith(ending):
+            base = word[: -len(ending)]
+            if len(base) >= _SHORTEST - 1 and _VOWEL.search(base):
+                word = base[:-1] if len(base) > _SHORTEST and base[-1] == base[-2] and base[-1] in _DOUBLED else base
+            break
+    word = _strip(word, _LATIN_ENDINGS)
+    if word.endswith("e") and len(word) > _SHORTEST:
+        word = word[:-1]
+    if word.endswith("y") and len(word) > _SHORTEST:
+        word = word[:-1] + "i"
+    return word
+
+
+_LATIN_ENDINGS = tuple(
+    sorted("ization ational fulness ousness iveness ation ator alism ment ness ance ence able ible ally ful ly er or".split(), key=len, reverse=True)
+)
+_CYRILLIC_ENDINGS = tuple(
+    sorted(
+        (
+            "иями ями ами ией иям ием иях ев ов ие ье еи ии ей ой ий й иям ям ием ем ам ом о у ах иях ях ы ь ию ью ю ия ья я а е и "
+            "ого его ому ему ыми ими ая яя ую юю ое ее ые ых их ть ти ла ло ли ет ют ит ат ят ешь ишь ся сь"
+        ).split(),
+        key=len,
+        reverse=True,
+    )
+)
+_ARABIC_ENDINGS = ("هما", "كما", "ها", "ات", "ون", "ين", "ان", "يه", "هم", "نا", "ه", "ي")
+_ARABIC_PREFIXES = ("وال", "بال", "كال", "فال", "لل", "ال", "و")
+
+
+def _strip(word: str, endings: tuple[str, ...]) -> str:
+    for ending in endings:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST:
+            return word[: -len(ending)]
+    return word
+
+
+def _unprefix(word: str) -> str:
+    for prefix in _ARABIC_PREFIXES:
+        if word.startswith(prefix) and len(word) - len(prefix) >= _SHORTEST:
+            return word[len(prefix) :]
+    return word
