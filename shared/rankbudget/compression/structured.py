@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from ..counting.protocol import TokenCounter
-from ..fitting.truncate import truncate_text
+from .cut import truncate_text
 from .json_shrink import dump, parse, shrink, shrink_lines
 from .lines import looks_structured, pick_lines
 

@@ -1,121 +1,16 @@
-"""Truncate: cut inside a text, at the end of a sentence where there is one, to an exact number of tokens.
-
-The bound holds for the finished text, marker included, because the finished text is what is counted: tokens merge across a cut, so counts
-of parts only serve to guess.
-"""
+"""Truncate: keep a block's segments in order and cut inside the one that stands at the edge."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
+from ..compression.cut import Keep, truncate_text
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, BudgetExceededError
+from ..errors import BudgetExceededError
 from ..segment import Decision, Rendition, Segment
 from .protocol import Cost, Fit, Piece, plain_cost
 
 __all__ = ["Keep", "Truncate", "truncate_text"]
-
-Keep = Literal["start", "both"]
-
-_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？｡]+[」』”’）]*|(?<=\S)(?=[ \t]*\n)")
-_WORD_END = re.compile(r"(?<=\S)(?=\s)")
-_SENTENCE_START = re.compile(r"(?:(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+|(?<=[。！？｡])|(?<=[。！？｡][」』”’）])|\n\s*)(?=\S)")
-_WORD_START = re.compile(r"(?<=\s)(?=\S)")
-_LEAST_SHARE = 8
-"""A boundary counts only where it keeps an eighth of what fits: "Yes. " before a long second sentence is not worth losing that sentence."""
-
-
-def truncate_text(text: str, max_tokens: int, counter: TokenCounter, *, ellipsis: str = "...", keep: Keep = "start") -> str:
-    """Returns `text` cut to at most `max_tokens`, the marker counted, and `text` itself when it fits.
-
-    Cuts at the end of a sentence, else of a word, else between two graphemes. The kept part is a copy of the source, its whitespace
-    included.
-
-    Args:
-        text: what to cut.
-        max_tokens: the bound on the result.
-        counter: counts.
-        ellipsis: the marker that stands for what is cut.
-        keep: "start" keeps the start; "both" keeps start and end around the marker, for long questions and tool output.
-
-    Returns:
-        At most `max_tokens` tokens; "" when even the marker does not fit.
-
-    Example:
-        >>> from rankbudget.testing.fakes import WordCounter  # one token per word
-        >>> truncate_text("One two. Three four. Five six.", 4, WordCounter())
-        'One two. Three four....'
-        >>> truncate_text("One two. Three four. Five six.", 5, WordCounter(), keep="both")
-        'One two. ... Five six.'
-    """
-    if keep not in ("start", "both"):
-        raise BudgetConfigError.of([f"keep is {keep!r}, allowed: 'start' or 'both'"])
-    if max_tokens <= 0 or not text:
-        return ""
-    start = counter.truncate(text, max_tokens)
-    if len(start) == len(text):
-        return text
-    room = max_tokens - counter.count(ellipsis)
-    if room < 0:
-        return ""
-    attempt = 0
-    while room > 0:
-        if keep == "start":
-            cut = _start(text, start, max_tokens, room, counter) + ellipsis
-        else:
-            cut = _ends(text, start, room, counter, ellipsis)
-        excess = counter.count(cut) - max_tokens
-        if excess <= 0:
-            return cut
-        room -= max(excess, 2**attempt - 1)
-        attempt += 1
-    return ellipsis
-
-
-def _start(text: str, start: str, max_tokens: int, room: int, counter: TokenCounter) -> str:
-    # Only the few tokens that must go are counted, not the long rest that stays.
-    surplus = max_tokens - room
-    least = len(start) // _LEAST_SHARE
-    for boundaries in (_SENTENCE_END, _WORD_END):
-        for end in _last_first(boundaries, text, len(start)):
-            if end <= least:
-                break
-            if surplus == 0 or counter.count(start[end:]) >= surplus:
-                return start[:end]
-    return counter.truncate(start, room)
-
-
-def _last_first(boundaries: re.Pattern[str], text: str, limit: int) -> Iterator[int]:
-    # One character more than the limit is read, to see whether a sentence ends exactly there.
-    ends = [m.end() for m in boundaries.finditer(text, 0, min(len(text), limit + 1)) if 0 < m.end() <= limit]
-    return reversed(ends)
-
-
-def _ends(text: str, start: str, room: int, counter: TokenCounter, ellipsis: str) -> str:
-    # `start` holds what the whole limit has room for, so each half is looked for in three quarters of that many characters.
-    reach = max(len(start) * 3 // 4, 1)
-    end = counter.truncate(text[-reach:], room // 2, side="left") if room > 1 else ""
-    start = counter.truncate(start[:reach], room - room // 2)
-    least = len(start) // 2
-    for boundaries in (_SENTENCE_END, _WORD_END):
-        cut = next(_last_first(boundaries, text, len(start)), 0)
-        if cut > least:
-            start = start[:cut]
-            break
-    offset = max(len(text) - len(end), len(start))
-    most = offset + (len(text) - offset) // 2
-    for boundaries in (_SENTENCE_START, _WORD_START):
-        found = boundaries.search(text, offset)
-        if found and found.end() <= most:
-            offset = found.end()
-            break
-    end = text[offset:]
-    joint = "\n" if "\n" in text[len(start) : len(start) + 1] or "\n" in text[offset - 1 : offset] else " "
-    if not ellipsis:
-        joint = "" if text[len(start) : offset].strip() == "" else joint
-    return f"{start.rstrip()}{joint}{ellipsis}{joint}{end}" if end else start + ellipsis
 
 
 class Truncate:
