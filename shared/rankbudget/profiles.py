@@ -1,0 +1,159 @@
+"""Budgets from YAML files, in the two shapes people already have.
+
+System defaults, and overrides by a profile of its own file or by name::
+
+    llm:                                  # system defaults
+      context_window: 32768
+      max_response_tokens: 4096           # the longest answer: caps the reserve
+      budget_ratios: {memory: 0.30, history: 0.40, reserve: 0.30}
+    profiles:
+      nova:
+        preferred_llm:
+          model: "qwen2.5:14b-instruct"
+          budget_ratios: {memory: 0.35, history: 0.35}
+
+Other keys of these sections (temperature, base_url, ...) are the host's and pass, except those that look like a slip of ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .budget import TokenBudget
+from .budget_checks import shown
+from .errors import BudgetConfigError, CounterUnavailableError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = ["load_budget"]
+
+_RENAMED = {"max_response_tokens": "max_output", "budget_ratios": "ratios"}
+_FIELDS = tuple(f.name for f in dataclasses.fields(TokenBudget))
+_KEYS = (*_RENAMED, *_FIELDS)
+_MERGED = ("ratios", "sizes", "ranks")
+_DEFAULTS, _OVERRIDES = "llm", "preferred_llm"
+_GROUPS = ("profiles", "characters")
+_LARGEST_FILE = 1_000_000
+
+
+def load_budget(path: str | PathLike[str], profile: str | None = None, *, defaults: str | PathLike[str] | None = None) -> TokenBudget:
+    """Returns the budget a YAML file describes; a profile's values replace the system defaults, key by key.
+
+    Args:
+        path: the file.
+        profile: a name under `profiles` (or `characters`), or at the top of the file.
+        defaults: another file whose `llm` section is taken first.
+
+    Raises:
+        BudgetConfigError: with file, key, what was seen and what is allowed.
+    """
+    values: dict[str, Any] = {}
+    if defaults is not None:
+        _overlay(values, _section(_read(defaults), _DEFAULTS, defaults), f"{defaults}: {_DEFAULTS}")
+    document = _read(path)
+    if _DEFAULTS in document:
+        _overlay(values, _section(document, _DEFAULTS, path), f"{path}: {_DEFAULTS}")
+    if profile is not None:
+        section, where = _profile(document, profile, path)
+        _overlay(values, section, where)
+    elif _OVERRIDES in document:
+        _overlay(values, _section(document, _OVERRIDES, path), f"{path}: {_OVERRIDES}")
+    elif _DEFAULTS not in document:
+        names = _names(document)
+        hint = f"; choose one of its profiles: {', '.join(map(repr, names))}" if names else ""
+        raise BudgetConfigError(f"{path}: no section {_DEFAULTS!r} or {_OVERRIDES!r}, seen: {shown(list(document))}{hint}")
+    return _build(values, path, profile)
+
+
+def _read(path: str | PathLike[str]) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise BudgetConfigError(f"{path}: cannot be read ({error.strerror or error}); give the path of a YAML file") from error
+    if len(data) > _LARGEST_FILE:
+        raise BudgetConfigError(f"{path}: {len(data):,} bytes, allowed: {_LARGEST_FILE:,}; a budget needs a few lines")
+    try:
+        document = yaml.safe_load(data)  # safe: a tag that builds objects is an error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise BudgetConfigError(f"{path}: not plain YAML: {' '.join(str(error).split())[:300]}") from error
+    if not isinstance(document, Mapping):
+        raise BudgetConfigError(f"{path}: holds {shown(document)}, allowed: a mapping with {_DEFAULTS!r} or {_OVERRIDES!r}")
+    return document
+
+
+def _section(document: Mapping[str, Any], key: str, path: object) -> Mapping[str, Any]:
+    if key not in document:
+        raise BudgetConfigError(f"{path}: no section {key!r}, seen: {shown(list(document))}")
+    section = document[key]
+    if not isinstance(section, Mapping):
+        raise BudgetConfigError(f"{path}: {key} is {shown(section)}, allowed: a mapping with {', '.join(_KEYS)}")
+    return section
+
+
+def _names(document: Mapping[str, Any]) -> list[str]:
+    grouped = [name for group in _GROUPS if isinstance(document.get(group), Mapping) for name in document[group]]
+    return [str(n) for n in grouped] + [str(n) for n, v in document.items() if isinstance(v, Mapping) and _OVERRIDES in v]
+
+
+def _profile(document: Mapping[str, Any], name: str, path: object) -> tuple[Mapping[str, Any], str]:
+    places: list[tuple[str, Any]] = [(f"{group}.{name}", document[group][name]) for group in _GROUPS if _holds(document.get(group), name)]
+    if _holds(document, name) and isinstance(document[name], Mapping) and _OVERRIDES in document[name]:
+        places.append((name, document[name]))
+    if not places:
+        raise BudgetConfigError(
+            f"{path}: no profile {name!r}; allowed: {', '.join(map(repr, _names(document))) or 'none, the file has no profiles'}"
+        )
+    where, found = places[0]
+    if isinstance(found, Mapping) and _OVERRIDES in found:
+        where, found = f"{where}.{_OVERRIDES}", found[_OVERRIDES]
+    if not isinstance(found, Mapping):
+        raise BudgetConfigError(f"{path}: {where} is {shown(found)}, allowed: a mapping with {', '.join(_KEYS)}")
+    return found, f"{path}: {where}"
+
+
+def _holds(group: Any, name: str) -> bool:
+    return isinstance(group, Mapping) and name in group
+
+
+def _overlay(values: dict[str, Any], section: Mapping[str, Any], where: str) -> None:
+    """Puts a section's values over those so far; a section that says one thing in two ways, or slips, is an error."""
+    problems = []
+    seen: dict[str, str] = {}
+    entries: Mapping[Any, Any] = section  # YAML keys may be numbers
+    for key, value in entries.items():
+        name = _RENAMED.get(key, key) if isinstance(key, str) else None
+        if name not in _FIELDS:
+            close = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.8)
+            if close:
+                problems.append(f"{where}.{shown(key)} is unknown; did you mean {close[0]!r}?")
+            continue
+        if name in seen:
+            problems.append(f"{where} has {seen[name]!r} and {key!r}, allowed: one of them")
+        seen[name] = key
+        if name in _MERGED and not isinstance(value, Mapping):
+            problems.append(f"{where}.{key} is {shown(value)}, allowed: a mapping from block names to numbers")
+        values[name] = {**values.get(name, {}), **value} if name in _MERGED and isinstance(value, Mapping) else value
+    if problems:
+        raise BudgetConfigError.of(problems)
+
+
+def _build(values: dict[str, Any], path: object, profile: str | None) -> TokenBudget:
+    where = f"{path}" + (f" (profile {profile!r})" if profile else "")
+    try:
+        if values.get("context_window") is not None:
+            return TokenBudget(**values)
+        values.pop("context_window", None)
+        if not isinstance(values.get("model"), str):
+            raise BudgetConfigError(f"context_window is missing and so is a model to look it up; seen: {', '.join(values) or 'nothing'}")
+        return TokenBudget.for_model(values["model"], **values)
+    except CounterUnavailableError as error:
+        raise BudgetConfigError(f"{where}: context_window is missing and {error}") from error
+    except BudgetConfigError as error:
+        raise BudgetConfigError(f"{where}: {error}") from error
