@@ -1,0 +1,206 @@
+"""An index of texts by meaning, kept in memory and saved to a folder.
+
+numpy compares the query with every text, which is exact and fastest up to about 100,000 texts; FAISS takes over above that where it is
+installed, or when asked for. A saved index is two plain files and a manifest, none of them able to run code when loaded. This file owns faiss.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from ..errors import BudgetConfigError, CounterUnavailableError, EmbeddingIndexError
+from ..segment import Scope, Segment
+from .corpus import scored_text
+from .embedding import Embedder, EmbedFunction, default_embedder
+from .index_files import read_index, write_index
+
+if TYPE_CHECKING:
+    from .embedding import Vectors
+
+__all__ = ["FAISS_ABOVE", "EmbeddingIndex"]
+
+Backend = Literal["auto", "numpy", "faiss"]
+FAISS_ABOVE = 100_000
+"""Texts above which "auto" takes FAISS: below, one numpy product is as fast and needs no second copy of the vectors."""
+
+
+class EmbeddingIndex:
+    """Finds the texts nearest in meaning to a query.
+
+    Args:
+        embed: an `Embedder`, a function from texts to vectors, or None for wordllama's embedded default.
+        backend: "numpy", "faiss", or "auto" for FAISS above `faiss_above` texts where it is installed.
+        faiss_above: number of texts at which "auto" changes over.
+
+    Example:
+        >>> index = EmbeddingIndex(lambda texts: [[text.count("a"), text.count("b")] for text in texts])
+        >>> index.add(["aab", "b", "a"], metadata=[{"page": 1}, {"page": 2}, {"page": 3}])
+        >>> [(segment.id, segment.metadata["page"], round(segment.score, 2)) for segment in index.search("a", k=2)]
+        [('2', 3, 1.0), ('0', 1, 0.89)]
+    """
+
+    def __init__(
+        self, embed: Embedder | EmbedFunction | None = None, *, backend: Backend = "auto", faiss_above: int = FAISS_ABOVE
+    ) -> None:
+        if backend not in get_args(Backend):
+            msg = f"backend is {backend!r}, allowed: {', '.join(get_args(Backend))}"
+            raise BudgetConfigError(msg)
+        if backend == "faiss" and importlib.util.find_spec("faiss") is None:
+            msg = 'backend "faiss" needs faiss, which is not installed: pip install "rankbudget[faiss]"'
+            raise CounterUnavailableError(msg)
+        self._embedder = embed if isinstance(embed, Embedder) else Embedder(embed) if embed is not None else default_embedder()
+        self.backend: Backend = backend
+        self.faiss_above = faiss_above
+        self._segments: list[Segment] = []
+        self._ids: set[str] = set()
+        self._vectors: Vectors | None = None
+        self._faiss: Any = None
+        self._lock = RLock()
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """What it holds, in the order it was added."""
+        return tuple(self._segments)
+
+    @property
+    def dimension(self) -> int | None:
+        """How many numbers a vector has; None while the index is empty."""
+        return None if self._vectors is None else int(self._vectors.shape[1])
+
+    @property
+    def embedding_name(self) -> str:
+        """The name of the embedding; a saved index loads only with the same."""
+        return self._embedder.name
+
+    @property
+    def uses_faiss(self) -> bool:
+        """Whether the next search goes through FAISS."""
+        if self.backend == "auto":
+            return len(self) > self.faiss_above and importlib.util.find_spec("faiss") is not None
+        return self.backend == "faiss"
+
+    def add(self, texts: Sequence[str | Segment], *, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Adds texts or segments; plain texts get their position as id.
+
+        Args:
+            texts: what to add; ids must be new.
+            metadata: one mapping per text, merged over a segment's own.
+        """
+        if isinstance(texts, (str, Segment)):
+            msg = f"add takes a list of texts or segments, seen: one {type(texts).__name__}; put it in a list"
+            raise EmbeddingIndexError(msg)
+        if metadata is not None and len(metadata) != len(texts):
+            msg = f"metadata has {len(metadata)} entries for {len(texts)} texts; allowed: one per text"
+            raise EmbeddingIndexError(msg)
+        with self._lock:
+            fresh: list[Segment] = []
+            for i, text in enumerate(texts):
+                segment = text if isinstance(text, Segment) else Segment(id=str(len(self) + i), text=text)
+                fresh.append(dataclasses.replace(segment, metadata={**segment.metadata, **metadata[i]}) if metadata else segment)
+            self._check_new([segment.id for segment in fresh])
+            if fresh:
+                self._append(fresh, self._embedder.vectors([scored_text(segment) for segment in fresh]))
+
+    def search(self, query: str, k: int = 10, *, scope: Scope | None = None) -> list[Segment]:
+        """Returns the `k` segments nearest to the query, best first, their cosine in `score`; equal ones in the order they were added.
+
+        Args:
+            query: what is asked.
+            k: how many at most.
+            scope: who asks; segments of other users or projects are not found.
+        """
+        with self._lock:
+            visible = [i for i, s in enumerate(self._segments) if s.scope is None or s.scope.visible_to(scope)]
+            if k <= 0 or not visible or not query.strip() or self._vectors is None:
+                return []
+            vector = self._embedder.vectors((query,))
+            if vector.shape[1] != self._vectors.shape[1]:
+                msg = (
+                    f"the query's vector has {vector.shape[1]} numbers, those in the index {self._vectors.shape[1]}; "
+                    f"search with the embedding the index was built with ({self.embedding_name!r})"
+                )
+                raise EmbeddingIndexError(msg)
+            found = self._near_faiss(vector, k, visible) if self.uses_faiss else self._near_numpy(vector, k, visible)
+            return [dataclasses.replace(self._segments[i], score=score) for i, score in found]
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the index to a folder; a reader sees the old index or the new one, never half of each. `source` objects are not saved."""
+        with self._lock:
+            write_index(Path(folder), self._segments, self._vectors, self.embedding_name)
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        embed: Embedder | EmbedFunction | None = None,
+        *,
+        backend: Backend = "auto",
+        faiss_above: int = FAISS_ABOVE,
+    ) -> EmbeddingIndex:
+        """Reads a saved index; raises EmbeddingIndexError when it is damaged or was built with another embedding."""
+        index = cls(embed, backend=backend, faiss_above=faiss_above)
+        segments, vectors = read_index(Path(folder), index.embedding_name)
+        if segments and vectors is not None:
+            index._check_new([segment.id for segment in segments])
+            index._append(segments, vectors)
+        return index
+
+    def _check_new(self, ids: Sequence[str]) -> None:
+        seen = set(self._ids)
+        twice = []
+        for name in ids:
+            if name in seen:
+                twice.append(name)
+            seen.add(name)
+        if twice:
+            msg = f"these ids are in the index already: {twice[:5]!r}; allowed: each id once"
+            raise EmbeddingIndexError(msg)
+
+    def _append(self, segments: Sequence[Segment], vectors: Vectors) -> None:
+        import numpy as np
+
+        if self._vectors is not None and vectors.shape[1] != self._vectors.shape[1]:
+            msg = f"new vectors have {vectors.shape[1]} numbers, those in the index {self._vectors.shape[1]}; use one embedding for all"
+            raise EmbeddingIndexError(msg)
+        self._vectors = vectors if self._vectors is None else np.concatenate([self._vectors, vectors])
+        self._segments.extend(segments)
+        self._ids.update(segment.id for segment in segments)
+
+    def _near_numpy(self, vector: Vectors, k: int, visible: list[int]) -> list[tuple[int, float]]:
+        import numpy as np
+
+        assert self._vectors is not None  # noqa: S101 - search returns early from an empty index
+        everything = len(visible) == len(self._segments)
+        rows = self._vectors if everything else self._vectors[visible]
+        scores = rows @ vector[0]
+        if k < len(scores):
+            # All that equal the k-th best stay until the stable sort, so that ties fall in the order they were added.
+            candidates = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
+        else:
+            candidates = np.arange(len(scores))
+        best = candidates[np.argsort(-scores[candidates], kind="stable")][:k]
+        return [(int(i) if everything else visible[int(i)], float(scores[i])) for i in best]
+
+    def _near_faiss(self, vector: Vectors, k: int, visible: list[int]) -> list[tuple[int, float]]:
+        import faiss
+        import numpy as np
+
+        assert self._vectors is not None  # noqa: S101 - search returns early from an empty index
+        if self._faiss is None:
+            self._faiss = faiss.IndexFlatIP(self._vectors.shape[1])
+        if self._faiss.ntotal < len(self._segments):
+            self._faiss.add(np.ascontiguousarray(self._vectors[self._faiss.ntotal :]))
+        only = None
+        if len(visible) < len(self._segments):
+            only = faiss.SearchParameters(sel=faiss.IDSelectorBatch(np.asarray(visible, dtype=np.int64)))
+        scores, ids = self._faiss.search(np.ascontiguousarray(vector), min(k, len(visible)), params=only)
+        found = [(int(i), float(score)) for i, score in zip(ids[0], scores[0], strict=True) if i >= 0]
+        return sorted(found, key=lambda pair: (-pair[1], pair[0]))

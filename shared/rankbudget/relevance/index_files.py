@@ -1,0 +1,168 @@
+"""The files of a saved embedding index: a manifest with checksums, vectors as .npy, segments as JSON lines.
+
+The data files carry their checksum in their names and the manifest is replaced last, so a crash while saving leaves the old index whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import EmbeddingIndexError
+from ..segment import Provenance, Scope, Segment
+
+if TYPE_CHECKING:
+    from .embedding import Vectors
+
+__all__ = ["MANIFEST", "read_index", "segment_from_dict", "segment_to_dict", "write_index"]
+
+MANIFEST = "index.json"
+_FORMAT = 1
+_PLAIN = ("id", "text", "role", "tokens", "group", "pinned", "title", "label", "kind", "priority")
+
+
+def write_index(folder: Path, segments: Sequence[Segment], vectors: Vectors | None, embedding: str) -> None:
+    """Writes the data files, then the manifest that makes them valid, then removes what the manifest before it named."""
+    import numpy as np
+
+    folder.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    np.save(buffer, vectors if vectors is not None else np.zeros((0, 0), dtype=np.float32), allow_pickle=False)
+    lines = "".join(json.dumps(segment_to_dict(segment), ensure_ascii=False) + "\n" for segment in segments).encode()
+    manifest: dict[str, Any] = {
+        "format": _FORMAT,
+        "embedding": embedding,
+        "dimension": 0 if vectors is None else int(vectors.shape[1]),
+        "count": len(segments),
+    }
+    for part, ending, data in (("vectors", "npy", buffer.getvalue()), ("segments", "jsonl", lines)):
+        checksum = hashlib.sha256(data).hexdigest()
+        manifest[part] = {"file": f"{part}-{checksum[:16]}.{ending}", "sha256": checksum}
+        _replace(folder / manifest[part]["file"], data)
+    old = _named_files(folder)
+    _replace(folder / MANIFEST, json.dumps(manifest, indent=2).encode())
+    for name in old - {manifest["vectors"]["file"], manifest["segments"]["file"]}:
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
+
+
+def read_index(folder: Path, embedding: str) -> tuple[list[Segment], Vectors | None]:
+    """Returns the segments and vectors of a saved index, checked against its manifest."""
+    import numpy as np
+
+    manifest = _manifest(folder)
+    if manifest["embedding"] != embedding:
+        msg = (
+            f"the index in {str(folder)!r} was built with the embedding {manifest['embedding']!r}, given: {embedding!r}; "
+            "load it with the embedding it was built with, or build it again"
+        )
+        raise EmbeddingIndexError(msg)
+    data = {part: _checked(folder, manifest[part]) for part in ("vectors", "segments")}
+    try:
+        vectors = np.load(io.BytesIO(data["vectors"]), allow_pickle=False)
+        segments = [segment_from_dict(json.loads(line)) for line in data["segments"].decode().splitlines()]
+    except (ValueError, KeyError, TypeError, EOFError) as error:
+        msg = f"the index in {str(folder)!r} cannot be read ({error}); build it again"
+        raise EmbeddingIndexError(msg) from error
+    seen = (len(segments), *vectors.shape)
+    allowed = (manifest["count"], manifest["count"], manifest["dimension"])
+    if seen != allowed or (vectors.size and vectors.dtype != np.float32):
+        msg = f"the index in {str(folder)!r} holds {seen} segments, rows and columns, its manifest says {allowed}; build it again"
+        raise EmbeddingIndexError(msg)
+    return segments, vectors if len(segments) else None
+
+
+def segment_to_dict(segment: Segment) -> dict[str, Any]:
+    """Returns the segment as plain JSON data, without score and source; empty fields are left out."""
+    found: dict[str, Any] = {name: value for name in _PLAIN if (value := getattr(segment, name)) not in (None, False)}
+    found["text"] = segment.text
+    if segment.created_at is not None:
+        found["created_at"] = segment.created_at.isoformat()
+    if segment.scope is not None:
+        found["scope"] = {name: value for name, value in dataclasses.asdict(segment.scope).items() if value is not None}
+    if segment.provenance is not None:
+        origin = {name: value for name, value in dataclasses.asdict(segment.provenance).items() if value is not None}
+        if segment.provenance.created_at is not None:
+            origin["created_at"] = segment.provenance.created_at.isoformat()
+        found["provenance"] = origin
+    if segment.metadata:
+        try:
+            found["metadata"] = json.loads(json.dumps(dict(segment.metadata)))
+        except (TypeError, ValueError) as error:
+            msg = f"the metadata of segment {segment.id!r} cannot be saved ({error}); allowed: text, numbers, lists and mappings"
+            raise EmbeddingIndexError(msg) from error
+    return found
+
+
+def segment_from_dict(data: Mapping[str, Any]) -> Segment:
+    """Returns the segment `segment_to_dict` wrote."""
+    fields: dict[str, Any] = {name: data[name] for name in _PLAIN if name in data}
+    if "created_at" in data:
+        fields["created_at"] = datetime.fromisoformat(data["created_at"])
+    if "scope" in data:
+        fields["scope"] = Scope(**data["scope"])
+    if "provenance" in data:
+        origin = dict(data["provenance"])
+        if "created_at" in origin:
+            origin["created_at"] = datetime.fromisoformat(origin["created_at"])
+        fields["provenance"] = Provenance(**origin)
+    return Segment(**fields, metadata=data.get("metadata", {}))
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        msg = f"there is no saved index in {str(folder)!r} (no {MANIFEST}); give the folder that save() wrote"
+        raise EmbeddingIndexError(msg) from error
+    except (OSError, ValueError) as error:
+        msg = f"{str(path)!r} cannot be read ({error}); build the index again"
+        raise EmbeddingIndexError(msg) from error
+    wanted = {"format": int, "embedding": str, "dimension": int, "count": int, "vectors": dict, "segments": dict}
+    if not isinstance(manifest, dict) or any(not isinstance(manifest.get(name), kind) for name, kind in wanted.items()):
+        msg = f"{str(path)!r} is not the manifest of an index; it needs {', '.join(wanted)}"
+        raise EmbeddingIndexError(msg)
+    if manifest["format"] != _FORMAT:
+        msg = f"the index in {str(folder)!r} has the format {manifest['format']}, this version reads {_FORMAT}; build it again"
+        raise EmbeddingIndexError(msg)
+    return manifest
+
+
+def _checked(folder: Path, part: Mapping[str, Any]) -> bytes:
+    name = str(part.get("file", ""))
+    if not name or Path(name).name != name:
+        msg = f"the manifest in {str(folder)!r} names the file {name!r}; allowed: a plain file name in the same folder"
+        raise EmbeddingIndexError(msg)
+    try:
+        data = (folder / name).read_bytes()
+    except OSError as error:
+        msg = f"{name!r} of the index in {str(folder)!r} cannot be read ({error}); build the index again"
+        raise EmbeddingIndexError(msg) from error
+    if hashlib.sha256(data).hexdigest() != part.get("sha256"):
+        msg = f"{name!r} of the index in {str(folder)!r} is damaged (its checksum is another); build the index again"
+        raise EmbeddingIndexError(msg)
+    return data
+
+
+def _named_files(folder: Path) -> set[str]:
+    try:
+        manifest = _manifest(folder)
+    except EmbeddingIndexError:
+        return set()
+    names = {str(manifest[part].get("file", "")) for part in ("vectors", "segments")}
+    return {name for name in names if name and Path(name).name == name}
+
+
+def _replace(path: Path, data: bytes) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(data)
+    os.replace(part, path)

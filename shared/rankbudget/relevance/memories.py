@@ -1,0 +1,163 @@
+"""Which memories matter now: near the question, important, recent, of a lasting kind.
+
+The parts are brought to one scale before they are weighed: a cosine moves within 0.2 while a priority moves within 1, so mixed as they come
+the cosine would decide nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from ..errors import BudgetConfigError
+from ..segment import Scope, Segment
+from .protocol import Scorer
+
+__all__ = ["KINDS", "MemoryScorer", "MemoryWeights", "rank_memories"]
+
+KINDS: Mapping[str, float] = {"core": 100, "explicit": 90, "fact": 80, "project": 75, "experience": 70}
+"""How much a memory's kind counts, 0 to 100."""
+OVER_RETRIEVE = 50
+"""Memories ranked before packing: more than ever fit, so that a too large one has a successor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryWeights:
+    """How much each part of the ranking counts.
+
+    Args:
+        similarity: nearness to the question.
+        priority: the memory's own importance.
+        recency: how lately it was written.
+        kind: what kind of memory it is.
+        half_life_days: after this many days recency counts half.
+        kinds: importance of each kind, 0 to 100.
+        unknown_kind: importance of a memory of another kind or of none.
+        unknown_priority: importance of a memory that states none, 0 to 100.
+
+    Example:
+        >>> MemoryWeights(similarity=-1)
+        Traceback (most recent call last):
+        ...
+        rankbudget.errors.BudgetConfigError: similarity is -1, allowed: 0 or more
+    """
+
+    similarity: float = 0.4
+    priority: float = 0.3
+    recency: float = 0.2
+    kind: float = 0.1
+    half_life_days: float = 30.0
+    kinds: Mapping[str, float] = field(default_factory=lambda: KINDS)
+    unknown_kind: float = 70.0
+    unknown_priority: float = 50.0
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} is {value!r}, allowed: 0 or more"
+            for name in ("similarity", "priority", "recency", "kind")
+            if not (value := getattr(self, name)) >= 0
+        ]
+        if not self.half_life_days > 0:
+            problems.append(f"half_life_days is {self.half_life_days!r}, allowed: more than 0")
+        if problems:
+            raise BudgetConfigError.of(problems)
+
+
+class MemoryScorer:
+    """Rates memories by `similarity x 0.4 + priority x 0.3 + recency x 0.2 + kind x 0.1`, each part from 0 to 1.
+
+    Similarity is stretched to fill 0 to 1 over the given memories. A part all memories share cancels out of the ranking by itself.
+
+    Args:
+        weights: how much each part counts.
+        similarity: rates nearness to the question; None takes the default mix of words and meaning.
+        now: the moment recency counts from; None takes the newest memory's, so that the same memories always rank the same.
+
+    Example:
+        >>> memories = [
+        ...     Segment(id="old", text="likes tea", kind="fact", created_at=datetime(2025, 1, 1)),
+        ...     Segment(id="new", text="likes tea", kind="core", created_at=datetime(2025, 1, 31)),
+        ... ]
+        >>> [round(score, 2) for score in MemoryScorer().score("tea?", memories)]
+        [0.33, 0.45]
+    """
+
+    def __init__(self, weights: MemoryWeights | None = None, *, similarity: Scorer | None = None, now: datetime | None = None) -> None:
+        self.weights = weights or MemoryWeights()
+        self._similarity = similarity
+        self._now = now
+
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each memory, 0 to 1."""
+        from .fusion import default_scorer
+
+        weights = self.weights
+        near = _stretched((self._similarity or default_scorer()).score(query, segments))
+        ages = _ages_in_days([segment.created_at for segment in segments], self._now)
+        total = weights.similarity + weights.priority + weights.recency + weights.kind or 1.0
+        return [
+            (
+                weights.similarity * near[i]
+                + weights.priority * _share(segment.priority if segment.priority is not None else weights.unknown_priority)
+                + weights.recency * 0.5 ** (ages[i] / weights.half_life_days)
+                + weights.kind * _share(weights.kinds.get(segment.kind or "", weights.unknown_kind))
+            )
+            / total
+            for i, segment in enumerate(segments)
+        ]
+
+
+def rank_memories(
+    memories: Sequence[Segment],
+    query: str,
+    *,
+    scope: Scope | None = None,
+    limit: int = OVER_RETRIEVE,
+    scorer: Scorer | None = None,
+) -> list[Segment]:
+    """Returns the best memories the reader may see, best first, their score set; ties keep the order given.
+
+    Args:
+        memories: all there are.
+        query: the question they should serve.
+        scope: who reads; memories of other users and projects never appear.
+        limit: how many at most.
+        scorer: rates them; None takes `MemoryScorer()`.
+
+    Example:
+        >>> found = rank_memories([Segment(id="a", text="tea", scope=Scope(user="ann")), Segment(id="b", text="tea")], "tea", scope=Scope(user="bob"))
+        >>> [segment.id for segment in found]
+        ['b']
+    """
+    visible = [segment for segment in memories if segment.scope is None or segment.scope.visible_to(scope)]
+    scores = (scorer or MemoryScorer()).score(query, visible)
+    best = sorted(range(len(visible)), key=lambda i: -scores[i])[:limit]
+    return [dataclasses.replace(visible[i], score=scores[i]) for i in best]
+
+
+def _share(value: float) -> float:
+    return min(max(value / 100, 0.0), 1.0)
+
+
+def _stretched(scores: Sequence[float]) -> list[float]:
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    if high - low <= 1e-12:  # noqa: PLR2004 - equal but for rounding
+        return [0.0] * len(scores)
+    return [(score - low) / (high - low) for score in scores]
+
+
+def _ages_in_days(moments: Sequence[datetime | None], now: datetime | None) -> list[float]:
+    known = [_utc(moment) for moment in moments if moment is not None]
+    if not known and now is None:
+        return [0.0] * len(moments)
+    latest = _utc(now) if now is not None else max(known)
+    # A memory without a date counts as old as the oldest dated one: not knowing is no reason to go first.
+    oldest = max(((latest - moment).total_seconds() for moment in known), default=0.0)
+    seconds = [(latest - _utc(moment)).total_seconds() if moment is not None else oldest for moment in moments]
+    return [max(0.0, second) / 86_400 for second in seconds]
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment
