@@ -1,0 +1,77 @@
+"""One context budget for LangChain: what does not fit is trimmed in rank order, the result is always a valid conversation, a report says why.
+
+Each class stands where LangChain has a place for it:
+    trim_messages               instead of langchain-core's function of this name
+    BudgetTrimmer               in a chain, before the prompt
+    BudgetChatPromptTemplate    instead of the prompt template: all its slots are fitted together
+    BudgetMessageHistory        around any message history: whole on disk, fitted when read
+    BudgetDocumentCompressor    after a retriever
+    BudgetRetriever             around a retriever
+    BudgetExampleSelector       in a few-shot prompt
+    BudgetMiddleware            in an agent                     (needs the extra `agents`)
+    BudgetContextEdit           in LangChain's own ContextEditingMiddleware
+    pre_model_hook              in a graph
+    BudgetMemory                in chains and conversations     (needs the extra `classic`)
+
+`langchain-core` alone is enough to import this package; a name that needs more says which extra brings it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .compressor import BudgetDocumentCompressor
+    from .context_edit import BudgetContextEdit
+    from .examples import BudgetExampleSelector
+    from .graph import pre_model_hook
+    from .memory import BudgetMemory
+    from .message_history import BudgetMessageHistory
+    from .middleware import BudgetMiddleware
+    from .prompt import BudgetChatPromptTemplate
+    from .retriever import BudgetRetriever
+    from .trim import trim_messages
+    from .trimmer import BudgetTrimmer
+
+__all__ = [
+    "BudgetChatPromptTemplate",
+    "BudgetContextEdit",
+    "BudgetDocumentCompressor",
+    "BudgetExampleSelector",
+    "BudgetMemory",
+    "BudgetMessageHistory",
+    "BudgetMiddleware",
+    "BudgetRetriever",
+    "BudgetTrimmer",
+    "pre_model_hook",
+    "trim_messages",
+]
+
+_HOME = {
+    "BudgetChatPromptTemplate": "prompt",
+    "BudgetContextEdit": "context_edit",
+    "BudgetDocumentCompressor": "compressor",
+    "BudgetExampleSelector": "examples",
+    "BudgetMemory": "memory",
+    "BudgetMessageHistory": "message_history",
+    "BudgetMiddleware": "middleware",
+    "BudgetRetriever": "retriever",
+    "BudgetTrimmer": "trimmer",
+    "pre_model_hook": "graph",
+    "trim_messages": "trim",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a public name on first use."""
+    if name not in _HOME:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,236 @@
+"""LangChain messages as the core reads them: one neutral form, wherever LangChain and its integrations keep calls and reasoning.
+
+Nothing here decides what is kept. What is edited is a copy that says so.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from rankbudget.codec import replace_text
+from rankbudget.errors import MessageError
+
+__all__ = ["CODEC", "MARK", "LangChainCodec", "NeedsConversionError"]
+
+MARK = "lc_source"
+"""The key LangChain itself uses in `additional_kwargs` for messages nobody typed; no integration sends it to the model."""
+EDITED = "rankbudget"
+
+_ROLE_WORDS = {
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+_ROLE_CLASSES: tuple[tuple[type[BaseMessage], str], ...] = (
+    (HumanMessage, "user"),
+    (AIMessage, "assistant"),
+    (ToolMessage, "tool"),
+    (FunctionMessage, "tool"),
+)
+_CALL_BLOCKS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call", "input_json_delta"})
+_USAGE_KEYS = ("token_usage", "usage", "usage_metadata")
+
+
+class NeedsConversionError(MessageError):
+    """Says that a list holds something that is not yet a message: a tuple, a dict, a string or a RemoveMessage.
+
+    Entry points try the list as it is first, so a thread of ten thousand messages is not looked through for nothing.
+    """
+
+
+class LangChainCodec:
+    """Reads and copies `BaseMessage` objects.
+
+    Example:
+        >>> from langchain_core.messages import AIMessage
+        >>> CODEC.call_ids(AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c1"}]))
+        ('c1',)
+    """
+
+    def __init__(self) -> None:
+        self._roles: dict[type, str] = {}  # filled as classes are met; SystemMessage and ChatMessage say more than their class
+
+    def role(self, message: Any) -> str:
+        known = self._roles.get(type(message))
+        if known is not None:
+            return known
+        for base, role in _ROLE_CLASSES:
+            if isinstance(message, base):
+                self._roles[type(message)] = role
+                return role
+        if isinstance(message, SystemMessage):
+            return "developer" if message.additional_kwargs.get("__openai_role__") == "developer" else "system"
+        if isinstance(message, ChatMessage) and message.role in _ROLE_WORDS:
+            return _ROLE_WORDS[message.role]
+        if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
+            msg = f"{type(message).__name__} is not a message yet; allowed: BaseMessage objects. Convert it first."
+            raise NeedsConversionError(msg)
+        seen = getattr(message, "role", message.type)
+        msg = (
+            f"a {type(message).__name__} has the role {seen!r}; allowed: {', '.join(sorted(set(_ROLE_WORDS)))}. "
+            "Give it one of these, or one of LangChain's own message classes."
+        )
+        raise MessageError(msg)
+
+    def roles(self, messages: Sequence[Any]) -> list[str]:
+        found = list(map(self._roles.get, map(type, messages)))
+        if None in found:
+            return [known if known is not None else self.role(m) for known, m in zip(found, messages, strict=True)]
+        return found  # type: ignore[return-value]  # no None is left
+
+    def to_dict(self, message: Any) -> Mapping[str, Any]:
+        role, fields = self.role(message), message.__dict__
+        content: Any = fields["content"]
+        neutral: dict[str, Any] = {"role": role, "content": content}
+        if fields["name"]:
+            neutral["name"] = fields["name"]
+        if role == "tool":
+            neutral["tool_call_id"] = self.result_id(message)
+        elif role == "assistant":
+            extra = fields["additional_kwargs"]
+            if extra or type(content) is not str or fields.get("tool_calls") or fields.get("invalid_tool_calls"):
+                calls, rest = _calls_and_rest(fields)
+                neutral["content"] = _with_reasoning(rest, extra)
+                if calls:
+                    neutral["tool_calls"] = [{"id": c[0], "type": "function", "function": {"name": c[1], "arguments": c[2]}} for c in calls]
+        return neutral
+
+    def call_ids(self, message: Any) -> tuple[str, ...]:
+        fields = message.__dict__
+        if (
+            type(fields["content"]) is str
+            and not fields.get("tool_calls")
+            and not fields["additional_kwargs"]
+            and not fields.get("invalid_tool_calls")
+        ):
+            return ()
+        if self.role(message) != "assistant":
+            return ()
+        return tuple(call[0] for call in _calls_and_rest(fields)[0])
+
+    def result_id(self, message: Any) -> str | None:
+        if isinstance(message, FunctionMessage):  # the oldest form answers a function by its name
+            return f"function:{message.name}"
+        found = getattr(message, "tool_call_id", None)
+        return None if found is None else str(found)
+
+    def message_id(self, message: Any) -> str | None:
+        found = message.id
+        return found if isinstance(found, str) else None
+
+    def fingerprint(self, message: Any) -> object:
+        fields = message.__dict__
+        content, extra = fields["content"], fields["additional_kwargs"]
+        calls, invalid = fields.get("tool_calls"), fields.get("invalid_tool_calls")
+        if type(content) is str and not extra and not calls and not invalid:
+            return (type(message), content, fields["name"], fields.get("tool_call_id"))
+        return (type(message), repr(content), fields["name"], fields.get("tool_call_id"), repr(calls), repr(invalid), repr(extra))
+
+    def with_text(self, message: Any, text: str) -> Any:
+        fields = message.__dict__
+        update: dict[str, Any] = {
+            "content": replace_text(fields["content"], text),
+            "additional_kwargs": {**fields["additional_kwargs"], MARK: EDITED},
+        }
+        if fields.get("usage_metadata"):
+            update["usage_metadata"] = None
+        stale = fields["response_metadata"]
+        if any(key in stale for key in _USAGE_KEYS):
+            update["response_metadata"] = {k: v for k, v in stale.items() if k not in _USAGE_KEYS}
+        return message.model_copy(update=update)
+
+    def make(self, role: str, text: str, *, origin: str) -> Any:
+        marks: dict[str, Any] = {MARK: origin}
+        if role == "assistant":
+            return AIMessage(text, additional_kwargs=marks)
+        if role == "system":
+            return SystemMessage(text, additional_kwargs=marks)
+        if role == "developer":
+            return SystemMessage(text, additional_kwargs={**marks, "__openai_role__": "developer"})
+        return HumanMessage(text, additional_kwargs=marks)
+
+    def copy(self, message: Any) -> Any:
+        """Copies what can be changed in place and shares what cannot: ten times faster than a deep copy of the model."""
+        made = message.model_copy()
+        fields = made.__dict__
+        for key, value in fields.items():
+            if value and not isinstance(value, (str, int, float, bool)) and key != "artifact":
+                fields[key] = copy.deepcopy(value)
+        return made
+
+
+def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[tuple[str, str, str]], Any]:
+    """Returns each tool call once as (id, name, arguments), from every place LangChain keeps them, and the other content."""
+    calls: dict[str, tuple[str, str, str]] = {}
+
+    def add(call_id: Any, name: Any, arguments: Any) -> None:
+        key = str(call_id)
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False, default=str)
+        if key not in calls or len(text) > len(calls[key][2]):  # where two places disagree, the longer is what may be sent
+            calls[key] = (key, str(name or ""), text)
+
+    for call in fields.get("tool_calls") or ():
+        add(call.get("id"), call.get("name"), call.get("args"))
+    for call in fields.get("invalid_tool_calls") or ():
+        add(call.get("id"), call.get("name"), call.get("args") or "")
+    rest = content = fields["content"]
+    if isinstance(content, list):
+        rest = []
+        for block in content:
+            kind = block.get("type") if isinstance(block, dict) else None
+            if kind not in _CALL_BLOCKS:
+                rest.append(block)
+            elif kind != "input_json_delta":
+                add(
+                    block.get("call_id") or block.get("id"),
+                    block.get("name"),
+                    block.get("input", block.get("args", block.get("arguments"))),
+                )
+    extra = fields["additional_kwargs"]
+    if not calls:
+        for call in extra.get("tool_calls") or ():
+            function = call.get("function") or {}
+            add(call.get("id"), function.get("name"), function.get("arguments"))
+        if not calls and isinstance(extra.get("function_call"), dict):
+            function = extra["function_call"]
+            add(f"function:{function.get('name')}", function.get("name"), function.get("arguments"))
+    return list(calls.values()), rest
+
+
+def _with_reasoning(content: Any, extra: Mapping[str, Any]) -> Any:
+    """Adds what integrations keep beside the content and send along: reasoning and refusals."""
+    added: list[Any] = []
+    if isinstance(extra.get("reasoning_content"), str):
+        added.append({"type": "reasoning", "reasoning": extra["reasoning_content"]})
+    if isinstance(extra.get("reasoning"), dict):
+        added.append({**extra["reasoning"], "type": "reasoning"})
+    if isinstance(extra.get("refusal"), str):
+        added.append({"type": "refusal", "refusal": extra["refusal"]})
+    if not added:
+        return content
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+    return [*added, *blocks]
+
+
+CODEC = LangChainCodec()
+"""The one codec; it has no state but the message classes it has met."""

@@ -1,0 +1,190 @@
+"""LangChain objects as the core reads them, and back: whatever stands for messages, tools, documents and examples.
+
+What is kept whole goes back as the very same object; what is edited is a copy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
+from langchain_core.prompt_values import PromptValue
+from langchain_core.prompts import BasePromptTemplate, format_document
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from rankbudget.errors import MessageError
+from rankbudget.segment import Provenance, Segment
+
+from ._codec import CODEC, MARK, LangChainCodec, NeedsConversionError
+
+__all__ = [
+    "CODEC",
+    "MARK",
+    "LangChainCodec",
+    "NeedsConversionError",
+    "as_messages",
+    "as_tools",
+    "document_text",
+    "example_text",
+    "from_segment",
+    "to_segments",
+]
+
+
+def as_messages(given: Any) -> list[BaseMessage]:
+    """Returns messages from a PromptValue, a string or a list of messages, tuples, dicts and strings; removals are carried out.
+
+    Example:
+        >>> [m.type for m in as_messages([("human", "hi"), {"role": "assistant", "content": "hello"}])]
+        ['human', 'ai']
+    """
+    if isinstance(given, PromptValue):
+        given = given.to_messages()
+    elif isinstance(given, (str, BaseMessage)):
+        given = [given]
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        msg = f"a {type(given).__name__} is not a list of messages; allowed: a list of messages, tuples, dicts or strings, or a PromptValue"
+        raise MessageError(msg)
+    listed = list(given)
+    if not all(isinstance(m, BaseMessage) for m in listed):
+        listed = [m if isinstance(m, BaseMessage) else _convert(m) for m in listed]
+    if any(isinstance(m, RemoveMessage) for m in listed):
+        return _without_removed(listed)
+    return listed
+
+
+def as_tools(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
+    """Returns tools as the model will see them; takes whatever `bind_tools` takes."""
+    if not tools:
+        return None
+    return [dict(tool) if isinstance(tool, Mapping) and "function" in tool else _tool(tool) for tool in tools]
+
+
+def document_text(document: Document, prompt: BasePromptTemplate[str] | None = None) -> str:
+    """Returns a document's text as the prompt will show it: its content, or what a document prompt makes of it.
+
+    Example:
+        >>> document_text(Document(page_content="Cats purr.", metadata={"source": "cats.md"}))
+        'Cats purr.'
+    """
+    return document.page_content if prompt is None else format_document(document, prompt)
+
+
+def example_text(example: Mapping[str, Any], prompt: Any = None) -> str:
+    r"""Returns an example's text: what an example prompt makes of it, or its fields, one on a line.
+
+    Example:
+        >>> example_text({"input": "2+2", "output": "4"})
+        'input: 2+2\noutput: 4'
+    """
+    if prompt is None:
+        return "\n".join(f"{key}: {value}" for key, value in example.items())
+    if hasattr(prompt, "format_messages"):
+        return "\n".join(m.text for m in prompt.format_messages(**example))
+    return str(prompt.format(**example))
+
+
+def to_segments(
+    items: Iterable[Any],
+    *,
+    prefix: str = "document",
+    text_of: Callable[[Any], str] | None = None,
+) -> list[Segment]:
+    """Returns documents, example dicts, messages or plain texts as segments; each carries its host object.
+
+    An item's own id names its segment; without one, or for the second of the same id, its place in the list does.
+    """
+    segments: list[Segment] = []
+    seen: set[str] = set()
+    for place, item in enumerate(items):
+        segment = _segment(item, place, prefix, text_of)
+        if segment.id in seen:
+            segment = _renamed(segment, f"{segment.id}#{place}")
+        seen.add(segment.id)
+        segments.append(segment)
+    return segments
+
+
+def from_segment(segment: Segment, text: str | None = None) -> Any:
+    """Returns a segment's host object: the same one when whole, else a copy that holds `text`; ids and metadata stay."""
+    source = segment.source
+    if source is None:
+        return segment.text if text is None else text
+    if text is None or isinstance(source, Mapping):
+        return source
+    if isinstance(source, Document):
+        return source.model_copy(update={"page_content": text, "metadata": dict(source.metadata)})
+    if isinstance(source, BaseMessage):
+        return CODEC.with_text(source, text)
+    return text
+
+
+def _segment(item: Any, place: int, prefix: str, text_of: Callable[[Any], str] | None) -> Segment:
+    name = f"{prefix}-{place}"
+    if isinstance(item, Segment):
+        return item
+    if isinstance(item, str):
+        return Segment(id=name, text=item, source=item)
+    if isinstance(item, Document):
+        found = item.metadata
+        return Segment(
+            id=item.id or name,
+            text=(text_of or document_text)(item),
+            score=_number(found.get("relevance_score", found.get("score"))),
+            title=_word(found.get("title")),
+            kind=_word(found.get("kind")),
+            provenance=Provenance(source_id=str(found["source"])) if found.get("source") else None,
+            metadata=found,
+            source=item,
+        )
+    if isinstance(item, Mapping):
+        return Segment(id=name, text=(text_of or example_text)(item), label=_word(item.get("label")), source=item)
+    if isinstance(item, BaseMessage):
+        return Segment(id=item.id or name, text=item.text, role=CODEC.role(item), source=item)
+    msg = f"a {type(item).__name__} is no {prefix}; allowed: a Document, a dict, a message, a string or a Segment"
+    raise MessageError(msg)
+
+
+def _renamed(segment: Segment, name: str) -> Segment:
+    return dataclasses.replace(segment, id=name)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _convert(item: Any) -> BaseMessage:
+    try:
+        return convert_to_messages([item])[0]
+    except (NotImplementedError, ValueError, KeyError) as error:
+        msg = f"{item!r:.120} is no message: {error}"
+        raise MessageError(msg) from error
+
+
+def _without_removed(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """Carries out RemoveMessage as a graph's state would: the earlier message of that id goes, and the order itself."""
+    kept: list[BaseMessage] = []
+    for message in messages:
+        if not isinstance(message, RemoveMessage):
+            kept.append(message)
+        elif message.id == "__remove_all__":
+            kept.clear()
+        else:
+            kept = [m for m in kept if m.id != message.id]
+    return kept
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    try:
+        return convert_to_openai_tool(tool)
+    except (ValueError, TypeError):
+        if isinstance(tool, Mapping):  # a provider's own tool, as {"type": "web_search"}
+            return {"type": "function", "function": {"name": str(tool.get("type", "")), "parameters": dict(tool)}}
+        raise

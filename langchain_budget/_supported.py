@@ -1,0 +1,40 @@
+"""Which hosts these adapters run on, and how a missing one is reported.
+
+`langchain-core` alone is enough for everything but the parts of older and newer packages; each of those has an extra of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["SUPPORTED", "require"]
+
+SUPPORTED = {
+    "langchain_core": ("langchain", ">=1.4.7,<2"),
+    "langchain": ("agents", ">=1.4,<2"),
+    "langchain_classic": ("classic", ">=1.0,<2"),
+}
+"""The extra that installs each host package, and the versions it is tested with: the floor and the latest."""
+
+
+def require(module: str, *, needed_by: str) -> ModuleType:
+    """Imports a host module; a missing one is an ImportError that names the extra.
+
+    Example:
+        >>> require("json", needed_by="an example").__name__
+        'json'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        if package not in SUPPORTED or (error.name or "").partition(".")[0] != package:
+            raise
+        extra, versions = SUPPORTED[package]
+        distribution = package.replace("_", "-")
+        msg = f'{needed_by} needs {distribution}{versions}, which is not installed; install it with: pip install "rankbudget[{extra}]"'
+        raise ImportError(msg, name=error.name) from error
