@@ -1,0 +1,98 @@
+"""What is left of a broken conversation: the rules providers set, written down a second time for the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..codec import Codec, DictCodec
+
+__all__ = ["is_broken", "pairing_errors", "repaired", "waiting_from"]
+
+_SYSTEM = ("system", "developer")
+
+
+def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
+    """Returns the messages a valid conversation keeps, the same objects.
+
+    A call without all its results goes with the results it has, unless nothing follows it; results nobody asked for go; where there is a user message,
+    what an assistant said before the first one goes. System messages and empty messages stay where they are.
+
+    Example:
+        >>> broken = [{"role": "user", "content": "hi"}, {"role": "tool", "tool_call_id": "x", "content": "nobody asked"}]
+        >>> [m["role"] for m in repaired(broken)]
+        ['user']
+    """
+    codec = codec or DictCodec()
+    roles = [codec.role(m) for m in messages]
+    keep = [True] * len(messages)
+    at = 0
+    while at < len(messages):
+        if roles[at] == "tool":  # a result that follows no call; batches skip over theirs below
+            keep[at] = False
+            at += 1
+            continue
+        asked = list(codec.call_ids(messages[at])) if roles[at] == "assistant" else []
+        at += 1
+        if not asked:
+            continue
+        start, missing = at - 1, set(asked)
+        while at < len(messages) and roles[at] == "tool":
+            answered = codec.result_id(messages[at])
+            keep[at] = answered in missing
+            missing.discard(answered or "")
+            at += 1
+        if missing and at < len(messages):
+            keep[start:at] = [False] * (at - start)
+    if "user" in roles:
+        first = roles.index("user")
+        for i in range(first):
+            keep[i] = keep[i] and roles[i] in _SYSTEM
+    return [m for m, stays in zip(messages, keep, strict=True) if stays]
+
+
+def is_broken(messages: Sequence[Any], codec: Codec | None = None) -> bool:
+    """Returns whether some message has to go before this is a valid conversation."""
+    return len(repaired(messages, codec)) != len(messages)
+
+
+def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[str]:
+    """Returns what a provider would say about the tool calls of a conversation; a call still waiting at the very end is allowed.
+
+    Example:
+        >>> pairing_errors([{"role": "tool", "tool_call_id": "c1", "content": "late"}])
+        ["result 'c1' at 0 follows no call that asks for it"]
+    """
+    codec = codec or DictCodec()
+    errors: list[str] = []
+    missing: list[str] = []
+    for position, message in enumerate(messages):
+        if codec.role(message) == "tool":
+            answered = codec.result_id(message)
+            if answered in missing:
+                missing.remove(answered)
+            else:
+                errors.append(f"result {answered!r} at {position} follows no call that asks for it")
+            continue
+        if missing:
+            errors.append(f"calls {missing!r} before {position} have no result")
+        missing = list(codec.call_ids(message)) if codec.role(message) == "assistant" else []
+    return errors
+
+
+def waiting_from(messages: Sequence[Any], codec: Codec | None = None) -> int:
+    """Returns the position of a call at the very end that still waits for a result, or the number of messages when none does.
+
+    Example:
+        >>> waiting_from([{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}])
+        1
+    """
+    codec = codec or DictCodec()
+    at = len(messages)
+    results: set[str | None] = set()
+    while at and codec.role(messages[at - 1]) == "tool":
+        at -= 1
+        results.add(codec.result_id(messages[at]))
+    if at and codec.role(messages[at - 1]) == "assistant" and set(codec.call_ids(messages[at - 1])) - results:
+        return at - 1
+    return len(messages)
