@@ -43,7 +43,7 @@ def truncate_text(text: str, max_tokens: int, counter: TokenCounter, *, ellipsis
 
     Example:
         >>> from rankbudget.testing.fakes import WordCounter  # one token per word
-        >>> truncate_text("One two. Three four. Five six.", 4, WordCounter())
+        >>> truncate_text("One two. Three four. Five six.", 5, WordCounter())
         'One two. Three four....'
         >>> truncate_text("One two. Three four. Five six.", 5, WordCounter(), keep="both")
         'One two. ... Five six.'
@@ -60,10 +60,7 @@ def truncate_text(text: str, max_tokens: int, counter: TokenCounter, *, ellipsis
         return ""
     attempt = 0
     while room > 0:
-        if keep == "start":
-            cut = _start(text, start, max_tokens, room, counter) + ellipsis
-        else:
-            cut = _ends(text, start, room, counter, ellipsis)
+        cut = _start(text, start, max_tokens, room, counter) + ellipsis if keep == "start" else _ends(text, start, room, counter, ellipsis)
         excess = counter.count(cut) - max_tokens
         if excess <= 0:
             return cut

@@ -24,10 +24,10 @@ _LONGEST_SHARE = 4
 
 
 def looks_structured(text: str) -> bool:
-    """Returns whether most lines of `text` look like a log, a result list or a table.
+    r"""Returns whether most lines of `text` look like a log, a result list or a table.
 
     Example:
-        >>> looks_structured("\\n".join(f"2026-01-0{i} INFO ready" for i in range(1, 9)))
+        >>> looks_structured("\n".join(f"2026-01-0{i} INFO ready" for i in range(1, 9)))
         True
         >>> looks_structured("A story. It has one line.")
         False

@@ -19,6 +19,7 @@ __all__ = ["compress_structured"]
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 _ATTEMPTS = 6
 _FULL = 0.9
+_SHORT = 64
 
 
 def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> str:
@@ -59,14 +60,14 @@ def _as_json(text: str, size: int, max_tokens: int, counter: TokenCounter) -> st
         return None
     dense = _OUTSIDE_STRINGS.sub(lambda m: m.group(1) or "", text)
     # White space alone can be the surplus; the dense form is counted only where it could fit.
-    if len(dense) <= 2 * size and counter.count(dense) <= max_tokens:
+    if len(dense) <= 2 * size + _SHORT and counter.count(dense) <= max_tokens:
         return dense
     return _search(lambda target: dump(shrink(value, target)), size, max_tokens, counter, floor="[]" if isinstance(value, list) else "{}")
 
 
 def _as_json_lines(text: str, size: int, max_tokens: int, counter: TokenCounter) -> str | None:
     lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) < 2 or lines[0].lstrip()[:1] not in ("{", "["):
+    if len(lines) <= 1 or lines[0].lstrip()[:1] not in ("{", "["):
         return None
     values = [parse(line) for line in lines]
     if not all(isinstance(value, (dict, list)) for value in values):
