@@ -1,0 +1,120 @@
+# Every target does its own set-up: it makes .venv with plain python3 and pip, and installs again only when pyproject.toml or the pins changed.
+# PYTHON=python3.12 picks another interpreter, VENV=dir another place, T="-k name" passes arguments to pytest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+VENV_FLOOR ?= .venv-floor
+VENV_WHEEL ?= .venv-wheel
+PY := $(VENV)/bin/python
+PIP_FLAGS := --disable-pip-version-check --quiet
+PINS := pyproject.toml constraints.txt
+T ?=
+
+export MPLBACKEND := Agg
+
+.PHONY: help
+help: ## Lists what can be asked for
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+# -- set-up ------------------------------------------------------------------------------------------------------------------
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not there: install Python 3.10 or newer, or say PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and f"Python {sys.version.split()[0]} is too old: 3.10 or newer is needed, say PYTHON=/path/to/python3")'
+	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) -m venv failed: on Debian and Ubuntu, 'apt install python3-venv' brings it"; exit 1; }
+
+$(VENV)/.demo: $(PINS) | $(VENV)/bin/python
+	@echo "installing rankbudget with both frameworks into $(VENV) (once; about a minute) ..."
+	@$(PY) -m pip install $(PIP_FLAGS) -c constraints.txt -e '.[langchain,agents,classic,llamaindex,faiss,embed]'
+	@touch $@
+
+$(VENV)/.dev: $(PINS) | $(VENV)/bin/python
+	@echo "installing rankbudget and what develops it into $(VENV) (once; about two minutes) ..."
+	@$(PY) -m pip install $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	@touch $(VENV)/.demo $@
+
+.PHONY: install
+install: $(VENV)/.dev ## Makes .venv with everything a developer needs
+
+# -- to see ------------------------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: $(VENV)/.demo ## Runs one budget through a LangChain chain and a LlamaIndex engine, and prints both reports
+	@$(VENV)/bin/rankbudget demo $(T)
+
+.PHONY: notebooks
+notebooks: $(VENV)/.dev ## Runs the notebooks top to bottom
+	@$(PY) -m pytest -q tests/notebooks -m notebook $(T)
+
+.PHONY: bench
+bench: $(VENV)/.dev ## Measures against the peers, interleaved in one process, and prints medians and ratios
+	@$(PY) benchmarks/run.py $(T)
+
+.PHONY: quality
+quality: $(VENV)/.dev ## Scores what survives a budget (QUALITY_DIR=folder of labelled data; see docs/quality.md)
+	@$(PY) benchmarks/quality.py $(T)
+
+.PHONY: prove
+prove: $(VENV)/.dev ## Draws applications until one breaks a law or the time is up (see docs/proof.md)
+	@$(PY) benchmarks/prove.py $(T)
+
+# -- to check ----------------------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: $(VENV)/.dev ## Runs the whole suite: tests, laws, doctests, README and docs
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not notebook" $(T)
+
+.PHONY: test-fast
+test-fast: $(VENV)/.dev ## Runs the suite without what is slow, few examples per law
+	@HYPOTHESIS_PROFILE=fast $(PY) -m pytest -q -m "not slow and not notebook" $(T)
+
+.PHONY: props
+props: $(VENV)/.dev ## Runs the laws with the draws CI uses
+	@HYPOTHESIS_PROFILE=ci $(PY) -m pytest -q tests/properties $(T)
+
+.PHONY: doctest
+doctest: $(VENV)/.dev ## Runs the examples in docstrings, README and docs
+	@$(PY) -m pytest -q shared/rankbudget langchain_budget llamaindex_budget tests/test_readme.py tests/test_docs.py $(T)
+
+.PHONY: test-floor
+test-floor: ## Runs the suite with the oldest supported versions, in an environment of its own
+	@test -x $(VENV_FLOOR)/bin/python || $(PYTHON) -m venv $(VENV_FLOOR)
+	@$(VENV_FLOOR)/bin/python -m pip install $(PIP_FLAGS) -c constraints-floor.txt -e '.[test]'
+	@$(VENV_FLOOR)/bin/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not notebook" $(T)
+
+.PHONY: lint
+lint: $(VENV)/.dev ## Checks style
+	@$(PY) -m ruff check .
+
+.PHONY: fmt
+fmt: $(VENV)/.dev ## Repairs style
+	@$(PY) -m ruff check --fix-only .
+	@$(PY) -m ruff format .
+
+.PHONY: type
+type: $(VENV)/.dev ## Checks types, strictly
+	@$(PY) -m mypy
+
+.PHONY: imports
+imports: $(VENV)/.dev ## Checks who may import whom
+	@$(VENV)/bin/lint-imports
+
+.PHONY: cov
+cov: $(VENV)/.dev ## Runs the suite with branch coverage and its gate
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not notebook" --cov --cov-report=term $(T)
+
+.PHONY: wheel-test
+wheel-test: $(VENV)/.dev ## Builds the wheel, looks into it, installs it alone and runs the core's tests against it
+	@$(PY) .ci/wheel_test.py --venv $(VENV_WHEEL)
+
+.PHONY: all
+all: lint type imports test notebooks wheel-test ## Runs every check
+
+.PHONY: clean
+clean: ## Removes what the other targets made
+	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

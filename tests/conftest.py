@@ -1,0 +1,57 @@
+"""What every test stands on: repeatable draws, no network, no tracing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false", HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="false")
+
+_SLOW_MACHINES = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a drawn conversation is large, and CI machines are small
+settings.register_profile("fast", max_examples=10, deadline=None, suppress_health_check=_SLOW_MACHINES)
+settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=_SLOW_MACHINES)
+settings.register_profile(
+    "ci", max_examples=200, deadline=None, suppress_health_check=_SLOW_MACHINES, derandomize=True, database=None, print_blob=True
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI", "").lower() in {"1", "true"} else "dev"))
+
+_LOCAL = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "", None}
+
+
+def _refuse(target: object) -> None:
+    host = target[0] if isinstance(target, tuple) else None  # a path is a local socket
+    if isinstance(host, bytes):
+        host = host.decode()
+    if host not in _LOCAL:
+        msg = f"a test asked the network for {target!r}; tests run offline"
+        raise RuntimeError(msg)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def offline() -> Iterator[None]:
+    """Refuses every connection that leaves this machine."""
+    connect, connect_ex, getaddrinfo = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+
+    def local_connect(self: socket.socket, address: Any) -> None:
+        _refuse(address)
+        return connect(self, address)
+
+    def local_connect_ex(self: socket.socket, address: Any) -> int:
+        _refuse(address)
+        return connect_ex(self, address)
+
+    def local_getaddrinfo(host: Any, *rest: Any, **options: Any) -> Any:
+        _refuse((host,))
+        return getaddrinfo(host, *rest, **options)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(socket.socket, "connect", local_connect)
+    patch.setattr(socket.socket, "connect_ex", local_connect_ex)
+    patch.setattr(socket, "getaddrinfo", local_getaddrinfo)
+    yield
+    patch.undo()

@@ -1,0 +1,86 @@
+"""The rules of the house that no tool checks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("shared", "langchain_budget", "llamaindex_budget", "tests", "benchmarks", "docs", "notebooks", ".ci")
+TEXT = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".json", ".ipynb", ".sh", ""}
+LONGEST = 400
+
+
+def own_files(*suffixes: str) -> list[Path]:
+    """Every text file of the project, generated folders left out."""
+    top = [path for path in ROOT.iterdir() if path.is_file()]
+    deep = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
+    wanted = set(suffixes) or TEXT
+    return sorted(p for p in top + deep if p.suffix in wanted and not {"__pycache__", ".ipynb_checkpoints"} & set(p.parts))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_no_file_is_longer_than_a_reader_keeps_in_mind() -> None:
+    """No source, test or page has more than 400 lines."""
+    sizes = {name(p): len(p.read_text(encoding="utf-8").splitlines()) for p in own_files(".py", ".md", ".toml", "")}
+    assert {n: size for n, size in sizes.items() if size > LONGEST} == {}
+
+
+def test_nothing_names_a_machine() -> None:
+    """No file holds a path that exists on one machine only, or a package index's address."""
+    places = ["/root" + "/", r"/home/\w", r"/Users/\w", r"C:\\Users", "/work" + "/", "/tmp/" + "venv", "pypi" + r"\.org", "index" + "-url"]
+    pattern = re.compile("|".join(places))
+    found = {
+        name(p): match.group() for p in own_files() if p.name != "LICENSE" and (match := pattern.search(p.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
+def _tests(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [f for f in functions if f.name.startswith("test")]
+
+
+def _test_files() -> list[Path]:
+    return [p for p in own_files(".py") if p.name.startswith("test_") or "testing" in p.parts]
+
+
+@pytest.mark.parametrize("path", _test_files(), ids=name)
+def test_every_test_says_what_is_true(path: Path) -> None:
+    """Every test has a docstring whose first line is a sentence."""
+    silent = [f"{f.name} (line {f.lineno})" for f in _tests(path) if len((ast.get_docstring(f) or "").split()) < 3]
+    assert silent == []
+
+
+def test_every_silenced_check_says_why() -> None:
+    """A rule that is switched off, and a type that is ignored, has a code and a reason beside it."""
+    bare = []
+    for path in own_files(".py"):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            ignored = re.search(r"#\s*type:\s*ignore(\[[\w,\s-]+\])?(.*)", line)
+            if ignored and path != Path(__file__) and not (ignored.group(1) and "#" in ignored.group(2)):
+                bare.append(f"{name(path)}:{number} {line.strip()}")
+            if re.search(r"#\s*noqa\s*($|[^:\s])", line) and path != Path(__file__):
+                bare.append(f"{name(path)}:{number} {line.strip()}")
+    config = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    rules = re.findall(r'^    "[A-Z]+\d*",.*$', config, flags=re.MULTILINE)
+    bare += [line for line in rules if "#" not in line]
+    assert bare == []
+    assert len(rules) > 20, "the list of switched-off rules has moved: this test looks at nothing"
+
+
+def test_every_target_of_the_makefile_has_help() -> None:
+    """`make help` knows each target that a person may ask for."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    asked = set(re.findall(r"^\.PHONY: (\S+)$", text, flags=re.MULTILINE))
+    told = set(re.findall(r"^([a-z-]+):.*## \S", text, flags=re.MULTILINE))
+    assert asked == told
+    wanted = "help install demo test test-fast test-floor lint fmt type imports doctest props notebooks bench quality prove wheel-test cov clean all"
+    assert asked == set(wanted.split())

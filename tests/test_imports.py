@@ -1,0 +1,79 @@
+"""What an import costs, and what it must not load."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = [
+    "faiss", "fastokens", "jinja2", "langchain", "langchain_classic", "langchain_core", "llama_index", "nltk", "numpy", "openai",
+    "pydantic.main", "sqlalchemy", "tokenizers", "torch", "transformers", "wordllama", "yaml",
+]  # fmt: skip
+ANCHOR = "from pydantic import BaseModel; import tiktoken"
+ROUNDS = 9
+
+
+def loaded_after(statement: str, names: list[str]) -> list[str]:
+    """Which of `names` a fresh interpreter has loaded after `statement`."""
+    program = f"import json, sys\n{statement}\nprint(json.dumps([n for n in {names!r} if n in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def cpu_seconds(statement: str) -> float:
+    """CPU time of `statement` in a fresh interpreter, its start left out."""
+    program = f"import time\nbegin = time.process_time()\n{statement}\nprint(time.process_time() - begin)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def test_the_core_loads_nothing_heavy() -> None:
+    """`import rankbudget` loads no framework, no vectors, no models and no configuration parser."""
+    assert loaded_after("import rankbudget", HEAVY) == []
+
+
+def test_the_core_loads_nothing_heavy_for_the_smallest_job() -> None:
+    """Fitting plain messages loads no framework, no vectors and no pydantic models."""
+    job = 'import rankbudget; rankbudget.fit_messages([{"role": "user", "content": "hi"}], max_tokens=100)'
+    assert loaded_after(job, [m for m in HEAVY if m != "nltk"]) == []
+
+
+@pytest.mark.slow
+def test_the_core_costs_no_more_than_what_it_stands_on() -> None:
+    """`import rankbudget` takes at most 1.3 times the CPU of `from pydantic import BaseModel; import tiktoken`."""
+    pairs = [(cpu_seconds("import rankbudget"), cpu_seconds(ANCHOR)) for _ in range(ROUNDS)]
+    best = min(ours for ours, _ in pairs) / min(theirs for _, theirs in pairs)
+    middle = statistics.median(ours / theirs for ours, theirs in pairs)
+    assert min(best, middle) <= 1.3, pairs  # noise only ever adds: either statistic within the limit shows that the code is
+
+
+@pytest.mark.parametrize(
+    ("adapter", "own", "other"),
+    [
+        ("langchain_budget", "langchain_core", "llama_index"),
+        ("llamaindex_budget", "llama_index", "langchain_core"),
+    ],
+)
+def test_an_adapter_is_lazy(adapter: str, own: str, other: str) -> None:
+    """Importing an adapter loads neither framework; naming one of its classes loads its own only."""
+    heavy = ["faiss", "torch", "transformers", "wordllama", "langchain.agents", "langchain_classic"]
+    assert loaded_after(f"import {adapter}", [own, other, *heavy]) == []
+    assert loaded_after(f"import {adapter}; [getattr({adapter}, n) for n in {adapter}.__all__]", [other, "torch", "transformers"]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("adapter", "first", "host"),
+    [
+        ("langchain_budget", "BudgetTrimmer", "import langchain_core.runnables, langchain_core.messages"),
+        ("llamaindex_budget", "BudgetNodePostprocessor", "import llama_index.core"),
+    ],
+)
+def test_an_adapter_costs_hardly_more_than_its_framework(adapter: str, first: str, host: str) -> None:
+    """The first class of an adapter takes at most 1.2 times the CPU of the framework it serves."""
+    pairs = [(cpu_seconds(f"from {adapter} import {first}"), cpu_seconds(host)) for _ in range(3)]
+    assert min(ours for ours, _ in pairs) <= 1.2 * min(theirs for _, theirs in pairs), pairs
