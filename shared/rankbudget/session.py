@@ -1,0 +1,221 @@
+"""One conversation under a budget: its timeline, the remembered cut, the running summary, and what is left for documents this turn."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .allocation import allocate, demand_for, with_absent
+from .budget import TokenBudget
+from .codec import Codec, DictCodec
+from .conversation import Fitted, Memo, Request, Summarizer, fit_steps
+from .counting import counter_for
+from .counting.protocol import TokenCounter, Tool
+from .effects import Steps, adrive, drive
+from .errors import BudgetConfigError
+from .measure import CodecMeasure, Measure
+from .messages import report_on
+from .result import FitResult
+
+__all__ = ["BudgetSession", "stable_share"]
+
+_PLAIN = TokenBudget()
+"""Where a bare number is the budget, the other settings are the defaults."""
+
+
+class BudgetSession:
+    """Keeps the cut of one conversation where it is until it must move, and shares one budget between history and documents.
+
+    Safe to use from many threads: each call sees the session as the call before left it.
+
+    Args:
+        budget: the limits; a number is a bare `max_tokens` for the prompt.
+        counter: what `counter_for` takes; None takes the budget's model, else o200k_base.
+        codec: reads the host's messages; None reads OpenAI-style dicts.
+        measure: counts host messages in the host's own way.
+        summarizer: `(text, max_tokens) -> str`, keeps a running summary of what was cut.
+        tools: tool schemas sent with every request.
+
+    Example:
+        >>> session = BudgetSession(50, counter="o200k_base")
+        >>> chat = [{"role": "user", "content": f"question {i}"} for i in range(10)]
+        >>> len(session.fit(chat).messages)  # 3 to prime the reply, 8 for each message
+        5
+        >>> chat.append({"role": "user", "content": "question 10"})
+        >>> len(session.fit(chat).messages)  # over the limit: cut once, down to half, to the last three exchanges at least
+        3
+    """
+
+    def __init__(
+        self,
+        budget: TokenBudget | int,
+        *,
+        counter: Any = None,
+        codec: Codec | None = None,
+        measure: Measure | None = None,
+        summarizer: Summarizer | None = None,
+        tools: Sequence[Tool] | None = None,
+    ) -> None:
+        if not isinstance(budget, TokenBudget) and (isinstance(budget, bool) or not isinstance(budget, int) or budget < 1):
+            msg = f"budget is {budget!r}, allowed: a TokenBudget, or the tokens the prompt may have (1 or more)"
+            raise BudgetConfigError(msg)
+        self.budget = budget
+        model = budget.model if isinstance(budget, TokenBudget) else None
+        self.counter: TokenCounter = counter_for(counter if counter is not None else model or "o200k_base")
+        self.codec: Codec = codec or DictCodec()
+        self.summarizer = summarizer
+        self.tools = tools
+        self._measure = measure
+        self._memo = Memo()
+        self._lock = threading.RLock()
+        self._read: Callable[[], Sequence[Any]] | None = None
+
+    # ---- the conversation -----------------------------------------------------------------------------------------------------
+    def fit(
+        self,
+        messages: Sequence[Any],
+        *,
+        limit: int | None = None,
+        ceiling: int | None = None,
+        extra_tokens: int = 0,
+        tools: Sequence[Tool] | None = None,
+        strict: bool = False,
+    ) -> FitResult:
+        """Returns the part of the conversation this turn may send.
+
+        Args:
+            messages: the whole conversation so far.
+            limit: tokens for the prompt that holds it, instead of the history's stable share of the budget.
+            ceiling: tokens the prompt that holds it may not exceed, beside the share: the smaller wins.
+            extra_tokens: tokens of the prompt that are spoken for (question, template, system prompt) and not in `messages`.
+            tools: tool schemas; None takes the session's.
+            strict: refuses a broken conversation instead of repairing it.
+
+        Raises:
+            BudgetExceededError: what must stay does not fit.
+        """
+        return drive(self.steps(self._request(messages, limit, ceiling, extra_tokens, tools, strict=strict)))
+
+    async def afit(
+        self,
+        messages: Sequence[Any],
+        *,
+        limit: int | None = None,
+        ceiling: int | None = None,
+        extra_tokens: int = 0,
+        tools: Sequence[Tool] | None = None,
+        strict: bool = False,
+    ) -> FitResult:
+        """Returns what `fit` returns, without blocking the event loop while a summary is written."""
+        return await adrive(self.steps(self._request(messages, limit, ceiling, extra_tokens, tools, strict=strict)))
+
+    def steps(self, request: Request) -> Steps[FitResult]:
+        """Runs one fit on the session's memory; a failure leaves the memory as it was."""
+        fitted = yield from self.fit_steps(request)
+        return FitResult(messages=fitted.messages, report=report_on(fitted, request))
+
+    def fit_steps(self, request: Request) -> Steps[Fitted]:
+        """Runs the history station on a copy of the memory and keeps the copy when it succeeded."""
+        if request.summarizer is None:
+            with self._lock:  # no waiting inside: nothing but counting happens here
+                return (yield from fit_steps(request, self._memo))
+        with self._lock:
+            memo = self._memo.copy()
+        fitted = yield from fit_steps(request, memo)
+        with self._lock:  # the later of two turns at once wins
+            if memo.timeline is not None and (self._memo.timeline is None or len(memo.timeline) >= len(self._memo.timeline)):
+                self._memo = memo
+        return fitted
+
+    def reset(self) -> None:
+        """Forgets the conversation."""
+        with self._lock:
+            self._memo = Memo()
+
+    @property
+    def summary(self) -> str:
+        """The running summary, "" without one."""
+        return self._memo.summary
+
+    # ---- sharing with documents -------------------------------------------------------------------------------------------------
+    def attach(self, read: Callable[[], Sequence[Any]]) -> None:
+        """Tells the session where the stored conversation is read, so that documents can be fitted before the history is asked for."""
+        self._read = read
+
+    def room(self, *, extra_tokens: int = 0, tools: Sequence[Tool] | None = None) -> int:
+        """Returns the tokens history and documents share: window less reserve, safety, tools, framing and `extra_tokens`."""
+        overhead = self._measured(tools).overhead + extra_tokens
+        if not isinstance(self.budget, TokenBudget):
+            return max(0, self.budget - overhead)
+        return self.budget.room(fixed=overhead, system_tokens=0, band=self.counter.band)
+
+    def history_share(self, *, extra_tokens: int = 0, tools: Sequence[Tool] | None = None) -> int:
+        """Returns the tokens the history may have for itself: its stable share, which only moves with the fixed parts of the prompt."""
+        room = self.room(extra_tokens=extra_tokens, tools=tools)
+        return stable_share(self.budget, "history", room) if isinstance(self.budget, TokenBudget) else room
+
+    def room_for(self, block: str = "knowledge", *, extra_tokens: int = 0, tools: Sequence[Tool] | None = None) -> int:
+        """Returns the tokens this turn's documents may have: all that the stored history leaves, which is granted first.
+
+        Args:
+            block: the block the documents stand in; a block with a size or `surplus="keep"` gets no more than its own.
+            extra_tokens: tokens of the prompt that are spoken for and in neither.
+            tools: tool schemas; None takes the session's.
+        """
+        room = self.room(extra_tokens=extra_tokens, tools=tools)
+        used = 0
+        if self._read is not None:
+            messages = self._read()
+            if messages:
+                report = self.fit(messages, extra_tokens=extra_tokens, tools=tools).report
+                used = report.total_tokens - report.overhead
+        left = max(0, room - used)
+        if isinstance(self.budget, TokenBudget) and (self.budget.surplus == "keep" or block in self.budget.sizes):
+            return min(left, stable_share(self.budget, block, room))
+        return left
+
+    def _measured(self, tools: Sequence[Tool] | None) -> Measure:
+        return self._measure or CodecMeasure(self.codec, self.counter, tools if tools is not None else self.tools)
+
+    def _request(
+        self,
+        messages: Sequence[Any],
+        limit: int | None,
+        ceiling: int | None,
+        extra_tokens: int,
+        tools: Sequence[Tool] | None,
+        *,
+        strict: bool,
+    ) -> Request:
+        measure = self._measured(tools)
+        if limit is None:
+            limit = self.history_share(extra_tokens=extra_tokens, tools=tools) + measure.overhead + extra_tokens
+        if ceiling is not None:
+            limit = min(limit, ceiling)
+        budget = self.budget if isinstance(self.budget, TokenBudget) else _PLAIN
+        return Request(
+            messages=messages,
+            limit=limit - extra_tokens,
+            codec=self.codec,
+            counter=self.counter,
+            measure=measure,
+            min_exchanges=budget.min_exchanges,
+            message_cap=budget.message_cap,
+            summarizer=self.summarizer,
+            strict=strict,
+        )
+
+
+def stable_share(budget: TokenBudget, block: str, room: int) -> int:
+    """Returns the tokens of `room` that are a block's own, whatever the others do.
+
+    Example:
+        >>> stable_share(TokenBudget(), "history", 700)  # ratios 0.3 for memory, 0.4 for history
+        400
+        >>> stable_share(TokenBudget(ratios={}), "history", 700)  # nobody has a share: all are free to take all
+        700
+    """
+    if not budget.ratios and block not in budget.sizes:
+        return room
+    return allocate(room, with_absent(budget, [demand_for(budget, block, room)]), surplus="keep").shares[block]

@@ -1,0 +1,275 @@
+"""One conversation, read from its newest end: turns, units that live or die together, pinned positions, lazy counts.
+
+A turn starts at a user message. Its units are that message, plain answers, and tool batches (a call with all its results). Nothing old
+is read until it is asked for, except the roles, which are one fast pass: system messages may stand anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .codec import PINNED_ROLES, Codec
+from .measure import Measure
+
+__all__ = ["Broken", "Timeline", "Turn", "Unit"]
+
+
+@dataclass(slots=True)
+class Unit:
+    """A run of messages that lives or dies together: positions `start` to before `stop`."""
+
+    start: int
+    stop: int
+    waiting: bool = False
+    """A tool call at the very end that still waits for (some of) its results."""
+    tokens: int = -1
+    holes: tuple[int, ...] = ()
+    """Positions inside that do not belong: results nobody asked for."""
+
+    def positions(self) -> Sequence[int]:
+        """Returns the positions that belong."""
+        if not self.holes:
+            return range(self.start, self.stop)
+        return [i for i in range(self.start, self.stop) if i not in self.holes]
+
+
+@dataclass(slots=True)
+class Broken:
+    """A message that no valid conversation may hold, and why."""
+
+    position: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Turn:
+    """A question and all that follows it up to the next one; `question` is None for a thread without any user message."""
+
+    start: int
+    stop: int
+    question: Unit | None
+    body: list[Unit]
+    broken: list[Broken]
+
+    def core(self) -> list[Unit]:
+        """Returns what an exchange is at the least: the question and its last answer or tool batch."""
+        units = [self.question] if self.question else []
+        return units + self.body[-1:]
+
+    def rest(self) -> list[Unit]:
+        """Returns the other units, newest first."""
+        return self.body[-2::-1] if len(self.body) > 1 else []
+
+
+class Timeline:
+    """Reads one list of host messages.
+
+    Args:
+        messages: the conversation, oldest first; never changed.
+        codec: reads the host's message objects.
+        measure: counts them.
+    """
+
+    def __init__(self, messages: Sequence[Any], codec: Codec, measure: Measure) -> None:
+        self.messages = list(messages)
+        self.codec = codec
+        self.measure = measure
+        self.roles = codec.roles(messages)
+        self.edits: dict[int, Any] = {}
+        self._turns: list[Turn] = []  # newest first, parsed on demand
+        self._tokens: dict[int, int] = {}
+        self._prints: list[object] = []
+        self._pinned_prints: dict[int, object] = {}
+        self._prints_from = 0
+        self._first_user = -2
+        self.pinned = self._find_pinned()
+
+    def __len__(self) -> int:
+        return len(self.roles)
+
+    def copy(self) -> Timeline:
+        """Returns a timeline of its own over the same messages; turns are parsed again, counts come from the counter's cache."""
+        new = Timeline.__new__(Timeline)
+        new.messages, new.codec, new.measure, new.roles = self.messages, self.codec, self.measure, list(self.roles)
+        new.edits, new._turns, new._tokens, new.pinned = dict(self.edits), [], dict(self._tokens), list(self.pinned)
+        new._prints, new._pinned_prints, new._prints_from = self._prints, self._pinned_prints, self._prints_from
+        new._first_user = self._first_user
+        return new
+
+    @property
+    def first_user(self) -> int:
+        """The position of the first user message, -1 without one."""
+        if self._first_user == -2:  # noqa: PLR2004 - not looked for yet
+            self._first_user = self.roles.index("user") if "user" in self.roles else -1
+        return self._first_user
+
+    @property
+    def leading(self) -> int:
+        """How many system and developer messages open the conversation."""
+        count = 0
+        for position in self.pinned:
+            if position != count:
+                break
+            count += 1
+        return count
+
+    def turns(self) -> Iterator[Turn]:
+        """Yields the turns, newest first; each is parsed once."""
+        done = 0
+        while True:
+            if done == len(self._turns) and not self._parse_one():
+                return
+            yield self._turns[done]
+            done += 1
+
+    def tokens_of(self, unit: Unit) -> int:
+        """Returns what a unit costs; counted once."""
+        if unit.tokens < 0:
+            unit.tokens = self.measure.group(self.read(unit))
+        return unit.tokens
+
+    def read(self, unit: Unit) -> Sequence[Any]:
+        """Returns the messages of a unit, shortened copies in the place of what they replace."""
+        if self.edits and not self.edits.keys().isdisjoint(range(unit.start, unit.stop)):
+            return [self.edits.get(i, self.messages[i]) for i in unit.positions()]
+        if unit.holes:
+            return [self.messages[i] for i in unit.positions()]
+        return self.messages[unit.start : unit.stop]
+
+    def edit(self, edits: dict[int, Any]) -> None:
+        """Puts shortened copies in the place of messages, from now on."""
+        self.edits.update(edits)
+        for turn in self._turns:
+            for unit in [turn.question, *turn.body] if turn.question else turn.body:
+                if not edits.keys().isdisjoint(range(unit.start, unit.stop)):
+                    unit.tokens = -1
+
+    def tokens_at(self, position: int) -> int:
+        """Returns what one message costs on its own; counted once."""
+        found = self._tokens.get(position)
+        if found is None:
+            found = self._tokens[position] = self.measure.group(self.messages[position : position + 1])
+        return found
+
+    def turn_number(self, start: int) -> int:
+        """Returns the ordinal of the turn that starts at a position, 1 for the first."""
+        return self.roles[: start + 1].count("user")
+
+    def leftovers(self) -> list[Broken]:
+        """Returns what stands before the first user message and may not open a conversation."""
+        if self.first_user <= 0:
+            return []
+        return [Broken(i, "leading_assistant") for i in range(self.first_user) if self.roles[i] not in PINNED_ROLES]
+
+    def remember(self, start: int) -> None:
+        """Notes what is kept from a position on, so that `extend` can tell the same conversation from another."""
+        while self._turns and self._turns[-1].start < start:
+            self._turns.pop()
+        self._prints_from = start
+        fingerprint = self.codec.fingerprint
+        self._prints = [fingerprint(m) for m in self.messages[start:]]
+        self._pinned_prints = {p: fingerprint(self.messages[p]) for p in self.pinned if p < start}
+
+    def extend(self, messages: Sequence[Any]) -> bool:
+        """Takes a longer list of the same conversation; reads only what was kept and what is new.
+
+        Returns False, and changes nothing, when what was kept is not there any more: then it is another conversation.
+        """
+        known, start = len(self.roles), self._prints_from
+        if len(messages) < known or len(self._prints) != known - start:
+            return False
+        fingerprint = self.codec.fingerprint
+        kept = messages[start:known]
+        if any(fingerprint(m) != seen for m, seen in zip(kept, self._prints, strict=True)):
+            return False
+        if any(fingerprint(messages[p]) != seen for p, seen in self._pinned_prints.items()):
+            return False
+        fresh = self.codec.roles(messages[known:])
+        self.messages = list(messages)
+        if not fresh:
+            return True
+        self.roles += fresh
+        self.pinned += [known + i for i, role in enumerate(fresh) if role in PINNED_ROLES]
+        if self._first_user < 0:
+            self._first_user = -2
+        self._reparse_end()
+        return True
+
+    def _reparse_end(self) -> None:
+        """Parses the newest turn again, which new messages changed, and the turns they opened."""
+        older, self._turns = self._turns[1:], []
+        if older:
+            edge = older[0].stop
+            while self._parse_one() and self._turns[-1].start > edge:
+                continue
+            self._turns += older
+
+    def _find_pinned(self) -> list[int]:
+        roles, found = self.roles, []
+        for role in PINNED_ROLES:
+            at = -1
+            try:
+                while True:
+                    at = roles.index(role, at + 1)
+                    found.append(at)
+            except ValueError:
+                continue
+        return sorted(found)
+
+    def _parse_one(self) -> bool:
+        stop = self._turns[-1].start if self._turns else len(self.roles)
+        if stop <= 0:
+            return False
+        roles = self.roles
+        for start in range(stop - 1, -1, -1):
+            if roles[start] == "user":
+                self._turns.append(self._parse(start, stop, asked=True))
+                return True
+        if not self._turns:  # a thread without any user message is one turn
+            self._turns.append(self._parse(0, stop, asked=False))
+            return True
+        return False
+
+    def _parse(self, start: int, stop: int, *, asked: bool) -> Turn:
+        roles, body, broken = self.roles, [], []
+        at = start + 1 if asked else start
+        while at < stop:
+            role = roles[at]
+            if role == "assistant":
+                ids = self.codec.call_ids(self.messages[at])
+                after = at + 1
+                if ids:
+                    after = self._batch(at, stop, ids, body, broken)
+                else:
+                    body.append(Unit(at, after))
+                at = after
+                continue
+            if role == "tool":
+                broken.append(Broken(at, "orphan_result"))
+            at += 1
+        return Turn(start, stop, Unit(start, start + 1) if asked else None, body, broken)
+
+    def _batch(self, at: int, stop: int, ids: tuple[str, ...], body: list[Unit], broken: list[Broken]) -> int:
+        """Reads a call and the results that directly follow it; returns the position after them."""
+        roles, result_id, messages = self.roles, self.codec.result_id, self.messages
+        open_ids = set(ids)
+        results, strays = [], []
+        after = at + 1
+        while after < stop and roles[after] == "tool":
+            answered = result_id(messages[after])
+            if answered in open_ids:
+                open_ids.discard(answered)
+                results.append(after)
+            else:
+                strays.append(after)
+            after += 1
+        waiting = bool(open_ids) and after == len(roles)
+        broken += [Broken(i, "orphan_result") for i in strays]
+        if open_ids and not waiting:
+            broken.append(Broken(at, "unanswered_call"))
+            broken += [Broken(i, "unanswered_call") for i in results]
+        else:
+            body.append(Unit(at, after, waiting, holes=tuple(strays)))
+        return after
