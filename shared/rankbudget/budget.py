@@ -117,9 +117,11 @@ class TokenBudget:
             "context_window": check_count("context_window", given.context_window, problems, low=1),
             "reserve": check_number("reserve", ratios.pop("reserve", given.reserve), problems, allowed=_TOKENS_OR_SHARE),
             "ratios": FrozenDict(ratios),
-            "sizes": FrozenDict({n: check_count(f"size of {n!r}", v, problems) for n, v in check_mapping("sizes", given.sizes, problems)}),
+            "sizes": FrozenDict(
+                {n: check_count(f"size of {shown(n)}", v, problems) for n, v in check_mapping("sizes", given.sizes, problems)}
+            ),
             "ranks": FrozenDict(
-                {n: check_count(f"rank of {n!r}", v, problems, low=1) for n, v in check_mapping("ranks", given.ranks, problems)}
+                {n: check_count(f"rank of {shown(n)}", v, problems, low=1) for n, v in check_mapping("ranks", given.ranks, problems)}
             ),
             "min_exchanges": check_count("min_exchanges", given.min_exchanges, problems),
         }
@@ -164,9 +166,9 @@ class TokenBudget:
             problems.append(
                 "ratios and sizes are empty and surplus is 'keep', so no block would get a token; name shares or another surplus"
             )
-        if self.context_window > 1 and (self.reserve == 1 or self.reserve >= self.context_window):
+        if self.reserve == 1 or self.reserve >= self.context_window:
             problems.append(f"reserve is {self.reserve:g}, the whole window of {self.context_window:,}; leave room for a prompt")
-        elif self.context_window > 1 and self.safety is not None and self.safety_tokens() + self.reserve_tokens() >= self.context_window:
+        elif self.safety is not None and self.safety_tokens() + self.reserve_tokens() >= self.context_window:
             problems.append(f"reserve {self.reserve:g} and safety {self.safety:g} leave nothing of the window of {self.context_window:,}")
         elif self.sizes and self.grand_total > self.context_window:
             problems.append(f"sizes, reserve and safety need {self.grand_total:,} tokens, the window has {self.context_window:,}")
@@ -389,7 +391,7 @@ def _checked_ratios(given: Any, problems: list[str]) -> dict[str, float]:
         if name in _FIXED_BLOCKS:
             problems.append(f"ratios name {name!r}, which always stays whole; bound the system prompt with max_system_ratio or sizes")
         else:
-            ratios[name] = check_number(f"ratio of {name!r}", ratio, problems, high=1, allowed="a share from 0 to 1")
+            ratios[name] = check_number(f"ratio of {shown(name)}", ratio, problems, high=1, allowed="a share from 0 to 1")
     if "reserve" in ratios and given.reserve not in (_DEFAULT_RESERVE, ratios["reserve"]):
         problems.append(f"reserve is {shown(given.reserve)} and ratios say {ratios['reserve']:g}, allowed: one of them")
     return ratios

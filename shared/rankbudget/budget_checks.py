@@ -18,6 +18,8 @@ _PARTS = 1_000_000_000
 _repr = Repr()
 _repr.maxstring = _repr.maxother = 80
 _repr.maxdict = _repr.maxlist = 8
+_repr.maxlevel = 2
+_LONGEST = 200
 
 
 class FrozenDict(dict[str, _Value]):
@@ -40,7 +42,8 @@ class FrozenDict(dict[str, _Value]):
 
 def shown(value: object) -> str:
     """Returns a short `repr` for messages, however large or deep the value is."""
-    return _repr.repr(value)
+    text = _repr.repr(value)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
 def parts_of(ratio: float) -> int:

@@ -152,7 +152,7 @@ def _build(values: dict[str, Any], path: object, profile: str | None) -> TokenBu
         values.pop("context_window", None)
         if not isinstance(values.get("model"), str):
             raise BudgetConfigError(f"context_window is missing and so is a model to look it up; seen: {', '.join(values) or 'nothing'}")
-        return TokenBudget.for_model(values["model"], **values)
+        return TokenBudget.for_model(values.pop("model"), **values)
     except CounterUnavailableError as error:
         raise BudgetConfigError(f"{where}: context_window is missing and {error}") from error
     except BudgetConfigError as error:

@@ -1,0 +1,179 @@
+"""Budgets from YAML: the two shapes, overrides, and errors with file and key."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankbudget.budget import TokenBudget
+from rankbudget.errors import BudgetConfigError
+from rankbudget.profiles import load_budget
+
+SYSTEM = """
+llm:
+  context_window: 32768
+  max_response_tokens: 4096  # Reserve calculation
+  budget_ratios:
+    memory: 0.30
+    history: 0.40
+    reserve: 0.30
+"""
+CHARACTER = """
+name: Nova
+preferred_llm:
+  model: "qwen2.5:14b-instruct"
+  context_window: 32768
+  temperature: 0.7
+  budget_ratios:
+    memory: 0.35
+    history: 0.35
+    reserve: 0.30
+"""
+BOTH = (
+    SYSTEM
+    + """
+profiles:
+  nova:
+    preferred_llm:
+      model: gpt-4o
+      budget_ratios: {memory: 0.35, history: 0.35}
+  short:
+    max_response_tokens: 500
+    surplus: borrow
+"""
+)
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text, name="b.yaml"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def refused(path, profile=None):
+    with pytest.raises(BudgetConfigError) as caught:
+        TokenBudget.from_file(path, profile)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_system_defaults_are_read_as_specified(written):
+    """`max_response_tokens` caps the reserve, the ratios are those of the file."""
+    budget = TokenBudget.from_file(written(SYSTEM))
+    assert budget == TokenBudget(context_window=32_768, ratios={"memory": 0.3, "history": 0.4}, reserve=0.3, max_output=4_096)
+    assert budget.reserve_tokens(300) == 4_096
+
+
+def test_a_characters_own_file_is_read_as_specified(written):
+    """The model and its ratios are taken; the temperature is the host's."""
+    budget = TokenBudget.from_file(written(CHARACTER))
+    assert (budget.model, budget.context_window, budget.reserve) == ("qwen2.5:14b-instruct", 32_768, 0.3)
+    assert dict(budget.ratios) == {"memory": 0.35, "history": 0.35}
+
+
+def test_a_profile_replaces_the_defaults_key_by_key(written):
+    """Nova names two ratios and a model; window, reserve and longest answer stay the system's."""
+    path = written(BOTH)
+    nova = TokenBudget.from_file(path, profile="nova")
+    assert (nova.model, nova.context_window, nova.max_output, nova.reserve) == ("gpt-4o", 32_768, 4_096, 0.3)
+    assert nova.share_of("memory") == 0.5
+    short = TokenBudget.from_file(str(path), profile="short")
+    assert (short.reserve_tokens(0), short.surplus) == (500, "borrow")
+    assert TokenBudget.from_file(path).share_of("memory") == pytest.approx(3 / 7)
+
+
+def test_profiles_may_stand_at_the_top_or_under_characters(written):
+    """A file of characters and a file of named sections both work."""
+    section = "preferred_llm: {context_window: 4096, budget_ratios: {history: 0.7}}"
+    for text in (f"nova:\n  {section}\n", f"characters:\n  nova:\n    {section}\n"):
+        assert TokenBudget.from_file(written(text), profile="nova").context_window == 4096
+
+
+def test_defaults_may_come_from_another_file(written):
+    """System and character files stay apart."""
+    budget = load_budget(
+        written("preferred_llm: {budget_ratios: {memory: 0.2, history: 0.5}}", "nova.yaml"), defaults=written(SYSTEM, "system.yaml")
+    )
+    assert (budget.context_window, dict(budget.ratios)) == (32_768, {"memory": 0.2, "history": 0.5})
+
+
+def test_every_field_of_a_budget_may_be_in_a_file(written):
+    """Sizes, ranks, safety and the rest have the names they have in code."""
+    text = "llm: {context_window: 8192, sizes: {project: 300}, ranks: {examples: 2}, safety: 100, min_exchanges: 2, preset: rag, message_cap: null}"
+    budget = TokenBudget.from_file(written(text))
+    assert budget == TokenBudget(sizes={"project": 300}, ranks={"examples": 2}, safety=100, min_exchanges=2, preset="rag", message_cap=None)
+
+
+def test_a_missing_window_is_looked_up_by_model(written):
+    """A known model needs no window; an unknown one is told with its way out."""
+    assert TokenBudget.from_file(written("llm: {model: gpt-4o}")).context_window == 128_000
+    message = refused(written("llm: {model: nobody-knows-this-model}"))
+    assert "context_window is missing" in message
+    assert "nobody-knows-this-model" in message
+    assert "context_window is missing and so is a model" in refused(written("llm: {temperature: 1}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("", "holds None, allowed: a mapping with 'llm' or 'preferred_llm'"),
+        ("- 1\n- 2\n", "holds [1, 2]"),
+        ("llm: 5", "llm is 5, allowed: a mapping with max_response_tokens, budget_ratios, context_window"),
+        ("other: {a: 1}", "no section 'llm' or 'preferred_llm', seen: ['other']"),
+        ("llm: {contxt_window: 8192}", "llm.'contxt_window' is unknown; did you mean 'context_window'?"),
+        ("llm: {context_window: many}", "context_window is 'many', allowed: a whole number from 1"),
+        ("llm: {context_window: yes}", "context_window is True"),
+        ("llm: {context_window: 8192, budget_ratios: [0.3]}", "llm.budget_ratios is [0.3], allowed: a mapping from block names to numbers"),
+        ("llm: {context_window: 8192, budget_ratios: {memory: 0.9, history: 0.4, reserve: 0.3}}", "sum to 1.6"),
+        (
+            "llm: {context_window: 8192, max_output: 5, max_response_tokens: 6}",
+            "has 'max_output' and 'max_response_tokens', allowed: one of them",
+        ),
+        ("llm: {context_window: 8192, max_response_tokens: 0}", "max_output is 0"),
+        ("llm: [unclosed", "not plain YAML"),
+        (b"llm: \xff\xfe", "not plain YAML"),
+        ("llm: !!python/object/apply:os.system ['true']", "not plain YAML"),
+        ("[" * 20_000, "not plain YAML"),
+        ("# " + "x" * 1_000_001, "bytes, allowed: 1,000,000"),
+        ("a: {preferred_llm: {context_window: 5}}\nb: {preferred_llm: {}}", "choose one of its profiles: 'a', 'b'"),
+    ],
+)
+def test_wrong_files_are_told_with_file_and_key(written, text, seen):
+    """Each mistake names the file, the key, what was seen and what is allowed."""
+    assert seen in refused(written(text))
+
+
+def test_a_file_cannot_run_anything(written, tmp_path):
+    """A tag that builds objects is refused and leaves no trace."""
+    trace = tmp_path / "trace"
+    refused(written(f"llm: !!python/object/apply:pathlib.Path.touch [!!python/object/apply:pathlib.Path ['{trace}']]"))
+    assert not trace.exists()
+
+
+def test_nested_aliases_stay_small(written):
+    """A file whose aliases would spell out to billions of items is refused with a short message."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    assert len(refused(written("\n".join([*lines, "llm: *a11"])))) < 1_000
+
+
+def test_unknown_profiles_are_told_with_those_there_are(written):
+    """The message lists the names."""
+    assert "no profile 'nvoa'; allowed: 'nova', 'short'" in refused(written(BOTH), "nvoa")
+    assert "none, the file has no profiles" in refused(written(SYSTEM), "nova")
+    assert "profiles.nova is 3, allowed: a mapping" in refused(written("profiles: {nova: 3}"), "nova")
+
+
+def test_a_missing_file_is_a_budget_error(tmp_path):
+    """A path that cannot be read is told as such."""
+    assert "cannot be read (No such file or directory)" in refused(tmp_path / "none.yaml")
+    assert "cannot be read" in refused(tmp_path)
+
+
+def test_all_slips_of_a_section_come_at_once(written):
+    """Two slips are one error."""
+    message = refused(written("llm: {contxt_window: 1, mesage_cap: 2}"))
+    assert "'context_window'?" in message
+    assert "'message_cap'?" in message

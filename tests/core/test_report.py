@@ -1,0 +1,265 @@
+"""BudgetReport: lazy, immutable, readable, escaped."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from html.parser import HTMLParser
+
+import pytest
+
+from rankbudget.errors import BudgetError
+from rankbudget.report import BlockTotal, BudgetReport, warnings_for
+from rankbudget.segment import Decision, DecisionRange
+
+
+def decision(segment_id, action="kept", block="history", before=10, after=10, reason="fits", **more):
+    return Decision(segment_id=segment_id, block=block, action=action, reason=reason, before=before, after=after, **more)
+
+
+def dropped(segment_id, before=10, block="history", reason="no_room", **more):
+    return decision(segment_id, "trimmed", block, before, 0, reason, **more)
+
+
+class Range:
+    """A range of dropped messages that counts how often somebody looks."""
+
+    def __init__(self, size):
+        self.looks = 0
+        self.part = DecisionRange(block="history", action="trimmed", reason="older_than_cut", size=size, expand=self._expand)
+        self._size = size
+
+    def _expand(self):
+        self.looks += 1
+        return (dropped(f"m{i}", reason="older_than_cut") for i in range(self._size))
+
+
+def report(**fields):
+    plain = {
+        "limit": 1_000,
+        "total_tokens": 503,
+        "window": 2_000,
+        "reserve": 900,
+        "safety": 100,
+        "overhead": 3,
+        "blocks": [BlockTotal(name="history", rank=5, granted=600, used=400), BlockTotal(name="knowledge", rank=7, granted=100, used=100)],
+        "parts": [
+            dropped("m0", 250, reason="older_than_cut"),
+            dropped("m1", 150, reason="older_than_cut"),
+            decision("m2", before=400, after=400),
+            decision("d0", "truncated", "knowledge", 300, 100, "partial", detail="Cut after 4 of 9 sentences."),
+            dropped("d1", 80, "knowledge"),
+        ],
+    }
+    return BudgetReport(**{**plain, **fields})
+
+
+def test_a_range_of_ten_thousand_costs_nothing_until_somebody_looks():
+    """Making, sizing, printing and the block counts expand nothing; the decisions expand once."""
+    old = Range(10_000)
+    made = report(parts=[old.part, decision("m10000")])
+    assert (made.size, made.block("history").dropped, made.block("history").kept) == (10_001, 10_000, 1)
+    assert "10,000" not in repr(made)
+    assert "10000" in made.table()
+    assert old.looks == 0
+    assert [d.segment_id for d in made.decisions[:2]] == ["m0", "m1"]
+    assert len(made.decisions) == 10_001
+    assert old.looks == 1
+
+
+def test_warnings_may_be_made_when_somebody_looks():
+    """A function is called once, on the first look."""
+    calls = []
+    made = report(warnings=lambda: calls.append(1) or ["look out"])
+    assert not calls
+    assert made.warnings == made.warnings == ("look out",)
+    assert calls == [1]
+
+
+def test_totals_count_kept_shortened_and_dropped():
+    """Each action is counted for its own block."""
+    history, knowledge = report().blocks
+    assert (history.kept, history.shortened, history.dropped) == (1, 0, 2)
+    assert (knowledge.kept, knowledge.shortened, knowledge.dropped) == (0, 1, 1)
+
+
+def test_utilization_is_a_share_of_the_grant():
+    """400 of 600 is two thirds; without a grant there is no share."""
+    assert report().block("history").utilization == pytest.approx(2 / 3)
+    assert BlockTotal(name="x", rank=1, granted=None, used=5).utilization is None
+    assert BlockTotal(name="x", rank=1, granted=0, used=0).utilization == 0
+
+
+def test_the_table_is_aligned_and_complete():
+    """Every block, the overhead, the total and the make-up of the window have a line."""
+    assert (
+        report(warnings=["history is short"], counter="o200k_base", exact=False).table()
+        == """\
+block      rank  granted  used  share  kept  shortened  dropped
+history       5      600   400    67%     1          0        2
+knowledge     7      100   100   100%     0          1        1
+overhead                     3
+total              1,000   503    50%     1          1        3
+window 2,000 = 1,000 for the prompt + 900 reserve + 100 safety
+counted with o200k_base (estimated)
+warning: history is short"""
+    )
+
+
+def test_a_report_is_plain_data():
+    """JSON carries all of it, and the way back gives an equal report."""
+    made = report(warnings=["history is short"], counter="o200k_base", model="gpt-4o")
+    data = json.loads(made.to_json())
+    assert data == made.to_dict()
+    assert [d["segment_id"] for d in data["decisions"]] == ["m0", "m1", "m2", "d0", "d1"]
+    assert data["blocks"][0]["dropped"] == 2
+    assert BudgetReport.from_dict(data) == made
+    assert BudgetReport.from_dict(data) != report()
+
+
+def test_a_report_with_ranges_survives_pickle():
+    """Ranges travel spelled out."""
+    made = report(parts=[Range(3).part])
+    assert pickle.loads(pickle.dumps(made)) == made
+
+
+def test_a_report_never_changes():
+    """Attributes can be neither set nor deleted."""
+    made = report()
+    with pytest.raises(AttributeError, match="never changes"):
+        made.limit = 5
+    with pytest.raises(AttributeError, match="never changes"):
+        del made.limit
+
+
+def test_kept_ids_name_what_is_in_the_prompt():
+    """Whole and shortened segments are in the prompt, dropped ones are not."""
+    assert report().kept_ids() == ("m2", "d0")
+    assert report().kept_ids("knowledge") == ("d0",)
+
+
+def test_explain_says_what_would_bring_a_document_back():
+    """The knowledge is full with 100 of 100, so a document of 80 needs 80 more."""
+    assert report().explain("d1") == (
+        "d1 (knowledge) was dropped: no_room. It has 80 tokens; the block was granted 100 and uses 100. "
+        "80 more tokens for knowledge would bring it back."
+    )
+
+
+def test_explain_counts_everything_newer_for_an_old_message():
+    """History comes back newest first: m0 needs m1's 150 and its own 250, and 200 are free."""
+    assert report().explain("m0").endswith("the block was granted 600 and uses 400. 200 more tokens for history would bring it back.")
+    assert report().explain("m1").endswith("It would fit by itself; its group or a cut that keeps the prompt cache warm left it out.")
+
+
+def test_explain_says_when_no_budget_helps():
+    """An orphan tool result is dropped at any size."""
+    made = report(parts=[dropped("t1", 40, reason="orphan_result", detail="No call asked for it.")])
+    assert (
+        made.explain("t1")
+        == "t1 (history) was dropped: orphan_result. It has 40 tokens; no budget would bring it back. No call asked for it."
+    )
+
+
+def test_explain_says_how_a_text_was_shortened_or_kept():
+    """Shortened and kept pieces are explained with their figures."""
+    assert report().explain("d0") == "d0 (knowledge) was truncated: partial, from 300 to 100 tokens. Cut after 4 of 9 sentences."
+    assert report().explain("m2") == "m2 (history) was kept whole: fits, 400 tokens."
+
+
+def test_unknown_names_are_typed_errors():
+    """A segment or block that is not there is named."""
+    with pytest.raises(BudgetError, match="no segment 'nope' in block 'history'"):
+        report().explain("nope", "history")
+    with pytest.raises(BudgetError, match="no block 'mood'; it has 'history', 'knowledge'"):
+        report().block("mood")
+
+
+# ---- HTML ---------------------------------------------------------------------------------------------------------------------------
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_page_is_one_well_formed_file_that_loads_nothing():
+    """No script, no link, no address; every tag is closed."""
+    tags = Tags()
+    page = report().to_html()
+    tags.feed(page)
+    assert tags.open == []
+    assert {tag for tag, _ in tags.seen}.isdisjoint({"script", "link", "img", "iframe"})
+    assert not any(key in ("src", "href") or key.startswith("on") for _, attrs in tags.seen for key in attrs)
+    assert "503 of 1,000 tokens" in page
+
+
+def test_the_page_escapes_everything_a_host_may_name():
+    """Ids, block names, reasons, details, warnings and counters cannot open a tag or leave an attribute."""
+    evil = '"><script>alert(1)</script>'
+    made = report(
+        blocks=[BlockTotal(name=evil, rank=1, granted=5, used=5)],
+        parts=[dropped(evil, block=evil, reason=evil, detail=evil)],
+        warnings=[evil],
+        counter=evil,
+    )
+    page = made.to_html()
+    tags = Tags()
+    tags.feed(page)
+    assert "<script" not in page
+    assert "script" not in {tag for tag, _ in tags.seen}
+    assert (
+        "".join(tags.text).count(evil) == 7
+    )  # the counter, one warning, the block's row, and id, block, reason and detail of the decision
+    assert any(attrs.get("title", "").startswith(evil) for _, attrs in tags.seen)
+
+
+def test_a_page_of_a_very_long_thread_stays_readable():
+    """10,000 decisions are 2,000 rows and a line that names the rest."""
+    page = report(parts=[Range(10_000).part]).to_html()
+    assert page.count("<tr") < 2_100
+    assert "and 8,000 more decisions" in page
+
+
+# ---- warnings -----------------------------------------------------------------------------------------------------------------------
+def block(name, used, granted=1_000):
+    return BlockTotal(name=name, rank=5, granted=granted, used=used)
+
+
+def test_the_specified_warnings_are_there():
+    """Empty knowledge, a short history, a system prompt near its limit and a stale task each have a sentence."""
+    found = warnings_for(
+        [block("knowledge", 0), block("history", 99), block("system", 1_700)], window=8_192, system_limit=2_048, task_turns=12
+    )
+    assert found == (
+        "knowledge is empty: retrieval may have failed",
+        "history is very short, 99 tokens: context may be lost",
+        "system has 1,700 of at most 2,048 tokens of a window of 8,192: near its limit",
+        "task has not changed for 12 turns: it may be stale",
+    )
+
+
+def test_a_sound_prompt_has_no_warnings():
+    """Filled blocks, an early task and a small system prompt are fine."""
+    assert warnings_for([block("knowledge", 1), block("history", 100), block("system", 1_600)], system_limit=2_048, task_turns=9) == ()
+
+
+def test_blocks_that_were_not_asked_for_are_not_missed():
+    """A chat without knowledge is not warned about knowledge."""
+    assert warnings_for([block("history", 500)]) == ()
+
+
+def test_knowledge_that_does_not_fit_is_told_from_knowledge_that_was_not_found():
+    """Five documents that are all too large are another problem than none."""
+    found = warnings_for([block("knowledge", 0, granted=40)], given={"knowledge": 5})
+    assert found == ("knowledge is empty: none of 5 segments fits the 40 tokens it was granted",)
