@@ -7,6 +7,7 @@ written once. `DictCodec` is the codec of plain dicts; each adapter has its own 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Protocol
 
 from .errors import MessageError
@@ -16,6 +17,7 @@ __all__ = ["PINNED_ROLES", "Codec", "DictCodec", "block_text", "content_text", "
 PINNED_ROLES = frozenset({"system", "developer"})
 """Roles that are never cut and stay where they are."""
 _KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+_ROLE = itemgetter("role")
 _LEGACY_ROLES = {"function": "tool", "human": "user", "ai": "assistant", "model": "assistant", "chatbot": "assistant"}
 
 
@@ -55,6 +57,10 @@ class Codec(Protocol):
 
     def fingerprint(self, message: Any) -> object:
         """Returns something cheap that compares equal exactly while the content is the same."""
+        ...
+
+    def fingerprints(self, messages: Sequence[Any]) -> list[object]:
+        """Returns all fingerprints in one fast pass."""
         ...
 
     def with_text(self, message: Any, text: str) -> Any:
@@ -99,7 +105,7 @@ class DictCodec:
 
     def roles(self, messages: Sequence[Any]) -> list[str]:
         try:
-            roles: list[str] = [m["role"] for m in messages]
+            roles: list[str] = list(map(_ROLE, messages))
             if _KNOWN_ROLES.issuperset(roles):
                 return roles
         except (TypeError, KeyError, IndexError):
@@ -132,6 +138,12 @@ class DictCodec:
         if len(message) == 2 and isinstance(content, str):  # noqa: PLR2004 - role and content: the plain message
             return (message["role"], content)
         return repr(message)
+
+    def fingerprints(self, messages: Sequence[Any]) -> list[object]:
+        return [
+            (m["role"], m["content"]) if len(m) == 2 and type(m.get("content")) is str else repr(m)  # noqa: PLR2004 - the plain message
+            for m in messages
+        ]
 
     def with_text(self, message: Any, text: str) -> Any:
         edited = {**message, "content": replace_text(message.get("content"), text)}

@@ -15,7 +15,7 @@ from .counting.protocol import TokenCounter
 from .effects import Steps
 from .errors import BudgetExceededError, MessageError, SummaryError
 from .fitting.capping import cap_units
-from .fitting.history import Cut, Selection, fill, minimum_sets, resume, stable
+from .fitting.history import Cut, Run, Selection, closed, fill, minimum_sets, resume, stable
 from .measure import Measure
 from .rendering import escape_text
 from .segment import Action, Decision, DecisionRange
@@ -61,6 +61,7 @@ class Memo:
 
     timeline: Timeline | None = None
     cut: Cut | None = None
+    run: Run | None = None
     fresh: bool = True
     summary: str = ""
     summarized: int = 0
@@ -70,7 +71,7 @@ class Memo:
     def copy(self) -> Memo:
         """Returns a memory that can be worked on while this one stays as it is."""
         timeline = self.timeline.copy() if self.timeline is not None else None
-        return Memo(timeline, self.cut, self.fresh, self.summary, self.summarized, self.kept_before)
+        return Memo(timeline, self.cut, None, self.fresh, self.summary, self.summarized, self.kept_before)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,7 +127,7 @@ def _timeline(request: Request, memo: Memo | None) -> Timeline:
         memo.timeline.measure = request.measure
         if memo.timeline.extend(request.messages):
             return memo.timeline
-        memo.cut, memo.fresh, memo.summary, memo.summarized, memo.kept_before = None, True, "", 0, frozenset()
+        memo.cut, memo.run, memo.fresh, memo.summary, memo.summarized, memo.kept_before = None, None, True, "", 0, frozenset()
     return Timeline(request.messages, request.codec, request.measure)
 
 
@@ -209,7 +210,7 @@ def _select(timeline: Timeline, request: Request, memo: Memo | None, room: int, 
     minimum = request.min_exchanges
     found: Selection | None = None
     if memo is not None:
-        found = resume(timeline, room, minimum, memo.cut, fresh=memo.fresh)
+        found = resume(timeline, room, minimum, memo.cut, memo.run, fresh=memo.fresh)
     elif request.cut == "stable":
         found = stable(timeline, room, minimum)
     if found is None:
@@ -299,7 +300,7 @@ def _announce(summary: str) -> str:
 def _put_together(
     timeline: Timeline, request: Request, selection: Selection, chosen: list[int], summary: Any, text: str, warnings: list[str]
 ) -> Fitted:
-    broken = _repairs(timeline, selection, chosen)
+    broken = _repairs(timeline, selection)
     untouched = selection.complete and summary is None and len(chosen) == len(timeline) and not timeline.edits
     messages = timeline.messages[:] if untouched else _read(timeline, chosen)
     tokens = request.measure.overhead + selection.tokens + sum([timeline.tokens_at(p) for p in timeline.pinned])
@@ -330,11 +331,13 @@ def _index(chosen: list[int], position: int) -> int:
     return bisect_left(chosen, position)
 
 
-def _repairs(timeline: Timeline, selection: Selection, chosen: list[int]) -> list[Broken]:
+def _repairs(timeline: Timeline, selection: Selection) -> list[Broken]:
+    """Returns the broken messages among what is kept; what is older is gone anyway."""
+    run = selection.before
+    found = list(run.broken) if run else []
     oldest = 0 if selection.complete else min((u.start for u in selection.units), default=0)
-    found = []
     for turn in timeline.turns():
-        if turn.stop <= oldest:
+        if turn.stop <= (run.stop if run else oldest):
             break
         found += turn.broken
     return found + (timeline.leftovers() if selection.complete else [])
@@ -380,7 +383,8 @@ def _gone(
 
 
 def _note(memo: Memo, timeline: Timeline, selection: Selection, chosen: list[int], summary: str) -> None:
-    timeline.remember(min((u.start for u in selection.units), default=0))
+    memo.run = None if timeline.edits else closed(timeline, selection)
+    timeline.remember(0 if selection.complete else selection.cut.oldest if selection.cut else 0)
     memo.timeline, memo.cut, memo.fresh = timeline, selection.cut, False
     if summary:
         memo.summary, memo.summarized = summary, len(timeline)

@@ -94,7 +94,7 @@ class Timeline:
         new = Timeline.__new__(Timeline)
         new.messages, new.codec, new.measure, new.roles = self.messages, self.codec, self.measure, list(self.roles)
         new.edits, new._turns, new._tokens, new.pinned = dict(self.edits), [], dict(self._tokens), list(self.pinned)
-        new._prints, new._pinned_prints, new._prints_from = self._prints, self._pinned_prints, self._prints_from
+        new._prints, new._pinned_prints, new._prints_from = list(self._prints), self._pinned_prints, self._prints_from
         new._first_user = self._first_user
         return new
 
@@ -167,10 +167,13 @@ class Timeline:
         """Notes what is kept from a position on, so that `extend` can tell the same conversation from another."""
         while self._turns and self._turns[-1].start < start:
             self._turns.pop()
+        prints = self.codec.fingerprints
+        if start == self._prints_from and self._prints:
+            self._prints += prints(self.messages[start + len(self._prints) :])
+            return
         self._prints_from = start
-        fingerprint = self.codec.fingerprint
-        self._prints = [fingerprint(m) for m in self.messages[start:]]
-        self._pinned_prints = {p: fingerprint(self.messages[p]) for p in self.pinned if p < start}
+        self._prints = prints(self.messages[start:])
+        self._pinned_prints = {p: self.codec.fingerprint(self.messages[p]) for p in self.pinned if p < start}
 
     def extend(self, messages: Sequence[Any]) -> bool:
         """Takes a longer list of the same conversation; reads only what was kept and what is new.
@@ -180,11 +183,9 @@ class Timeline:
         known, start = len(self.roles), self._prints_from
         if len(messages) < known or len(self._prints) != known - start:
             return False
-        fingerprint = self.codec.fingerprint
-        kept = messages[start:known]
-        if any(fingerprint(m) != seen for m, seen in zip(kept, self._prints, strict=True)):
+        if self.codec.fingerprints(messages[start:known]) != self._prints:
             return False
-        if any(fingerprint(messages[p]) != seen for p, seen in self._pinned_prints.items()):
+        if any(self.codec.fingerprint(messages[p]) != seen for p, seen in self._pinned_prints.items()):
             return False
         fresh = self.codec.roles(messages[known:])
         self.messages = list(messages)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from ..timeline import Timeline, Turn, Unit
+from ..timeline import Broken, Timeline, Turn, Unit
 
-__all__ = ["Cut", "Selection", "chain", "fill", "minimum_sets", "resume", "stable"]
+__all__ = ["Cut", "Run", "Selection", "chain", "closed", "fill", "minimum_sets", "resume", "stable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,23 @@ class Cut:
 
     starts: frozenset[int]
     edge: int
+    oldest: int
+
+    @classmethod
+    def after(cls, selection: Selection, edge: int) -> Cut:
+        """Returns the decision that repeats a selection."""
+        starts = frozenset(unit.start for unit in selection.units)
+        return cls(starts, edge, min(starts, default=edge))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What stays of the turns before position `stop`: they cannot change any more, so nobody needs to look at them again."""
+
+    stop: int
+    tokens: int
+    positions: list[int]
+    broken: list[Broken]
 
 
 @dataclass(slots=True)
@@ -35,6 +52,7 @@ class Selection:
         tokens: what they cost.
         complete: nothing valid was left out.
         cut: what to remember, when there is a memory.
+        before: what stays of older turns, in one piece.
         exchanges: how many exchanges could be guaranteed when the minimum did not fit as it was; -1 otherwise.
     """
 
@@ -43,10 +61,11 @@ class Selection:
     complete: bool = False
     cut: Cut | None = None
     exchanges: int = -1
+    before: Run | None = None
 
     def positions(self) -> list[int]:
         """Returns the kept positions in order."""
-        found: list[int] = []
+        found: list[int] = list(self.before.positions) if self.before else []
         for unit in self.units:
             found.extend(unit.positions())
         found.sort()
@@ -142,26 +161,28 @@ def _inside(timeline: Timeline, turn: Turn, used: int, units: list[Unit], room: 
     return Selection(kept + turn.body[-best[1] :], best[2])
 
 
-def resume(timeline: Timeline, room: int, minimum: int, cut: Cut | None, *, fresh: bool) -> Selection | None:
+def resume(timeline: Timeline, room: int, minimum: int, cut: Cut | None, run: Run | None, *, fresh: bool) -> Selection | None:
     """Keeps from a remembered cut on while that fits, else moves the cut until half of the room is free; None when that cannot be.
 
     A `fresh` session has nothing to disturb yet: it takes as much as fits, and reads no more than that.
     """
-    kept = fill(timeline, room, minimum) if fresh else _from_cut(timeline, cut, room) or fill(timeline, room // 2, minimum)
+    kept = fill(timeline, room, minimum) if fresh else _from_cut(timeline, cut, run, room) or fill(timeline, room // 2, minimum)
     if kept is None:  # the last exchanges need more than half: keep just them
         for _, units in islice(minimum_sets(timeline, minimum), 1):
             used = sum([timeline.tokens_of(unit) for unit in units])
             kept = Selection(units, used) if used <= room else None
     if kept is not None and not kept.complete and kept.cut is None:
-        kept.cut = Cut(frozenset(u.start for u in kept.units), len(timeline))
+        kept.cut = Cut.after(kept, len(timeline))
     return kept
 
 
-def _from_cut(timeline: Timeline, cut: Cut | None, room: int) -> Selection | None:
-    oldest = min(cut.starts) if cut else 0
+def _from_cut(timeline: Timeline, cut: Cut | None, run: Run | None, room: int) -> Selection | None:
+    oldest = cut.oldest if cut else 0
     units: list[Unit] = []
-    used = 0
+    used = run.tokens if run else 0
     for turn in timeline.turns():
+        if run is not None and turn.stop <= run.stop:
+            break
         for unit in _newest_first(turn):
             if cut is None or unit.start >= cut.edge or unit.start in cut.starts:
                 units.append(unit)
@@ -170,7 +191,30 @@ def _from_cut(timeline: Timeline, cut: Cut | None, room: int) -> Selection | Non
             return None
         if turn.start <= oldest:
             break
-    return Selection(units, used, complete=cut is None, cut=cut)
+    return Selection(units, used, complete=cut is None, cut=cut, before=run)
+
+
+def closed(timeline: Timeline, selection: Selection) -> Run | None:
+    """Returns what stays of all turns but the newest, which may still grow."""
+    newest = next(timeline.turns(), None)
+    if newest is None:
+        return None
+    run = selection.before
+    stop = run.stop if run else -1
+    units = [u for u in selection.units if u.start < newest.start]
+    positions = sorted(i for u in units for i in u.positions())
+    broken: list[Broken] = []
+    oldest = 0 if selection.complete else min((u.start for u in units), default=newest.start)
+    for turn in islice(timeline.turns(), 1, None):
+        if turn.stop <= max(stop, oldest):
+            break
+        broken += turn.broken
+    tokens = sum([timeline.tokens_of(u) for u in units])
+    if run is None:
+        return Run(newest.start, tokens, positions, broken)
+    if not units and not broken:
+        return run if run.stop == newest.start else Run(newest.start, run.tokens, run.positions, run.broken)
+    return Run(newest.start, run.tokens + tokens, run.positions + positions, run.broken + broken)
 
 
 def _newest_first(turn: Turn) -> list[Unit]:
