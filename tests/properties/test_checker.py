@@ -27,6 +27,7 @@ from rankbudget.testing import (
     check_same,
     check_scopes,
     check_superset,
+    draws,
     is_broken,
     pairing_errors,
     repaired,
@@ -75,6 +76,7 @@ def pick(*positions: int) -> list[dict[str, object]]:
     return [THREAD[i] for i in positions]
 
 
+@draws()
 @given(applications())
 def test_repaired_conversations_keep_all_laws(application: Application) -> None:
     """What the repair leaves is a valid conversation by the checker's own rules."""
@@ -85,6 +87,7 @@ def test_repaired_conversations_keep_all_laws(application: Application) -> None:
     assert not pairing_errors(kept)
 
 
+@draws()
 @given(applications())
 def test_a_reproduction_makes_the_same_application(application: Application) -> None:
     """The pasteable code of an application evaluates to an equal application."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .application import Application, MemoryItem, reproduction
     from .conformance import AdapterConformance, CounterConformance, FitStrategyConformance, StoreConformance
+    from .drawing import draws
     from .fakes import RecordingCounter, WordCounter
     from .laws import (
         LAWS,
@@ -51,6 +52,7 @@ _HOME = {
     "check_scopes": "laws",
     "check_superset": "laws",
     "conversations": "strategies",
+    "draws": "drawing",
     "is_broken": "repairs",
     "pairing_errors": "repairs",
     "repaired": "repairs",
@@ -82,6 +84,7 @@ __all__ = [
     "check_scopes",
     "check_superset",
     "conversations",
+    "draws",
     "is_broken",
     "pairing_errors",
     "repaired",

@@ -19,14 +19,14 @@ second time on purpose: a mistake in the product must not hide itself.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 from ..codec import Codec, DictCodec, block_text, content_text
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError
-from .repairs import is_broken, pairing_errors, repaired, waiting_from
+from .repairs import is_broken, least_messages, pairing_errors, repaired, waiting_from
 
 __all__ = [
     "LAWS",
@@ -86,6 +86,7 @@ def check_laws(
     edits: bool = True,
     drops_system: bool = False,
     alternate: bool = False,
+    remembers: bool = False,
     reported: int | None = None,
 ) -> None:
     """Checks laws 1 to 7 on one fitted conversation.
@@ -105,6 +106,7 @@ def check_laws(
         edits: a plain text may have been cut.
         drops_system: system messages of the history are not this part's business.
         alternate: no two messages of one role in a row.
+        remembers: a session, which may keep less than fits; otherwise what fits must come back untouched.
         reported: the total the report claims; it must be the count.
 
     Raises:
@@ -127,13 +129,14 @@ def check_laws(
     sources = _align(given, result, codec, identity=identity, inserts=inserts, edits=edits)
     _check_system(given, result, sources, codec, drops_system=drops_system)
     _check_opening(wanted, result, sources, codec)
-    _check_question(given, wanted, result, sources, codec, question)
+    least = counter.count_messages(least_messages(wanted, codec), list(tools) if tools else None) + extra_tokens
+    _check_question(given, wanted, result, sources, codec, question, may_cut=edits and least > limit)
     _check_waiting(wanted, result, sources, given, codec)
     if alternate:
         _check_alternation(result, codec)
-    if question is None and extra_tokens == 0 and wanted:
+    if question is None and extra_tokens == 0 and wanted and not remembers and not inserts:
         needed = counter.count_messages([codec.to_dict(m) for m in wanted], list(tools) if tools else None)
-        if needed <= limit and not inserts:
+        if needed <= limit:
             _check_untouched(wanted, result, codec, identity=identity)
 
 
@@ -166,12 +169,7 @@ def check_refusal(
     if not isinstance(error, BudgetExceededError):
         raise LawBroken(1, f"{type(error).__name__} instead of BudgetExceededError: {error}") from error
     wanted = repaired(given, codec)
-    users = [i for i, m in enumerate(wanted) if codec.role(m) == "user"]
-    waiting = waiting_from(wanted, codec)
-    least = [m for i, m in enumerate(wanted) if codec.role(m) in _SYSTEM or (users and i == users[-1]) or i >= waiting]
-    if not users and waiting >= len(wanted):  # nobody asked: the newest unit stays
-        least = [m for m in wanted if codec.role(m) in _SYSTEM] + _newest_unit(wanted, codec)
-    neutral: list[Mapping[str, Any]] = [codec.to_dict(m) for m in least]
+    neutral = least_messages(wanted, codec)
     if question is not None:
         neutral.append({"role": "user", "content": question})
     needed = counter.count_messages(neutral, list(tools) if tools else None) + extra_tokens
@@ -321,7 +319,7 @@ def _check_opening(wanted: Sequence[Any], result: Sequence[Any], sources: Sequen
 
 
 def _check_question(
-    given: Sequence[Any], wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], codec: Codec, question: str | None
+    given: Sequence[Any], wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], codec: Codec, question: str | None, *, may_cut: bool
 ) -> None:
     if question is not None:
         last = next((m for m in reversed(result) if codec.role(m) == "user"), None)
@@ -333,8 +331,8 @@ def _check_question(
         return
     if asked not in sources:
         raise LawBroken(4, f"the current question (message {asked}) is gone: {_shape(result, codec)}")
-    if _print(result[sources.index(asked)], codec) != _print(given[asked], codec):
-        raise LawBroken(4, f"the current question (message {asked}) was cut")
+    if not may_cut and _print(result[sources.index(asked)], codec) != _print(given[asked], codec):
+        raise LawBroken(4, f"the current question (message {asked}) was cut although it fits whole")
 
 
 def _check_waiting(wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], given: Sequence[Any], codec: Codec) -> None:
@@ -359,20 +357,6 @@ def _check_alternation(result: Sequence[Any], codec: Codec) -> None:
     for first, second in pairwise(roles):
         if first == second != "tool":
             raise LawBroken(3, f"two {first} messages in a row")
-
-
-def _newest_unit(wanted: Sequence[Any], codec: Codec) -> list[Any]:
-    unit: list[Any] = []
-    for message in reversed(wanted):
-        role = codec.role(message)
-        if role in _SYSTEM:
-            if unit:
-                break
-            continue
-        unit.insert(0, message)
-        if role != "tool":
-            break
-    return unit
 
 
 def _print(message: Any, codec: Codec) -> object:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..codec import Codec, DictCodec
 
-__all__ = ["is_broken", "pairing_errors", "repaired", "waiting_from"]
+__all__ = ["is_broken", "least_messages", "pairing_errors", "repaired", "waiting_from"]
 
 _SYSTEM = ("system", "developer")
 
@@ -96,3 +96,36 @@ def waiting_from(messages: Sequence[Any], codec: Codec | None = None) -> int:
     if at and codec.role(messages[at - 1]) == "assistant" and set(codec.call_ids(messages[at - 1])) - results:
         return at - 1
     return len(messages)
+
+
+def least_messages(messages: Sequence[Any], codec: Codec | None = None) -> list[Mapping[str, Any]]:
+    """Returns, in neutral form, what must stay of a valid conversation: system messages, the question, a call still waiting.
+
+    Where nobody asked anything, the newest answer or tool batch stands for the question.
+
+    Example:
+        >>> [m["content"] for m in least_messages([{"role": role, "content": role} for role in ("system", "user", "assistant", "user")])]
+        ['system', 'user']
+    """
+    codec = codec or DictCodec()
+    roles = [codec.role(m) for m in messages]
+    waiting = waiting_from(messages, codec)
+    asked = len(roles) - 1 - roles[::-1].index("user") if "user" in roles else -1
+    stays = [m for i, m in enumerate(messages) if roles[i] in _SYSTEM or i == asked or i >= waiting]
+    if asked < 0 and waiting >= len(messages):
+        stays += _newest_unit(messages, codec)
+    return [codec.to_dict(m) for m in stays]
+
+
+def _newest_unit(messages: Sequence[Any], codec: Codec) -> list[Any]:
+    unit: list[Any] = []
+    for message in reversed(messages):
+        role = codec.role(message)
+        if role in _SYSTEM:
+            if unit:
+                break
+            continue
+        unit.insert(0, message)
+        if role != "tool":
+            break
+    return unit

@@ -1,0 +1,21 @@
+"""How many applications the laws are checked on: one place, chosen by hypothesis profile."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+__all__ = ["DRAWS", "draws"]
+
+DRAWS = {"fast": (20, 10), "dev": (60, 20), "ci": (500, 100)}
+"""Draws for each sync and each async entry point, by the name of the hypothesis profile; any other name draws as "dev"."""
+
+
+def draws(*, asynchronous: bool = False) -> settings:
+    """Returns settings under which every run draws the same applications.
+
+    Example:
+        >>> draws(asynchronous=True).max_examples <= draws().max_examples
+        True
+    """
+    sync, others = DRAWS.get(settings.get_current_profile_name(), DRAWS["dev"])
+    return settings(max_examples=others if asynchronous else sync, deadline=None, database=None, derandomize=True)
