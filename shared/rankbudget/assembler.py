@@ -315,6 +315,7 @@ class _Run:
         return Request(
             messages=messages, limit=limit, codec=self.codec, counter=self.counter, measure=self.measure, cut=setup.cut,
             min_exchanges=self.budget.min_exchanges, message_cap=self.budget.message_cap, summarizer=setup.summarizer, strict=setup.strict,
+            asked_elsewhere=self.layout.question is not None,
         )  # fmt: skip
 
     def _fit(self, competitor: _Competitor, granted: int) -> None:

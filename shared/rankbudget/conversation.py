@@ -51,6 +51,8 @@ class Request:
     query: str | None = None
     """What older messages should be relevant to; None keeps by age alone."""
     block: str = "history"
+    asked_elsewhere: bool = False
+    """The current question is not among the messages: if need be, all of the history may go, system messages apart."""
     widen: Callable[[int], int] | None = None
     """Given what the last exchanges need, returns the limit; for an assembler whose other blocks may have to give way."""
 
@@ -236,7 +238,7 @@ def _ladder(timeline: Timeline, request: Request, room: int) -> Selection | None
             timeline.edit(edits)
             price = sum([timeline.tokens_of(u) for u in units])
         return Selection(units, price, exchanges=count)
-    return None
+    return Selection([], 0, exchanges=0) if request.asked_elsewhere else None
 
 
 def _positions(timeline: Timeline, selection: Selection) -> list[int]:

@@ -70,6 +70,7 @@ class BudgetSession:
         self._memo = Memo()
         self._lock = threading.RLock()
         self._read: Callable[[], Sequence[Any]] | None = None
+        self._ceiling: int | None = None
 
     # ---- the conversation -----------------------------------------------------------------------------------------------------
     def fit(
@@ -79,6 +80,7 @@ class BudgetSession:
         limit: int | None = None,
         ceiling: int | None = None,
         extra_tokens: int = 0,
+        question: str | None = None,
         tools: Sequence[Tool] | None = None,
         strict: bool = False,
     ) -> FitResult:
@@ -88,14 +90,15 @@ class BudgetSession:
             messages: the whole conversation so far.
             limit: tokens for the prompt that holds it, instead of the history's stable share of the budget.
             ceiling: tokens the prompt that holds it may not exceed, beside the share: the smaller wins.
-            extra_tokens: tokens of the prompt that are spoken for (question, template, system prompt) and not in `messages`.
+            extra_tokens: tokens of the prompt that are spoken for (template, system prompt) and not in `messages`.
+            question: the current question when it is not in `messages` yet; its tokens are set aside, and if need be all of the history goes.
             tools: tool schemas; None takes the session's.
             strict: refuses a broken conversation instead of repairing it.
 
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        return drive(self.steps(self._request(messages, limit, ceiling, extra_tokens, tools, strict=strict)))
+        return drive(self.steps(self._request(messages, limit, ceiling, extra_tokens, question, tools, strict=strict)))
 
     async def afit(
         self,
@@ -104,11 +107,12 @@ class BudgetSession:
         limit: int | None = None,
         ceiling: int | None = None,
         extra_tokens: int = 0,
+        question: str | None = None,
         tools: Sequence[Tool] | None = None,
         strict: bool = False,
     ) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop while a summary is written."""
-        return await adrive(self.steps(self._request(messages, limit, ceiling, extra_tokens, tools, strict=strict)))
+        return await adrive(self.steps(self._request(messages, limit, ceiling, extra_tokens, question, tools, strict=strict)))
 
     def steps(self, request: Request) -> Steps[FitResult]:
         """Runs one fit on the session's memory; a failure leaves the memory as it was."""
@@ -139,41 +143,52 @@ class BudgetSession:
         return self._memo.summary
 
     # ---- sharing with documents -------------------------------------------------------------------------------------------------
-    def attach(self, read: Callable[[], Sequence[Any]]) -> None:
-        """Tells the session where the stored conversation is read, so that documents can be fitted before the history is asked for."""
-        self._read = read
+    def attach(self, read: Callable[[], Sequence[Any]], *, ceiling: int | None = None) -> None:
+        """Tells the session where the stored conversation is read, so that documents can be fitted before the history is asked for.
 
-    def room(self, *, extra_tokens: int = 0, tools: Sequence[Tool] | None = None) -> int:
-        """Returns the tokens history and documents share: window less reserve, safety, tools, framing and `extra_tokens`."""
-        overhead = self._measured(tools).overhead + extra_tokens
+        Args:
+            read: returns the stored messages.
+            ceiling: what `fit` will be given for them; both must cut alike.
+        """
+        self._read, self._ceiling = read, ceiling
+
+    def room(self, *, extra_tokens: int = 0, question: str | None = None, tools: Sequence[Tool] | None = None) -> int:
+        """Returns the tokens history and documents share: window less reserve, safety, tools, framing, question and `extra_tokens`."""
+        measure = self._measured(tools)
+        fixed = measure.overhead + extra_tokens + self._question_tokens(measure, question)
         if not isinstance(self.budget, TokenBudget):
-            return max(0, self.budget - overhead)
-        return self.budget.room(fixed=overhead, system_tokens=0, band=self.counter.band)
+            return max(0, self.budget - fixed)
+        return self.budget.room(fixed=fixed, system_tokens=0, band=self.counter.band)
 
-    def history_share(self, *, extra_tokens: int = 0, tools: Sequence[Tool] | None = None) -> int:
+    def history_share(self, *, extra_tokens: int = 0, question: str | None = None, tools: Sequence[Tool] | None = None) -> int:
         """Returns the tokens the history may have for itself: its stable share, which only moves with the fixed parts of the prompt."""
-        room = self.room(extra_tokens=extra_tokens, tools=tools)
+        room = self.room(extra_tokens=extra_tokens, question=question, tools=tools)
         return stable_share(self.budget, "history", room) if isinstance(self.budget, TokenBudget) else room
 
-    def room_for(self, block: str = "knowledge", *, extra_tokens: int = 0, tools: Sequence[Tool] | None = None) -> int:
+    def room_for(
+        self, block: str = "knowledge", *, extra_tokens: int = 0, question: str | None = None, tools: Sequence[Tool] | None = None
+    ) -> int:
         """Returns the tokens this turn's documents may have: all that the stored history leaves, which is granted first.
 
         Args:
             block: the block the documents stand in; a block with a size or `surplus="keep"` gets no more than its own.
             extra_tokens: tokens of the prompt that are spoken for and in neither.
+            question: the current question when it is not stored yet.
             tools: tool schemas; None takes the session's.
         """
-        room = self.room(extra_tokens=extra_tokens, tools=tools)
+        room = self.room(extra_tokens=extra_tokens, question=question, tools=tools)
         used = 0
-        if self._read is not None:
-            messages = self._read()
-            if messages:
-                report = self.fit(messages, extra_tokens=extra_tokens, tools=tools).report
-                used = report.total_tokens - report.overhead
+        messages = self._read() if self._read is not None else ()
+        if messages:
+            report = self.fit(messages, ceiling=self._ceiling, extra_tokens=extra_tokens, question=question, tools=tools).report
+            used = report.total_tokens - report.overhead
         left = max(0, room - used)
         if isinstance(self.budget, TokenBudget) and (self.budget.surplus == "keep" or block in self.budget.sizes):
             return min(left, stable_share(self.budget, block, room))
         return left
+
+    def _question_tokens(self, measure: Measure, question: str | None) -> int:
+        return measure.group([self.codec.make("user", question, origin="query")]) if question else 0
 
     def _measured(self, tools: Sequence[Tool] | None) -> Measure:
         return self._measure or CodecMeasure(self.codec, self.counter, tools if tools is not None else self.tools)
@@ -184,19 +199,21 @@ class BudgetSession:
         limit: int | None,
         ceiling: int | None,
         extra_tokens: int,
+        question: str | None,
         tools: Sequence[Tool] | None,
         *,
         strict: bool,
     ) -> Request:
         measure = self._measured(tools)
+        spoken_for = extra_tokens + self._question_tokens(measure, question)
         if limit is None:
-            limit = self.history_share(extra_tokens=extra_tokens, tools=tools) + measure.overhead + extra_tokens
+            limit = self.history_share(extra_tokens=extra_tokens, question=question, tools=tools) + measure.overhead + spoken_for
         if ceiling is not None:
             limit = min(limit, ceiling)
         budget = self.budget if isinstance(self.budget, TokenBudget) else _PLAIN
         return Request(
             messages=messages,
-            limit=limit - extra_tokens,
+            limit=limit - spoken_for,
             codec=self.codec,
             counter=self.counter,
             measure=measure,
@@ -204,6 +221,7 @@ class BudgetSession:
             message_cap=budget.message_cap,
             summarizer=self.summarizer,
             strict=strict,
+            asked_elsewhere=question is not None,
         )
 
 
