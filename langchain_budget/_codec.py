@@ -139,12 +139,28 @@ class LangChainCodec:
         return found if isinstance(found, str) else None
 
     def fingerprint(self, message: Any) -> object:
-        fields = message.__dict__
-        content, extra = fields["content"], fields["additional_kwargs"]
-        calls, invalid = fields.get("tool_calls"), fields.get("invalid_tool_calls")
-        if type(content) is str and not extra and not calls and not invalid:
-            return (type(message), content, fields["name"], fields.get("tool_call_id"))
-        return (type(message), repr(content), fields["name"], fields.get("tool_call_id"), repr(calls), repr(invalid), repr(extra))
+        return self.fingerprints((message,))[0]
+
+    def fingerprints(self, messages: Sequence[Any]) -> list[object]:
+        """Reads content, name and extras straight from the models: a thread is checked on every call of a session."""
+        found: list[object] = []
+        add = found.append
+        for message in messages:
+            fields = message.__dict__
+            content = fields["content"]
+            if content.__class__ is str and not fields["additional_kwargs"]:
+                kind = message.__class__
+                if kind is HumanMessage:
+                    add((content, kind, fields["name"]))
+                    continue
+                if kind is AIMessage and not fields["tool_calls"] and not fields["invalid_tool_calls"]:
+                    add((content, kind, fields["name"]))
+                    continue
+                if kind is ToolMessage:
+                    add((content, kind, fields["tool_call_id"]))
+                    continue
+            add(_whole_fingerprint(message, fields))
+        return found
 
     def with_text(self, message: Any, text: str) -> Any:
         fields = message.__dict__
@@ -177,6 +193,11 @@ class LangChainCodec:
             if value and not isinstance(value, (str, int, float, bool)) and key != "artifact":
                 fields[key] = copy.deepcopy(value)
         return made
+
+
+def _whole_fingerprint(message: BaseMessage, fields: Mapping[str, Any]) -> object:
+    sent = ("content", "name", "role", "tool_call_id", "tool_calls", "invalid_tool_calls", "additional_kwargs")
+    return (message.__class__, *(repr(fields.get(key)) for key in sent))
 
 
 def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[tuple[str, str, str]], Any]:

@@ -1,0 +1,104 @@
+"""What an entry point was given as its limit, as the core takes it: a budget, a model or a number, and how to count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.language_models import BaseLanguageModel
+
+from rankbudget import TokenBudget
+from rankbudget.counting.protocol import TokenCounter, Tool
+from rankbudget.errors import BudgetConfigError
+from rankbudget.measure import CodecMeasure, Measure
+
+from ._codec import CODEC
+from ._counters import CounterKind, HostCounter, host_counter
+from .models import budget_for, model_name
+
+__all__ = ["Limits", "limits_of"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """One limit and one way to count.
+
+    Args:
+        budget: the budget; None where only a number was given.
+        max_tokens: a ceiling for the prompt; beside a budget the smaller wins.
+        host: how to count.
+        tools: tool schemas sent along; they are counted.
+    """
+
+    budget: TokenBudget | None
+    max_tokens: int | None
+    host: HostCounter
+    tools: Sequence[Tool] | None = None
+
+    @property
+    def counter(self) -> TokenCounter:
+        return self.host.counter
+
+    def with_tools(self, tools: Sequence[Tool] | None) -> Limits:
+        """Returns the same limits for requests that carry other tools."""
+        return replace(self, tools=tools)
+
+    def measure(self) -> Measure:
+        """Returns what counts whole messages, tools included."""
+        return self.host.with_tools(self.tools).measure or CodecMeasure(CODEC, self.counter, self.tools)
+
+    def ceiling(self, messages: Sequence[Any], measure: Measure) -> int:
+        """Returns the tokens a prompt of these messages may have: what the window leaves beside answer, safety and system prompt."""
+        if self.budget is None:
+            return self.max_tokens or 0
+        system = sum(measure.group([m]) for m, role in zip(messages, CODEC.roles(messages), strict=True) if role in {"system", "developer"})
+        self.budget.check_system(system)
+        most = self.budget.limit(system_tokens=system, band=self.counter.band)
+        return most if self.max_tokens is None else min(most, self.max_tokens)
+
+    def whole(self) -> TokenBudget:
+        """Returns the budget that shares a prompt among its blocks; a bare number is a window without a reserve."""
+        if self.budget is None:
+            assert self.max_tokens is not None
+            return TokenBudget(
+                context_window=self.max_tokens, reserve=0, safety=0, ratios={"memory": 0.45, "history": 0.55}, max_system_ratio=None
+            )
+        if self.max_tokens is None or self.max_tokens >= self.budget.context_window:
+            return self.budget
+        reserve, safety = self.budget.reserve_tokens(), self.budget.safety_tokens(band=self.counter.band)
+        window = min(self.budget.context_window, self.max_tokens + reserve + safety)
+        return self.budget.replace(context_window=window, reserve=reserve if reserve > 1 else 0, safety=safety if safety > 1 else 0)
+
+
+def limits_of(
+    *,
+    budget: TokenBudget | Mapping[str, Any] | None = None,
+    model: Any = None,
+    max_tokens: int | None = None,
+    counter: Any = None,
+    tools: Sequence[Tool] | None = None,
+    prefer: CounterKind | None = None,
+) -> Limits:
+    """Returns the limits of `budget=`, `model=` or `max_tokens=`; with none of them, of a window of 8,192 tokens.
+
+    A model beside a budget only says how to count; `max_tokens` beside either is a ceiling.
+    """
+    if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1):
+        msg = f"max_tokens is {max_tokens!r}, allowed: 1 or more; give the tokens the prompt may have"
+        raise BudgetConfigError(msg)
+    if isinstance(budget, Mapping):
+        budget = TokenBudget.from_dict(budget)
+    if budget is not None and not isinstance(budget, TokenBudget):
+        msg = f"budget is a {type(budget).__name__}, allowed: a TokenBudget, or its fields in a dict; a number goes to max_tokens="
+        raise BudgetConfigError(msg)
+    if budget is None and model is not None:
+        budget = budget_for(model)
+    if budget is None and max_tokens is None:
+        budget = TokenBudget()
+    name = (model_name(model) if model is not None else None) or (budget.model if budget is not None else None)
+    if counter is None and name is None and isinstance(model, BaseLanguageModel):
+        counter = model  # nameless models count as they say they do
+    return Limits(
+        budget=budget, max_tokens=max_tokens, host=host_counter(counter, default=name or "o200k_base", prefer=prefer), tools=tools
+    )
