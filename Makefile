@@ -78,7 +78,7 @@ props: $(VENV)/.dev ## Runs the laws with the draws CI uses
 
 .PHONY: doctest
 doctest: $(VENV)/.dev ## Runs the examples in docstrings, README and docs
-	@$(PY) -m pytest -q shared/rankbudget langchain_budget llamaindex_budget tests/test_readme.py tests/test_docs.py $(T)
+	@$(PY) -m pytest -q shared/rankbudget langchain_budget llamaindex_budget tests/test_readme.py $(T)
 
 .PHONY: test-floor
 test-floor: ## Runs the suite with the oldest supported versions, in an environment of its own

@@ -16,7 +16,7 @@ LONGEST = 400
 
 def own_files(*suffixes: str) -> list[Path]:
     """Every text file of the project, generated folders left out."""
-    top = [path for path in ROOT.iterdir() if path.is_file()]
+    top = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".")]
     deep = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     wanted = set(suffixes) or TEXT
     return sorted(p for p in top + deep if p.suffix in wanted and not {"__pycache__", ".ipynb_checkpoints"} & set(p.parts))

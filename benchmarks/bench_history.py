@@ -1,0 +1,143 @@
+"""Fitting long conversations, against LangChain's `trim_messages` with an exact counter and LlamaIndex's `ChatMemoryBuffer.get`.
+
+    cold            the tokenizer is loaded, no text of this thread was counted before
+    stateless warm  the same list again, no session
+    session warm    the same thread plus two messages, after a fit in a session
+
+Every run gets a thread of its own. All count the same way: 3 tokens around each message, its role and content, 3 to prime the reply;
+`ChatMemoryBuffer` counts content only, which flatters it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness import Contender, bundled_vocabulary, chat, race, table
+
+SIZES = (100, 1_000, 10_000)
+LIMITS = (4_096, 32_768)
+BUFFER_FINISHES = 1_000  # ChatMemoryBuffer.get recounts the rest per dropped message: 10,000 messages take it many minutes
+NEW = ({"role": "assistant", "content": "A new answer that nobody has counted."}, {"role": "user", "content": "And a new question?"})
+
+
+def _encoding() -> Any:
+    import tiktoken
+
+    return tiktoken.get_encoding("o200k_base")
+
+
+def cold(size: int, limit: int) -> Contender:
+    from rankbudget import fit_messages
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = chat(size, seed)
+        return lambda: fit_messages(thread, max_tokens=limit).messages
+
+    return Contender("rankbudget cold", prepare)
+
+
+def stateless_warm(size: int, limit: int) -> Contender:
+    from rankbudget import fit_messages
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = chat(size, seed)
+        fit_messages(thread, max_tokens=limit)
+        return lambda: fit_messages(thread, max_tokens=limit).messages
+
+    return Contender("rankbudget stateless warm", prepare)
+
+
+def session_warm(size: int, limit: int) -> Contender:
+    from rankbudget import BudgetSession
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = chat(size, seed)
+        session = BudgetSession(limit, counter="o200k_base")
+        session.fit(thread)
+        thread += [dict(message) for message in NEW]
+        return lambda: session.fit(thread).messages
+
+    return Contender("rankbudget session warm", prepare)
+
+
+def langchain_trimmer(size: int, limit: int) -> Contender:
+    from langchain_budget import BudgetTrimmer
+
+    trimmer = BudgetTrimmer(max_tokens=limit, counter="o200k_base")
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = _langchain(chat(size, seed))
+        return lambda: trimmer.invoke(thread)
+
+    return Contender("langchain_budget.BudgetTrimmer cold", prepare)
+
+
+def trim_messages(size: int, limit: int) -> Contender:
+    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import trim_messages as peer
+
+    encode = _encoding().encode_ordinary
+    roles = {"human": "user", "ai": "assistant", "system": "system"}
+
+    def count(messages: list[BaseMessage]) -> int:
+        return 3 + sum(3 + len(encode(roles[m.type])) + len(encode(m.content)) for m in messages)  # type: ignore[arg-type]  # plain text here
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = _langchain(chat(size, seed))
+        return lambda: peer(thread, max_tokens=limit, token_counter=count, strategy="last", include_system=True, start_on="human")
+
+    return Contender("langchain-core trim_messages", prepare)
+
+
+def llamaindex_buffer(size: int, limit: int) -> Contender:
+    from llama_index.core.base.llms.types import ChatMessage
+
+    from llamaindex_budget import BudgetChatMemoryBuffer
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = [ChatMessage(role=m["role"], content=m["content"]) for m in chat(size, seed)]
+        memory = BudgetChatMemoryBuffer.from_defaults(chat_history=thread, token_limit=limit)
+        return memory.get
+
+    return Contender("llamaindex_budget.BudgetChatMemoryBuffer cold", prepare)
+
+
+def chat_memory_buffer(size: int, limit: int) -> Contender:
+    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.memory import ChatMemoryBuffer
+
+    encode = _encoding().encode_ordinary
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = [ChatMessage(role=m["role"], content=m["content"]) for m in chat(size, seed)]
+        memory = ChatMemoryBuffer.from_defaults(chat_history=thread, token_limit=limit, tokenizer_fn=encode)
+        return memory.get
+
+    # At 1,000 messages one call takes seconds: one round must do.
+    return Contender("llama-index ChatMemoryBuffer.get", prepare, rounds=1 if size >= BUFFER_FINISHES else None)
+
+
+def _langchain(thread: list[dict[str, Any]]) -> list[Any]:
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+    kinds = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
+    return [kinds[m["role"]](m["content"]) for m in thread]
+
+
+def main(*, rounds: int = 7, sizes: tuple[int, ...] = SIZES, limits: tuple[int, ...] = LIMITS) -> None:
+    """Runs all of it and prints one table for each size and limit."""
+    bundled_vocabulary()
+    makers = (cold, stateless_warm, session_warm, langchain_trimmer, llamaindex_buffer, trim_messages, chat_memory_buffer)
+    for size in sizes:
+        for limit in limits:
+            contenders = [make(size, limit) for make in makers if size <= BUFFER_FINISHES or make is not chat_memory_buffer]
+            race(contenders, rounds=rounds, seed=f"history-{size}-{limit}")
+            print(table(f"{size:,} messages to {limit:,} tokens", contenders, base=contenders[0], describe=lambda kept: f"keeps {len(kept):,}"))
+            if size > BUFFER_FINISHES:
+                print("  llama-index ChatMemoryBuffer.get          left out: it recounts the rest for each message it drops")
+            print(flush=True)
+
+
+if __name__ == "__main__":
+    main()

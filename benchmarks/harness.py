@@ -1,0 +1,122 @@
+"""Fair timing: contenders take turns in one process, each gets texts nobody has counted before, medians and ratios are printed."""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import os
+import platform
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Contender", "bundled_vocabulary", "chat", "documents", "race", "table", "versions"]
+
+_SYLLABLES = "an ber con der el fi gra hon in jo ken lu mer nor ol per qui ra sen ti ul ver wil xen yor zan".split()
+
+
+def _words(size: int) -> list[str]:
+    source = random.Random(7)
+    common = "the of and to a in is it you that he was for on are with as his they be at one have this from or had by not but what".split()
+    return common + ["".join(source.choices(_SYLLABLES, k=source.choice((1, 2, 2, 3, 3, 4)))) for _ in range(size)]
+
+
+_VOCABULARY = _words(6000)
+_WEIGHTS = [1 / (rank + 3) for rank in range(len(_VOCABULARY))]  # few words are common, most are rare, as in a language
+_SUMS: list[float] = []
+for _weight in _WEIGHTS:
+    _SUMS.append((_SUMS[-1] if _SUMS else 0.0) + _weight)
+
+
+def _text(source: random.Random, words: int) -> str:
+    chosen = source.choices(_VOCABULARY, cum_weights=_SUMS, k=words)
+    for i in range(9, words, 12):
+        chosen[i] += "."
+    return " ".join(chosen).capitalize() + "."
+
+
+def chat(size: int, seed: str) -> list[dict[str, Any]]:
+    """Returns a conversation of `size` messages of about 60 tokens, the same for the same seed, with a system message in front."""
+    source = random.Random(seed)
+    messages: list[dict[str, Any]] = [{"role": "system", "content": _text(source, 30)}]
+    while len(messages) < size:
+        role = "user" if len(messages) % 2 else "assistant"
+        messages.append({"role": role, "content": _text(source, min(200, max(4, int(source.lognormvariate(3.2, 0.6)))))})
+    return messages
+
+
+def documents(size: int, seed: str, words: int = 170) -> list[str]:
+    """Returns `size` documents of about `words` words."""
+    source = random.Random(seed)
+    return [_text(source, source.randint(words // 2, words * 3 // 2)) for _ in range(size)]
+
+
+@dataclass(slots=True)
+class Contender:
+    """One thing to time.
+
+    Args:
+        name: what the table calls it.
+        prepare: makes fresh input from a seed, untimed, and returns the call to time.
+        rounds: how many rounds it takes part in; None is all of them.
+    """
+
+    name: str
+    prepare: Callable[[str], Callable[[], Any]]
+    rounds: int | None = None
+    seconds: list[float] = field(default_factory=list)
+    result: Any = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+def race(contenders: Sequence[Contender], *, rounds: int, seed: str) -> None:
+    """Times all contenders, in a new random order each round; garbage is collected between runs, not during them."""
+    order = random.Random(seed)
+    for contender in contenders:  # once untimed: imports, vocabularies, first calls
+        if contender.rounds is None:
+            contender.prepare(f"{seed}-warm-up-{contender.name}")()
+    for turn in range(rounds):
+        for contender in order.sample(list(contenders), len(contenders)):
+            if contender.rounds is not None and turn >= contender.rounds:
+                continue
+            call = contender.prepare(f"{seed}-{turn}-{contender.name}")
+            gc.collect()
+            gc.disable()
+            begin = time.perf_counter()
+            contender.result = call()
+            contender.seconds.append(time.perf_counter() - begin)
+            gc.enable()
+
+
+def table(title: str, contenders: Sequence[Contender], *, base: Contender, describe: Callable[[Any], str] = lambda result: "") -> str:
+    """Returns medians, their spread and how many times as long as `base` each takes."""
+    lines = [f"{title}", f"  {'':<42}{'median':>12}{'min':>12}{'max':>12}{'x ' + base.name:>26}   rounds"]
+    for c in contenders:
+        ratio = f"{c.median / base.median:,.2f}" if c.median < 10 * base.median else f"{c.median / base.median:,.0f}"
+        times = "".join(f"{seconds * 1000:>9,.3f} ms" for seconds in (c.median, min(c.seconds), max(c.seconds)))
+        lines.append(f"  {c.name:<42}{times}{ratio:>26}   {len(c.seconds):>4}  {describe(c.result)}")
+    return "\n".join(lines)
+
+
+def versions(*packages: str) -> str:
+    """Returns what was measured on what."""
+    found = [f"{name} {importlib.metadata.version(name)}" for name in packages]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"Python {platform.python_version()} on {platform.machine()}, {cores} cores, {sys.platform}; " + ", ".join(found)
+
+
+def bundled_vocabulary() -> None:
+    """Lets the peers, too, find the vocabularies that llama-index-core ships, so that a benchmark needs no network."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    spec = find_spec("llama_index.core")
+    if spec and spec.origin and "TIKTOKEN_CACHE_DIR" not in os.environ:
+        os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(spec.origin).parent / "_static" / "tiktoken_cache")

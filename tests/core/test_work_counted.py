@@ -1,0 +1,64 @@
+"""Speed as work counted: how much text a fit tokenizes, whatever the machine."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from rankbudget import BudgetSession, counter_for, fit_messages
+from rankbudget.testing import RecordingCounter
+
+LIMIT = 4_096
+
+
+def thread(size: int) -> list[dict[str, str]]:
+    """A conversation whose messages differ in length and text."""
+    roles = ("user", "assistant")
+    return [{"role": roles[i % 2], "content": f"Message {i} of {size}: " + "some words that cost tokens. " * (1 + i % 11)} for i in range(size)]
+
+
+def characters(messages: list[dict[str, str]]) -> int:
+    return sum(len(m["content"]) for m in messages)
+
+
+def largest_group(messages: list[dict[str, str]]) -> int:
+    """Characters of the largest question with its answer."""
+    return max(len(a["content"]) + len(b["content"]) for a, b in pairwise(messages))
+
+
+@pytest.mark.parametrize("size", [1_000, 10_000])
+@pytest.mark.parametrize("cut", ["fill", "stable"])
+def test_a_cold_fit_tokenizes_what_fits_and_one_group_more(size: int, cut: str) -> None:
+    """However long the thread, no more text is tokenized than fits, plus one group to see that it does not."""
+    messages = thread(size)
+    counter = RecordingCounter(counter_for("o200k_base"))
+    fits = fit_messages(messages, max_tokens=LIMIT).messages
+    kept = fit_messages(messages, max_tokens=LIMIT, counter=counter, cut=cut).messages
+    assert 0 < len(kept) <= len(fits)
+    assert 0 < counter.characters <= characters(list(fits)) + largest_group(messages)
+
+
+def test_the_work_does_not_grow_with_the_thread() -> None:
+    """A thread ten times as long, with the same end, costs the same number of tokenized characters."""
+    messages = thread(10_000)
+    work = []
+    for size in (1_000, 10_000):
+        counter = RecordingCounter(counter_for("o200k_base"))
+        fit_messages(messages[-size:], max_tokens=LIMIT, counter=counter)
+        work.append(counter.characters)
+    assert work[0] == work[1]
+
+
+@pytest.mark.parametrize("size", [1_000, 10_000])
+def test_a_later_turn_tokenizes_the_new_messages_only(size: int) -> None:
+    """In a session, a turn that moves no cut tokenizes no more than its new messages."""
+    messages = thread(size)
+    counter = RecordingCounter(counter_for("o200k_base"))
+    session = BudgetSession(LIMIT, counter=counter)
+    first = session.fit(messages)
+    new = [{"role": "assistant", "content": "A new answer."}, {"role": "user", "content": "A new question?"}]
+    counter.reset()
+    second = session.fit([*messages, *new])
+    assert counter.characters <= characters(new)
+    assert list(second.messages) == [*first.messages, *new]
