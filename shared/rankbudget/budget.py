@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .budget_checks import FrozenDict, check_choice, check_count, check_mapping, check_number, parts_of, shown
 from .errors import BudgetConfigError, BudgetExceededError
+from .five_blocks import five_block_sizes
 
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["DEFAULT_RANKS", "FIVE_BLOCKS", "Preset", "Surplus", "TokenBudget"]
+__all__ = ["DEFAULT_RANKS", "Preset", "Surplus", "TokenBudget"]
 
 Surplus = Literal["waterfall", "borrow", "keep"]
 """Where unused tokens go: down the ranks, to any hungry block, or nowhere."""
@@ -34,17 +35,6 @@ _TOKENS_OR_SHARE = "tokens above 1, or a share from 0 to 1"
 _FIXED_BLOCKS = ("system", "query", "tools")
 _RATIOS_LOW, _RATIOS_HIGH = 0.95, 1.05
 _ROUNDING = 1e-9
-
-FIVE_BLOCKS: Mapping[str, Mapping[str, int]] = {
-    "4K": {"window": 4_096, "system": 300, "project": 400, "task": 300, "history": 400, "knowledge": 800, "query": 500, "reserve": 1_200, "safety": 100},
-    "8K": {"window": 8_192, "system": 500, "project": 1_000, "task": 500, "history": 1_000, "knowledge": 2_000, "query": 1_000, "reserve": 2_000, "safety": 192},
-    "128K": {
-        "window": 128_000, "system": 1_000, "project": 2_000, "task": 1_000, "history": 4_000, "knowledge": 8_000, "query": 4_000, "reserve": 8_000,
-        "safety": 1_000,
-    },
-}  # fmt: skip
-"""Sizes in tokens of the five-block form for three windows."""
-_FIVE_BLOCK_MODELS = {"gpt-4-turbo": "128K", "claude-3-opus": "128K", "gpt-4": "8K", "claude-3-sonnet": "8K", "gpt-3.5-turbo": "4K"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +197,7 @@ class TokenBudget:
             >>> budget.blocks_total, budget.grand_total
             (5000, 8192)
         """
-        sizes = dict(FIVE_BLOCKS[_five_block_table(model)])
+        sizes = five_block_sizes(model)
         plain = {"context_window": sizes.pop("window"), "reserve": sizes.pop("reserve"), "safety": sizes.pop("safety")}
         return cls(**{**plain, "ratios": {}, "sizes": sizes, "surplus": "waterfall", "model": model, **fields})
 
@@ -232,11 +222,13 @@ class TokenBudget:
         """
         read: Any = data
         if not isinstance(read, Mapping):
-            raise BudgetConfigError(f"a budget is {shown(read)}, allowed: a mapping of its fields")
+            msg = f"a budget is {shown(read)}, allowed: a mapping of its fields"
+            raise BudgetConfigError(msg)
         names = [f.name for f in dataclasses.fields(cls)]
         unknown = [key for key in data if key not in names]
         if unknown:
-            raise BudgetConfigError(f"a budget has no field {', '.join(map(shown, unknown))}; allowed: {', '.join(names)}")
+            msg = f"a budget has no field {', '.join(map(shown, unknown))}; allowed: {', '.join(names)}"
+            raise BudgetConfigError(msg)
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
@@ -309,10 +301,13 @@ class TokenBudget:
         safety = self.safety_tokens(system_tokens=system, band=band) if safety is None else safety
         limit = self.context_window - reserve - safety
         if fixed > limit:
-            raise BudgetExceededError(
+            msg = (
                 f"what always stays needs {fixed:,} tokens ({system:,} of them the system prompt), allowed: {limit:,} "
                 f"(window {self.context_window:,} - reserve {reserve:,} - safety {safety:,}); "
-                "shorten the system prompt, tools or question, lower the reserve, or take a model with a larger window",
+                "shorten the system prompt, tools or question, lower the reserve, or take a model with a larger window"
+            )
+            raise BudgetExceededError(
+                msg,
                 limit=limit, needed=fixed, blocks={"system": system, "other": fixed - system},
             )  # fmt: skip
         return limit - fixed
@@ -329,8 +324,9 @@ class TokenBudget:
             )
         for most, words, setting in sorted(limits):
             if system_tokens > most:
+                msg = f"the system prompt has {system_tokens:,} tokens, allowed: {words}; shorten it or raise {setting}"
                 raise BudgetExceededError(
-                    f"the system prompt has {system_tokens:,} tokens, allowed: {words}; shorten it or raise {setting}",
+                    msg,
                     limit=most, needed=system_tokens, blocks={"system": system_tokens},
                 )  # fmt: skip
 
@@ -373,15 +369,6 @@ class TokenBudget:
             "properties": {f.name: {} for f in dataclasses.fields(cls)},
             "additionalProperties": False,
         }
-
-
-def _five_block_table(model: str) -> str:
-    if model in _FIVE_BLOCK_MODELS:
-        return _FIVE_BLOCK_MODELS[model]
-    from .windows import context_window_of
-
-    window = context_window_of(model, default=FIVE_BLOCKS["8K"]["window"])
-    return next((name for name in ("128K", "8K") if window >= FIVE_BLOCKS[name]["window"]), "4K")
 
 
 def _checked_ratios(given: Any, problems: list[str]) -> dict[str, float]:

@@ -28,7 +28,8 @@ class FrozenDict(dict[str, _Value]):
     __slots__ = ()
 
     def _refuse(self, *_args: object, **_fields: object) -> NoReturn:
-        raise TypeError("a TokenBudget cannot change; make another one with budget.replace(...)")
+        msg = "a TokenBudget cannot change; make another one with budget.replace(...)"
+        raise TypeError(msg)
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse

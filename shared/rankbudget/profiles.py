@@ -66,7 +66,8 @@ def load_budget(path: str | PathLike[str], profile: str | None = None, *, defaul
     elif _DEFAULTS not in document:
         names = _names(document)
         hint = f"; choose one of its profiles: {', '.join(map(repr, names))}" if names else ""
-        raise BudgetConfigError(f"{path}: no section {_DEFAULTS!r} or {_OVERRIDES!r}, seen: {shown(list(document))}{hint}")
+        msg = f"{path}: no section {_DEFAULTS!r} or {_OVERRIDES!r}, seen: {shown(list(document))}{hint}"
+        raise BudgetConfigError(msg)
     return _build(values, path, profile)
 
 
@@ -76,24 +77,30 @@ def _read(path: str | PathLike[str]) -> Mapping[str, Any]:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise BudgetConfigError(f"{path}: cannot be read ({error.strerror or error}); give the path of a YAML file") from error
+        msg = f"{path}: cannot be read ({error.strerror or error}); give the path of a YAML file"
+        raise BudgetConfigError(msg) from error
     if len(data) > _LARGEST_FILE:
-        raise BudgetConfigError(f"{path}: {len(data):,} bytes, allowed: {_LARGEST_FILE:,}; a budget needs a few lines")
+        msg = f"{path}: {len(data):,} bytes, allowed: {_LARGEST_FILE:,}; a budget needs a few lines"
+        raise BudgetConfigError(msg)
     try:
         document = yaml.safe_load(data)  # safe: a tag that builds objects is an error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BudgetConfigError(f"{path}: not plain YAML: {' '.join(str(error).split())[:300]}") from error
+        msg = f"{path}: not plain YAML: {' '.join(str(error).split())[:300]}"
+        raise BudgetConfigError(msg) from error
     if not isinstance(document, Mapping):
-        raise BudgetConfigError(f"{path}: holds {shown(document)}, allowed: a mapping with {_DEFAULTS!r} or {_OVERRIDES!r}")
+        msg = f"{path}: holds {shown(document)}, allowed: a mapping with {_DEFAULTS!r} or {_OVERRIDES!r}"
+        raise BudgetConfigError(msg)
     return document
 
 
 def _section(document: Mapping[str, Any], key: str, path: object) -> Mapping[str, Any]:
     if key not in document:
-        raise BudgetConfigError(f"{path}: no section {key!r}, seen: {shown(list(document))}")
+        msg = f"{path}: no section {key!r}, seen: {shown(list(document))}"
+        raise BudgetConfigError(msg)
     section = document[key]
     if not isinstance(section, Mapping):
-        raise BudgetConfigError(f"{path}: {key} is {shown(section)}, allowed: a mapping with {', '.join(_KEYS)}")
+        msg = f"{path}: {key} is {shown(section)}, allowed: a mapping with {', '.join(_KEYS)}"
+        raise BudgetConfigError(msg)
     return section
 
 
@@ -107,14 +114,14 @@ def _profile(document: Mapping[str, Any], name: str, path: object) -> tuple[Mapp
     if _holds(document, name) and isinstance(document[name], Mapping) and _OVERRIDES in document[name]:
         places.append((name, document[name]))
     if not places:
-        raise BudgetConfigError(
-            f"{path}: no profile {name!r}; allowed: {', '.join(map(repr, _names(document))) or 'none, the file has no profiles'}"
-        )
+        msg = f"{path}: no profile {name!r}; allowed: {', '.join(map(repr, _names(document))) or 'none, the file has no profiles'}"
+        raise BudgetConfigError(msg)
     where, found = places[0]
     if isinstance(found, Mapping) and _OVERRIDES in found:
         where, found = f"{where}.{_OVERRIDES}", found[_OVERRIDES]
     if not isinstance(found, Mapping):
-        raise BudgetConfigError(f"{path}: {where} is {shown(found)}, allowed: a mapping with {', '.join(_KEYS)}")
+        msg = f"{path}: {where} is {shown(found)}, allowed: a mapping with {', '.join(_KEYS)}"
+        raise BudgetConfigError(msg)
     return found, f"{path}: {where}"
 
 
@@ -147,13 +154,21 @@ def _overlay(values: dict[str, Any], section: Mapping[str, Any], where: str) -> 
 def _build(values: dict[str, Any], path: object, profile: str | None) -> TokenBudget:
     where = f"{path}" + (f" (profile {profile!r})" if profile else "")
     try:
-        if values.get("context_window") is not None:
-            return TokenBudget(**values)
-        values.pop("context_window", None)
-        if not isinstance(values.get("model"), str):
-            raise BudgetConfigError(f"context_window is missing and so is a model to look it up; seen: {', '.join(values) or 'nothing'}")
-        return TokenBudget.for_model(values.pop("model"), **values)
-    except CounterUnavailableError as error:
-        raise BudgetConfigError(f"{where}: context_window is missing and {error}") from error
+        if values.get("context_window") is None:
+            return _by_model(values)
+        return TokenBudget(**values)
     except BudgetConfigError as error:
-        raise BudgetConfigError(f"{where}: {error}") from error
+        msg = f"{where}: {error}"
+        raise BudgetConfigError(msg) from error
+
+
+def _by_model(values: dict[str, Any]) -> TokenBudget:
+    rest = {key: value for key, value in values.items() if key not in ("context_window", "model")}
+    if not isinstance(values.get("model"), str):
+        msg = f"context_window is missing and so is a model to look it up; seen: {', '.join(values) or 'nothing'}"
+        raise BudgetConfigError(msg)
+    try:
+        return TokenBudget.for_model(values["model"], **rest)
+    except CounterUnavailableError as error:
+        msg = f"context_window is missing and {error}"
+        raise BudgetConfigError(msg) from error

@@ -150,10 +150,12 @@ class BudgetReport:
         put("_decisions", None)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a BudgetReport never changes; {name!r} cannot be set")
+        msg = f"a BudgetReport never changes; {name!r} cannot be set"
+        raise AttributeError(msg)
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a BudgetReport never changes; {name!r} cannot be deleted")
+        msg = f"a BudgetReport never changes; {name!r} cannot be deleted"
+        raise AttributeError(msg)
 
     def __repr__(self) -> str:
         return f"BudgetReport({self.total_tokens:,} of {self.limit:,} tokens, {len(self._given)} blocks, {self.size:,} decisions)"
@@ -218,7 +220,8 @@ class BudgetReport:
         for block in self.blocks:
             if block.name == name:
                 return block
-        raise BudgetError(f"the report has no block {name!r}; it has {', '.join(repr(b.name) for b in self._given) or 'none'}")
+        msg = f"the report has no block {name!r}; it has {', '.join(repr(b.name) for b in self._given) or 'none'}"
+        raise BudgetError(msg)
 
     def kept_ids(self, block: str | None = None) -> tuple[str, ...]:
         """Returns the ids of all segments that are in the prompt, whole or shortened, in order."""
