@@ -19,7 +19,11 @@ def own_files(*suffixes: str) -> list[Path]:
     top = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".")]
     deep = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     wanted = set(suffixes) or TEXT
-    return sorted(p for p in top + deep if p.suffix in wanted and not {"__pycache__", ".ipynb_checkpoints"} & set(p.parts))
+    return sorted(p for p in top + deep if p.suffix in wanted and not any(map(_made_by_a_tool, p.relative_to(ROOT).parts[:-1])))
+
+
+def _made_by_a_tool(folder: str) -> bool:
+    return folder == "__pycache__" or (folder.startswith(".") and folder != ".ci")
 
 
 def name(path: Path) -> str:
