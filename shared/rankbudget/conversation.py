@@ -279,7 +279,7 @@ def _summarize(timeline: Timeline, request: Request, dropped: list[int], memo: M
         max_tokens=most,
         counter=request.counter,
         summarizer=request.summarizer,
-        input_window=None,
+        input_window=getattr(request.summarizer, "input_window", None),  # a host model knows how much it can read
         timeout=request.summary_timeout,
     )
     while summary and request.measure.group([request.codec.make("user", _announce(summary), origin="summary")]) > share:
