@@ -1,0 +1,74 @@
+"""One context budget for LlamaIndex: a postprocessor, memories, a prompt helper and an agent that share one `BudgetSession`.
+
+A prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped, and the report says why. Everything here only
+translates: what is cut, and why, is decided in `rankbudget`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._supported import require_llama_index
+
+if TYPE_CHECKING:
+    from .agent import BudgetFunctionAgent
+    from .blocks import (
+        BudgetMemoryBlock,
+        HistorySummaryMemoryBlock,
+        KnowledgeMemoryBlock,
+        ProjectMemoryBlock,
+        SystemMemoryBlock,
+        TaskMemoryBlock,
+    )
+    from .examples import few_shot_function
+    from .memory import BudgetChatMemoryBuffer, BudgetMemory
+    from .models import embedder, summarizer
+    from .postprocessor import BudgetNodePostprocessor
+    from .prompt_helper import BudgetPromptHelper
+
+_WHERE = {
+    "BudgetChatMemoryBuffer": "memory",
+    "BudgetFunctionAgent": "agent",
+    "BudgetMemory": "blocks",
+    "BudgetMemoryBlock": "blocks",
+    "BudgetNodePostprocessor": "postprocessor",
+    "BudgetPromptHelper": "prompt_helper",
+    "HistorySummaryMemoryBlock": "blocks",
+    "KnowledgeMemoryBlock": "blocks",
+    "ProjectMemoryBlock": "blocks",
+    "SystemMemoryBlock": "blocks",
+    "TaskMemoryBlock": "blocks",
+    "embedder": "models",
+    "few_shot_function": "examples",
+    "summarizer": "models",
+}
+
+__all__ = [
+    "BudgetChatMemoryBuffer",
+    "BudgetFunctionAgent",
+    "BudgetMemory",
+    "BudgetMemoryBlock",
+    "BudgetNodePostprocessor",
+    "BudgetPromptHelper",
+    "HistorySummaryMemoryBlock",
+    "KnowledgeMemoryBlock",
+    "ProjectMemoryBlock",
+    "SystemMemoryBlock",
+    "TaskMemoryBlock",
+    "embedder",
+    "few_shot_function",
+    "summarizer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    require_llama_index()
+    return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,162 @@
+"""What an engine itself adds to a request: its system prompt, its templates, the question.
+
+A memory and a postprocessor are called without any of it. LlamaIndex's instrumentation, however, announces every engine call together with
+the engine, so a span handler can note which engine is at work in the current context; nothing is stored beyond the call's own context
+and nothing of the engine is changed. Outside an engine there is no frame, and `None` says so.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.chat_engine.types import BaseChatEngine
+from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.span_handlers.base import BaseSpanHandler
+
+__all__ = ["CALLER_KEYS", "Frame", "current_frame", "watch_engines"]
+
+CALLER_KEYS = ("context_str", "query_str", "existing_answer", "context_msg")
+"""Template variables of the host's engines; a past message that contains one in braces would be filled in again."""
+PADDING = 5
+"""Tokens the host's PromptHelper keeps free for formatting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The engine's own part of one request.
+
+    Args:
+        engine: the engine at work.
+        variants: what stands around history and nodes, with empty slots, one per template the engine may use.
+        question: what the user asks now; None where the engine stores it in the memory before reading it.
+        retrieves: the engine puts nodes into the same request.
+        formats_history: the engine treats history as a template.
+        window: the model's context window.
+        num_output: tokens the host keeps for the answer.
+    """
+
+    engine: Any
+    variants: tuple[tuple[ChatMessage, ...], ...]
+    question: str | None
+    retrieves: bool
+    formats_history: bool
+    window: int
+    num_output: int
+
+    @property
+    def padding(self) -> int:
+        """Returns the tokens the host's PromptHelper keeps free for formatting."""
+        return PADDING if self.retrieves else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    engine: Any
+    question: str | None
+    outer: _Call | None
+
+
+_current: ContextVar[_Call | None] = ContextVar("rankbudget_engine", default=None)
+_once = threading.Lock()
+_watching: list[_EngineNotes] = []
+
+
+def watch_engines() -> None:
+    """Starts noting engines; called by the first memory or postprocessor that is made, any number of times."""
+    with _once:
+        if not _watching:
+            _watching.append(_EngineNotes())
+            get_dispatcher().add_span_handler(_watching[0])
+
+
+def current_frame(part: Any) -> Frame | None:
+    """Returns the frame of the engine call going on in this context, when `part` is that engine's memory or postprocessor."""
+    call = _current.get()
+    if call is None:
+        return None
+    engine = call.engine
+    if part is not getattr(engine, "_memory", None) and all(part is not p for p in getattr(engine, "_node_postprocessors", ())):
+        return None
+    return _frame_of(engine, call.question)
+
+
+class _EngineNotes(BaseSpanHandler[Any]):
+    """Keeps the engine of the current context; opens no spans of its own."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "RankbudgetEngineNotes"
+
+    def span_enter(self, id_: str, bound_args: inspect.BoundArguments, instance: Any = None, *_: Any, **__: Any) -> None:
+        if isinstance(instance, (BaseChatEngine, BaseQueryEngine)) and _is_call(id_):
+            given = bound_args.arguments
+            asked = next((given[key] for key in ("message", "str_or_query_bundle", "query_bundle") if key in given), None)
+            asked = getattr(asked, "query_str", asked)
+            _current.set(_Call(instance, asked if isinstance(asked, str) else None, _current.get()))
+
+    def span_exit(self, id_: str, bound_args: inspect.BoundArguments, instance: Any = None, *_: Any, **__: Any) -> None:  # noqa: ARG002
+        call = _current.get()
+        if call is not None and call.engine is instance and _is_call(id_):
+            _current.set(call.outer)
+
+    span_drop = span_exit
+
+    def new_span(self, *_: Any, **__: Any) -> None:
+        return None
+
+    prepare_to_exit_span = prepare_to_drop_span = new_span
+
+
+def _is_call(span_id: str) -> bool:
+    name = span_id.partition(".")[2].partition("-")[0]
+    return name in ("chat", "achat", "stream_chat", "astream_chat", "query", "aquery")
+
+
+def _frame_of(engine: Any, question: str | None) -> Frame | None:
+    synthesizer = getattr(engine, "_response_synthesizer", None)
+    llm = getattr(engine, "_llm", None) or getattr(synthesizer, "_llm", None)
+    metadata = getattr(llm, "metadata", None)
+    if metadata is None:
+        return None
+    retrieves = True
+    templates = [getattr(engine, name, None) for pair in _TEMPLATES for name in pair]
+    templates = [t for t in templates if t is not None]
+    ask = (ChatMessage(role=MessageRole.USER, content=question or ""),)
+    if templates:  # one of the two context engines
+        prefix = list(getattr(engine, "_prefix_messages", None) or ())
+        system = getattr(engine, "_system_prompt", None) or ""
+        if prefix and prefix[0].role == MessageRole.SYSTEM:
+            system = str(prefix.pop(0).content)
+        variants = [(ChatMessage(role=metadata.system_role, content=_emptied(t.template) + system.strip()), *prefix, *ask) for t in templates]
+    elif isinstance(engine, BaseQueryEngine):
+        variants = [_rendered(getattr(synthesizer, name, None), question or "", llm) for name in ("_text_qa_template", "_refine_template")]
+    else:
+        variants, retrieves = [tuple(getattr(engine, "_prefix_messages", None) or ())], False
+    # the two context engines read the memory before the question is stored in it, the simple one after
+    pending = question if templates or isinstance(engine, BaseQueryEngine) else None
+    own = (ChatMessage(role=MessageRole.SYSTEM, content=llm.system_prompt),) if getattr(llm, "system_prompt", None) else ()
+    num_output = metadata.num_output if metadata.num_output > 0 else DEFAULT_NUM_OUTPUTS
+    return Frame(engine, tuple(own + v for v in variants), pending, retrieves, bool(templates), metadata.context_window, num_output)
+
+
+_TEMPLATES = (("_context_template", "_context_refine_template"), ("_context_prompt_template", "_context_refine_prompt_template"))
+
+
+def _emptied(template: str) -> str:
+    for key in CALLER_KEYS:
+        template = template.replace("{" + key + "}", "")
+    return template
+
+
+def _rendered(template: Any, question: str, llm: Any) -> tuple[ChatMessage, ...]:
+    if template is None:
+        return (ChatMessage(role=MessageRole.USER, content=question),)
+    blank = dict.fromkeys(template.template_vars, "")
+    return tuple(template.format_messages(llm=llm, **{**blank, "query_str": question}))

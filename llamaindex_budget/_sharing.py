@@ -1,0 +1,87 @@
+"""One session for the parts of one engine or one call: found in the context, in the engine's memory, or made for the engine's window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from llama_index.core.base.llms.base import BaseLLM
+
+from rankbudget import BudgetSession, TokenBudget
+from rankbudget.codec import DictCodec
+
+from ._convert import CODEC
+from ._frame import Frame
+
+__all__ = ["active_session", "adopt", "budget_for", "engine_session", "fixed_tokens", "use_session"]
+
+_active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", default=None)
+
+
+@contextmanager
+def use_session(session: BudgetSession) -> Iterator[BudgetSession]:
+    """Makes all parts that are called inside share `session`: for an engine that serves many users.
+
+    Example:
+        >>> session = BudgetSession(TokenBudget(context_window=4096))
+        >>> with use_session(session):
+        ...     active_session() is session
+        True
+        >>> active_session() is None
+        True
+    """
+    token = _active.set(adopt(session))
+    try:
+        yield session
+    finally:
+        _active.reset(token)
+
+
+def active_session() -> BudgetSession | None:
+    """Returns the session of the current context."""
+    return _active.get()
+
+
+def adopt(session: BudgetSession) -> BudgetSession:
+    """Makes a session that was made for plain dicts read LlamaIndex's messages."""
+    if isinstance(session.codec, DictCodec):
+        session.codec = CODEC
+    return session
+
+
+def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
+    """Returns the budget of a LlamaIndex model: its window, and its answer as reserve.
+
+    Args:
+        llm: the model; its metadata tell window and answer.
+        fields: other fields of the budget.
+    """
+    metadata = llm.metadata
+    reserve = metadata.num_output if metadata.num_output > 1 else 256
+    return TokenBudget(**{"context_window": metadata.context_window, "reserve": reserve, "max_system_ratio": None, **fields})
+
+
+def engine_session(frame: Frame, like: BudgetSession) -> BudgetSession:
+    """Returns a session over the window of the engine at work, counting and summarizing like another one."""
+    budget = TokenBudget(context_window=frame.window, reserve=frame.num_output, max_system_ratio=None)
+    return BudgetSession(budget, counter=like.counter, codec=like.codec, summarizer=like.summarizer, tools=like.tools)
+
+
+def fixed_tokens(session: BudgetSession, frame: Frame | None) -> int:
+    """Returns the tokens an engine adds around history, nodes and question, and what its own limit lies below the session's."""
+    if frame is None:
+        return 0
+    counter, codec = session.counter, session.codec
+    around = 0
+    for variant in frame.variants:
+        neutral = [codec.to_dict(m) for m in variant]
+        if counter.additive:
+            size = sum(counter.count_message(m) for m in neutral)
+        else:
+            size = counter.count_messages(neutral) if neutral else 0
+        around = max(around, size)
+    budget = session.budget
+    ours = budget.limit() if isinstance(budget, TokenBudget) else budget
+    return around + max(0, ours - (frame.window - frame.num_output - frame.padding))

@@ -1,0 +1,21 @@
+"""The range of llama-index-core this package is tested with, and the error when it is missing."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+__all__ = ["SUPPORTED", "require_llama_index"]
+
+SUPPORTED = "llama-index-core>=0.14,<0.15"
+"""Tested at the newest; the floor is where `ToolCallBlock` is."""
+
+
+def require_llama_index() -> None:
+    """Raises an ImportError that names the extra when llama-index-core is not installed."""
+    try:
+        found = find_spec("llama_index.core") is not None
+    except ModuleNotFoundError:
+        found = False
+    if not found:
+        msg = f'llamaindex_budget needs {SUPPORTED}: pip install "rankbudget[llamaindex]"'
+        raise ImportError(msg)

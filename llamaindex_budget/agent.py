@@ -1,0 +1,75 @@
+"""A function agent that stays in its window within a run, where no memory is asked any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.agent.workflow.agent_context import AgentContext
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.llms.llm import LLM
+from llama_index.core.tools import AsyncBaseTool
+
+from rankbudget import TokenBudget, afit_messages
+
+from ._convert import CODEC, settings_counter
+from ._events import BudgetEvent
+from ._sharing import budget_for
+from .models import as_summarizer
+
+__all__ = ["BudgetFunctionAgent"]
+
+dispatcher = get_dispatcher(__name__)
+
+
+class BudgetFunctionAgent(FunctionAgent):
+    """A `FunctionAgent` whose every request fits: system prompt, history, the steps of this run, tool schemas and the answer.
+
+    An agent sends its memory and a growing scratchpad; a memory only limits the first. Here each request is fitted just before it is sent: old exchanges go
+    first, then old steps, then long tool results are shortened; calls and their results stay together. Scratchpad and memory keep everything.
+
+    Args:
+        budget: limits of a request; None takes the window and the answer of the model.
+        counter: a model or encoding name, or what else `counter_for` takes; None takes the budget's model or LlamaIndex's tokenizer.
+        summarizer: an LLM, or `(text, max_tokens) -> str`; summarizes the steps that no longer fit.
+    """
+
+    budget: TokenBudget | None = Field(default=None, description="Limits of a request.")
+    counter: Any = Field(default=None, description="What counts; see rankbudget.counter_for.", exclude=True)
+    summarizer: Any = Field(default=None, description="Writes summaries of what no longer fits.", exclude=True)
+
+    async def _get_response(self, current_llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool]) -> ChatResponse:
+        return await super()._get_response(await self.fit(current_llm_input, tools), tools)
+
+    async def _get_streaming_response(
+        self, ctx: AgentContext, current_llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool]
+    ) -> ChatResponse:
+        return await super()._get_streaming_response(ctx, await self.fit(current_llm_input, tools), tools)
+
+    async def _get_llm_response(self, ctx: Any, llm_input: list[ChatMessage], llm: LLM | None = None) -> ChatResponse:
+        return await super()._get_llm_response(ctx, await self.fit(llm_input), llm)
+
+    async def fit(self, messages: Sequence[ChatMessage], tools: Sequence[AsyncBaseTool] = ()) -> list[ChatMessage]:
+        """Returns what of a request fits beside the tools' schemas; what is kept whole are the same objects.
+
+        Raises:
+            BudgetExceededError: system prompt, tools and the current question alone exceed the window.
+        """
+        budget = self.budget or budget_for(self.llm)
+        counter = self.counter or budget.model
+        result = await afit_messages(
+            list(messages),
+            max_tokens=budget.limit(),
+            counter=counter if counter is not None else settings_counter(),
+            tools=[tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None,
+            codec=CODEC,
+            cut="stable",  # steps are only ever appended, and a cut that stays keeps the provider's prompt cache warm
+            min_exchanges=budget.min_exchanges,
+            message_cap=budget.message_cap,
+            summarizer=as_summarizer(self.summarizer),
+        )
+        dispatcher.event(BudgetEvent(report=result.report.to_dict()))
+        return list(result.messages)

@@ -1,0 +1,172 @@
+"""A prompt helper that makes fewer, better chunks for one call, where the stock one makes more calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.llms.types import ChatMessage, LLMMetadata, MessageRole
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
+from llama_index.core.indices.prompt_helper import DEFAULT_CHUNK_OVERLAP_RATIO, DEFAULT_PADDING, PromptHelper
+from llama_index.core.llms.llm import LLM
+from llama_index.core.llms.structured_llm import StructuredLLM
+from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
+from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
+
+from rankbudget import BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
+from rankbudget.errors import BudgetExceededError
+
+from ._convert import CODEC, counter_of
+
+if TYPE_CHECKING:
+    from llama_index.core.tools import BaseTool
+
+__all__ = ["BudgetPromptHelper"]
+
+_SEPARATOR = "\n\n"
+
+
+class BudgetPromptHelper(PromptHelper):
+    """A `PromptHelper` that fits all chunks into one prompt, exactly counted: template, history, tools, system prompt and answer.
+
+    The stock helper never drops a chunk; what does not fit becomes more model calls. This one keeps the best chunks, shortens where whole ones do not
+    fit, and makes one call. As `Settings.prompt_helper` it also reaches the engines that take no helper of their own.
+
+    Args:
+        context_window: tokens the model can read and write together.
+        num_output: tokens kept for the answer.
+        tokenizer: a LlamaIndex tokenizer; used for chat templates too.
+        budget: limits to take instead of window and num_output.
+        session: a session whose budget and counter are shared.
+        counter: a model or encoding name, or what else `counter_for` takes.
+        scorer: rates chunks against the query; None takes the core's default.
+
+    Example:
+        >>> from llama_index.core.prompts import PromptTemplate
+        >>> helper = BudgetPromptHelper(context_window=60, num_output=20)
+        >>> [chunk] = helper.repack(PromptTemplate("Use {context_str}"), [f"Fact {i} is short." for i in range(99)])
+        >>> chunk.startswith("Fact 0 is short.")
+        True
+    """
+
+    _counter: TokenCounter = PrivateAttr()
+    _scorer: Any = PrivateAttr(default=None)
+    _safety: int = PrivateAttr(default=0)
+
+    def __init__(
+        self,
+        context_window: int = DEFAULT_CONTEXT_WINDOW,
+        num_output: int = DEFAULT_NUM_OUTPUTS,
+        chunk_overlap_ratio: float = DEFAULT_CHUNK_OVERLAP_RATIO,
+        chunk_size_limit: int | None = None,
+        tokenizer: Callable[[str], list[Any]] | None = None,
+        separator: str = " ",
+        *,
+        budget: TokenBudget | None = None,
+        session: BudgetSession | None = None,
+        counter: Any = None,
+        scorer: Any = None,
+    ) -> None:
+        if session is not None and budget is None:
+            budget = session.budget if isinstance(session.budget, TokenBudget) else TokenBudget(context_window=session.budget, reserve=0, ratios={})
+        if budget is not None:
+            context_window, num_output = budget.context_window, budget.reserve_tokens()
+        super().__init__(context_window, num_output, chunk_overlap_ratio, chunk_size_limit, tokenizer, separator)
+        if counter is None and session is not None:
+            self._counter = session.counter
+        else:
+            self._counter = counter_of(tokenizer, counter if counter is not None else budget and budget.model)
+        self._safety = budget.safety_tokens(band=self._counter.band) if budget is not None else 0
+        self._scorer = scorer
+
+    @classmethod
+    def from_llm_metadata(  # type: ignore[override]  # takes more than the base
+        cls, llm_metadata: LLMMetadata, chunk_overlap_ratio: float = DEFAULT_CHUNK_OVERLAP_RATIO, **fields: Any
+    ) -> BudgetPromptHelper:
+        """Returns a helper with the window and the answer of a model."""
+        num_output = DEFAULT_NUM_OUTPUTS if llm_metadata.num_output == -1 else llm_metadata.num_output
+        return cls(llm_metadata.context_window, num_output, chunk_overlap_ratio, **fields)
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "BudgetPromptHelper"
+
+    def repack(
+        self,
+        prompt: BasePromptTemplate,
+        text_chunks: Sequence[str],
+        padding: int = DEFAULT_PADDING,
+        llm: LLM | None = None,
+        tools: list[BaseTool] | None = None,
+    ) -> list[str]:
+        """Returns one chunk that fits the prompt: the best of `text_chunks` in their order; empty when there is no text."""
+        chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
+        if not chunks:
+            return []
+        room = self._get_available_chunk_size(prompt, 1, padding, llm, tools)
+        kept = self._kept(prompt, chunks, room)
+        return [_SEPARATOR.join(kept.values())]
+
+    def truncate(
+        self,
+        prompt: BasePromptTemplate,
+        text_chunks: Sequence[str],
+        padding: int = DEFAULT_PADDING,
+        llm: LLM | None = None,
+        tools: list[BaseTool] | None = None,
+    ) -> list[str]:
+        """Returns the chunks with as much of their text as fits all together; one that is dropped is ""."""
+        if not text_chunks:
+            return []
+        room = self._get_available_chunk_size(prompt, 1, padding, llm, tools)
+        kept = self._kept(prompt, text_chunks, room)
+        return [kept.get(f"chunk-{i}", "") for i in range(len(text_chunks))]
+
+    def _kept(self, prompt: BasePromptTemplate, chunks: Sequence[str], room: int) -> dict[str, str]:
+        counter = self._counter
+        segments = [Segment(id=f"chunk-{i}", text=chunk) for i, chunk in enumerate(chunks)]
+        result = fit_documents(
+            segments,
+            max_tokens=room,
+            query=str(prompt.kwargs.get("query_str") or ""),
+            counter=counter,
+            scorer=self._scorer,
+            cost=lambda segment, text: counter.count(text + _SEPARATOR),  # noqa: ARG005 - every chunk is joined alike
+            dedup=False,
+        )
+        return {segment.id: segment.text for segment in result.segments}
+
+    def _get_available_chunk_size(
+        self,
+        prompt: BasePromptTemplate,
+        num_chunks: int = 1,
+        padding: int = DEFAULT_PADDING,
+        llm: LLM | None = None,
+        tools: list[BaseTool] | None = None,
+    ) -> int:
+        fixed = self._fixed_tokens(prompt, llm, tools)
+        limit = self.context_window - self.num_output - self._safety
+        size = (limit - fixed) // num_chunks - padding
+        if size < 1:
+            msg = (
+                f"the prompt without its chunks has {fixed} tokens, which leaves {size} for each of {num_chunks} chunks "
+                f"(window {self.context_window} - answer {self.num_output} - safety {self._safety} - padding {padding}); "
+                "shorten the template, system prompt, history or tools"
+            )
+            raise BudgetExceededError(msg, limit=limit, needed=fixed + (padding + 1) * num_chunks, blocks={"template": fixed})
+        return size if self.chunk_size_limit is None else min(size, self.chunk_size_limit)
+
+    def _fixed_tokens(self, prompt: BasePromptTemplate, llm: LLM | None, tools: list[BaseTool] | None) -> int:
+        """Counts the prompt as it is sent, with its chunk still empty."""
+        schemas = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in self._get_tools_from_llm(llm=llm, tools=list(tools or ()))]
+        if isinstance(prompt, SelectorPromptTemplate):
+            prompt = prompt.select(llm=llm)
+        if isinstance(prompt, ChatPromptTemplate):
+            messages = get_empty_prompt_messages(prompt)
+        else:
+            messages = [ChatMessage(role=MessageRole.USER, content=get_empty_prompt_txt(prompt))]
+        model: Any = llm.llm if isinstance(llm, StructuredLLM) else llm
+        if model is not None and model.system_prompt:
+            messages = [ChatMessage(role=MessageRole.SYSTEM, content=model.system_prompt), *messages]
+        return self._counter.count_messages([CODEC.to_dict(m) for m in messages], schemas or None)
