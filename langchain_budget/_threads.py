@@ -1,0 +1,128 @@
+"""A stored conversation read under a budget: whole where it is kept, fitted where it is read, with a remembered cut between reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage, RemoveMessage, get_buffer_string
+
+from rankbudget import BudgetExceededError, BudgetSession
+from rankbudget.measure import Measure
+from rankbudget.result import FitResult
+
+from ._codec import CODEC
+from ._convert import as_messages
+from ._limits import Limits
+
+__all__ = ["Store", "ThreadReader"]
+
+
+class Store(BaseChatMessageHistory):
+    """The plainest message history: a list in this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: list[BaseMessage] = []
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # the base class names an attribute, its docs allow a property
+        return list(self._rows)
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        return list(self._rows)
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        self._rows.extend(messages)
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        self._rows.extend(messages)
+
+    def clear(self) -> None:
+        self._rows.clear()
+
+    async def aclear(self) -> None:
+        self._rows.clear()
+
+
+class ThreadReader:
+    """Fits what a store returns; safe to use from many threads.
+
+    A question that is not stored yet allows all of the thread to go; a thread that ends on the user's message is that question's own.
+
+    Args:
+        limits: the budget and how to count.
+        summarizer: writes the running summary; None writes none.
+        as_text: how the conversation reads when it stands in the prompt as one text; None when it stands there as messages.
+    """
+
+    def __init__(self, limits: Limits, *, summarizer: Any = None, as_text: Callable[[Sequence[BaseMessage]], str] | None = None) -> None:
+        self.limits = limits
+        self._base = limits.measure()
+        self._measure: Measure = self._base if as_text is None else _TextMeasure(limits.counter.count, as_text)
+        whole = limits.budget if limits.budget is not None else limits.max_tokens
+        assert whole is not None
+        self.session = BudgetSession(
+            whole, counter=limits.counter, codec=CODEC, measure=self._measure, summarizer=summarizer, tools=limits.tools
+        )
+
+    def extra_tokens(self, rest: Sequence[BaseMessage] | None) -> int:
+        """Returns what the rest of the prompt costs, as far as it is known: `rest` is the prompt without this conversation."""
+        if rest is None:
+            return 0
+        return max(0, self._base.total(list(rest)) - self._measure.overhead)
+
+    def fit(self, messages: Sequence[BaseMessage], *, extra_tokens: int = 0, asked: bool = False) -> FitResult:
+        """Returns the part of the stored conversation that this turn may read; `asked` says that the question stands elsewhere."""
+        listed = _listed(messages)
+        return self.session.fit(listed, extra_tokens=extra_tokens, question=_elsewhere(listed, asked=asked), **self._ceiling())
+
+    async def afit(self, messages: Sequence[BaseMessage], *, extra_tokens: int = 0, asked: bool = False) -> FitResult:
+        """Returns what `fit` returns, without blocking the event loop while a summary is written."""
+        listed = _listed(messages)
+        return await self.session.afit(listed, extra_tokens=extra_tokens, question=_elsewhere(listed, asked=asked), **self._ceiling())
+
+    def room_for_documents(self, used: int, *, extra_tokens: int = 0) -> int:
+        """Returns the tokens this turn's documents may have beside `used` tokens of conversation."""
+        try:
+            left = self.session.room_for("knowledge", extra_tokens=extra_tokens + used)
+        except BudgetExceededError:
+            return 0
+        ceiling = self.limits.max_tokens
+        return left if ceiling is None else min(left, max(0, ceiling - self._measure.overhead - extra_tokens - used))
+
+    def _ceiling(self) -> dict[str, int]:
+        both = self.limits.budget is not None and self.limits.max_tokens is not None
+        return {"ceiling": self.limits.max_tokens} if both and self.limits.max_tokens is not None else {}
+
+
+class _TextMeasure:
+    """Counts a conversation as the one text it becomes."""
+
+    additive = False
+    overhead = 0
+
+    def __init__(self, count: Callable[[str], int], as_text: Callable[[Sequence[BaseMessage]], str]) -> None:
+        self._count = count
+        self._as_text = as_text
+
+    def group(self, messages: Sequence[Any]) -> int:
+        return self._count(self._as_text(messages) + "\n")
+
+    def total(self, messages: Sequence[Any]) -> int:
+        return self._count(self._as_text(messages))
+
+
+def _listed(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Returns a list of its own: a store may go on appending to the one it handed out."""
+    return as_messages(messages) if any(type(m) is RemoveMessage for m in messages) else list(messages)
+
+
+def _elsewhere(messages: list[BaseMessage], *, asked: bool) -> str | None:
+    return "" if asked or not messages or CODEC.role(messages[-1]) != "user" else None
+
+
+def buffer_text(messages: Sequence[BaseMessage], *, human: str, ai: str) -> str:
+    """Returns a conversation as LangChain's own memories write it, tool calls and results included."""
+    return get_buffer_string(messages, human_prefix=human, ai_prefix=ai)
