@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from rankbudget import BudgetSession, TokenBudget, afit_messages, fit_messages
 from rankbudget.errors import BudgetError, MessageError
 from rankbudget.testing import (
@@ -33,7 +35,7 @@ class LumpyCounter(WordCounter):
     additive = False
 
     def count_messages(self, messages: Any, tools: Any = None) -> int:
-        shared = sum(self.framing for a, b in zip(messages, messages[1:], strict=False) if a["role"] == b["role"])
+        shared = sum(self.framing for a, b in pairwise(messages) if a["role"] == b["role"])
         return super().count_messages(messages, tools) - shared
 
 
@@ -199,7 +201,16 @@ def test_a_session_over_a_growing_conversation(application: Application, step: i
 
 def check_laws_of_a_cut(messages: list[Any], found: Any, limit: int, tools: Any, before: object) -> None:
     """A session may keep less than fits (it cuts to half), so only laws 1 to 6 are asked of it."""
-    check_laws(messages, found.messages, limit=limit, counter=COUNTER, tools=tools, before=before, reported=found.report.total_tokens, remembers=True)
+    check_laws(
+        messages,
+        found.messages,
+        limit=limit,
+        counter=COUNTER,
+        tools=tools,
+        before=before,
+        reported=found.report.total_tokens,
+        remembers=True,
+    )
 
 
 @draws(asynchronous=True)

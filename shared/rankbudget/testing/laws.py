@@ -319,7 +319,14 @@ def _check_opening(wanted: Sequence[Any], result: Sequence[Any], sources: Sequen
 
 
 def _check_question(
-    given: Sequence[Any], wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], codec: Codec, question: str | None, *, may_cut: bool
+    given: Sequence[Any],
+    wanted: Sequence[Any],
+    result: Sequence[Any],
+    sources: Sequence[int | None],
+    codec: Codec,
+    question: str | None,
+    *,
+    may_cut: bool,
 ) -> None:
     if question is not None:
         last = next((m for m in reversed(result) if codec.role(m) == "user"), None)
