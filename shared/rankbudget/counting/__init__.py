@@ -1,0 +1,13 @@
+"""Measures text, messages, tools and media as the model will see them.
+
+`counter_for` turns what a user has at hand into a `TokenCounter`: a model's name, an encoding, a tokenizer, a callable. A counter says whether
+it is `exact`, and `why`; one that estimates states the `band` by which it may be too low, and the budget keeps that much room.
+"""
+
+from __future__ import annotations
+
+from .media import MediaTable
+from .protocol import Message, Side, TokenCounter, Tool
+from .resolve import counter_for
+
+__all__ = ["MediaTable", "Message", "Side", "TokenCounter", "Tool", "counter_for"]

@@ -1,0 +1,163 @@
+"""What all counters of texts share: a bounded memory of counts, OpenAI's message framing, and truncation.
+
+A subclass says how many tokens one text has (`_measure`); everything else follows. The fast paths are written out by hand: fitting a long
+conversation asks for thousands of counts that are already known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from . import messages as framing
+from .cutting import cut_text
+from .media import MediaTable
+from .protocol import Message, Side, Tool
+from .tools import schema_tokens
+
+__all__ = ["TextCounter"]
+
+_GENERATION_CHARACTERS = 8_000_000  # two generations: at most 16 M characters, and less where the application holds the texts anyway
+_GENERATION_TEXTS = 200_000
+_DIGEST_OVER = 65_536  # a longer text is remembered by its digest, so that one giant does not push everything else out
+
+
+class TextCounter:
+    """Counts messages and tools by counting texts; a request is the sum of its parts.
+
+    Args:
+        name: what it counts for; `counter_for(name)` finds it again where possible.
+        exact: whether it knows or estimates.
+        why: where the numbers come from, or why they are estimates.
+        band: by what share a count may be too low; 0 when exact.
+        media: what images, audio, files and videos cost.
+        function_start: tokens before each tool's schema: 7 in the gpt-4o family, 10 before it.
+    """
+
+    additive = True
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        exact: bool,
+        why: str,
+        band: float = 0.0,
+        media: MediaTable | None = None,
+        function_start: int = 7,
+    ) -> None:
+        self._name = name
+        self._exact = exact
+        self._why = why
+        self._band = band
+        self._media = media or MediaTable()
+        self._function_start = function_start
+        self._recent: dict[str | bytes, int] = {}
+        self._older: dict[str | bytes, int] = {}
+        self._room = _GENERATION_CHARACTERS
+        self._framed: dict[Any, int] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name!r}, exact={self._exact})"
+
+    # ---- who it is --------------------------------------------------------------------------------------------------------------
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def exact(self) -> bool:
+        return self._exact
+
+    @property
+    def why(self) -> str:
+        return self._why
+
+    @property
+    def band(self) -> float:
+        return self._band
+
+    # ---- texts ------------------------------------------------------------------------------------------------------------------
+    def count(self, text: str) -> int:
+        """Returns the tokens of one text."""
+        found = self._recent.get(text)
+        return self._count_new(text) if found is None else found
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Returns the tokens of each text, in order."""
+        return list(map(self.count, texts))
+
+    def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
+        """Returns the longest start of `text` (side="right") or end (side="left") within `max_tokens`, never half a grapheme."""
+        return cut_text(text, max_tokens, self._measure, side=side)
+
+    def _measure(self, text: str) -> int:
+        """Returns the tokens of a text that is not remembered."""
+        raise NotImplementedError
+
+    def _count_new(self, text: str) -> int:
+        if not text:
+            return 0
+        size = len(text)
+        key: str | bytes = text if size <= _DIGEST_OVER else _digest(text)
+        found = self._recent.get(key) if key is not text else None
+        if found is not None:
+            return found
+        found = self._older.get(key)
+        if found is None:
+            found = self._measure(text)
+        with self._lock:
+            self._room -= size if key is text else 64
+            if self._room < 0 or len(self._recent) >= _GENERATION_TEXTS:
+                self._older = self._recent
+                self._recent = {}
+                self._room = _GENERATION_CHARACTERS - min(size, _DIGEST_OVER)
+            self._recent[key] = found
+        return found
+
+    def _forget(self) -> None:
+        """Drops every remembered count, for counters that change what they answer."""
+        with self._lock:
+            self._recent = {}
+            self._older = {}
+            self._framed = {}
+            self._room = _GENERATION_CHARACTERS
+
+    # ---- requests ---------------------------------------------------------------------------------------------------------------
+    def count_message(self, message: Message) -> int:
+        """Returns what one message adds to a request, framing included; odd content is counted as its text, never refused."""
+        if type(message) is dict and len(message) == 2:  # noqa: PLR2004 - role and content: the plain message
+            content = message.get("content")
+            if type(content) is str:
+                role = message.get("role")
+                framed = self._framed.get(role) if type(role) is str else None
+                if framed is not None:
+                    found = self._recent.get(content)
+                    return framed + (self._count_new(content) if found is None else found)
+        return self._count_odd(message)
+
+    def overhead(self, tools: Sequence[Tool] | None = None) -> int:
+        """Returns what a request costs before any message: reply priming and tool schemas."""
+        if not tools:
+            return framing.REPLY
+        return framing.REPLY + schema_tokens(tools, self.count, start=self._function_start)
+
+    def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
+        """Returns the tokens of the whole request."""
+        return self.overhead(tools) + sum(map(self.count_message, messages))
+
+    def _count_odd(self, message: Message) -> int:
+        """Counts every message but the plain one, and learns the framing of its role."""
+        total = framing.message_tokens(message, self.count, self._media)
+        if isinstance(message, dict):
+            role = message.get("role")
+            if type(role) is str and len(self._framed) < 64 and role not in self._framed:  # noqa: PLR2004 - roles are few
+                self._framed[role] = framing.PER_MESSAGE + self.count(role)
+        return total
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,145 @@
+"""Truncation by counting: the longest start or end of a text that fits, never half a grapheme.
+
+Token counts neither add up nor grow steadily: a longer start can have fewer tokens. So a guess is refined by bisection, the neighbourhood of
+the answer is searched from the far end, and what is returned has been counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import regex
+
+from .protocol import Side
+
+__all__ = ["cut_text", "grapheme_edges"]
+
+_GRAPHEME = regex.compile(r"\X")
+# Two neighbours of these kinds never share a grapheme: segmentation may start between them.
+_PLAIN = r"[\x20-\x7e\u00a1-\u00ac\u00c0-\u02ff\u0391-\u03c9\u0410-\u044f\u05d0-\u05ea\u0620-\u064a\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff]"
+_SYNC = regex.compile(rf"(?r){_PLAIN}(?={_PLAIN})")
+_SYNC_WITHIN = 2_000
+_REACH = 48
+"""How many characters past the first answer are searched for a longer one."""
+
+
+def cut_text(text: str, max_tokens: int, count: Callable[[str], int], *, side: Side = "right", guess: int | None = None) -> str:
+    """Returns the longest start (side="right") or end (side="left") of `text` that counts at most `max_tokens`.
+
+    Args:
+        text: what to cut.
+        max_tokens: tokens allowed; 0 or less leaves nothing.
+        count: counts a text.
+        side: which side is cut off.
+        guess: characters that are likely to fit.
+
+    Example:
+        >>> cut_text("one two three", 2, lambda text: len(text.split()))
+        'one two '
+        >>> cut_text("cafe\\u0301 au lait", 4, len)  # an accent stays with its letter
+        'caf'
+    """
+    if max_tokens <= 0 or not text:
+        return ""
+    size = len(text)
+    keep = _Keep(text, count, side)
+    if size <= 4 * max_tokens * 8 and keep.tokens(size) <= max_tokens:
+        return text
+    fits, over = _bracket(keep, size, max_tokens, guess)
+    if over > size:
+        return text
+    while over - fits > _REACH:
+        middle = (fits + over) // 2
+        if keep.tokens(middle) <= max_tokens:
+            fits = middle
+        else:
+            over = middle
+    for length in keep.edges(fits, min(size, over + _REACH)):
+        if keep.tokens(length) <= max_tokens:
+            return keep.cut(length)
+    for length in keep.edges_down(fits):
+        if keep.tokens(length) <= max_tokens:
+            return keep.cut(length)
+    return ""
+
+
+class _Keep:
+    """A text of which `length` characters are kept at one end."""
+
+    def __init__(self, text: str, count: Callable[[str], int], side: Side) -> None:
+        self._text = text
+        self._count = count
+        self._right = side == "right"
+
+    def cut(self, length: int) -> str:
+        if self._right:
+            return self._text[:length]
+        return self._text[len(self._text) - length :]
+
+    def tokens(self, length: int) -> int:
+        return self._count(self.cut(length))
+
+    def edges(self, shortest: int, longest: int) -> list[int]:
+        """Returns the lengths from `longest` down to `shortest` that end between graphemes."""
+        size = len(self._text)
+        if self._right:
+            return [e for e in reversed(grapheme_edges(self._text, shortest, longest)) if shortest <= e <= longest]
+        low, high = size - longest, size - shortest
+        return [size - e for e in grapheme_edges(self._text, low, high) if low <= e <= high]
+
+    def edges_down(self, below: int) -> Iterator[int]:
+        """Yields ever shorter lengths that end between graphemes, in growing steps: whatever counts, 0 is reached."""
+        step = _REACH
+        while below > 0:
+            low = max(0, below - step)
+            yield from self.edges(low, below - 1)
+            below, step = low, step * 2
+
+
+def _bracket(keep: _Keep, size: int, max_tokens: int, guess: int | None) -> tuple[int, int]:
+    """Returns a length that fits and one that does not; the latter is `size + 1` when all fits."""
+    probe = min(size, guess or max_tokens * 4)
+    step = _REACH if guess else probe
+    if keep.tokens(probe) > max_tokens:
+        over = probe
+        while over > 0:
+            probe = max(0, over - step)
+            if probe == 0 or keep.tokens(probe) <= max_tokens:
+                return probe, over
+            over, step = probe, step * 2
+        return 0, over
+    fits = probe
+    while fits < size:
+        probe = min(size, fits + step)
+        if keep.tokens(probe) > max_tokens:
+            return fits, probe
+        fits, step = probe, step * 2
+    return size, size + 1
+
+
+def grapheme_edges(text: str, low: int, high: int) -> list[int]:
+    """Returns the places from `low` to `high` where a grapheme ends, both included; 0 and the text's end are such places.
+
+    Example:
+        >>> grapheme_edges("ae\\u0301b", 0, 4)
+        [0, 1, 3, 4]
+    """
+    start = _sync(text, low)
+    edges = [0] if low == 0 else []
+    if start >= low and start > 0:
+        edges.append(start)
+    for match in _GRAPHEME.finditer(text, start):
+        end = match.end()
+        if end > high:
+            break
+        if end >= low:
+            edges.append(end)
+    return edges
+
+
+def _sync(text: str, place: int) -> int:
+    """Returns a place at or before `place` that is surely between two graphemes."""
+    found = _SYNC.search(text, max(0, place - _SYNC_WITHIN), place)
+    if found is not None:
+        return int(found.end())
+    return 0

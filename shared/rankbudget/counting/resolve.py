@@ -1,0 +1,131 @@
+"""From what a user has at hand to a counter: a model's name, an encoding, a tokenizer, a callable.
+
+A name is looked for in this order: exact (a tokenizer that is there), similar (another vocabulary, with a band), estimate (no vocabulary at
+all). Whatever is not exact says so once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from ..errors import BudgetConfigError, CounterUnavailableError
+from .models import encoding_for, similar_to
+from .protocol import TokenCounter
+from .vocabulary import ENCODINGS
+
+__all__ = ["counter_for"]
+
+_log = logging.getLogger("rankbudget.counting")
+_lock = threading.RLock()
+_by_name: dict[str, TokenCounter] = {}
+_by_object: OrderedDict[int, tuple[Any, TokenCounter]] = OrderedDict()  # holds the object, so that its id stays its own
+_MAX_NAMES = 256
+_MAX_OBJECTS = 16
+_ESTIMATE = "estimate"
+
+
+def counter_for(spec: Any = "o200k_base") -> TokenCounter:
+    """Returns the counter for a model, an encoding, a tokenizer or a callable; the same counter for the same argument.
+
+    Args:
+        spec: a model's name ("gpt-4o"), an encoding ("o200k_base"), "estimate", a callable from text to int, or a counter, which comes back.
+
+    Raises:
+        BudgetConfigError: when `spec` is none of these.
+
+    Example:
+        >>> counter_for("gpt-4o").count("Hello, world!")
+        4
+        >>> counter_for(lambda text: len(text)).count("four")
+        4
+        >>> counter_for("gpt-4o") is counter_for("gpt-4o")
+        True
+    """
+    if isinstance(spec, str):
+        found = _by_name.get(spec)
+        if found is not None:
+            return found
+        with _lock:
+            if spec not in _by_name:
+                if len(_by_name) >= _MAX_NAMES:
+                    _by_name.clear()
+                _by_name[spec] = _from_name(spec)
+            return _by_name[spec]
+    if isinstance(spec, TokenCounter) and not isinstance(spec, type):
+        return spec
+    return _from_object(spec)
+
+
+def _from_name(name: str) -> TokenCounter:
+    plain = name.strip()
+    if not plain:
+        msg = "the counter's name is empty; allowed: a model ('gpt-4o'), an encoding ('o200k_base'), a tokenizer, a callable"
+        raise BudgetConfigError(msg)
+    if plain == _ESTIMATE:
+        from .estimate import EstimateCounter
+
+        return EstimateCounter(why="an estimate was asked for")
+    encoding = plain if plain in ENCODINGS else encoding_for(plain)
+    if encoding is None:
+        return _similar(plain)
+    from .tiktoken_counter import TiktokenCounter
+
+    try:
+        return TiktokenCounter(encoding, name=plain)
+    except CounterUnavailableError as error:
+        return _estimate(plain, str(error))
+
+
+def _similar(name: str) -> TokenCounter:
+    """Returns a counter with another model's vocabulary, and says so once."""
+    from .tiktoken_counter import TiktokenCounter
+
+    similar = similar_to(name)
+    why = f"the tokenizer of {name!r} is not known here; counted with {similar.encoding}, up to {similar.band:.0%} too low"
+    try:
+        counter = TiktokenCounter(similar.encoding, name=name, exact=False, why=why, band=similar.band)
+    except CounterUnavailableError as error:
+        return _estimate(name, str(error))
+    _log.warning("%s. Give a tokenizer to count exactly.", why)
+    return counter
+
+
+def _estimate(name: str, reason: str) -> TokenCounter:
+    """Returns an estimate, and says so once."""
+    from .estimate import EstimateCounter
+
+    _log.warning("tokens of %r are estimated: %s", name, reason)
+    return EstimateCounter(name=name, why=reason)
+
+
+def _from_object(spec: Any) -> TokenCounter:
+    with _lock:
+        held = _by_object.get(id(spec))
+        if held is not None and held[0] is spec:
+            _by_object.move_to_end(id(spec))
+            return held[1]
+    counter = _new_from_object(spec)
+    with _lock:
+        _by_object[id(spec)] = (spec, counter)
+        while len(_by_object) > _MAX_OBJECTS:
+            _by_object.popitem(last=False)
+    return counter
+
+
+def _new_from_object(spec: Any) -> TokenCounter:
+    if type(spec).__module__.partition(".")[0] == "tiktoken":
+        from .tiktoken_counter import TiktokenCounter
+
+        return TiktokenCounter(spec)
+    if callable(spec):
+        from .callables import CallableCounter
+
+        return CallableCounter(spec)
+    msg = (
+        f"no counter for a {type(spec).__name__}: {spec!r:.80}; allowed: a model's name ('gpt-4o'), an encoding ('o200k_base'), "
+        "a tokenizer, a callable from text to int, or a TokenCounter"
+    )
+    raise BudgetConfigError(msg)

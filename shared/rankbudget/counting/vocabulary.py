@@ -1,0 +1,121 @@
+"""Finds tiktoken's vocabularies without a network where it can.
+
+The order: what tiktoken has loaded, the folder in TIKTOKEN_CACHE_DIR (or tiktoken's own cache), the files llama-index-core ships, a download.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import CounterUnavailableError
+
+if TYPE_CHECKING:
+    import tiktoken
+
+__all__ = ["ENCODINGS", "load_encoding"]
+
+_HOST = "https://openaipublic.blob.core.windows.net/"
+_FILES = {
+    "o200k_base": ("encodings/o200k_base.tiktoken",),
+    "o200k_harmony": ("encodings/o200k_base.tiktoken",),
+    "cl100k_base": ("encodings/cl100k_base.tiktoken",),
+    "p50k_base": ("encodings/p50k_base.tiktoken",),
+    "p50k_edit": ("encodings/p50k_base.tiktoken",),
+    "r50k_base": ("encodings/r50k_base.tiktoken",),
+    "gpt2": ("gpt-2/encodings/main/vocab.bpe", "gpt-2/encodings/main/encoder.json"),
+}
+ENCODINGS = tuple(_FILES)
+"""The encodings tiktoken knows, the newest first."""
+
+_DOWNLOAD_SECONDS = 30.0
+_CACHE = "TIKTOKEN_CACHE_DIR"
+_lock = threading.Lock()
+_missing: dict[str, str] = {}  # an encoding that could not be had is not tried again: a download may take its whole time
+
+
+def load_encoding(name: str) -> tiktoken.Encoding:
+    """Returns an encoding of tiktoken.
+
+    Raises:
+        CounterUnavailableError: when its vocabulary is nowhere to be found.
+    """
+    import tiktoken
+    import tiktoken.registry
+
+    found = tiktoken.registry.ENCODINGS.get(name)
+    if found is not None:
+        return found
+    with _lock:
+        if name in _missing:
+            raise CounterUnavailableError(_missing[name])
+        own = _own_cache()
+        if own is not None and _has(own, name):
+            return tiktoken.get_encoding(name)
+        shipped = _shipped_cache()
+        if shipped is not None and _has(shipped, name):
+            before = os.environ.get(_CACHE)
+            os.environ[_CACHE] = str(shipped)  # tiktoken has no argument for it; put back at once
+            try:
+                return tiktoken.get_encoding(name)
+            finally:
+                if before is None:
+                    del os.environ[_CACHE]
+                else:
+                    os.environ[_CACHE] = before
+        return _download(name)
+
+
+def _download(name: str) -> tiktoken.Encoding:
+    """Returns an encoding as tiktoken downloads it; a network that never answers is given up after a while."""
+    import tiktoken
+
+    got: list[tiktoken.Encoding] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            got.append(tiktoken.get_encoding(name))
+        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="rankbudget-vocabulary")
+    thread.start()
+    thread.join(_DOWNLOAD_SECONDS)
+    if got:
+        return got[0]
+    reason = f"{type(failed[0]).__name__}: {failed[0]}" if failed else f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds"
+    msg = (
+        f"the vocabulary of {name!r} is neither cached nor shipped, and could not be downloaded ({reason[:200]}). "
+        f"Set {_CACHE} to a folder that has it, or install llama-index-core, which ships o200k_base and cl100k_base."
+    )
+    _missing[name] = msg
+    raise CounterUnavailableError(msg) from (failed[0] if failed else None)
+
+
+def _has(folder: Path, name: str) -> bool:
+    names = _FILES.get(name)
+    return names is not None and all((folder / hashlib.sha1((_HOST + file).encode(), usedforsecurity=False).hexdigest()).is_file() for file in names)
+
+
+def _own_cache() -> Path | None:
+    """Returns the folder tiktoken itself looks into; None when its cache is turned off."""
+    for variable in (_CACHE, "DATA_GYM_CACHE_DIR"):
+        if variable in os.environ:
+            return Path(os.environ[variable]) if os.environ[variable] else None
+    return Path(tempfile.gettempdir()) / "data-gym-cache"
+
+
+def _shipped_cache() -> Path | None:
+    """Returns the folder of vocabularies in llama-index-core, which is looked for and not imported."""
+    spec = find_spec("llama_index")
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        folder = Path(place) / "core" / "_static" / "tiktoken_cache"
+        if folder.is_dir():
+            return folder
+    return None
