@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def examples(path: Path) -> list[Example]:
     text = path.read_text(encoding="utf-8")
     blocks = [m for m in BLOCK.finditer(text) if m["kind"] != "" or m["note"]]
     found = []
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, following in zip_longest(blocks, blocks[1:]):
         if block["kind"] != "python" or block["note"]:
             continue
         near = following is not None and following["kind"] == "text" and not text[block.end() : following.start()].strip()
