@@ -151,11 +151,11 @@ class _Likeness:
 
 
 def example_text(example: Mapping[str, Any]) -> str:
-    """Returns an example as the optimizer and the token budget read it: one `key: value` a line.
+    r"""Returns an example as the optimizer and the token budget read it: one `key: value` a line.
 
     Example:
         >>> example_text({"input": "2+2", "output": "4"})
-        'input: 2+2\\noutput: 4'
+        'input: 2+2\noutput: 4'
     """
     return "\n".join(f"{key}: {value}" for key, value in example.items())
 

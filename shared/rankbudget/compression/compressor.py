@@ -125,7 +125,7 @@ class PromptCompressor:
     def __init__(
         self, config: CompressorConfig | None = None, *, counter: Any = None, summarizer: Any = None, scorer: Scorer | None = None
     ) -> None:
-        self.config = config or CompressorConfig()  # type: ignore[call-arg]  # every field has a default
+        self.config = config or CompressorConfig()
         self.counter: TokenCounter = counter_for(self.config.counter if counter is None else counter)
         self.summarizer = summarizer
         self.scorer = scorer

@@ -67,7 +67,7 @@ class TokenClassifier:
         if not words:
             return []
         tokenizer, model = self._load()
-        import torch
+        import torch  # type: ignore[import-not-found,unused-ignore]  # optional, ships types when installed
 
         chances: list[float] = []
         window = min(int(getattr(model.config, "max_position_embeddings", 512)) - 2, 510)

@@ -218,22 +218,21 @@ class Selective:
         counter: TokenCounter,
         price: Cost,
     ) -> None:
-        left = [
-            i
-            for i in range(len(segments))
-            if i not in state.pieces and i not in state.merged and fates[i] != "discard" and len(groups[i]) == 1
-        ]
+        left = [i for i in range(len(segments)) if i not in state.pieces and i not in state.merged and fates[i] != "discard"]
         for i in sorted(left, key=lambda i: (_ORDER.index(fates[i]), -i)):
-            segment = segments[i]
-            if costs[i] <= min(state.room, self._earlier_tokens):
-                piece = _whole(segment, costs[i])
-            else:
-                found = self._earlier(segment, state.room, counter, price)
-                if found is None or found.rendition.tokens >= costs[i]:
-                    continue
-                piece = found
-            state.pieces[i] = piece
-            state.room -= piece.rendition.tokens
+            if i in state.pieces:
+                continue
+            segment, members = segments[i], groups[i]
+            needed = sum(costs[j] for j in members)
+            # A group lives or dies whole, so its members are never shortened one by one.
+            if needed <= (state.room if len(members) > 1 else min(state.room, self._earlier_tokens)):
+                state.pieces.update({j: _whole(segments[j], costs[j]) for j in members})
+                state.room -= needed
+                continue
+            piece = self._earlier(segment, state.room, counter, price) if len(members) == 1 else None
+            if piece is not None and piece.rendition.tokens < costs[i]:
+                state.pieces[i] = piece
+                state.room -= piece.rendition.tokens
 
     def _earlier(self, segment: Segment, room: int, counter: TokenCounter, price: Cost) -> Piece | None:
         frame = price(segment, "[Earlier: ]")
