@@ -16,10 +16,10 @@ import tiktoken
 
 __all__ = ["request_tokens", "text_tokens"]
 
-_START, _SEP, _END = "<|strict-start-6f1c|>", "<|strict-sep-6f1c|>", "<|strict-end-6f1c|>"
-"""Framing tokens of the server's own: no text of a user can spell them by accident."""
-MEDIA_TOKENS = 85
-"""Tokens of an image, an audio clip or a file: a low-detail image, the only size known without decoding it."""
+_START, _SEP, _END, _CUT = (f"<|strict-{name}-6f1c|>" for name in ("start", "sep", "end", "cut"))
+"""Framing tokens of the server's own, which no text of a user spells by accident; a cut keeps two texts apart and costs nothing."""
+MEDIA_TOKENS = {"image_url": 765, "input_audio": 300, "file": 1500}
+"""Tokens of media whose size is not known: an image of one large tile set, a short clip, a file of a few pages."""
 
 
 def request_tokens(
@@ -31,11 +31,12 @@ def request_tokens(
         >>> request_tokens([{"role": "user", "content": "hi"}])  # start, role, sep, "hi", end, and three for "assistant" to begin
         8
     """
-    rendered = "".join(piece for message in messages for piece in _message(message))
-    rendered += _START + "assistant" + _SEP
-    tokens = len(_framed(encoding).encode(rendered, allowed_special={_START, _SEP, _END}, disallowed_special=()))
-    media = sum(_is_media(block) for m in messages if isinstance(m.get("content"), list) for block in m["content"])
-    return tokens + media * MEDIA_TOKENS + _tools(tools or (), encoding)
+    rendered = "".join(piece for message in messages for piece in _message(message)) + _START + "assistant" + _SEP
+    framed = _framed(encoding)
+    found = framed.encode(rendered, allowed_special={_START, _SEP, _END, _CUT}, disallowed_special=())
+    blocks = [block for m in messages if isinstance(m.get("content"), list) for block in m["content"]]
+    media = sum(MEDIA_TOKENS.get(block.get("type"), 0) for block in blocks if isinstance(block, Mapping))
+    return len(found) - found.count(framed.encode_single_token(_CUT)) + media + _tools(tools or (), encoding)
 
 
 def text_tokens(text: str, encoding: str = "o200k_base") -> int:
@@ -44,22 +45,19 @@ def text_tokens(text: str, encoding: str = "o200k_base") -> int:
 
 
 def _message(message: Mapping[str, Any]) -> Iterator[str]:
-    yield _START
-    yield str(message.get("role"))
+    yield _START + str(message.get("role"))
     if message.get("name"):
         yield _SEP + str(message["name"])
+    if message.get("tool_call_id"):
+        yield _CUT + str(message["tool_call_id"])
     yield _SEP
     content = message.get("content")
-    blocks = content if isinstance(content, list) else [content or ""]
-    yield from (block if isinstance(block, str) else str(block.get("text") or "") for block in blocks)
+    for block in content if isinstance(content, list) else [content or ""]:
+        yield (block if isinstance(block, str) else str(block.get("text") or "")) + _CUT
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
         yield _SEP + str(function.get("name")) + _SEP + str(function.get("arguments")) + _SEP
     yield _END
-
-
-def _is_media(block: Any) -> bool:
-    return isinstance(block, Mapping) and block.get("type") in ("image_url", "input_audio", "file")
 
 
 def _tools(tools: Sequence[Mapping[str, Any]], encoding: str) -> int:
@@ -67,7 +65,7 @@ def _tools(tools: Sequence[Mapping[str, Any]], encoding: str) -> int:
     total = 0
     for tool in tools:
         function = tool.get("function") or {}
-        total += 7 + text_tokens(f"{function.get('name', '')}:{str(function.get('description') or '').rstrip('.')}", encoding)
+        total += 7 + text_tokens(f"{function.get('name', '')}:{str(function.get('description') or '').removesuffix('.')}", encoding)
         properties = (function.get("parameters") or {}).get("properties") or {}
         if properties:
             total += 3
@@ -75,7 +73,7 @@ def _tools(tools: Sequence[Mapping[str, Any]], encoding: str) -> int:
             total += 3
             if "enum" in field:
                 total += -3 + sum(3 + text_tokens(str(item), encoding) for item in field["enum"])
-            total += text_tokens(f"{name}:{field.get('type', '')}:{str(field.get('description') or '').rstrip('.')}", encoding)
+            total += text_tokens(f"{name}:{field.get('type', '')}:{str(field.get('description') or '').removesuffix('.')}", encoding)
     return total + (12 if tools else 0)
 
 
@@ -87,7 +85,7 @@ def _framed(encoding: str) -> tiktoken.Encoding:
         name=f"{encoding}-framed",
         pat_str=plain._pat_str,  # noqa: SLF001 - the documented way to extend an encoding reads these
         mergeable_ranks=plain._mergeable_ranks,  # noqa: SLF001
-        special_tokens={_START: last + 1, _SEP: last + 2, _END: last + 3},
+        special_tokens={name: last + 1 + i for i, name in enumerate((_START, _SEP, _END, _CUT))},
     )
 
 
