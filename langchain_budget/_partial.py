@@ -1,0 +1,185 @@
+"""Cutting the message at the edge, as langchain-core's `trim_messages` does on request, without breaking what it cuts.
+
+Only text is cut: a message that holds thinking or asks for tools is kept or dropped whole, media stay in their message. The cut message is a
+copy without stale usage; it has no mark, because langchain-core's own has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from rankbudget.codec import block_text, replace_text
+from rankbudget.errors import BudgetExceededError
+from rankbudget.measure import Measure
+from rankbudget.timeline import Timeline, Unit
+
+from ._codec import CODEC
+
+__all__ = ["Partial", "keep_first", "matches"]
+
+
+class Partial:
+    """Cuts one message so that a list with it fits.
+
+    Args:
+        measure: counts messages.
+        limit: most tokens of a list.
+        splitter: splits a text into parts that join to it again.
+    """
+
+    def __init__(self, measure: Measure, limit: int, splitter: Any = None) -> None:
+        self._measure = measure
+        self._limit = limit
+        self._split: Callable[[str], list[str]] = getattr(splitter, "split_text", splitter) or _after_newlines
+
+    def newest(self, given: list[BaseMessage], fit: Callable[[list[BaseMessage]], list[BaseMessage]]) -> list[BaseMessage]:
+        """Returns the newest messages that fit, the user's message at the edge cut to what is left for it."""
+        try:
+            kept = fit(given)
+        except BudgetExceededError as error:
+            failure: BudgetExceededError | None = error
+            kept = []
+        else:
+            failure = None
+            if len(kept) == len(given):
+                return kept
+        longer = self._with_cut_question(given, kept)
+        if longer is None and failure is not None:
+            raise failure
+        return kept if longer is None else longer
+
+    def cut(self, message: BaseMessage, before: Sequence[BaseMessage], after: Sequence[BaseMessage], *, end: bool) -> BaseMessage | None:
+        """Returns the message with as much of its text as fits between two lists, from its end or its start; None when none does."""
+        if not _cuttable(message):
+            return None
+
+        def fits(candidate: BaseMessage) -> bool:
+            return self._measure.total([*before, candidate, *after]) <= self._limit
+
+        if isinstance(message.content, list) and all(block_text(b) is not None for b in message.content):
+            blocks = message.content
+            for count in range(len(blocks) - 1, 0, -1):
+                candidate = _with_content(message, blocks[-count:] if end else blocks[:count])
+                if fits(candidate):
+                    return candidate
+            text = block_text(blocks[-1 if end else 0]) or ""
+            whole: Any = [blocks[-1 if end else 0]]
+        else:
+            text, whole = message.text, message.content
+        parts = self._split(text)
+        low, high = 0, len(parts) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            candidate = _with_content(message, replace_text(whole, "".join(parts[-middle:] if end else parts[:middle])))
+            low, high = (middle, high) if fits(candidate) else (low, middle - 1)
+        if not low:
+            return None
+        return _with_content(message, replace_text(whole, "".join(parts[-low:] if end else parts[:low])))
+
+    def _with_cut_question(self, given: list[BaseMessage], kept: list[BaseMessage]) -> list[BaseMessage] | None:
+        """Adds what fits of the newest turn that is not whole: its newest steps, and the end of its question."""
+        timeline = Timeline(given, CODEC, self._measure)
+        pinned = [given[i] for i in timeline.pinned]
+        held = {id(m) for m in kept}
+        newer: list[BaseMessage] = []
+        for turn in timeline.turns():
+            if turn.question is None:
+                return None
+            question = given[turn.question.start]
+            steps = [[given[i] for i in unit.positions()] for unit in turn.body]
+            if id(question) in held and all(id(m) in held for step in steps for m in step):
+                newer = [question, *(m for step in steps for m in step), *newer]
+                continue
+            for count in range(len(steps), -1, -1):
+                rest = [m for step in steps[len(steps) - count :] for m in step] + newer
+                if count and self._measure.total([*pinned, *rest]) > self._limit:
+                    continue
+                found = self.cut(question, pinned, rest, end=True)
+                if found is not None and (count or newer or not kept):
+                    return _in_place(given, {id(question): found}, {id(m) for m in [*pinned, question, *rest]})
+                if found is None and count == len(steps) == 0:
+                    break
+            return None
+        return None
+
+
+def keep_first(
+    given: list[BaseMessage], measure: Measure, limit: int, *, cut: Partial | None = None, end_on: Any = None
+) -> list[BaseMessage]:
+    """Returns the oldest messages within the limit, whole units at a time; none of them ends on a call without its results."""
+    units = _units(given, measure)
+    kept: list[Unit] = []
+    count = 0
+    everything = [i for unit in units for i in unit.positions()]
+    if measure.total([given[i] for i in everything]) <= limit:
+        kept, count = units, len(units)
+    else:
+        used = measure.overhead
+        for unit in units:
+            used += measure.group([given[i] for i in unit.positions()])
+            if used > limit:
+                break
+            kept.append(unit)
+            count += 1
+        while kept and measure.total(_read(given, kept)) > limit:  # counts that do not add up
+            kept.pop()
+            count -= 1
+    messages = _read(given, kept)
+    edge: BaseMessage | None = None
+    if cut is not None and count < len(units) and len(places := units[count].positions()) == 1:
+        edge = cut.cut(given[places[0]], messages, (), end=False)
+    if edge is not None and (end_on is None or matches(edge, end_on)):
+        return [*messages, edge]
+    while end_on and kept and not matches(given[kept[-1].positions()[-1]], end_on):
+        kept.pop()
+    return _read(given, kept)
+
+
+def matches(message: BaseMessage, kinds: Any) -> bool:
+    """Says whether a message is of one of the types, named as langchain-core names them or given as classes."""
+    listed = [kinds] if isinstance(kinds, (str, type)) else list(kinds)
+    names = {kind for kind in listed if isinstance(kind, str)}
+    classes = tuple(kind for kind in listed if isinstance(kind, type))
+    return message.type in names or isinstance(message, classes)
+
+
+def _units(given: list[BaseMessage], measure: Measure) -> list[Unit]:
+    """Returns the parts of a thread that stay together, oldest first, system messages among them; broken ones are left out."""
+    timeline = Timeline(given, CODEC, measure)
+    units = [Unit(i, i + 1) for i in timeline.pinned]
+    for turn in timeline.turns():
+        units += turn.body if turn.question is None else [turn.question, *turn.body]
+    units.sort(key=lambda unit: unit.start)
+    return units
+
+
+def _read(given: list[BaseMessage], units: Sequence[Unit]) -> list[BaseMessage]:
+    places = sorted({i for unit in units for i in unit.positions()})
+    assert all(a < b for a, b in pairwise(places))
+    return [given[i] for i in places]
+
+
+def _cuttable(message: BaseMessage) -> bool:
+    if not isinstance(message, (HumanMessage, AIMessage)) or CODEC.call_ids(message):
+        return False
+    blocks = message.content if isinstance(message.content, list) else []
+    return not any(
+        (isinstance(b, dict) and "thinking" in str(b.get("type"))) or (isinstance(b, dict) and b.get("type") == "reasoning") for b in blocks
+    )
+
+
+def _with_content(message: BaseMessage, content: Any) -> BaseMessage:
+    made: BaseMessage = CODEC.with_text(message, "")
+    return made.model_copy(update={"content": content, "additional_kwargs": dict(message.additional_kwargs)})
+
+
+def _in_place(given: list[BaseMessage], edits: dict[int, BaseMessage], kept: set[int]) -> list[BaseMessage]:
+    return [edits.get(id(m), m) for m in given if id(m) in kept]
+
+
+def _after_newlines(text: str) -> list[str]:
+    return text.splitlines(keepends=True)

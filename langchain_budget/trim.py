@@ -1,0 +1,185 @@
+"""langchain-core's `trim_messages`, with the same signature, that only ever returns valid conversations within the limit.
+
+What differs, on purpose (docs/langchain.md has the list with reasons): calls and results stay together, the result opens on the user's message,
+all system messages count as such, "approximate" counts exactly, a counter only ever sees valid lists in order, and what must stay but cannot
+is an error instead of a longer or an empty result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.runnables import Runnable, RunnableLambda
+
+from rankbudget import TokenBudget, fit_messages
+from rankbudget.errors import BudgetConfigError, CounterUnavailableError
+from rankbudget.measure import CodecMeasure, ListMeasure, Measure
+
+from ._codec import CODEC
+from ._convert import as_messages
+from ._counters import HostCounter, host_counter
+from ._partial import Partial, keep_first, matches
+
+__all__ = ["trim_messages"]
+
+Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]] | None
+_ENCODINGS = ("o200k_base", "cl100k_base", "o200k_harmony", "p50k_base", "r50k_base")
+
+
+def trim_messages(
+    messages: Any = None,
+    *,
+    max_tokens: int,
+    token_counter: Callable[[list[BaseMessage]], int] | Callable[[BaseMessage], int] | BaseLanguageModel[Any] | str,
+    strategy: Literal["first", "last"] = "last",
+    allow_partial: bool = False,
+    end_on: Kinds = None,
+    start_on: Kinds = None,
+    include_system: bool = False,
+    text_splitter: Any = None,
+) -> Any:
+    """Returns the newest (or first) messages within `max_tokens`, always a valid conversation.
+
+    Args:
+        messages: a list of messages, tuples, dicts or strings, or a PromptValue; None returns a Runnable that trims what it is given.
+        max_tokens: most tokens of the result.
+        token_counter: a callable over a list of messages or over one message, a model, "approximate" (counts exactly with o200k_base, at no
+            cost worth naming), or the name of an encoding or a known model; `len` counts messages.
+        strategy: "last" keeps the newest, "first" the oldest.
+        allow_partial: cuts the text of the message at the edge instead of dropping it; thinking, calls and media are never cut.
+        end_on: drops what follows the last message of these types: before trimming for "last", after it for "first".
+        start_on: drops what precedes the first message of these types, system messages apart; only with "last".
+        include_system: keeps the system messages; only with "last". Without it they are the first to go.
+        text_splitter: splits a text into parts that join to it again, for `allow_partial`; None splits after newlines.
+
+    Returns:
+        The same message objects; only a message cut under `allow_partial` is a copy.
+
+    Raises:
+        ValueError: arguments that exclude each other, or a limit that cannot hold the system messages and the current question.
+
+    Example:
+        >>> from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+        >>> thread = [SystemMessage("Be kind."), HumanMessage("one"), AIMessage("two"), HumanMessage("three")]
+        >>> [m.content for m in trim_messages(thread, max_tokens=2, token_counter=len, include_system=True)]
+        ['Be kind.', 'three']
+    """
+    options = {
+        "max_tokens": max_tokens,
+        "token_counter": token_counter,
+        "strategy": strategy,
+        "allow_partial": allow_partial,
+        "end_on": end_on,
+        "start_on": start_on,
+        "include_system": include_system,
+        "text_splitter": text_splitter,
+    }
+    if messages is None:
+        return _runnable(options)
+    return _trim(messages, **options)
+
+
+def _runnable(options: dict[str, Any]) -> Runnable[Any, list[BaseMessage]]:
+    return RunnableLambda(partial(_trim, **options), name="trim_messages")
+
+
+def _trim(
+    messages: Any,
+    *,
+    max_tokens: int,
+    token_counter: Any,
+    strategy: str,
+    allow_partial: bool,
+    end_on: Kinds,
+    start_on: Kinds,
+    include_system: bool,
+    text_splitter: Any,
+) -> list[BaseMessage]:
+    if strategy not in {"first", "last"}:
+        msg = f"Unrecognized {strategy=}. Supported strategies are 'last' and 'first'."
+        raise BudgetConfigError(msg)
+    if strategy == "first" and (start_on or include_system):
+        name = "start_on" if start_on else "include_system"
+        msg = f"{name} parameter is only valid with strategy='last'"
+        raise BudgetConfigError(msg)
+    host = _counter(token_counter)
+    measure = host.measure or CodecMeasure(CODEC, host.counter)
+    given = as_messages(messages)
+    if not given:
+        return []
+    cut = Partial(measure, max_tokens, text_splitter) if allow_partial else None
+    if strategy == "first":
+        return keep_first(given, measure, max_tokens, cut=cut, end_on=end_on)
+    if end_on:
+        while given and not matches(given[-1], end_on):
+            given.pop()
+    if not given:
+        return []
+    kept = _keep_last(given, host, measure, max_tokens, cut=cut, include_system=include_system)
+    return _started(kept, start_on, include_system=include_system) if start_on else kept
+
+
+def _keep_last(
+    given: list[BaseMessage], host: HostCounter, measure: Measure, max_tokens: int, *, cut: Partial | None, include_system: bool
+) -> list[BaseMessage]:
+    def fit(thread: list[BaseMessage]) -> list[BaseMessage]:
+        result = fit_messages(
+            thread, max_tokens=max_tokens, counter=host.counter, codec=CODEC, measure=measure, min_exchanges=1, message_cap=None
+        )
+        return list(result.messages)
+
+    if not include_system and isinstance(given[0], SystemMessage) and measure.total(given) > max_tokens:
+        leading = next((i for i, m in enumerate(given) if not isinstance(m, SystemMessage)), len(given))
+        given = given[leading:]
+        if not given:
+            return []
+    if cut is None:
+        return fit(given)
+    return cut.newest(given, fit)
+
+
+def _started(kept: list[BaseMessage], start_on: Kinds, *, include_system: bool) -> list[BaseMessage]:
+    """Drops what precedes the first message of the wanted types; a result never opens, its call would be gone."""
+
+    def stays(message: BaseMessage) -> bool:
+        return include_system and isinstance(message, SystemMessage)
+
+    opens = (i for i, m in enumerate(kept) if not stays(m) and CODEC.role(m) != "tool" and matches(m, start_on))
+    first = next(opens, len(kept))
+    return [m for i, m in enumerate(kept) if i >= first or stays(m)]
+
+
+def _counter(given: Any) -> HostCounter:
+    if isinstance(given, str):
+        return host_counter("o200k_base" if given == "approximate" else _known(given))
+    if hasattr(given, "get_num_tokens_from_messages") and not isinstance(given, BaseLanguageModel):  # a model with bound arguments
+        found = host_counter(given.get_num_tokens_from_messages, prefer="messages")
+        return HostCounter(found.counter, ListMeasure(given.get_num_tokens_from_messages))
+    if not callable(given) and not hasattr(given, "count_messages") and not isinstance(given, BaseLanguageModel):
+        msg = (
+            "'token_counter' expected to be a model that implements 'get_num_tokens_from_messages()' or a function. "
+            f"Received object of type {type(given)}."
+        )
+        raise BudgetConfigError(msg)
+    if given is count_tokens_approximately:
+        return host_counter(given)
+    return host_counter(given, prefer="messages")
+
+
+def _known(name: str) -> str:
+    if name in _ENCODINGS:
+        return name
+    try:
+        TokenBudget.for_model(name)
+    except CounterUnavailableError as error:
+        msg = (
+            f"Invalid token_counter shortcut '{name}'. Available shortcuts: 'approximate', encodings ({', '.join(_ENCODINGS)}) "
+            "and names of known models."
+        )
+        raise BudgetConfigError(msg) from error
+    return name
