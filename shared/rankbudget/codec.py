@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 from .errors import MessageError
 
-__all__ = ["PINNED_ROLES", "Codec", "DictCodec", "block_text", "content_text", "replace_text"]
+__all__ = ["KNOWN_ROLES", "PINNED_ROLES", "Codec", "DictCodec", "block_text", "content_text", "replace_text"]
 
 PINNED_ROLES = frozenset({"system", "developer"})
 """Roles that are never cut and stay where they are."""
-_KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+"""All roles the core knows."""
 _ROLE = itemgetter("role")
 _LEGACY_ROLES = {"function": "tool", "human": "user", "ai": "assistant", "model": "assistant", "chatbot": "assistant"}
 
@@ -26,7 +27,8 @@ class Codec(Protocol):
 
     Rules:
         1. A message is never changed; edited messages are copies that say so.
-        2. `roles` equals `[role(m) for m in messages]`; both use only system, developer, user, assistant and tool.
+        2. `role` answers system, developer, user, assistant or tool; `roles` the same, or a role as the host writes it, which is then looked
+           up one by one: ten thousand roles are read on every call.
         3. `call_ids` lists the tool calls a message asks for, from every place the host keeps them, each once, in order.
         4. `to_dict` holds all that is sent to the model and nothing that is not.
     """
@@ -92,25 +94,22 @@ class DictCodec:
             role = message["role"]
         except (TypeError, KeyError, IndexError):
             role = None
-        if role in _KNOWN_ROLES:
+        if role in KNOWN_ROLES:
             return str(role)
         if isinstance(role, str) and role in _LEGACY_ROLES:
             return _LEGACY_ROLES[role]
         seen = f"{sorted(message)!r}" if isinstance(message, Mapping) else f"{type(message).__name__}"
         msg = (
-            f"a message has the role {role!r} (seen: {seen}); allowed: {', '.join(sorted(_KNOWN_ROLES))}. "
+            f"a message has the role {role!r} (seen: {seen}); allowed: {', '.join(sorted(KNOWN_ROLES))}. "
             "Give every message a 'role' key with one of these."
         )
         raise MessageError(msg)
 
     def roles(self, messages: Sequence[Any]) -> list[str]:
         try:
-            roles: list[str] = list(map(_ROLE, messages))
-            if _KNOWN_ROLES.issuperset(roles):
-                return roles
+            return list(map(_ROLE, messages))
         except (TypeError, KeyError, IndexError):
-            pass
-        return [self.role(m) for m in messages]
+            return [self.role(m) for m in messages]
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
         return message  # type: ignore[no-any-return]  # a dict is its own neutral form

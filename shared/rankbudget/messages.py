@@ -63,9 +63,9 @@ def fit_messages(
 
     Example:
         >>> chat = [{"role": "user", "content": f"question {i}"} for i in range(100)]
-        >>> result = fit_messages(chat, max_tokens=27)  # 3 to prime the reply, 8 for each message: 3 framing, 1 role, 4 content
+        >>> result = fit_messages(chat, max_tokens=24)  # 3 to prime the reply, 7 for each message: 3 framing, 1 role, 3 content
         >>> [m["content"] for m in result.messages], result.report.total_tokens
-        (['question 97', 'question 98', 'question 99'], 27)
+        (['question 97', 'question 98', 'question 99'], 24)
     """
     return drive(_steps(messages, locals()))
 

@@ -40,8 +40,8 @@ class BudgetSession:
     Example:
         >>> session = BudgetSession(50, counter="o200k_base")
         >>> chat = [{"role": "user", "content": f"question {i}"} for i in range(10)]
-        >>> len(session.fit(chat).messages)  # 3 to prime the reply, 8 for each message
-        5
+        >>> len(session.fit(chat).messages)  # 3 to prime the reply, 7 for each message
+        6
         >>> chat.append({"role": "user", "content": "question 10"})
         >>> len(session.fit(chat).messages)  # over the limit: cut once, down to half, to the last three exchanges at least
         3

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .codec import PINNED_ROLES, Codec
+from .codec import KNOWN_ROLES, PINNED_ROLES, Codec
 from .measure import Measure
 
 __all__ = ["Broken", "Timeline", "Turn", "Unit"]
@@ -76,7 +76,7 @@ class Timeline:
         self.messages = list(messages)
         self.codec = codec
         self.measure = measure
-        self.roles = codec.roles(messages)
+        self.roles = _roles(codec, messages)
         self.edits: dict[int, Any] = {}
         self._turns: list[Turn] = []  # newest first, parsed on demand
         self._tokens: dict[int, int] = {}
@@ -187,7 +187,7 @@ class Timeline:
             return False
         if any(self.codec.fingerprint(messages[p]) != seen for p, seen in self._pinned_prints.items()):
             return False
-        fresh = self.codec.roles(messages[known:])
+        fresh = _roles(self.codec, messages[known:])
         self.messages = list(messages)
         if not fresh:
             return True
@@ -209,7 +209,7 @@ class Timeline:
 
     def _find_pinned(self) -> list[int]:
         roles, found = self.roles, []
-        for role in PINNED_ROLES:
+        for role in PINNED_ROLES.intersection(roles):
             at = -1
             try:
                 while True:
@@ -274,3 +274,8 @@ class Timeline:
         else:
             body.append(Unit(at, after, waiting, holes=tuple(strays)))
         return after
+
+
+def _roles(codec: Codec, messages: Sequence[Any]) -> list[str]:
+    roles = codec.roles(messages)
+    return roles if KNOWN_ROLES.issuperset(roles) else [codec.role(m) for m in messages]
