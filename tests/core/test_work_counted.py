@@ -52,13 +52,18 @@ def test_the_work_does_not_grow_with_the_thread() -> None:
 
 @pytest.mark.parametrize("size", [1_000, 10_000])
 def test_a_later_turn_tokenizes_the_new_messages_only(size: int) -> None:
-    """In a session, a turn that moves no cut tokenizes no more than its new messages."""
+    """In a session, a turn that moves no cut tokenizes its new messages and the question they answer, however long the thread."""
     messages = thread(size)
     counter = RecordingCounter(counter_for("o200k_base"))
     session = BudgetSession(LIMIT, counter=counter)
-    first = session.fit(messages)
-    new = [{"role": "assistant", "content": "A new answer."}, {"role": "user", "content": "A new question?"}]
+    turns = [
+        [{"role": "assistant", "content": f"New answer {i}."}, {"role": "user", "content": f"New question {i}?"}] for i in range(3)
+    ]
+    for new in turns[:2]:  # the thread fills the limit, the turn after it cuts
+        session.fit(messages)
+        messages += new
+    before = session.fit(messages)
     counter.reset()
-    second = session.fit([*messages, *new])
-    assert counter.characters <= characters(new)
-    assert list(second.messages) == [*first.messages, *new]
+    after = session.fit([*messages, *turns[2]])
+    assert counter.characters <= characters([messages[-1], *turns[2]])
+    assert list(after.messages) == [*before.messages, *turns[2]]
