@@ -1,0 +1,141 @@
+"""System prompt, question, history and retrieved texts into one message list that fits: `build_constrained_prompt`.
+
+A thin face of the `Assembler`. In order of importance: system prompt and question always; then the documents, best first, each whole or not
+at all; then the newest history. The messages stand in reading order: system prompt, documents, history, question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .assembler import Assembler
+from .assembly import Assembly
+from .budget import TokenBudget
+from .errors import BudgetConfigError
+from .fitting.protocol import Fit
+from .rendering import NOTICE, escape_text
+from .segment import Block, Segment
+
+__all__ = ["assemble_constrained_prompt", "build_constrained_prompt"]
+
+_HEADER = "Here are relevant documents:\n"
+
+
+def build_constrained_prompt(
+    system_prompt: str,
+    user_question: str,
+    conversation_history: Sequence[Mapping[str, Any]],
+    rag_context: Sequence[str],
+    max_tokens: int,
+    model_name: str = "gpt-4o",
+    output_reserve_tokens: int = 1500,
+) -> list[Any]:
+    """Returns messages that leave `output_reserve_tokens` of the window free, counted as the model will see them.
+
+    Args:
+        system_prompt: always there, whole.
+        user_question: always there, whole, last.
+        conversation_history: earlier messages, oldest first; the newest that fit are kept, calls with their results.
+        rag_context: retrieved texts, the most relevant first; one that does not fit is skipped, not the rest with it.
+        max_tokens: the model's context window.
+        model_name: whose tokenizer counts.
+        output_reserve_tokens: kept for the answer.
+
+    Raises:
+        BudgetExceededError: system prompt and question alone do not fit.
+
+    Example:
+        >>> chat = [{"role": "user", "content": "Hello!"}, {"role": "assistant", "content": "Hi there!"}]
+        >>> prompt = build_constrained_prompt("Be brief.", "Is tea hot?", chat, ["Tea is hot."], max_tokens=200, output_reserve_tokens=20)
+        >>> [m["role"] for m in prompt]
+        ['system', 'system', 'user', 'assistant', 'user']
+        >>> [m["role"] for m in build_constrained_prompt("Be brief.", "Is tea hot?", chat, ["Tea is hot."], 40, output_reserve_tokens=20)]
+        ['system', 'user']
+    """
+    made = assemble_constrained_prompt(
+        system_prompt, user_question, conversation_history, rag_context, max_tokens, model_name, output_reserve_tokens
+    )
+    return made.messages
+
+
+def assemble_constrained_prompt(
+    system_prompt: str,
+    user_question: str,
+    conversation_history: Sequence[Mapping[str, Any]],
+    rag_context: Sequence[str],
+    max_tokens: int,
+    model_name: str = "gpt-4o",
+    output_reserve_tokens: int = 1500,
+    *,
+    notice: str | None = NOTICE,
+) -> Assembly:
+    """Returns the same messages with the report that says why each piece is there or not; `notice` rewords or drops the sentence before documents."""
+    asked: Any = user_question
+    if not isinstance(asked, str) or not asked:
+        msg = f"user_question is {asked!r}, allowed: a text; the question is what the prompt is for"
+        raise BudgetConfigError(msg)
+    budget = _budget(max_tokens, output_reserve_tokens, model_name)
+    system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    question = {"role": "user", "content": user_question}
+    header = _HEADER if notice is None else f"{notice}\n{_HEADER}"
+    blocks = [
+        Block(name="system", messages=system),
+        Block(name="history", messages=conversation_history),
+        Block(name="knowledge", segments=tuple(_document(i, text) for i, text in enumerate(rag_context)), strategy="best_first"),
+    ]
+
+    def assemble(limits: TokenBudget) -> Assembly:
+        layout = _Layout(system, question, header, documents=bool(rag_context))
+        return Assembler(limits, notice=None).assemble(blocks, query=question, render=layout)
+
+    made = assemble(budget)
+    documents = made.report.block("knowledge")
+    free = (documents.granted or 0) - documents.used
+    if free <= 0 or len(made.history) == len(conversation_history):
+        return made
+    # A document too large for what was left leaves tokens that the history, granted before it was known, can still use.
+    history = made.report.block("history")
+    sizes = {"knowledge": documents.used, "history": (history.granted or 0) + free}
+    return assemble(budget.replace(ratios={}, sizes=sizes, surplus="keep"))
+
+
+def _budget(max_tokens: int, reserve: int, model: str) -> TokenBudget:
+    """Returns limits in which documents come before history, and what they leave is the history's."""
+    return TokenBudget(
+        context_window=max_tokens - 1 if reserve == 1 else max_tokens,
+        reserve=0 if reserve == 1 else reserve,  # a budget reads a reserve of 1 as a share
+        ratios={"knowledge": 1.0},
+        preset="rag",
+        surplus="borrow",
+        max_system_ratio=None,
+        model=model,
+    )
+
+
+def _document(position: int, text: str) -> Segment:
+    """Returns a document in its tags, numbered as it was given; earlier ones are more relevant."""
+    return Segment(
+        id=f"document-{position + 1}",
+        text=f'<document index="{position + 1}">\n{escape_text(text).rstrip(chr(10))}\n</document>\n',
+        score=-float(position),
+        source=text,
+    )
+
+
+class _Layout:
+    """Places system prompt, documents, history and question."""
+
+    def __init__(self, system: list[Any], question: Any, header: str, *, documents: bool) -> None:
+        self._system = system
+        self._question = question
+        self._header = header
+        self._framing = documents
+        """The first rendering is the assembler's count of what always stays: it holds the frame the documents will stand in."""
+
+    def __call__(self, kept: Mapping[str, Fit], history: Sequence[Any]) -> list[Any]:
+        pieces = [piece.rendition.text for piece in kept["knowledge"].pieces]
+        framed = bool(pieces) or self._framing
+        self._framing = False
+        documents = [{"role": "system", "content": (self._header + "\n".join(pieces)).rstrip("\n")}] if framed else []
+        return [*self._system, *documents, *history, self._question]
