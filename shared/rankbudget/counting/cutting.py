@@ -24,7 +24,7 @@ _REACH = 48
 
 
 def cut_text(text: str, max_tokens: int, count: Callable[[str], int], *, side: Side = "right", guess: int | None = None) -> str:
-    """Returns the longest start (side="right") or end (side="left") of `text` that counts at most `max_tokens`.
+    r"""Returns the longest start (side="right") or end (side="left") of `text` that counts at most `max_tokens`.
 
     Args:
         text: what to cut.
@@ -36,7 +36,7 @@ def cut_text(text: str, max_tokens: int, count: Callable[[str], int], *, side: S
     Example:
         >>> cut_text("one two three", 2, lambda text: len(text.split()))
         'one two '
-        >>> cut_text("cafe\\u0301 au lait", 4, len)  # an accent stays with its letter
+        >>> cut_text("cafe\u0301 au lait", 4, len)  # an accent stays with its letter
         'caf'
     """
     if max_tokens <= 0 or not text:
@@ -118,10 +118,10 @@ def _bracket(keep: _Keep, size: int, max_tokens: int, guess: int | None) -> tupl
 
 
 def grapheme_edges(text: str, low: int, high: int) -> list[int]:
-    """Returns the places from `low` to `high` where a grapheme ends, both included; 0 and the text's end are such places.
+    r"""Returns the places from `low` to `high` where a grapheme ends, both included; 0 and the text's end are such places.
 
     Example:
-        >>> grapheme_edges("ae\\u0301b", 0, 4)
+        >>> grapheme_edges("ae\u0301b", 0, 4)
         [0, 1, 3, 4]
     """
     start = _sync(text, low)

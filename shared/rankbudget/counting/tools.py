@@ -49,7 +49,9 @@ def _tool(tool: Any, count: Count, start: int) -> int:
     if function is None:
         return start + count(as_text(tool))
     line = f"{as_text(function.get('name') or '')}:{_sentence(function.get('description'))}"
-    schema = next((function[key] for key in ("parameters", "input_schema", "schema") if isinstance(function.get(key), Mapping)), {})
+    schema: Mapping[str, Any] = next(
+        (function[key] for key in ("parameters", "input_schema", "schema") if isinstance(function.get(key), Mapping)), {}
+    )
     return start + count(line) + _properties(schema, schema, count, 0)
 
 

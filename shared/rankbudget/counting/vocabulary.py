@@ -100,7 +100,9 @@ def _download(name: str) -> tiktoken.Encoding:
 
 def _has(folder: Path, name: str) -> bool:
     names = _FILES.get(name)
-    return names is not None and all((folder / hashlib.sha1((_HOST + file).encode(), usedforsecurity=False).hexdigest()).is_file() for file in names)
+    return names is not None and all(
+        (folder / hashlib.sha1((_HOST + file).encode(), usedforsecurity=False).hexdigest()).is_file() for file in names
+    )
 
 
 def _own_cache() -> Path | None:
