@@ -1,0 +1,60 @@
+"""The public names, spelled out: a name that appears or goes is a decision, not an accident."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+EXPECTED = {
+    "rankbudget": [
+        "AnalyzerConfig", "Assembler", "Assembly", "Block", "BlockAssembler", "BlockTotal", "BudgetConfigError", "BudgetError",
+        "BudgetExceededError", "BudgetReport", "BudgetSession", "Codec", "CompressionResult", "CompressorConfig", "ContextAnalyzer",
+        "CounterUnavailableError", "Decision", "DictCodec", "EmbeddingIndex", "EmbeddingIndexError", "FewShotSelector", "FitResult",
+        "FitStrategy", "MessageError", "OptimizationResult", "OptimizerConfig", "PromptCompressor", "Provenance", "Rendition", "Scope",
+        "Scorer", "Segment", "SegmentScore", "SummaryError", "TokenBudget", "TokenCounter", "TokenOptimizer", "afit_messages",
+        "build_constrained_prompt", "counter_for", "fit_documents", "fit_messages", "fit_text", "truncate_text",
+    ],
+    "langchain_budget": [
+        "BudgetChatPromptTemplate", "BudgetContextEdit", "BudgetDocumentCompressor", "BudgetExampleSelector", "BudgetMemory",
+        "BudgetMessageHistory", "BudgetMiddleware", "BudgetRetriever", "BudgetTrimmer", "pre_model_hook", "trim_messages",
+    ],
+    "llamaindex_budget": [
+        "BudgetChatMemoryBuffer", "BudgetFunctionAgent", "BudgetMemory", "BudgetMemoryBlock", "BudgetNodePostprocessor",
+        "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "ProjectMemoryBlock", "SystemMemoryBlock",
+        "TaskMemoryBlock", "embedder", "few_shot_function", "summarizer",
+    ],
+}  # fmt: skip
+PROMISED = {
+    "rankbudget": "TokenBudget BudgetSession Block Segment Provenance Scope Assembler BlockAssembler counter_for TokenCounter EmbeddingIndex "
+    "ContextAnalyzer PromptCompressor FewShotSelector TokenOptimizer fit_messages afit_messages fit_documents fit_text build_constrained_prompt",
+    "langchain_budget": "BudgetTrimmer BudgetMemory BudgetChatPromptTemplate BudgetDocumentCompressor BudgetRetriever BudgetExampleSelector "
+    "BudgetMiddleware BudgetContextEdit BudgetMessageHistory trim_messages",
+    "llamaindex_budget": "BudgetNodePostprocessor BudgetChatMemoryBuffer BudgetMemory BudgetMemoryBlock BudgetPromptHelper "
+    "BudgetFunctionAgent few_shot_function",
+}
+
+
+@pytest.mark.parametrize("package", EXPECTED)
+def test_the_public_names_are_these(package: str) -> None:
+    """`__all__` holds exactly the expected names, in alphabetical order."""
+    assert list(importlib.import_module(package).__all__) == EXPECTED[package]
+    assert sorted(EXPECTED[package]) == EXPECTED[package]
+    assert set(PROMISED[package].split()) <= set(EXPECTED[package])
+
+
+@pytest.mark.parametrize("package", EXPECTED)
+def test_every_public_name_is_there(package: str) -> None:
+    """Each public name loads, says what it is, and is listed by `dir`."""
+    module = importlib.import_module(package)
+    nameless = [name for name in module.__all__ if not getattr(module, name).__doc__]
+    assert nameless == []
+    assert set(module.__all__) <= set(dir(module))
+
+
+@pytest.mark.parametrize("package", EXPECTED)
+def test_an_unknown_name_is_an_attribute_error(package: str) -> None:
+    """Asking for a name that is not there raises AttributeError, as of any module."""
+    module = importlib.import_module(package)
+    with pytest.raises(AttributeError, match="Nonsense"):
+        module.Nonsense  # noqa: B018 - the lookup is the test
