@@ -1,6 +1,6 @@
 """When not even the last exchanges fit: shorten their long texts, largest first, before giving up an exchange.
 
-Only plain text is cut. Pinned messages, tool arguments, thinking and media stay as they are; the current question is cut last.
+Only plain text is cut. Pinned messages, tool arguments, thinking and media stay as they are; the current question only when it cannot stay whole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Text:
 
 
 def cap_units(
-    timeline: Timeline, units: Sequence[Unit], room: int, *, counter: TokenCounter, message_cap: int, question: int | None
+    timeline: Timeline, units: Sequence[Unit], room: int, *, counter: TokenCounter, message_cap: int, spared: int | None
 ) -> dict[int, Any] | None:
     """Returns shortened copies by position so that `units` cost at most `room` tokens; None when that cannot be.
 
@@ -39,17 +39,10 @@ def cap_units(
         room: tokens for all of them.
         counter: counts and cuts the texts.
         message_cap: most tokens a text keeps once capping is needed.
-        question: position of the current question, which is cut only when cutting all else is not enough.
+        spared: position of a message that is not to be cut: the current question, while it can stay whole.
     """
-    texts = _long_texts(timeline, units, counter)
-    others = [t for t in texts if t.position != question]
-    for candidates in (others, texts):
-        edits = _cap(timeline, units, candidates, room, counter, message_cap)
-        if edits is not None:
-            return edits
-        if len(others) == len(texts):
-            break
-    return None
+    texts = [t for t in _long_texts(timeline, units, counter) if t.position != spared]
+    return _cap(timeline, units, texts, room, counter, message_cap)
 
 
 def _cap(
