@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     )
     from .examples import few_shot_function
     from .memory import BudgetChatMemoryBuffer, BudgetMemory
-    from .models import embedder, summarizer
+    from ._sharing import budget_for, use_session
+    from .models import OfflineEmbedding, embedder, summarizer
     from .postprocessor import BudgetNodePostprocessor
     from .prompt_helper import BudgetPromptHelper
 
@@ -39,9 +40,12 @@ _WHERE = {
     "ProjectMemoryBlock": "blocks",
     "SystemMemoryBlock": "blocks",
     "TaskMemoryBlock": "blocks",
+    "OfflineEmbedding": "models",
+    "budget_for": "_sharing",
     "embedder": "models",
     "few_shot_function": "examples",
     "summarizer": "models",
+    "use_session": "_sharing",
 }
 
 __all__ = [
@@ -53,12 +57,15 @@ __all__ = [
     "BudgetPromptHelper",
     "HistorySummaryMemoryBlock",
     "KnowledgeMemoryBlock",
+    "OfflineEmbedding",
     "ProjectMemoryBlock",
     "SystemMemoryBlock",
     "TaskMemoryBlock",
+    "budget_for",
     "embedder",
     "few_shot_function",
     "summarizer",
+    "use_session",
 ]
 
 

@@ -17,15 +17,18 @@ from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
+from llama_index.core.indices.prompt_helper import DEFAULT_PADDING
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.span_handlers.base import BaseSpanHandler
+from llama_index.core.response_synthesizers.refine import DEFAULT_RESPONSE_PADDING_SIZE
+from llama_index.core.settings import Settings
+
+from .prompt_helper import BudgetPromptHelper
 
 __all__ = ["CALLER_KEYS", "Frame", "current_frame", "watch_engines"]
 
 CALLER_KEYS = ("context_str", "query_str", "existing_answer", "context_msg")
 """Template variables of the host's engines; a past message that contains one in braces would be filled in again."""
-PADDING = 5
-"""Tokens the host's PromptHelper keeps free for formatting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Frame:
         formats_history: the engine treats history as a template.
         window: the model's context window.
         num_output: tokens the host keeps for the answer.
+        padding: tokens the host's response synthesizer keeps free beside the nodes; more nodes than that become more calls.
     """
 
     engine: Any
@@ -49,11 +53,7 @@ class Frame:
     formats_history: bool
     window: int
     num_output: int
-
-    @property
-    def padding(self) -> int:
-        """Returns the tokens the host's PromptHelper keeps free for formatting."""
-        return PADDING if self.retrieves else 0
+    padding: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +143,19 @@ def _frame_of(engine: Any, question: str | None) -> Frame | None:
     pending = question if templates or isinstance(engine, BaseQueryEngine) else None
     own = (ChatMessage(role=MessageRole.SYSTEM, content=llm.system_prompt),) if getattr(llm, "system_prompt", None) else ()
     num_output = metadata.num_output if metadata.num_output > 0 else DEFAULT_NUM_OUTPUTS
-    return Frame(engine, tuple(own + v for v in variants), pending, retrieves, bool(templates), metadata.context_window, num_output)
+    padding = _padding(synthesizer) if retrieves else 0
+    return Frame(engine, tuple(own + v for v in variants), pending, retrieves, bool(templates), metadata.context_window, num_output, padding)
 
 
 _TEMPLATES = (("_context_template", "_context_refine_template"), ("_context_prompt_template", "_context_refine_prompt_template"))
+
+
+def _padding(synthesizer: Any) -> int:
+    """Returns what the synthesizer will ask its prompt helper to keep free; ours makes one call and needs none of it."""
+    helper = getattr(synthesizer, "_prompt_helper", None) if synthesizer is not None else Settings._prompt_helper  # noqa: SLF001 - reading it otherwise makes one
+    if isinstance(helper, BudgetPromptHelper):
+        return DEFAULT_PADDING
+    return int(getattr(synthesizer, "_response_padding_size", DEFAULT_RESPONSE_PADDING_SIZE))
 
 
 def _emptied(template: str) -> str:

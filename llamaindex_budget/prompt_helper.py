@@ -104,7 +104,8 @@ class BudgetPromptHelper(PromptHelper):
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
         if not chunks:
             return []
-        room = self._get_available_chunk_size(prompt, 1, padding, llm, tools)
+        # The synthesizers' larger padding is for an answer to refine in a second call, which there will not be.
+        room = self._get_available_chunk_size(prompt, 1, min(padding, DEFAULT_PADDING), llm, tools)
         kept = self._kept(prompt, chunks, room)
         return [_SEPARATOR.join(kept.values())]
 
