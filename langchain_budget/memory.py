@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from langchain_core.chat_history import BaseChatMessageHistory  # noqa: TC002 - pydantic reads it
-from langchain_core.documents import Document  # noqa: TC002 - pydantic reads it
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.retrievers import BaseRetriever  # noqa: TC002 - pydantic reads it
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import run_in_executor
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
-from rankbudget import TokenBudget, fit_documents
+from rankbudget import TokenBudget
 from rankbudget.report import BudgetReport
 from rankbudget.result import FitResult
 
@@ -193,6 +193,8 @@ class BudgetMemory(BaseMemory):
         room = self._reader.room_for_documents(used, extra_tokens=extra)
         if not found or room < 1:
             return [] if self.return_docs else ""
+        from rankbudget import fit_documents  # ranking is only loaded where documents are
+
         fit = partial(fit_documents, max_tokens=room, query=question, counter=self._reader.limits.counter, scorer=self.scorer)
         result = fit(to_segments(found))
         if not self.return_docs:

@@ -1,0 +1,58 @@
+"""The budget as an edit of LangChain's own `ContextEditingMiddleware(edits=[BudgetContextEdit(trigger=8000)])`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage
+
+from rankbudget import fit_messages
+from rankbudget.errors import BudgetConfigError
+from rankbudget.measure import CodecMeasure, ListMeasure
+
+from ._codec import CODEC
+from ._counters import host_counter
+
+__all__ = ["BudgetContextEdit"]
+
+
+@dataclass(slots=True)
+class BudgetContextEdit:
+    """Fits the messages in place when they exceed `trigger` tokens.
+
+    Args:
+        trigger: most tokens of the messages.
+        counter: counts instead of the middleware's own counter, which estimates unless it asks a model.
+        cut: "stable" moves the start of what is kept rarely, for prompt caches; "fill" keeps as much as fits.
+
+    Example:
+        >>> from langchain_core.messages import AIMessage, HumanMessage
+        >>> messages = [HumanMessage("one"), AIMessage("two"), HumanMessage("three")]
+        >>> BudgetContextEdit(trigger=2).apply(messages, count_tokens=len)
+        >>> [m.content for m in messages]
+        ['three']
+    """
+
+    trigger: int = 100_000
+    counter: Any = None
+    cut: Literal["fill", "stable"] = "stable"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.trigger, bool) or not isinstance(self.trigger, int) or self.trigger < 1:
+            msg = f"trigger is {self.trigger!r}, allowed: 1 or more; give the most tokens the messages may have"
+            raise BudgetConfigError(msg)
+
+    def apply(self, messages: list[Any], *, count_tokens: Callable[[Sequence[BaseMessage]], int]) -> None:
+        """Replaces the list's contents by what fits."""
+        if self.counter is not None:
+            host = host_counter(self.counter)
+            measure = host.measure or CodecMeasure(CODEC, host.counter)
+        else:
+            host = host_counter(count_tokens, prefer="messages")
+            measure = ListMeasure(count_tokens)
+        if measure.total(messages) <= self.trigger:
+            return
+        result = fit_messages(messages, max_tokens=self.trigger, counter=host.counter, codec=CODEC, measure=measure, cut=self.cut)
+        messages[:] = result.messages

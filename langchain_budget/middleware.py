@@ -1,0 +1,212 @@
+"""The budget inside an agent: every model call of a run is fitted (needs the extra `agents`).
+
+agent = create_agent(model, tools, middleware=[BudgetMiddleware()])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
+from typing_extensions import override
+
+from rankbudget import TokenBudget, counter_for
+from rankbudget.codec import content_text
+from rankbudget.effects import Call, Steps, adrive, drive
+from rankbudget.fitting.truncate import truncate_text
+from rankbudget.report import BudgetReport
+
+from ._agent import AgentBudget, Prompt
+from ._codec import CODEC
+from ._supported import require
+
+require("langchain.agents.middleware", needed_by="BudgetMiddleware")
+from langchain.agents.middleware import AgentMiddleware, AgentState, ExtendedModelResponse, ModelRequest, ModelResponse  # noqa: E402 - see above
+from langgraph.graph.message import REMOVE_ALL_MESSAGES  # noqa: E402 - comes with langchain
+from langgraph.types import Command  # noqa: E402 - the same
+
+__all__ = ["BudgetMiddleware"]
+
+ContextT = TypeVar("ContextT")
+Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
+_TIGHTER = 0.75
+
+
+class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Fits system prompt, tools and messages into the model's window before every model call of a run.
+
+    The state keeps the full history; the model sees the part that fits, always a valid conversation: calls with all their results, the task and
+    the current question, long parallel results shortened rather than lost. The cut is remembered between calls: over the limit it moves once,
+    down to half of it, so that prompt caches stay warm.
+
+    Args:
+        budget: the limits; without any, each model's own profile or name says its window.
+        model: gives window and tokenizer instead of the model that is called.
+        max_tokens: tokens a prompt may have; beside a budget the smaller wins.
+        counter: counts instead of the model's tokenizer.
+        summarizer: a model, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
+        persist: writes the cut to the state, too: what was dropped is gone from it.
+        retry: after a `ContextOverflowError` the call is tried once more with three quarters of the limit.
+        calibrate: learns from the usage a model reports when counts are too low.
+        tool_result_tokens: most tokens of one tool result as it enters the state; None leaves results whole.
+        on_report: is called with the report of every model call.
+
+    Example:
+        >>> from langchain.agents import create_agent
+        >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
+        >>> agent = create_agent(FakeListChatModel(responses=["fine"]), middleware=[BudgetMiddleware(max_tokens=200)])
+        >>> agent.invoke({"messages": [("human", "how are you?")]})["messages"][-1].content
+        'fine'
+    """
+
+    def __init__(
+        self,
+        budget: TokenBudget | None = None,
+        *,
+        model: Any = None,
+        max_tokens: int | None = None,
+        counter: Any = None,
+        summarizer: Any = None,
+        persist: bool = False,
+        retry: bool = True,
+        calibrate: bool = True,
+        tool_result_tokens: int | None = None,
+        on_report: Callable[[BudgetReport], Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.tools = []
+        self.persist = persist
+        self.retry = retry
+        self.tool_result_tokens = tool_result_tokens
+        self.on_report = on_report
+        self._counter = counter
+        self._budget = AgentBudget(
+            budget=budget, model=model, max_tokens=max_tokens, counter=counter, summarizer=summarizer, calibrate=calibrate
+        )
+
+    # ---- before every model call ------------------------------------------------------------------------------------------------
+    @override
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]) -> Answer:
+        return drive(self._steps(request, Call(handler).function, None))
+
+    @override
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> Answer:
+        return await adrive(self._steps(request, None, handler))
+
+    # ---- after every tool -------------------------------------------------------------------------------------------------------
+    @override
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        return self._capped(handler(request))
+
+    @override
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        return self._capped(await handler(request))
+
+    # ---- the work ---------------------------------------------------------------------------------------------------------------
+    def _steps(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[..., Any] | None,
+        awaitable: Callable[..., Awaitable[Any]] | None,
+    ) -> Steps[Answer]:
+        prompt = yield from self._fit(request)
+        try:
+            answer = yield Call(handler, (request.override(messages=prompt.messages),), awaitable)
+        except ContextOverflowError:
+            if not self.retry:
+                raise
+            prompt = yield from self._fit(request, tighter=_TIGHTER)
+            answer = yield Call(handler, (request.override(messages=prompt.messages),), awaitable)
+        for message in _messages_of(answer):
+            self._budget.learn(prompt, message)
+        self._tell(request, prompt)
+        return self._persisted(request, prompt, answer) if self.persist else answer  # type: ignore[no-any-return]  # the handler's answer
+
+    def _fit(self, request: ModelRequest[Any], *, tighter: float = 1.0) -> Steps[Prompt]:
+        return self._budget.steps(
+            request.messages,
+            model=request.model,
+            system=request.system_message,
+            tools=[*request.tools, *_structured_tools(request.response_format)],
+            thread=_thread_id(request),
+            tighter=tighter,
+        )
+
+    def _tell(self, request: ModelRequest[Any], prompt: Prompt) -> None:
+        """Puts the figures into `stream_mode="custom"`; custom events of callbacks do not reach an agent's stream."""
+        report = prompt.result.report
+        if self.on_report is not None:
+            self.on_report(report)
+        writer = getattr(request.runtime, "stream_writer", None)
+        if writer is not None:
+            figures = {
+                "total_tokens": report.total_tokens,
+                "limit": prompt.limit,
+                "kept": len(prompt.messages),
+                "given": len(request.messages),
+            }
+            writer({"context_budget": figures})
+
+    def _persisted(self, request: ModelRequest[Any], prompt: Prompt, answer: Any) -> Any:
+        """Returns the answer with a state update that leaves what was sent."""
+        sent = {id(m) for m in prompt.messages}
+        dropped = [m for m in request.messages if id(m) not in sent]
+        if not dropped:
+            return answer
+        known = {m.id for m in request.messages}
+        edited = [m for m in prompt.messages if m.id in known and id(m) not in {id(g) for g in request.messages}]
+        if any(m.id not in known or m.id is None for m in prompt.messages):  # a summary stands first: only a whole new list says where
+            update: list[Any] = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *prompt.messages, *_messages_of(answer)]
+        else:
+            kept = {m.id for m in prompt.messages}
+            update = [*(RemoveMessage(id=m.id) for m in dropped if m.id is not None and m.id not in kept), *edited]
+        response, before = (answer.model_response, answer.command) if isinstance(answer, ExtendedModelResponse) else (answer, None)
+        if isinstance(response, AIMessage):
+            response = ModelResponse(result=[response])
+        if before is not None and isinstance(before.update, dict):
+            return ExtendedModelResponse(
+                response, Command(update={**before.update, "messages": [*before.update.get("messages", []), *update]})
+            )
+        return ExtendedModelResponse(response, Command(update={"messages": update}))
+
+    def _capped(self, answer: Any) -> Any:
+        """Shortens a result that is longer than `tool_result_tokens` as it enters the state; its artifact stays whole."""
+        if self.tool_result_tokens is None or not isinstance(answer, ToolMessage):
+            return answer
+        counter = counter_for(self._counter if isinstance(self._counter, str) or hasattr(self._counter, "count_messages") else "o200k_base")
+        text = content_text(answer.content)
+        if counter.count(text) <= self.tool_result_tokens:
+            return answer
+        return CODEC.with_text(answer, truncate_text(text, self.tool_result_tokens, counter))
+
+
+def _messages_of(answer: Any) -> list[BaseMessage]:
+    if isinstance(answer, ExtendedModelResponse):
+        answer = answer.model_response
+    return [answer] if isinstance(answer, BaseMessage) else list(getattr(answer, "result", []))
+
+
+def _structured_tools(response_format: Any) -> list[Any]:
+    """Returns the schemas that structured output adds to the tools, or to the request itself."""
+    if response_format is None:
+        return []
+    specs = getattr(response_format, "schema_specs", None)
+    if specs:
+        return [spec.schema for spec in specs if spec.schema is not None]
+    schema = getattr(response_format, "schema", response_format)
+    return [schema] if schema is not None else []
+
+
+def _thread_id(request: ModelRequest[Any]) -> Any:
+    """Returns the id of the conversation, where the graph has a checkpointer or the caller names it."""
+    try:
+        from langgraph.config import get_config
+
+        found = get_config().get("configurable", {}).get("thread_id")
+    except (ImportError, RuntimeError):  # called outside a graph
+        return None
+    return None if found is None else (found, request.messages[0].id if request.messages else None)
