@@ -28,16 +28,18 @@ def read_blocks(blocks: Blocks) -> list[Block]:
     """
     if isinstance(blocks, Mapping):
         found = [_block(name, value) for name, value in blocks.items()]
-    elif isinstance(blocks, (str, bytes)) or not isinstance(blocks, Iterable):
+    elif not _is_several(blocks):
         msg = f"blocks is {type(blocks).__name__}, allowed: Block objects, or a mapping as {{'system': 'Be kind.', 'history': messages}}"
         raise BudgetConfigError(msg)
     else:
         found = list(blocks)
-    problems = [f"{b!r} is no Block" for b in found if not isinstance(b, Block)]
-    names = [b.name for b in found if isinstance(b, Block)]
+    problems = [f"{b!r} is no Block" for b in found if not _is_block(b)]
+    if problems:
+        raise BudgetConfigError.of(problems)
+    names = [b.name for b in found]
     problems += [f"block {n!r} is there {names.count(n)} times, allowed: once" for n in dict.fromkeys(names) if names.count(n) > 1]
     problems += [
-        f"block {b.name!r} has the segment id {i!r} more than once" for b in found if isinstance(b, Block) for i in _twice([s.id for s in b.segments])
+        f"block {b.name!r} has the segment id {i!r} more than once" for b in found for i in _twice([s.id for s in b.segments])
     ]
     if problems:
         raise BudgetConfigError.of(problems)
@@ -80,6 +82,14 @@ def _block(name: Any, value: Any) -> Block:
         for i, item in enumerate(items)
     )
     return Block(name=name, segments=segments)
+
+
+def _is_several(given: Any) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, (str, bytes))
+
+
+def _is_block(given: Any) -> bool:
+    return isinstance(given, Block)
 
 
 def _twice(ids: list[str]) -> list[str]:

@@ -19,6 +19,8 @@ PINNED_ROLES = frozenset({"system", "developer"})
 KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 """All roles the core knows."""
 _ROLE = itemgetter("role")
+_PLAIN = 2
+"""Keys of the plain message: role and content."""
 _LEGACY_ROLES = {"function": "tool", "human": "user", "ai": "assistant", "model": "assistant", "chatbot": "assistant"}
 
 
@@ -134,13 +136,13 @@ class DictCodec:
 
     def fingerprint(self, message: Any) -> object:
         content = message.get("content")
-        if len(message) == 2 and isinstance(content, str):  # noqa: PLR2004 - role and content: the plain message
+        if len(message) == _PLAIN and isinstance(content, str):
             return (message["role"], content)
         return repr(message)
 
     def fingerprints(self, messages: Sequence[Any]) -> list[object]:
         return [
-            (m["role"], m["content"]) if len(m) == 2 and type(m.get("content")) is str else repr(m)  # noqa: PLR2004 - the plain message
+            (m["role"], m["content"]) if len(m) == _PLAIN and type(m.get("content")) is str else repr(m)
             for m in messages
         ]
 
@@ -169,11 +171,11 @@ def block_text(block: Any) -> str | None:
 
 
 def content_text(content: Any) -> str:
-    """Returns the plain text of a message's content; atomic blocks have none.
+    r"""Returns the plain text of a message's content; atomic blocks have none.
 
     Example:
         >>> content_text([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "b"}])
-        'a\\nb'
+        'a\nb'
     """
     if content is None:
         return ""

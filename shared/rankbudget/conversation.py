@@ -105,12 +105,15 @@ def fit_steps(request: Request, memo: Memo | None = None) -> Steps[Fitted]:
     if request.widen is not None:
         request.limit = request.widen(_least(timeline, request.min_exchanges))
     room, pinned = _room(timeline, request)
-    selection, chosen = _settle(timeline, request, memo, room, pinned)
+    settled = _settle(timeline, request, memo, room, pinned)
+    if settled is None:
+        raise _exceeded(request, pinned, max(1, room + 1))
+    selection, chosen = settled
     summary, warnings = "", []
     message: Any = None
     if not selection.complete and request.summarizer is not None:
         share = int(room * SUMMARY_SHARE)
-        smaller, smaller_chosen = _settle(timeline, request, memo, room - share, pinned, least=True) or (selection, chosen)
+        smaller, smaller_chosen = _settle(timeline, request, memo, room - share, pinned, least=True) or settled
         dropped = newly_dropped(timeline, smaller_chosen, memo)
         try:
             summary = yield from summarize(timeline, request, dropped, memo, share)
@@ -154,11 +157,11 @@ def _room(timeline: Timeline, request: Request) -> tuple[int, int]:
     pinned = sum([timeline.tokens_at(p) for p in timeline.pinned])
     room = request.limit - request.measure.overhead - pinned
     if room < 0 and request.measure.additive:
-        raise _exceeded(request, timeline, pinned, 0)
+        raise _exceeded(request, pinned, 0)
     return room, pinned
 
 
-def _exceeded(request: Request, timeline: Timeline, pinned: int, question: int) -> BudgetExceededError:
+def _exceeded(request: Request, pinned: int, question: int) -> BudgetExceededError:
     overhead = request.measure.overhead
     needed = overhead + pinned + question
     parts = {"system": pinned, "question": question, "tools and framing": overhead}
@@ -173,42 +176,48 @@ def _exceeded(request: Request, timeline: Timeline, pinned: int, question: int) 
 def _settle(
     timeline: Timeline, request: Request, memo: Memo | None, room: int, pinned: int, *, least: bool = False
 ) -> tuple[Selection, list[int]] | None:
-    """Selects, and where counts do not add up, counts the result and selects again until it fits."""
+    """Selects what stays; `least` answers None instead of raising."""
+    if not request.measure.additive:
+        return _settle_counted(timeline, request, memo, room, pinned)
+    selection = _select(timeline, request, memo, room, pinned, least=least)
+    return None if selection is None else (selection, _positions(timeline, selection))
+
+
+def _settle_counted(
+    timeline: Timeline, request: Request, memo: Memo | None, room: int, pinned: int
+) -> tuple[Selection, list[int]] | None:
+    """Where counts do not add up: selects, counts the result whole, and selects again with what that taught."""
     measure, target = request.measure, room + pinned + request.measure.overhead
-    if measure.additive:
-        selection = _select(timeline, request, memo, room, pinned, least=least)
-        return None if selection is None else (selection, _positions(timeline, selection))
     best: tuple[Selection, list[int]] | None = None
     aim, tried = room, set()
     for _ in range(_ROUNDS):
         selection = _select(timeline, request, memo, max(0, aim), pinned, least=True)
-        if selection is None:
-            break
-        chosen = _positions(timeline, selection)
-        total = measure.total(_read(timeline, chosen))
-        if total <= target:
-            if best is None or len(chosen) >= len(best[1]):
-                best = (selection, chosen)
-            if selection.complete:
-                break
-            aim += max(1, target - total)
-        elif best is not None:
-            break
-        else:
-            aim -= total - target
-        if aim in tried:
+        if selection is None or aim in tried:
             break
         tried.add(aim)
-    if best is not None and not best[0].complete and len(timeline) <= 4 * len(best[1]) + 16:
-        everything = fill(timeline, 1 << 62, 0)
-        chosen = _positions(timeline, everything) if everything else best[1]
-        if everything and measure.total(_read(timeline, chosen)) <= target:
-            return everything, chosen
-    if best is None:
-        best = _smallest(timeline, request, target)
-    if best is None and not least:
-        raise _exceeded(request, timeline, pinned, max(1, request.limit - request.measure.overhead - pinned + 1))
-    return best
+        chosen = _positions(timeline, selection)
+        spare = target - measure.total(_read(timeline, chosen))
+        if spare >= 0 and (best is None or len(chosen) >= len(best[1])):
+            best = (selection, chosen)
+        elif best is not None:
+            break
+        if spare >= 0 and selection.complete:
+            break
+        aim += max(1, spare) if spare >= 0 else spare
+    return _all_after_all(timeline, request, target, best) if best is not None else _smallest(timeline, request, target)
+
+
+def _all_after_all(
+    timeline: Timeline, request: Request, target: int, best: tuple[Selection, list[int]]
+) -> tuple[Selection, list[int]]:
+    """Counts the whole conversation where little was left out: parts that count too high must not cut what fits."""
+    if best[0].complete or len(timeline) > 4 * len(best[1]) + 16:
+        return best
+    everything = fill(timeline, 1 << 62, 0)
+    if everything is None:
+        return best
+    chosen = _positions(timeline, everything)
+    return (everything, chosen) if request.measure.total(_read(timeline, chosen)) <= target else best
 
 
 def _smallest(timeline: Timeline, request: Request, target: int) -> tuple[Selection, list[int]] | None:
@@ -234,7 +243,7 @@ def _select(timeline: Timeline, request: Request, memo: Memo | None, room: int, 
         found = _ladder(timeline, request, room)
     if found is None and not least:
         smallest = [units for _, units in minimum_sets(timeline, 1)][-1]
-        raise _exceeded(request, timeline, pinned, sum(timeline.tokens_of(u) for u in smallest))
+        raise _exceeded(request, pinned, sum(timeline.tokens_of(u) for u in smallest))
     return found
 
 

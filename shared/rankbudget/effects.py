@@ -51,7 +51,7 @@ def drive(steps: Steps[T]) -> T:
         while True:
             try:
                 result = _block(call)
-            except Exception as error:  # noqa: BLE001 - the pipeline decides what a failure means
+            except Exception as error:  # noqa: BLE001, PERF203 - the pipeline decides what a failure means
                 call = steps.throw(error)
             else:
                 call = steps.send(result)
@@ -68,7 +68,7 @@ async def adrive(steps: Steps[T]) -> T:
         while True:
             try:
                 result = await _wait(call)
-            except Exception as error:  # noqa: BLE001 - the pipeline decides what a failure means
+            except Exception as error:  # noqa: BLE001, PERF203 - the pipeline decides what a failure means
                 call = steps.throw(error)
             else:
                 call = steps.send(result)
@@ -91,5 +91,5 @@ async def _wait(call: Call) -> Any:
         return await call.awaitable(*call.arguments)
     if inspect.iscoroutinefunction(call.function):
         return await call.function(*call.arguments)
-    assert call.function is not None  # noqa: S101 - a Call has at least one form
+    assert call.function is not None
     return await asyncio.to_thread(call.function, *call.arguments)

@@ -114,7 +114,8 @@ def _steps(messages: Sequence[Any], given: dict[str, Any]) -> Steps[FitResult]:
         query=given["query"],
     )
     if session is not None:
-        return (yield from session.steps(request))
+        result: FitResult = yield from session.steps(request)
+        return result
     fitted = yield from fit_steps(request)
     return FitResult(messages=fitted.messages, report=report_on(fitted, request))
 

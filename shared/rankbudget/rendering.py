@@ -58,13 +58,13 @@ Wrapper = Callable[[Segment, str], str]
 
 
 def wrapper_of(block: str) -> Wrapper:
-    """Returns how a block wraps each of its segments.
+    r"""Returns how a block wraps each of its segments.
 
     Example:
         >>> wrapper_of("knowledge")(Segment(id="a", text="Tea is hot."), "Tea is hot.")
-        '<document source="a">\\nTea is hot.\\n</document>\\n'
+        '<document source="a">\nTea is hot.\n</document>\n'
         >>> wrapper_of("task")(Segment(id="t", text="Sort."), "Sort.")
-        'Sort.\\n'
+        'Sort.\n'
     """
     return {"knowledge": _document, "memory": _memory, "examples": _example}.get(block, _plain)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from .allocation import allocate, demand_for, with_absent
 from .budget import TokenBudget
+from .budget_checks import check_count
 from .codec import Codec, DictCodec
 from .conversation import Fitted, Memo, Request, Summarizer, fit_steps
 from .counting import counter_for
@@ -57,13 +58,15 @@ class BudgetSession:
         summarizer: Summarizer | None = None,
         tools: Sequence[Tool] | None = None,
     ) -> None:
-        if not isinstance(budget, TokenBudget) and (isinstance(budget, bool) or not isinstance(budget, int) or budget < 1):
-            msg = f"budget is {budget!r}, allowed: a TokenBudget, or the tokens the prompt may have (1 or more)"
-            raise BudgetConfigError(msg)
+        if not isinstance(budget, TokenBudget):
+            problems: list[str] = []
+            check_count("budget", budget, problems, low=1)
+            if problems:
+                raise BudgetConfigError.of([*problems, "give a TokenBudget, or the tokens the prompt may have"])
         self.budget = budget
         model = budget.model if isinstance(budget, TokenBudget) else None
         self.counter: TokenCounter = counter_for(counter if counter is not None else model or "o200k_base")
-        self.codec: Codec = codec or DictCodec()
+        self.codec: Codec = DictCodec() if codec is None else codec
         self.summarizer = summarizer
         self.tools = tools
         self._measure = measure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .budget_checks import check_count
 from .counting import counter_for
 from .errors import BudgetConfigError
 from .fitting.truncate import truncate_text
@@ -30,9 +31,10 @@ def fit_text(text: str, *, max_tokens: int, counter: Any = "o200k_base", query: 
         >>> fit_text("One is first. Two is next. Three is last.", max_tokens=9).text
         'One is first. Two is next....'
     """
-    if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 0:
-        msg = f"max_tokens is {max_tokens!r}, allowed: 0 or more"
-        raise BudgetConfigError(msg)
+    problems: list[str] = []
+    check_count("max_tokens", max_tokens, problems)
+    if problems:
+        raise BudgetConfigError.of(problems)
     measured = counter_for(counter)
     before = measured.count(text)
     if query and before > max_tokens:

@@ -6,6 +6,7 @@ is read until it is asked for, except the roles, which are one fast pass: system
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from .codec import KNOWN_ROLES, PINNED_ROLES, Codec
 from .measure import Measure
 
 __all__ = ["Broken", "Timeline", "Turn", "Unit"]
+
+_UNKNOWN = -2
 
 
 @dataclass(slots=True)
@@ -83,7 +86,7 @@ class Timeline:
         self._prints: list[object] = []
         self._pinned_prints: dict[int, object] = {}
         self._prints_from = 0
-        self._first_user = -2
+        self._first_user = _UNKNOWN
         self.pinned = self._find_pinned()
 
     def __len__(self) -> int:
@@ -91,17 +94,15 @@ class Timeline:
 
     def copy(self) -> Timeline:
         """Returns a timeline of its own over the same messages; turns are parsed again, counts come from the counter's cache."""
-        new = Timeline.__new__(Timeline)
-        new.messages, new.codec, new.measure, new.roles = self.messages, self.codec, self.measure, list(self.roles)
-        new.edits, new._turns, new._tokens, new.pinned = dict(self.edits), [], dict(self._tokens), list(self.pinned)
-        new._prints, new._pinned_prints, new._prints_from = list(self._prints), self._pinned_prints, self._prints_from
-        new._first_user = self._first_user
+        new = copy.copy(self)
+        fresh: dict[str, Any] = {"_turns": [], "_tokens": dict(self._tokens), "_prints": list(self._prints)}
+        vars(new).update(fresh, edits=dict(self.edits), roles=list(self.roles), pinned=list(self.pinned))
         return new
 
     @property
     def first_user(self) -> int:
         """The position of the first user message, -1 without one."""
-        if self._first_user == -2:  # noqa: PLR2004 - not looked for yet
+        if self._first_user == _UNKNOWN:
             self._first_user = self.roles.index("user") if "user" in self.roles else -1
         return self._first_user
 
@@ -194,7 +195,7 @@ class Timeline:
         self.roles += fresh
         self.pinned += [known + i for i, role in enumerate(fresh) if role in PINNED_ROLES]
         if self._first_user < 0:
-            self._first_user = -2
+            self._first_user = _UNKNOWN
         self._reparse_end()
         return True
 
@@ -234,7 +235,9 @@ class Timeline:
         return False
 
     def _parse(self, start: int, stop: int, *, asked: bool) -> Turn:
-        roles, body, broken = self.roles, [], []
+        roles = self.roles
+        body: list[Unit] = []
+        broken: list[Broken] = []
         at = start + 1 if asked else start
         while at < stop:
             role = roles[at]

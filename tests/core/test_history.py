@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -170,7 +171,7 @@ def test_the_stable_cut_moves_rarely() -> None:
             chat += [user(f"q{i} {words(9)}")]
             starts.append(id(fit(chat, 300, cut=cut)[0]))
             chat += [says(words(10))]
-        return sum(a != b for a, b in zip(starts, starts[1:]))
+        return sum(a != b for a, b in pairwise(starts))
 
     assert moves("fill") > 40
     assert moves("stable") < 15
@@ -232,7 +233,8 @@ def test_a_summary_that_fails_loses_nothing(answer: str | None) -> None:
 
     def summarizer(text: str, max_tokens: int) -> str:
         if answer is None:
-            raise RuntimeError("503")
+            msg = "503"
+            raise RuntimeError(msg)
         return answer
 
     chat = [*exchanges(40), user("now")]

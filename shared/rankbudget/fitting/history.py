@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+
 from ..timeline import Broken, Timeline, Turn, Unit
 
 __all__ = ["Cut", "Run", "Selection", "chain", "closed", "fill", "minimum_sets", "resume", "stable"]
@@ -91,14 +92,13 @@ def chain(timeline: Timeline, minimum: int) -> Iterator[list[Unit]]:
 def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit."""
     kept: list[Unit] = []
-    used, links = 0, 0
-    for link in chain(timeline, minimum):
+    used = 0
+    for links, link in enumerate(chain(timeline, minimum)):
         price = sum([timeline.tokens_of(unit) for unit in link])
         if used + price > room:
             return Selection(kept, used) if links >= _guaranteed(timeline, minimum) else None
         kept += link
         used += price
-        links += 1
     return Selection(kept, used, complete=True)
 
 

@@ -59,4 +59,4 @@ class FitStrategy(Protocol):
 
 def plain_cost(counter: TokenCounter) -> Cost:
     """Returns the cost of a text on a line of its own."""
-    return lambda segment, text: counter.count(text + "\n")  # noqa: ARG005 - the plain form looks the same for every segment
+    return lambda segment, text: counter.count(text + "\n")

@@ -1,0 +1,308 @@
+"""One pass through the stations: read, count what is fixed, grant, fit, render, verify, report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from .allocation import Demand, allocate, demand_for, with_absent
+from .assembly import Assembly
+from .blocks import Blocks, for_reader, read_blocks
+from .codec import content_text
+from .conversation import Fitted, Memo, Request, fit_steps
+from .counting.protocol import Tool
+from .effects import Steps, drive
+from .errors import BudgetExceededError
+from .fitting.protocol import Fit
+from .fitting.strategies import strategy_for
+from .measure import CodecMeasure
+from .prompt import STATIC, Layout
+from .rendering import wrapper_of
+from .report import BlockTotal, BudgetReport, warnings_for
+from .segment import Block, Decision, DecisionRange, Segment
+
+if TYPE_CHECKING:
+    from .assembler import Assembler
+
+__all__ = ["Render", "Run"]
+
+Render = Callable[[Mapping[str, Fit], list[Any]], Sequence[Any]]
+"""Makes the final host messages from the kept pieces by block and the kept history: a host's own prompt template."""
+
+_ROUNDS = 8
+_UNBOUNDED = 1 << 40
+
+
+def _nothing() -> Fit:
+    return Fit(pieces=(), tokens=0, decisions=())
+
+
+@dataclass(slots=True)
+class _Competitor:
+    """A block that is fitted to a grant: everything but the fixed parts and the history."""
+
+    block: Block
+    rank: int
+    query: str
+    wanted: int
+    base: int
+    granted: int = 0
+    fit: Fit = field(default_factory=_nothing)
+
+
+class Run:
+    """One pass through the stations."""
+
+    def __init__(self, assembler: Assembler, tools: Sequence[Tool] | None, render: Render | None) -> None:
+        self.setup = assembler
+        self.render = render
+        self.budget = assembler.budget
+        self.counter = assembler.counter
+        self.codec = assembler.codec
+        self.measure = assembler.measure or CodecMeasure(assembler.codec, assembler.counter, tools)
+        self.layout = Layout(codec=assembler.codec, notice=assembler.notice)
+        self.competitors: list[_Competitor] = []
+        self.history: Block | None = None
+        self.fitted: Fitted | None = None
+        self.history_granted = 0
+        self.hidden: list[Decision] = []
+        self.system_tokens = self.fixed = self.room = self.limit = self.total = 0
+        self.given: dict[str, int] = {}
+        self.final: list[Any] = []
+
+    # ---- data in ------------------------------------------------------------------------------------------------------------------
+    def read(self, blocks: Blocks, query: Any, *, include_memories: bool, memory_query: str | None) -> None:
+        question = ""
+        for block in read_blocks(blocks):
+            if block.name == "memory" and not include_memories:
+                continue
+            if block.name == "system":
+                self.layout.system = self._messages_of(block, "system")
+            elif block.name == "history":
+                self.history = block
+            elif block.name == "query":
+                query = self._messages_of(block, "user")[-1:] or query
+                query = query[0] if isinstance(query, list) else query
+            else:
+                visible, hidden = for_reader(block, self.setup.scope)
+                self.hidden += hidden
+                self.competitors.append(_Competitor(visible, self._rank(block), "", 0, 0))
+        if query is not None and query != "":
+            self.layout.question = self.codec.make("user", query, origin="query") if isinstance(query, str) else query
+            question = query if isinstance(query, str) else self._text(query)
+        elif self.history is not None:
+            question = self._last_question(self._history_messages())
+        for competitor in self.competitors:
+            block = competitor.block
+            competitor.query = block.query or (memory_query if block.name == "memory" and memory_query else question)
+        self.competitors.sort(key=lambda c: (c.rank, c.block.name))
+
+    def _messages_of(self, block: Block, role: str) -> list[Any]:
+        if block.messages is not None:
+            return list(block.messages)
+        text = "\n\n".join(s.text for s in block.segments if s.text)
+        return [self.codec.make(role, text, origin=block.name)] if text else []
+
+    def _history_messages(self) -> Sequence[Any]:
+        block = self.history
+        if block is None:
+            return ()
+        if block.messages is not None:
+            return block.messages
+        return [s.source if s.source is not None else self.codec.make(s.role or "user", s.text, origin="history") for s in block.segments]
+
+    def _last_question(self, messages: Sequence[Any]) -> str:
+        roles = self.codec.roles(messages)
+        for at in range(len(roles) - 1, -1, -1):
+            if roles[at] == "user":
+                return self._text(messages[at])
+        return ""
+
+    def _text(self, message: Any) -> str:
+        return content_text(self.codec.to_dict(message).get("content"))
+
+    def _rank(self, block: Block) -> int:
+        return block.rank if block.rank is not None else self.budget.rank_of(block.name)
+
+    # ---- counted --------------------------------------------------------------------------------------------------------------------
+    def fix(self) -> None:
+        """Counts what always stays, and what every other block would like to have."""
+        layout, measure = self.layout, self.measure
+        self.system_tokens = measure.group(layout.system) if layout.system else 0
+        self.budget.check_system(self.system_tokens)
+        if self.render is not None:
+            self.fixed = measure.total(list(self.render({c.block.name: c.fit for c in self.competitors}, [])))
+        else:
+            question = measure.group([layout.question]) if layout.question is not None else 0
+            self.fixed = measure.overhead + self.system_tokens + question
+        self.room = self.budget.room(fixed=self.fixed, system_tokens=self.system_tokens, band=self.counter.band)
+        self.limit = self.room + self.fixed
+        changing = False
+        for competitor in self.competitors:
+            block = competitor.block
+            self.given[block.name] = len(block.segments)
+            if not block.segments:
+                continue
+            first = block.name in STATIC or not changing
+            changing = changing or block.name not in STATIC
+            competitor.base = self._base(block.name, framing=first)
+            competitor.wanted = competitor.base + self._want(block)
+
+    def _base(self, name: str, *, framing: bool) -> int:
+        """Returns what a block costs before its first piece: tags, and for the first of its message framing and notice."""
+        if self.render is not None:
+            return 0
+        tags = self.counter.count(f"<{name}>\n") + self.counter.count(f"</{name}>\n")
+        if not framing:
+            return tags
+        notice = self.counter.count(self.layout.notice + "\n") if self.layout.notice and name not in STATIC else 0
+        return tags + notice + self.measure.group([self.codec.make("system", "", origin=name)])
+
+    def _want(self, block: Block) -> int:
+        texts = [self._piece(block.name, s, s.text) for s in block.segments]
+        return sum(self.counter.count_many(texts))
+
+    def _piece(self, name: str, segment: Segment, text: str) -> str:
+        return text + "\n" if self.render is not None else wrapper_of(name)(segment, text)
+
+    # ---- granted and fitted -----------------------------------------------------------------------------------------------------------
+    def grant(self) -> Steps[None]:
+        """Grants the history first, then the others in rank order, each taking what the one before left."""
+        history = self._history_messages()
+        rest = [demand_for(self.budget, c.block.name, c.wanted, block=c.block) for c in self.competitors]
+        if history:
+            yield from self._fit_history(history, rest)
+        used = 0 if self.fitted is None else self._history_used()
+        present = [*rest, demand_for(self.budget, "history", used, block=self.history)] if history else rest
+        allocation = allocate(self.room, with_absent(self.budget, present), surplus=self.budget.surplus)
+        carry = 0
+        for competitor in self.competitors:
+            competitor.granted = allocation[competitor.block.name] + (carry if self.budget.surplus != "keep" else 0)
+            self._fit(competitor, competitor.granted)
+            carry = competitor.granted - competitor.fit.tokens
+
+    def _fit_history(self, messages: Sequence[Any], rest: list[Demand]) -> Steps[None]:
+        everyone = with_absent(self.budget, [*rest, demand_for(self.budget, "history", _UNBOUNDED, block=self.history)])
+
+        def widen(need: int) -> int:
+            """Grants the stable share, and beyond it only what the last exchanges need."""
+            demands = [replace(d, minimum=need) if d.name == "history" else d for d in everyone]
+            self.history_granted = allocate(self.room, demands, surplus=self.budget.surplus)["history"]
+            return self.history_granted + self.measure.overhead
+
+        request = self._request(messages, 0)
+        request.widen = widen
+        session = self.setup.session
+        self.fitted = yield from (fit_steps(request) if session is None else session.fit_steps(request))
+        self.layout.history, self.layout.asked = self.fitted.messages, self.fitted.question
+
+    def _history_used(self) -> int:
+        return 0 if self.fitted is None else self.fitted.tokens - self.measure.overhead
+
+    def _request(self, messages: Sequence[Any], limit: int) -> Request:
+        setup = self.setup
+        return Request(
+            messages=messages, limit=limit, codec=self.codec, counter=self.counter, measure=self.measure, cut=setup.cut,
+            min_exchanges=self.budget.min_exchanges, message_cap=self.budget.message_cap, summarizer=setup.summarizer, strict=setup.strict,
+            asked_elsewhere=self.layout.question is not None,
+        )  # fmt: skip
+
+    def _fit(self, competitor: _Competitor, granted: int) -> None:
+        block = competitor.block
+        name, segments = block.name, block.segments
+        if block.pinned:
+            segments = tuple(replace(s, pinned=True) for s in segments)
+        strategy = strategy_for(name, block.strategy, scorer=self.setup.scorer)
+        counter = self.counter
+        fit = strategy.fit(
+            segments, limit=max(0, granted - competitor.base), counter=counter, block=name, query=competitor.query,
+            cost=lambda segment, text: counter.count(self._piece(name, segment, text)),
+        )  # fmt: skip
+        competitor.fit = replace(fit, tokens=fit.tokens + competitor.base) if fit.pieces else fit
+
+    # ---- rendered and verified --------------------------------------------------------------------------------------------------------
+    def messages(self) -> list[Any]:
+        fits = {c.block.name: c.fit for c in self.competitors}
+        if self.render is not None:
+            return list(self.render(fits, self.layout.history))
+        self.layout.static = {n: fits[n] for n in STATIC if n in fits}
+        self.layout.volatile = {n: f for n, f in fits.items() if n not in STATIC}
+        return self.layout.messages()
+
+    def verify(self) -> None:
+        """Counts the final form; while it is too large, the lowest rank that still has something gives up the excess."""
+        for _ in range(_ROUNDS):
+            self.final = self.messages()
+            self.total = self.measure.total(self.final)
+            over = self.total - self.limit
+            if over <= 0:
+                return
+            for competitor in reversed(self.competitors):
+                if competitor.fit.pieces and over > 0:
+                    before = competitor.fit.tokens
+                    self._fit(competitor, max(0, before - over))
+                    over -= before - competitor.fit.tokens
+            if over > 0 and not self._shrink_history(over):
+                break
+        blocks = {"system": self.system_tokens, "history": self._history_used(), **{c.block.name: c.fit.tokens for c in self.competitors}}
+        msg = f"the prompt has {self.total:,} tokens in its final form, the limit is {self.limit:,}; shorten the fixed parts or raise the limit"
+        raise BudgetExceededError(msg, limit=self.limit, needed=self.total, blocks=blocks)
+
+    def _shrink_history(self, over: int) -> bool:
+        if self.fitted is None:
+            return False
+        request = self._request(self._history_messages(), self.fitted.tokens - over)
+        request.summarizer = None
+        try:
+            self.fitted = drive(fit_steps(request, Memo() if self.setup.session else None))
+        except BudgetExceededError:
+            return False
+        self.layout.history, self.layout.asked = self.fitted.messages, self.fitted.question
+        return True
+
+    # ---- report out -------------------------------------------------------------------------------------------------------------------
+    def assembly(self) -> Assembly:
+        fits = {c.block.name: c.fit for c in self.competitors}
+        return Assembly(
+            messages=self.final, history=self.layout.history, kept=fits, report=self._report(), layout=self.layout,
+        )  # fmt: skip
+
+    def _pinned(self, name: str, tokens: int) -> Decision:
+        return Decision(segment_id=name, block=name, action="kept", reason="pinned", before=tokens, after=tokens)
+
+    def _report(self) -> BudgetReport:
+        budget, rank = self.budget, self.budget.rank_of
+        totals = []
+        if self.layout.system:
+            totals.append(BlockTotal(name="system", rank=rank("system"), granted=None, used=self.system_tokens))
+        if self.history is not None:
+            totals.append(BlockTotal(name="history", rank=self._rank(self.history), granted=self.history_granted, used=self._history_used()))
+        totals += [BlockTotal(name=c.block.name, rank=c.rank, granted=c.granted, used=c.fit.tokens, wanted=c.wanted) for c in self.competitors]
+        if self.layout.question is not None:
+            used = self.measure.group([self.layout.question])
+            totals.append(BlockTotal(name="query", rank=rank("query"), granted=None, used=used))
+        order = {name: i for i, name in enumerate((*STATIC, "history"))}
+        totals.sort(key=lambda t: order.get(t.name, 99 if t.name == "query" else 50))
+        parts: list[Decision | DecisionRange] = [self._pinned(t.name, t.used) for t in totals if t.granted is None]
+        parts += self.hidden
+        for c in self.competitors:
+            parts += c.fit.decisions
+        parts += self.fitted.parts if self.fitted is not None else []
+        notes = tuple(self.fitted.warnings) if self.fitted is not None else ()
+        system_limit = None if budget.max_system_ratio is None else int(budget.context_window * budget.max_system_ratio)
+        given = self.given
+        return BudgetReport(
+            limit=self.limit,
+            total_tokens=self.total,
+            window=budget.context_window,
+            reserve=budget.reserve_tokens(self.system_tokens),
+            safety=budget.safety_tokens(system_tokens=self.system_tokens, band=self.counter.band),
+            overhead=self.total - sum(t.used for t in totals),
+            blocks=totals,
+            parts=parts,
+            warnings=lambda: (*notes, *warnings_for(totals, window=budget.context_window, system_limit=system_limit, given=given)),
+            counter=self.counter.name,
+            exact=self.counter.exact,
+            model=budget.model,
+        )
