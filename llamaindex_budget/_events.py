@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from llama_index.core.instrumentation.events.base import BaseEvent
+from llama_index.core.bridge.pydantic import ConfigDict, field_serializer
+from llama_index.core.instrumentation.events import BaseEvent
+
+from rankbudget import BudgetReport
 
 __all__ = ["BudgetEvent"]
 
 
 class BudgetEvent(BaseEvent):
-    """Says what was kept, shortened and dropped, and why: the report of one fit as plain data."""
+    """Says what was kept, shortened and dropped, and why.
 
-    report: dict[str, Any]
+    The report spells out dropped messages only when somebody looks: counting what nobody sends would cost more than the fit itself.
+
+    Args:
+        report: the report of one fit; written out as plain data when the event is.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    report: BudgetReport
+
+    @field_serializer("report")
+    def _plain(self, report: BudgetReport) -> dict[str, Any]:
+        return report.to_dict()
 
     @classmethod
     def class_name(cls) -> str:

@@ -71,5 +71,5 @@ class BudgetFunctionAgent(FunctionAgent):
             message_cap=budget.message_cap,
             summarizer=as_summarizer(self.summarizer),
         )
-        dispatcher.event(BudgetEvent(report=result.report.to_dict()))
+        dispatcher.event(BudgetEvent(report=result.report))
         return list(result.messages)

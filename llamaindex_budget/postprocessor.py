@@ -127,7 +127,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             dedup=self.dedup,
         )
         kept = to_nodes(result.segments, given)
-        dispatcher.event(BudgetEvent(report=result.report.to_dict()))
+        dispatcher.event(BudgetEvent(report=result.report))
         dispatcher.event(ReRankEndEvent(nodes=kept))
         return kept
 
