@@ -49,7 +49,8 @@ class Store(BaseChatMessageHistory):
 class ThreadReader:
     """Fits what a store returns; safe to use from many threads.
 
-    A question that is not stored yet allows all of the thread to go; a thread that ends on the user's message is that question's own.
+    A question that is not stored yet allows all of the thread to go; a thread that ends on the user's message,
+    a call or a result is still at its own.
 
     Args:
         limits: the budget and how to count.
@@ -120,7 +121,11 @@ def _listed(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _elsewhere(messages: list[BaseMessage], *, asked: bool) -> str | None:
-    return "" if asked or not messages or CODEC.role(messages[-1]) != "user" else None
+    """Returns "" when the question stands elsewhere: the caller has it, or the thread ends on a finished answer."""
+    if asked or not messages:
+        return ""
+    last = messages[-1]
+    return "" if CODEC.role(last) in {"assistant", "system", "developer"} and not CODEC.call_ids(last) else None
 
 
 def buffer_text(messages: Sequence[BaseMessage], *, human: str, ai: str) -> str:

@@ -45,14 +45,14 @@ class BudgetContextEdit:
             raise BudgetConfigError(msg)
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[[Sequence[BaseMessage]], int]) -> None:
-        """Replaces the list's contents by what fits."""
+        """Replaces the list's contents by what fits; what is broken is repaired even when it fits."""
         if self.counter is not None:
             host = host_counter(self.counter)
             measure = host.measure or CodecMeasure(CODEC, host.counter)
         else:
             host = host_counter(count_tokens, prefer="messages")
             measure = ListMeasure(count_tokens)
-        if measure.total(messages) <= self.trigger:
+        if not messages:
             return
         result = fit_messages(messages, max_tokens=self.trigger, counter=host.counter, codec=CODEC, measure=measure, cut=self.cut)
         messages[:] = result.messages
