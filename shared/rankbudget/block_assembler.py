@@ -109,7 +109,7 @@ class BlockAssembler:
             render=look.render,
         )
         kept = tuple(piece.segment for piece in made.kept["knowledge"].pieces)
-        return FitResult(text=made.messages[0].text, messages=made.history, segments=kept, report=made.report)
+        return FitResult(text=made.messages[0].text, messages=made.history, segments=kept, report=made.report.without("query"))
 
 
 _ELSEWHERE = {"role": "user", "content": ""}

@@ -12,7 +12,7 @@ from typing import Any
 from .assembler import Assembler
 from .assembly import Assembly
 from .budget import TokenBudget
-from .errors import BudgetConfigError
+from .errors import BudgetConfigError, BudgetExceededError
 from .fitting.protocol import Fit
 from .rendering import NOTICE, escape_text
 from .segment import Block, Segment
@@ -85,11 +85,18 @@ def assemble_constrained_prompt(
         Block(name="knowledge", segments=tuple(_document(i, text) for i, text in enumerate(rag_context)), strategy="best_first"),
     ]
 
-    def assemble(limits: TokenBudget) -> Assembly:
-        layout = _Layout(system, question, header, documents=bool(rag_context))
+    def assemble(limits: TokenBudget, *, framed: bool) -> Assembly:
+        layout = _Layout(system, question, header, framed=framed)
         return Assembler(limits, notice=None).assemble(blocks, query=question, render=layout)
 
-    made = assemble(budget)
+    framed = bool(rag_context)
+    try:
+        made = assemble(budget, framed=framed)
+    except BudgetExceededError:
+        if not framed:
+            raise
+        framed = False  # not even the frame of the documents fits, so none of them can
+        made = assemble(budget.replace(ratios={}, sizes={"knowledge": 0}), framed=framed)
     documents = made.report.block("knowledge")
     free = (documents.granted or 0) - documents.used
     if free <= 0 or len(made.history) == len(conversation_history):
@@ -97,7 +104,7 @@ def assemble_constrained_prompt(
     # A document too large for what was left leaves tokens that the history, granted before it was known, can still use.
     history = made.report.block("history")
     sizes = {"knowledge": documents.used, "history": (history.granted or 0) + free}
-    return assemble(budget.replace(ratios={}, sizes=sizes, surplus="keep"))
+    return assemble(budget.replace(ratios={}, sizes=sizes, surplus="keep"), framed=framed)
 
 
 def _budget(max_tokens: int, reserve: int, model: str) -> TokenBudget:
@@ -126,11 +133,11 @@ def _document(position: int, text: str) -> Segment:
 class _Layout:
     """Places system prompt, documents, history and question."""
 
-    def __init__(self, system: list[Any], question: Any, header: str, *, documents: bool) -> None:
+    def __init__(self, system: list[Any], question: Any, header: str, *, framed: bool) -> None:
         self._system = system
         self._question = question
         self._header = header
-        self._framing = documents
+        self._framing = framed
         """The first rendering is the assembler's count of what always stays: it holds the frame the documents will stand in."""
 
     def __call__(self, kept: Mapping[str, Fit], history: Sequence[Any]) -> list[Any]:

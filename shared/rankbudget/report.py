@@ -223,6 +223,12 @@ class BudgetReport:
         msg = f"the report has no block {name!r}; it has {', '.join(repr(b.name) for b in self._given) or 'none'}"
         raise BudgetError(msg)
 
+    def without(self, name: str) -> BudgetReport:
+        """Returns the report without one block and its decisions; the totals stay."""
+        plain: dict[str, Any] = {key: getattr(self, key) for key in _PLAIN}
+        blocks = (block for block in self._given if block.name != name)
+        return BudgetReport(blocks=blocks, parts=(part for part in self.parts if part.block != name), warnings=self._warnings, **plain)
+
     def kept_ids(self, block: str | None = None) -> tuple[str, ...]:
         """Returns the ids of all segments that are in the prompt, whole or shortened, in order."""
         return tuple(d.segment_id for d in self.decisions if d.action != "trimmed" and block in (None, d.block))
@@ -245,10 +251,7 @@ class BudgetReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all of it as plain data, decisions spelled out."""
-        plain = {
-            name: getattr(self, name)
-            for name in ("limit", "total_tokens", "window", "reserve", "safety", "overhead", "counter", "exact", "model")
-        }
+        plain = {name: getattr(self, name) for name in _PLAIN}
         return {
             **plain,
             "blocks": [{**dataclasses.asdict(block), "utilization": block.utilization} for block in self.blocks],
@@ -298,6 +301,7 @@ class BudgetReport:
         return f"{told} {missing:,} more tokens for {decision.block} would bring it back.{detail}"
 
 
+_PLAIN = ("limit", "total_tokens", "window", "reserve", "safety", "overhead", "counter", "exact", "model")
 _FOR_ROOM = frozenset({"no_room", "older_than_cut", "too_large", "over_limit", "rank", "overflow"})
 
 
