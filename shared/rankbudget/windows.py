@@ -204,8 +204,8 @@ def _listed(name: str) -> tuple[int | None, int | None]:
 def _refined(plain: str, best: str) -> tuple[int, int | None]:
     """Returns the table's entry; a later version of a family is not the family: gpt-5.4 is no gpt-5, claude-opus-4-8 is no claude-opus-4."""
     if best == "gpt-5" and (version := re.match(r"gpt-5\.(\d+)(-mini|-nano|-codex)?", plain)):
-        return (272_000, 128_000) if int(version[1]) < 4 or version[2] else (1_050_000, 128_000)  # noqa: PLR2004 - 5.4 brought the million
-    if best in {"claude-opus-4", "claude-sonnet-4"} and (version := re.match(r"claude-\w+-4-(\d)(?!\d)", plain)) and int(version[1]) > 6:  # noqa: PLR2004
+        return (272_000, 128_000) if int(version[1]) < 4 or version[2] else (1_050_000, 128_000)
+    if best in {"claude-opus-4", "claude-sonnet-4"} and (version := re.match(r"claude-\w+-4-(\d)(?!\d)", plain)) and int(version[1]) > 6:
         return 1_000_000, 128_000
     return _TABLE[best]
 
@@ -223,7 +223,7 @@ def _stripped(name: str) -> str:
 def _attribute(thing: Any, name: str) -> Any:
     try:
         return getattr(thing, name, None)
-    except Exception:  # noqa: BLE001 - a host's property may do anything; what cannot be read is unknown
+    except Exception:
         return None
 
 

@@ -35,10 +35,10 @@ def server(answers: dict[tuple[str, str], Any]) -> Iterator[tuple[str, list[tupl
             self.end_headers()
             self.wfile.write(raw)
 
-        def do_GET(self) -> None:  # noqa: N802 - the name http.server calls
+        def do_GET(self) -> None:
             self._answer("GET")
 
-        def do_POST(self) -> None:  # noqa: N802 - the same
+        def do_POST(self) -> None:
             self._answer("POST")
 
         def log_message(self, *args: Any) -> None:
@@ -138,7 +138,8 @@ def test_an_object_that_raises_is_unknown() -> None:
     class Broken:
         @property
         def profile(self) -> Any:
-            raise RuntimeError("no profile for you")
+            msg = "no profile for you"
+            raise RuntimeError(msg)
 
         model = "acme-1"
 

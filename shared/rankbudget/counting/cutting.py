@@ -23,7 +23,9 @@ _REACH = 48
 """How many characters past the first answer are searched for a longer one."""
 
 
-def cut_text(text: str, max_tokens: int, count: Callable[[str], int], *, side: Side = "right", guess: int | None = None) -> str:
+def cut_text(
+    text: str, max_tokens: int, count: Callable[[str], int], *, side: Side = "right", guess: int | None = None, widest: int = 512
+) -> str:
     r"""Returns the longest start (side="right") or end (side="left") of `text` that counts at most `max_tokens`.
 
     Args:
@@ -32,6 +34,7 @@ def cut_text(text: str, max_tokens: int, count: Callable[[str], int], *, side: S
         count: counts a text.
         side: which side is cut off.
         guess: characters that are likely to fit.
+        widest: characters of the longest token; a text of more than `widest * max_tokens` is not counted whole.
 
     Example:
         >>> cut_text("one two three", 2, lambda text: len(text.split()))
@@ -43,7 +46,7 @@ def cut_text(text: str, max_tokens: int, count: Callable[[str], int], *, side: S
         return ""
     size = len(text)
     keep = _Keep(text, count, side)
-    if size <= 4 * max_tokens * 8 and keep.tokens(size) <= max_tokens:
+    if guess is None and size <= widest * max_tokens and keep.tokens(size) <= max_tokens:
         return text
     fits, over = _bracket(keep, size, max_tokens, guess)
     if over > size:

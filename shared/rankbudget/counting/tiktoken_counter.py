@@ -9,11 +9,15 @@ from .cutting import cut_text
 from .media import MediaTable
 from .protocol import Side
 from .vocabulary import load_encoding
+from .whitespace import LONG_RUN, shape_of, shorten_runs
 
 if TYPE_CHECKING:
     import tiktoken
 
 __all__ = ["TiktokenCounter"]
+
+_SLICE = 50_000
+_WIDEST_TOKEN = 128  # bytes; a longer text cannot fit into so few tokens
 
 
 class TiktokenCounter(TextCounter):
@@ -58,21 +62,40 @@ class TiktokenCounter(TextCounter):
         )
         self.encoding = loaded
         self._encode = loaded.encode_ordinary
-
-    def _measure(self, text: str) -> int:
-        return len(self._encode(text))
+        self._shape = shape_of(loaded.name)
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
         """Returns the longest start of `text` (side="right") or end (side="left") within `max_tokens`, never half a grapheme."""
-        if max_tokens > 0 and len(text) > 8 * max_tokens:
-            head = text[: 6 * max_tokens] if side == "right" else text[-6 * max_tokens :]
-        else:
-            head = text
-        tokens = self._encode(head) if max_tokens > 0 else []
+        if max_tokens <= 0 or not text:
+            return ""
+        reach = 6 * max_tokens + 64
+        head = text if len(text) <= 2 * reach else text[:reach] if side == "right" else text[-reach:]
+        if len(head) >= LONG_RUN:
+            return cut_text(text, max_tokens, self._measure, side=side)
+        tokens = self._encode(head)
         if head is text and len(tokens) <= max_tokens:
-            return text if max_tokens > 0 else ""
+            return text
         guess = None
-        if len(tokens) > max_tokens > 0:
+        if len(tokens) > max_tokens:
             part = tokens[:max_tokens] if side == "right" else tokens[-max_tokens:]
-            guess = len(self.encoding.decode_bytes(part).decode("utf-8", "ignore"))
-        return cut_text(text, max_tokens, self._measure, side=side, guess=guess)
+            guess = len(self.encoding.decode_bytes(part).decode("utf-8", "ignore")) or 1
+        return cut_text(text, max_tokens, self._measure, side=side, guess=guess, widest=_WIDEST_TOKEN)
+
+    def _measure(self, text: str) -> int:
+        if len(text) < LONG_RUN:
+            return len(self._encode(text))
+        return self._measure_long(text)
+
+    def _measure_long(self, text: str) -> int:
+        """Counts a text that may hold a giant run of whitespace, on which tiktoken panics."""
+        short, removed = (text, 0) if self._shape is None else shorten_runs(text, self._shape, self._merged)
+        try:
+            return len(self._encode(short)) + removed
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            # An encoding of someone's own: pieces are counted one by one. A cut can only split tokens, so this is too much, never too little.
+            return removed + sum(len(self._encode(short[i : i + _SLICE])) for i in range(0, len(short), _SLICE))
+
+    def _merged(self, piece: str) -> int:
+        return len(self.encoding._encode_single_piece(piece))  # noqa: SLF001 - the only way around the pattern that panics
