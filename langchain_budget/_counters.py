@@ -19,7 +19,9 @@ from rankbudget.counting.protocol import TokenCounter, Tool
 from rankbudget.errors import BudgetConfigError
 from rankbudget.measure import ListMeasure, Measure
 
-__all__ = ["HostCounter", "MessageMeasure", "counter_kind", "host_counter"]
+from .models import model_name
+
+__all__ = ["HostCounter", "MessageMeasure", "counter_kind", "counts_itself", "host_counter"]
 
 CounterKind = Literal["messages", "message", "text"]
 _SHORT = [HumanMessage("a")]
@@ -90,6 +92,8 @@ def host_counter(counter: Any, *, default: str = "o200k_base", prefer: CounterKi
         counter = count_tokens_approximately
     if counter is count_tokens_approximately:  # every message is rounded up by itself, so its counts may be added
         return HostCounter(counter_for(_text_by_messages(counter)), MessageMeasure(lambda m: count_tokens_approximately([m])))
+    if isinstance(counter, BaseLanguageModel) and not counts_itself(counter):  # its fallback guesses, and needs a network
+        counter = model_name(counter) or default
     if isinstance(counter, BaseLanguageModel):
         return HostCounter(counter_for(counter.get_num_tokens), ListMeasure(counter.get_num_tokens_from_messages))
     if isinstance(counter, (str, TokenCounter)) or not callable(counter):
@@ -105,6 +109,15 @@ def host_counter(counter: Any, *, default: str = "o200k_base", prefer: CounterKi
     if kind == "message":
         return HostCounter(counter_for(lambda text: counter(HumanMessage(text)) if text else 0), MessageMeasure(counter))
     return HostCounter(counter_for(_text_by_messages(counter)), ListMeasure(counter))
+
+
+def counts_itself(model: Any) -> bool:
+    """Returns whether a model has a tokenizer of its own; LangChain's fallback for the others is another model's, from a hub."""
+    if not isinstance(model, BaseLanguageModel):
+        return False
+    own = type(model)
+    overridden = ("get_num_tokens_from_messages", "get_num_tokens", "get_token_ids")
+    return model.custom_get_token_ids is not None or any(getattr(own, n) is not getattr(BaseLanguageModel, n) for n in overridden)
 
 
 def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = None) -> CounterKind:

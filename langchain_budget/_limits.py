@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.language_models import BaseLanguageModel
+from pydantic import ValidationError
 
 from rankbudget import TokenBudget
 from rankbudget.counting.protocol import TokenCounter, Tool
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, BudgetError
 from rankbudget.measure import CodecMeasure, Measure
 
 from ._codec import CODEC
-from ._counters import CounterKind, HostCounter, host_counter
+from ._counters import CounterKind, HostCounter, counts_itself, host_counter
 from .models import budget_for, model_name
 
-__all__ = ["Limits", "limits_of"]
+__all__ = ["Limits", "limits_of", "typed_errors"]
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,21 @@ def limits_of(
     if budget is None and max_tokens is None:
         budget = TokenBudget()
     name = (model_name(model) if model is not None else None) or (budget.model if budget is not None else None)
-    if counter is None and name is None and isinstance(model, BaseLanguageModel):
-        counter = model  # nameless models count as they say they do
+    if counter is None and name is None and counts_itself(model):
+        counter = model
     return Limits(
         budget=budget, max_tokens=max_tokens, host=host_counter(counter, default=name or "o200k_base", prefer=prefer), tools=tools
     )
+
+
+@contextmanager
+def typed_errors() -> Iterator[None]:
+    """Lets the library's own errors out of pydantic's wrapping: a bad setting is a BudgetConfigError everywhere."""
+    try:
+        yield
+    except ValidationError as error:
+        for found in error.errors():
+            cause = found.get("ctx", {}).get("error")
+            if isinstance(cause, BudgetError):
+                raise cause from None
+        raise

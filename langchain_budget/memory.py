@@ -24,7 +24,7 @@ from rankbudget.result import FitResult
 
 from ._codec import CODEC
 from ._convert import as_messages, as_tools, from_segment, to_segments
-from ._limits import limits_of
+from ._limits import limits_of, typed_errors
 from ._slots import render_prompt
 from ._supported import require
 from ._threads import Store, ThreadReader, buffer_text
@@ -99,6 +99,10 @@ class BudgetMemory(BaseMemory):
     _reader: ThreadReader = PrivateAttr()
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        with typed_errors():
+            super().__init__(*args, **kwargs)
 
     @model_validator(mode="after")
     def _settle(self) -> Self:

@@ -26,7 +26,7 @@ from rankbudget.effects import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_tools
-from ._limits import Limits, limits_of
+from ._limits import Limits, limits_of, typed_errors
 from ._slots import Slots, Trimmed, fit_list_steps, fit_slots_steps
 from .models import as_summarizer, model_name
 
@@ -103,6 +103,10 @@ class BudgetTrimmer(RunnableSerializable[Any, Any]):
     _slots: Slots = PrivateAttr()
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        with typed_errors():
+            super().__init__(*args, **kwargs)
 
     @model_validator(mode="after")
     def _settle(self) -> Self:
