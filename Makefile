@@ -59,8 +59,8 @@ quality: $(VENV)/.dev ## Scores what survives a budget (QUALITY_DIR=folder of la
 	@$(PY) benchmarks/quality.py $(T)
 
 .PHONY: prove
-prove: $(VENV)/.dev ## Draws applications until one breaks a law or the time is up (see docs/proof.md)
-	@$(PY) benchmarks/prove.py $(T)
+prove: $(VENV)/.dev ## Sends N=2000 random applications through every entry point into a strict model server (docs/proof.md)
+	@$(PY) benchmarks/prove.py $(or $(N),2000) $(T)
 
 # -- to check ----------------------------------------------------------------------------------------------------------------
 
