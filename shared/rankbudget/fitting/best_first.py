@@ -21,7 +21,7 @@ class BestFirst:
     left out when not everything fits. Pinned segments are placed first.
 
     Args:
-        scorer: rates relevance; None takes the segments' own scores where all have one, else the default mix of words and meaning.
+        scorer: rates segments that have no score of their own; None takes the default mix of words and meaning.
         dedup: leaves out near-duplicates of kept segments.
         order: "original", "edges" (the best at both ends) or "score".
 
@@ -61,13 +61,16 @@ class BestFirst:
             if g not in must:
                 if wanted > room:
                     why = "too_large" if wanted > limit else "no_room"
-                    reasons.update({i: (why, f"needs {wanted} tokens, {room} are left") for i in groups[g]})
+                    reasons.update(dict.fromkeys(groups[g], (why, f"needs {wanted} tokens, {room} are left")))
                     continue
-                if doubles is not None and len(groups[g]) == 1 and (twin := doubles.seen(segments[groups[g][0]])):
+                if doubles is not None and len(groups[g]) == 1 and (twin := doubles.of(segments[groups[g][0]])):
                     reasons[groups[g][0]] = ("duplicate", f"says what {twin!r} says")
                     continue
             kept.extend(groups[g])
             room -= wanted
+            if doubles is not None:
+                for i in groups[g]:
+                    doubles.keep(segments[i])
         decisions = tuple(
             dropped(segment, block, costs[i], *reasons[i])
             if i in reasons
@@ -86,10 +89,8 @@ class BestFirst:
 
 
 def scores_of(segments: Sequence[Segment], query: str, scorer: Scorer | None) -> list[float]:
-    """Returns the scores to pack by: the scorer's; else the segments' own; else the default scorer's; equal ones without a query."""
-    if scorer is not None:
-        return scorer.score(query, segments)
+    """Returns the scores to pack by: the segments' own where all have one; else the scorer's; else the default's."""
     given = [segment.score for segment in segments if segment.score is not None]
     if len(given) == len(segments):
         return given
-    return default_scorer().score(query, segments)
+    return (scorer or default_scorer()).score(query, segments)

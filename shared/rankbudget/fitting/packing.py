@@ -59,21 +59,25 @@ class Doubles:
 
     Example:
         >>> doubles = Doubles()
-        >>> [doubles.seen(Segment(id=i, text=t)) for i, t in (("a", "The tea is hot."), ("b", "the TEA is hot!"), ("c", "Tea is cold."))]
-        [None, 'a', None]
+        >>> doubles.keep(Segment(id="a", text="The tea is hot."))
+        >>> doubles.of(Segment(id="b", text="the TEA is hot!")), doubles.of(Segment(id="c", text="Tea is cold."))
+        ('a', None)
     """
 
     def __init__(self) -> None:
         self._kept: list[tuple[str, frozenset[str]]] = []
 
-    def seen(self, segment: Segment) -> str | None:
-        """Returns the id of the kept segment this one repeats; None, and remembers it, when it is new."""
+    def keep(self, segment: Segment) -> None:
+        """Remembers a kept segment."""
+        self._kept.append((segment.id, frozenset(word_counts(segment.text))))
+
+    def of(self, segment: Segment) -> str | None:
+        """Returns the id of the kept segment this one repeats, None when it is new."""
         words = frozenset(word_counts(segment.text))
-        if words:
-            for name, others in self._kept:
-                if NEAR * len(words) <= len(others) <= len(words) / NEAR and len(words & others) >= NEAR * len(words | others):
-                    return name
-            self._kept.append((segment.id, words))
+        few, many = NEAR * len(words), len(words) / NEAR
+        for name, others in self._kept:
+            if words and few <= len(others) <= many and len(words & others) >= NEAR * len(words | others):
+                return name
         return None
 
 

@@ -1,0 +1,192 @@
+"""A bin of segments and sentences of segments, exact to the token when it is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..counting.protocol import TokenCounter
+from ..segment import Decision, Rendition, Segment
+from .packing import Doubles, dropped, whole
+from .protocol import Cost, Fit, Piece
+
+__all__ = ["SHORTEST_CUT", "SentencePacking"]
+
+SHORTEST_CUT = 10
+"""Tokens of room below which no sentence is cut: a shorter start says too little."""
+
+
+class SentencePacking:
+    """Takes whole groups and single sentences while there is room.
+
+    Sentences are counted one by one, which is exact at most joints; `shrink` counts what came of them and takes back what is too much.
+
+    Attributes:
+        room: tokens left.
+        settled: segments nothing more can be taken of: whole, or doubles of kept ones.
+        partial: the sentences taken of a segment.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        costs: Sequence[int],
+        price: Cost,
+        counter: TokenCounter,
+        limit: int,
+        *,
+        dedup: bool,
+    ) -> None:
+        self.room = limit
+        self.settled: set[int] = set()
+        self.partial: dict[int, set[int]] = {}
+        self._segments = segments
+        self._costs = costs
+        self._price = price
+        self._counter = counter
+        self._limit = limit
+        self._whole: set[int] = set()
+        self._spent: dict[int, int] = {}
+        self._texts: dict[int, tuple[str, ...]] = {}
+        self._cut: tuple[int, int, str] | None = None
+        self._doubles = Doubles() if dedup else None
+        self._twins: dict[int, str] = {}
+
+    def fits(self, group: Sequence[int]) -> bool:
+        """Returns whether a whole group fits into the room left."""
+        return sum(self._costs[i] for i in group) <= self.room
+
+    def keep_whole(self, group: Sequence[int]) -> None:
+        """Keeps a group as it is."""
+        for i in group:
+            self.room += self._spent.get(i, 0) - self._costs[i]
+            self._remember(i)
+            self._spent[i] = self._costs[i]
+            self.partial.pop(i, None)
+            self._whole.add(i)
+            self.settled.add(i)
+
+    def repeats(self, i: int) -> bool:
+        """Returns whether a segment says what a kept one says; then nothing is taken of it."""
+        twin = self._doubles.of(self._segments[i]) if self._doubles is not None and i not in self.partial else None
+        if twin is None:
+            return False
+        self._twins[i] = twin
+        self.settled.add(i)
+        return True
+
+    def take(self, i: int, j: int, texts: tuple[str, ...]) -> None:
+        """Takes sentence `j` of segment `i`, or its start when it is the first that does not fit."""
+        self._texts[i] = texts
+        opened = i in self.partial
+        need = self._counter.count(texts[j]) if opened else self._price(self._segments[i], texts[j].strip())
+        if need <= self.room:
+            self.partial.setdefault(i, set()).add(j)
+            self._spend(i, need)
+            if len(self.partial[i]) == len(texts) and self._costs[i] <= self.room + self._spent[i]:
+                self.keep_whole([i])
+        elif self._cut is None and self.room >= SHORTEST_CUT:
+            self._take_start(i, j)
+
+    def shrink(self, ratings: Sequence[Sequence[float]]) -> None:
+        """Counts the texts as they will stand and takes sentences back, the least likely first, until they fit."""
+        while True:
+            for i in self.partial:
+                self._spent[i] = self._price(self._segments[i], self._text(i))
+            self.room = self._limit - sum(self._spent.values())
+            if self.room >= 0:
+                return
+            if self._cut is not None:
+                self._take_back(self._cut[0], self._cut[1])
+            else:
+                _, i, j = min((ratings[i][j], i, j) for i, taken in self.partial.items() for j in taken)
+                self._take_back(i, j)
+
+    def used(self) -> list[int]:
+        """Returns the segments that are in, whole or in part."""
+        return [*self._whole, *self.partial]
+
+    def kept_share(self, weights: Sequence[Sequence[float]]) -> float:
+        """Returns the share of all sentence weights that is in."""
+        total = sum(sum(row) for row in weights)
+        kept = sum(sum(weights[i]) for i in self._whole) + sum(weights[i][j] for i, taken in self.partial.items() for j in taken)
+        return kept / total if total else 1.0
+
+    def result(self, block: str, order: Sequence[int], left_out: Mapping[str, str]) -> Fit:
+        """Returns the fit; `left_out` is the reason and detail for what was not needed."""
+        pieces = tuple([self._piece(i) for i in order])
+        decisions = tuple([self._decision(i, block, left_out) for i in range(len(self._segments))])
+        return Fit(pieces=pieces, tokens=sum(self._spent[i] for i in order), decisions=decisions)
+
+    def _remember(self, i: int) -> None:
+        if self._doubles is not None and i not in self._spent:
+            self._doubles.keep(self._segments[i])
+
+    def _spend(self, i: int, tokens: int) -> None:
+        self._remember(i)
+        self._spent[i] = self._spent.get(i, 0) + tokens
+        self.room -= tokens
+
+    def _take_start(self, i: int, j: int) -> None:
+        sentence = self._texts[i][j]
+        available = self.room + self._spent.get(i, 0)
+        start = _at_word_end(sentence, self._counter.truncate(sentence, self.room))
+        taken = self.partial.setdefault(i, set())
+        taken.add(j)
+        while len(start.strip()) > 1:
+            self._cut = (i, j, start)
+            need = self._price(self._segments[i], self._text(i))
+            if need <= available:
+                self._spend(i, need - self._spent.get(i, 0))
+                return
+            # Over by a token or two: what follows a cut counts otherwise than what followed the sentence.
+            start = _at_word_end(sentence, start.rstrip()[: -max(1, len(start) // 20)])
+        self._take_back(i, j)
+
+    def _take_back(self, i: int, j: int) -> None:
+        if self._cut is not None and self._cut[:2] == (i, j):
+            self._cut = None
+        self.partial[i].discard(j)
+        if not self.partial[i]:
+            del self.partial[i]
+            self._spent.pop(i, None)
+
+    def _text(self, i: int) -> str:
+        cut = self._cut
+        pieces = self._texts[i]
+        return "".join(cut[2] if cut is not None and cut[:2] == (i, j) else pieces[j] for j in sorted(self.partial[i])).strip()
+
+    def _piece(self, i: int) -> Piece:
+        if i in self._whole:
+            return whole(self._segments[i], self._costs[i])
+        kind: str = "truncated" if self._cut is not None and self._cut[0] == i else "compressed"
+        rendition = Rendition(kind="truncated" if kind == "truncated" else "compressed", text=self._text(i), tokens=self._spent[i])
+        return Piece(self._segments[i], rendition)
+
+    def _decision(self, i: int, block: str, left_out: Mapping[str, str]) -> Decision:
+        segment, before = self._segments[i], self._costs[i]
+        if i in self._whole:
+            reason = "pinned" if segment.pinned else "fits"
+            return Decision(segment_id=segment.id, block=block, action="kept", reason=reason, before=before, after=before)
+        if i in self.partial:
+            cut = self._cut is not None and self._cut[0] == i
+            return Decision(
+                segment_id=segment.id,
+                block=block,
+                action="truncated" if cut else "compressed",
+                reason="best_sentences",
+                before=before,
+                after=self._spent[i],
+                detail=f"{len(self.partial[i])} of {len(self._texts[i])} sentences" + (", the last one taken cut" if cut else ""),
+            )
+        if i in self._twins:
+            return dropped(segment, block, before, "duplicate", f"says what {self._twins[i]!r} says")
+        if left_out:
+            return dropped(segment, block, before, left_out["reason"], left_out["detail"])
+        return dropped(segment, block, before, "too_large" if before > self._limit else "no_room", f"needs {before} tokens, {self.room} are left")
+
+
+def _at_word_end(sentence: str, start: str) -> str:
+    """Returns a start of a sentence without its last word where that is cut in two."""
+    if len(start) >= len(sentence) or sentence[len(start)].isspace() or " " not in start.strip():
+        return start
+    return start[: start.rstrip().rfind(" ")]

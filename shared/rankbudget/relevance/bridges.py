@@ -1,0 +1,78 @@
+"""Bridges between documents: a text that names another document's title leads there.
+
+"Where was the director of the film born?" shares no word with the page that answers it; the film's page names the director, and the
+director's page is titled with the name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .corpus import BoundedCache, TermIndex
+from .stopwords import STOP_WORDS
+from .words import raw_words
+
+__all__ = ["ENOUGH", "Mentions", "share_named", "title_words"]
+
+ENOUGH = 0.66
+"""Share of a title's words that names it: "Peter Thiel" names "Peter Andreas Thiel"."""
+_LETTERS = 4
+
+
+def title_words(title: str | None) -> tuple[str, ...]:
+    """Returns the words that make a title recognisable, each once; none for a title of under four letters.
+
+    Example:
+        >>> title_words("The Man in Black (1949 film)")
+        ('man', 'black')
+    """
+    if not title:
+        return ()
+    words = raw_words(re.sub(r"\s*\([^)]*\)\s*$", "", title))
+    kept = tuple(dict.fromkeys(word for word in words if word not in STOP_WORDS))
+    return kept if sum(map(len, kept)) >= _LETTERS else ()
+
+
+def share_named(title: tuple[str, ...], hits: int) -> float:
+    """Returns the share of a title's words that were found, 0 when it is too small to mean the title.
+
+    Example:
+        >>> share_named(("peter", "andreas", "thiel"), 2) > 0.6, share_named(("peter", "thiel"), 1)
+        (True, 0.0)
+    """
+    if not title or hits < min(2, len(title)):
+        return 0.0
+    share = hits / len(title)
+    return share if share >= ENOUGH else 0.0
+
+
+class Mentions:
+    """Which sentences name which documents by title.
+
+    Attributes:
+        titles: the recognisable words of each document's title.
+        of: for each document, the sentences of other documents that name it: (sentence, share of the title's words).
+    """
+
+    def __init__(self, titles: Sequence[str | None], sentences: tuple[str, ...], owners: Sequence[int]) -> None:
+        self.titles = [title_words(title) for title in titles]
+        self.of: list[list[tuple[int, float]]] = []
+        index = TermIndex.of(sentences)
+        for document, words in enumerate(self.titles):
+            hits: dict[int, int] = {}
+            for word in words:
+                for sentence, _ in index.words.get(word, ()):
+                    hits[sentence] = hits.get(sentence, 0) + 1
+            named = [(sentence, share_named(words, n)) for sentence, n in hits.items() if owners[sentence] != document]
+            self.of.append([(sentence, share) for sentence, share in named if share])
+
+    @classmethod
+    def between(cls, titles: tuple[str | None, ...], sentences: tuple[str, ...], owners: tuple[int, ...]) -> Mentions:
+        """Returns the mentions between these documents, from the cache when they were looked for before."""
+        return _MENTIONS.get((titles, sentences, owners), lambda key: cls(*key))
+
+
+_MENTIONS: BoundedCache[tuple[tuple[str | None, ...], tuple[str, ...], tuple[int, ...]], Mentions] = BoundedCache(
+    max_size=4_000_000, size=lambda key: sum(map(len, key[1])) + 64
+)
