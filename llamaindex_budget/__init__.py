@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ._supported import require_llama_index
 
 if TYPE_CHECKING:
+    from ._sharing import budget_for, use_session
     from .agent import BudgetFunctionAgent
     from .blocks import (
         BudgetMemoryBlock,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     )
     from .examples import few_shot_function
     from .memory import BudgetChatMemoryBuffer, BudgetMemory
-    from ._sharing import budget_for, use_session
     from .models import OfflineEmbedding, embedder, summarizer
     from .postprocessor import BudgetNodePostprocessor
     from .prompt_helper import BudgetPromptHelper

@@ -70,7 +70,7 @@ class ChatCodec:
 
     def roles(self, messages: Sequence[Any]) -> list[str]:
         try:
-            roles: list[str] = [m.role._value_ for m in messages]  # noqa: SLF001 - an enum's slow `.value` is most of this pass
+            roles: list[str] = [m.role._value_ for m in messages]
         except AttributeError:
             return [self.role(m) for m in messages]
         if _SAME.issuperset(roles):
@@ -171,7 +171,7 @@ def copy_message(message: ChatMessage) -> ChatMessage:
         >>> original.content
         'hi'
     """
-    fresh = _shallow(message)
+    fresh: ChatMessage = _shallow(message)
     fresh.__dict__["blocks"] = [_shallow(b) if type(b) is TextBlock else _copy_block(b) for b in message.blocks]
     extra = message.additional_kwargs
     fresh.__dict__["additional_kwargs"] = _copy_plain(extra) if extra else {}
@@ -221,7 +221,11 @@ def tiktoken_name(tokenizer_fn: Any) -> str | None:
     while isinstance(tokenizer_fn, functools.partial):
         tokenizer_fn = tokenizer_fn.func
     owner = getattr(tokenizer_fn, "__self__", None)
-    if owner is not None and type(owner).__module__.split(".")[0] == "tiktoken" and getattr(tokenizer_fn, "__name__", "").startswith("encode"):
+    if (
+        owner is not None
+        and type(owner).__module__.split(".")[0] == "tiktoken"
+        and getattr(tokenizer_fn, "__name__", "").startswith("encode")
+    ):
         return str(owner.name)
     return None
 

@@ -17,13 +17,12 @@ from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
-from llama_index.core.indices.prompt_helper import DEFAULT_PADDING
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.span_handlers.base import BaseSpanHandler
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
+from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from llama_index.core.response_synthesizers.refine import DEFAULT_RESPONSE_PADDING_SIZE
 from llama_index.core.settings import Settings
 
-from .prompt_helper import BudgetPromptHelper
+from .prompt_helper import SPARE, BudgetPromptHelper
 
 __all__ = ["CALLER_KEYS", "Frame", "current_frame", "watch_engines"]
 
@@ -37,8 +36,8 @@ class Frame:
 
     Args:
         engine: the engine at work.
-        variants: what stands around history and nodes, with empty slots, one per template the engine may use.
-        question: what the user asks now; None where the engine stores it in the memory before reading it.
+        variants: what stands around history, nodes and question, with empty slots, one per template the engine may use.
+        question: what the user asks now; "" where it stands in `variants`, None where the engine stores it in the memory before reading it.
         retrieves: the engine puts nodes into the same request.
         formats_history: the engine treats history as a template.
         window: the model's context window.
@@ -106,12 +105,17 @@ class _EngineNotes(BaseSpanHandler[Any]):
         if call is not None and call.engine is instance and _is_call(id_):
             _current.set(call.outer)
 
-    span_drop = span_exit
+    def span_drop(self, id_: str, bound_args: inspect.BoundArguments, instance: Any = None, *_: Any, **__: Any) -> None:
+        self.span_exit(id_, bound_args, instance)
 
     def new_span(self, *_: Any, **__: Any) -> None:
         return None
 
-    prepare_to_exit_span = prepare_to_drop_span = new_span
+    def prepare_to_exit_span(self, *_: Any, **__: Any) -> None:
+        return None
+
+    def prepare_to_drop_span(self, *_: Any, **__: Any) -> None:
+        return None
 
 
 def _is_call(span_id: str) -> bool:
@@ -121,30 +125,32 @@ def _is_call(span_id: str) -> bool:
 
 def _frame_of(engine: Any, question: str | None) -> Frame | None:
     synthesizer = getattr(engine, "_response_synthesizer", None)
-    llm = getattr(engine, "_llm", None) or getattr(synthesizer, "_llm", None)
+    llm: Any = getattr(engine, "_llm", None) or getattr(synthesizer, "_llm", None)
     metadata = getattr(llm, "metadata", None)
     if metadata is None:
         return None
     retrieves = True
-    templates = [getattr(engine, name, None) for pair in _TEMPLATES for name in pair]
-    templates = [t for t in templates if t is not None]
-    ask = (ChatMessage(role=MessageRole.USER, content=question or ""),)
+    templates: list[Any] = [t for pair in _TEMPLATES for name in pair if (t := getattr(engine, name, None)) is not None]
     if templates:  # one of the two context engines
         prefix = list(getattr(engine, "_prefix_messages", None) or ())
         system = getattr(engine, "_system_prompt", None) or ""
         if prefix and prefix[0].role == MessageRole.SYSTEM:
             system = str(prefix.pop(0).content)
-        variants = [(ChatMessage(role=metadata.system_role, content=_emptied(t.template) + system.strip()), *prefix, *ask) for t in templates]
+        variants = [
+            (ChatMessage(role=metadata.system_role, content=_emptied(t.template) + system.strip()), *prefix) for t in templates
+        ]
     elif isinstance(engine, BaseQueryEngine):
         variants = [_rendered(getattr(synthesizer, name, None), question or "", llm) for name in ("_text_qa_template", "_refine_template")]
     else:
         variants, retrieves = [tuple(getattr(engine, "_prefix_messages", None) or ())], False
-    # the two context engines read the memory before the question is stored in it, the simple one after
-    pending = question if templates or isinstance(engine, BaseQueryEngine) else None
+    # The two context engines read the memory before the question is stored in it, the simple one after; a query engine's template holds it.
+    pending = question if templates else "" if isinstance(engine, BaseQueryEngine) else None
     own = (ChatMessage(role=MessageRole.SYSTEM, content=llm.system_prompt),) if getattr(llm, "system_prompt", None) else ()
     num_output = metadata.num_output if metadata.num_output > 0 else DEFAULT_NUM_OUTPUTS
     padding = _padding(synthesizer) if retrieves else 0
-    return Frame(engine, tuple(own + v for v in variants), pending, retrieves, bool(templates), metadata.context_window, num_output, padding)
+    return Frame(
+        engine, tuple(own + v for v in variants), pending, retrieves, bool(templates), metadata.context_window, num_output, padding
+    )
 
 
 _TEMPLATES = (("_context_template", "_context_refine_template"), ("_context_prompt_template", "_context_refine_prompt_template"))
@@ -154,7 +160,7 @@ def _padding(synthesizer: Any) -> int:
     """Returns what the synthesizer will ask its prompt helper to keep free; ours makes one call and needs none of it."""
     helper = getattr(synthesizer, "_prompt_helper", None) if synthesizer is not None else Settings._prompt_helper  # noqa: SLF001 - reading it otherwise makes one
     if isinstance(helper, BudgetPromptHelper):
-        return DEFAULT_PADDING
+        return SPARE
     return int(getattr(synthesizer, "_response_padding_size", DEFAULT_RESPONSE_PADDING_SIZE))
 
 

@@ -20,13 +20,13 @@ def node_text(item: NodeWithScore) -> str:
 
 
 def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
-    """Returns one segment per node; a node retrieved twice gets its place in its id.
+    r"""Returns one segment per node; a node retrieved twice gets its place in its id.
 
     Example:
         >>> from llama_index.core.schema import TextNode
         >>> [s] = to_segments([NodeWithScore(node=TextNode(id_="n1", text="tea", metadata={"title": "Drinks"}), score=0.5)])
         >>> s.id, s.text, s.score
-        ('n1', 'title: Drinks\\n\\ntea', 0.5)
+        ('n1', 'title: Drinks\n\ntea', 0.5)
     """
     segments: list[Segment] = []
     seen: set[str] = set()

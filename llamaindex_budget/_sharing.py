@@ -77,10 +77,7 @@ def fixed_tokens(session: BudgetSession, frame: Frame | None) -> int:
     around = 0
     for variant in frame.variants:
         neutral = [codec.to_dict(m) for m in variant]
-        if counter.additive:
-            size = sum(counter.count_message(m) for m in neutral)
-        else:
-            size = counter.count_messages(neutral) if neutral else 0
+        size = sum(map(counter.count_message, neutral)) if counter.additive else counter.count_messages(neutral) if neutral else 0
         around = max(around, size)
     budget = session.budget
     ours = budget.limit() if isinstance(budget, TokenBudget) else budget

@@ -34,7 +34,7 @@ def load_store(data: dict[str, Any]) -> BaseChatStore:
     if name in (None, SimpleChatStore.class_name()):
         store = {key: [ChatMessage.model_validate(m) for m in found] for key, found in (data.get("store") or {}).items()}
         return SimpleChatStore(store=store)
-    for found in _subclasses(BaseChatStore):
+    for found in _subclasses(BaseChatStore):  # type: ignore[type-abstract]  # only looked through
         if found.class_name() == name:
             return found.from_dict(data)
     msg = f"the chat store {name!r} is not known here; import its class before loading, or pass chat_store="

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 __all__ = ["SUPPORTED", "require_llama_index"]
 
-SUPPORTED = "llama-index-core>=0.14,<0.15"
-"""Tested at the newest; the floor is where `ToolCallBlock` is."""
+SUPPORTED = "llama-index-core>=0.14.22,<0.15"
+"""Tested at the newest."""
 
 
 def require_llama_index() -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_serializer
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import ChatMemoryBuffer
@@ -82,7 +82,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         return "BudgetChatMemoryBuffer"
 
     @classmethod
-    def from_defaults(  # type: ignore[override]  # takes more than the base
+    def from_defaults(
         cls,
         chat_history: list[ChatMessage] | None = None,
         llm: LLM | None = None,
@@ -191,7 +191,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         if frame is not None and frame.formats_history:
             for message in copies:
                 for block in message.blocks:
-                    if getattr(block, "text", None):
+                    if isinstance(block, TextBlock):
                         block.text = defused(block.text)
         return FitResult(messages=copies, segments=result.segments, text=result.text, report=result.report)
 

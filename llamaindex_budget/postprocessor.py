@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.memory import BaseMemory
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -116,13 +117,15 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         session = self._shared(frame)
         counter = self._counter or (session.counter if session is not None else self._own_counter())
         given = to_segments(nodes)
+        if self._scorer is not None and query:
+            given = [replace(segment, score=None) for segment in given]  # whoever brings a scorer wants its order, not the retriever's
         result = fit_documents(
             given,
-            max_tokens=self._limit(frame, session, counter, query),
+            max_tokens=self._limit(frame, session, query),
             query=query,
             counter=counter,
             scorer=self._scorer,
-            cost=lambda segment, text: counter.count(text + _SEPARATOR),  # noqa: ARG005 - every node is joined alike
+            cost=lambda segment, text: counter.count(text + _SEPARATOR),
             compress=self.compress,
             dedup=self.dedup,
         )
@@ -151,13 +154,15 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             return engine_session(frame, BudgetSession(1, counter=self._counter or self._own_counter()))
         return None
 
-    def _limit(self, frame: Frame | None, session: BudgetSession | None, counter: TokenCounter, query: str) -> int:
+    def _limit(self, frame: Frame | None, session: BudgetSession | None, query: str) -> int:
         limits = [] if self.max_tokens is None else [self.max_tokens]
         if session is not None:
-            question = frame.question if frame is not None else query
-            limits.append(session.room_for("knowledge", extra_tokens=fixed_tokens(session, frame), question=question or None))
+            question = frame.question if frame is not None else query or None
+            limits.append(session.room_for("knowledge", extra_tokens=fixed_tokens(session, frame), question=question))
         if not limits:
-            msg = "no limit: give BudgetNodePostprocessor max_tokens=, budget=, session= or memory=, or use it in an engine that has a model"
+            msg = (
+                "no limit: give BudgetNodePostprocessor max_tokens=, budget=, session= or memory=, or use it in an engine that has a model"
+            )
             raise BudgetConfigError(msg)
         return max(0, min(limits))
 

@@ -22,8 +22,11 @@ from ._convert import CODEC, counter_of
 if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool
 
-__all__ = ["BudgetPromptHelper"]
+__all__ = ["SPARE", "BudgetPromptHelper"]
 
+SPARE = 64
+"""Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine in a second call, which there will not be; but it
+shows only the longer of its two templates, by characters, and the other may have some tokens more (13 with the host's own)."""
 _SEPARATOR = "\n\n"
 
 
@@ -69,7 +72,11 @@ class BudgetPromptHelper(PromptHelper):
         scorer: Any = None,
     ) -> None:
         if session is not None and budget is None:
-            budget = session.budget if isinstance(session.budget, TokenBudget) else TokenBudget(context_window=session.budget, reserve=0, ratios={})
+            budget = (
+                session.budget
+                if isinstance(session.budget, TokenBudget)
+                else TokenBudget(context_window=session.budget, reserve=0, ratios={})
+            )
         if budget is not None:
             context_window, num_output = budget.context_window, budget.reserve_tokens()
         super().__init__(context_window, num_output, chunk_overlap_ratio, chunk_size_limit, tokenizer, separator)
@@ -104,8 +111,7 @@ class BudgetPromptHelper(PromptHelper):
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
         if not chunks:
             return []
-        # The synthesizers' larger padding is for an answer to refine in a second call, which there will not be.
-        room = self._get_available_chunk_size(prompt, 1, min(padding, DEFAULT_PADDING), llm, tools)
+        room = self._get_available_chunk_size(prompt, 1, min(padding, SPARE), llm, tools)
         kept = self._kept(prompt, chunks, room)
         return [_SEPARATOR.join(kept.values())]
 
@@ -133,7 +139,7 @@ class BudgetPromptHelper(PromptHelper):
             query=str(prompt.kwargs.get("query_str") or ""),
             counter=counter,
             scorer=self._scorer,
-            cost=lambda segment, text: counter.count(text + _SEPARATOR),  # noqa: ARG005 - every chunk is joined alike
+            cost=lambda segment, text: counter.count(text + _SEPARATOR),
             dedup=False,
         )
         return {segment.id: segment.text for segment in result.segments}
@@ -160,7 +166,9 @@ class BudgetPromptHelper(PromptHelper):
 
     def _fixed_tokens(self, prompt: BasePromptTemplate, llm: LLM | None, tools: list[BaseTool] | None) -> int:
         """Counts the prompt as it is sent, with its chunk still empty."""
-        schemas = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in self._get_tools_from_llm(llm=llm, tools=list(tools or ()))]
+        schemas = [
+            tool.metadata.to_openai_tool(skip_length_check=True) for tool in self._get_tools_from_llm(llm=llm, tools=list(tools or ()))
+        ]
         if isinstance(prompt, SelectorPromptTemplate):
             prompt = prompt.select(llm=llm)
         if isinstance(prompt, ChatPromptTemplate):

@@ -16,7 +16,9 @@ def make_summarizing_memory(
     *, token_limit: int, tokenizer_fn: Any, chat_history: Any = None, llm: Any = None, **_: Any
 ) -> BudgetChatMemoryBuffer:
     """Returns a memory that summarizes what does not fit with the model of the case."""
-    return BudgetChatMemoryBuffer.from_defaults(token_limit=token_limit, tokenizer_fn=tokenizer_fn, chat_history=chat_history, summarizer=llm)
+    return BudgetChatMemoryBuffer.from_defaults(
+        token_limit=token_limit, tokenizer_fn=tokenizer_fn, chat_history=chat_history, summarizer=llm
+    )
 
 
 def make_postprocessor(*, token_limit: int, tokenizer_fn: Any, embed_model: Any, memory: Any = None, **_: Any) -> BudgetNodePostprocessor:

@@ -8,6 +8,7 @@ from typing import Any
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata, ToolCallBlock
+from llama_index.core.bridge.pydantic import Field
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import ToolSelection
@@ -21,8 +22,8 @@ CL100K = counter_for("cl100k_base")
 class PlayLLM(FunctionCallingLLM):
     """Plays `steps`, then answers `answer`; keeps a copy of every request with its tools; `fail` makes every call raise."""
 
-    steps: list[Any] = []
-    requests: list[Any] = []
+    steps: list[Any] = Field(default_factory=list)
+    requests: list[Any] = Field(default_factory=list)
     answer: str = "done"
     window: int = 4096
     reply: int = 256
@@ -81,7 +82,9 @@ class PlayLLM(FunctionCallingLLM):
 
     def get_tool_calls_from_response(self, response: ChatResponse, error_on_no_tool_call: bool = True, **_: Any) -> list[ToolSelection]:
         return [
-            ToolSelection(tool_id=b.tool_call_id or "", tool_name=b.tool_name, tool_kwargs=b.tool_kwargs if isinstance(b.tool_kwargs, dict) else {})
+            ToolSelection(
+                tool_id=b.tool_call_id or "", tool_name=b.tool_name, tool_kwargs=b.tool_kwargs if isinstance(b.tool_kwargs, dict) else {}
+            )
             for b in response.message.blocks
             if isinstance(b, ToolCallBlock)
         ]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
 from llama_index.core.tools import FunctionTool
@@ -123,7 +124,9 @@ async def test_early_stopping_answers_fit_too() -> None:
     """The final answer after too many turns is asked for with a request that fits."""
     llm = _llm(_turns(20))
     agent = BudgetFunctionAgent(tools=[_tool()], llm=llm, early_stopping_method="generate", streaming=False)
-    await agent.run("question", max_iterations=5, memory=BudgetChatMemoryBuffer.from_defaults(token_limit=20_000, chat_history=exchanges(150)))
+    await agent.run(
+        "question", max_iterations=5, memory=BudgetChatMemoryBuffer.from_defaults(token_limit=20_000, chat_history=exchanges(150))
+    )
     assert max(llm.sizes()) <= WINDOW - REPLY
 
 
@@ -136,7 +139,7 @@ async def test_an_agent_workflow_takes_it() -> None:
 
 
 class _Listener(BaseEventHandler):
-    seen: list[Any] = []
+    seen: list[Any] = Field(default_factory=list)
 
     def handle(self, event: Any, **_: Any) -> None:
         if isinstance(event, BudgetEvent):
@@ -145,7 +148,7 @@ class _Listener(BaseEventHandler):
 
 async def test_every_request_is_reported() -> None:
     """An event with the report of each fit goes to the host's handlers, as plain data."""
-    listener = _Listener(seen=[])
+    listener = _Listener()
     get_dispatcher().add_event_handler(listener)
     try:
         await BudgetFunctionAgent(tools=[_tool()], llm=_llm(_turns(4))).run("question")
@@ -153,4 +156,6 @@ async def test_every_request_is_reported() -> None:
         get_dispatcher().event_handlers.remove(listener)
     assert len(listener.seen) == 5
     assert all(event.report.total_tokens <= WINDOW - REPLY for event in listener.seen)
-    assert json.loads(listener.seen[-1].model_dump_json(include={"report"}))["report"]["total_tokens"] == listener.seen[-1].report.total_tokens
+    assert (
+        json.loads(listener.seen[-1].model_dump_json(include={"report"}))["report"]["total_tokens"] == listener.seen[-1].report.total_tokens
+    )

@@ -28,7 +28,6 @@ from llama_index.core.base.llms.types import (
 
 from llamaindex_budget._convert import CODEC, MARK, copy_message, counter_of, defused, settings_counter
 from rankbudget.errors import MessageError
-
 from tests.llamaindex.models import calls, result, say
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
@@ -36,7 +35,14 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
 @pytest.mark.parametrize(
     ("role", "neutral"),
-    [("model", "assistant"), ("chatbot", "assistant"), ("function", "tool"), ("developer", "developer"), ("user", "user"), ("tool", "tool")],
+    [
+        ("model", "assistant"),
+        ("chatbot", "assistant"),
+        ("function", "tool"),
+        ("developer", "developer"),
+        ("user", "user"),
+        ("tool", "tool"),
+    ],
 )
 def test_every_host_role_has_a_neutral_role(role: str, neutral: str) -> None:
     """MODEL and CHATBOT speak for the assistant, FUNCTION for a tool; the others keep their name."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine, SimpleChatEngine
 from llama_index.core.query_engine import RetrieverQueryEngine
 
 from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor, use_session
 from rankbudget import BudgetSession, TokenBudget
-
 from tests.llamaindex.models import FixedRetriever, PlayLLM, exchanges, nodes, say, tokens, words
 
 WINDOW, REPLY = 4096, 256
@@ -40,7 +39,7 @@ def test_history_and_nodes_together_fit_the_window(engine_class: Any, system: st
         response = engine.chat(f"question {turn}?")
         assert response.source_nodes
     assert max(llm.sizes()) <= BUDGET.limit()
-    answered = [messages for messages, _ in llm.requests if "Node 0 fact 0" in (messages[0].content or "")]
+    answered = [messages for messages, _ in llm.requests if messages[0].role == MessageRole.SYSTEM]  # the others rewrite the question
     assert len(answered) == 6  # one request with nodes for each turn: nothing was split into a second call
     assert [m[-1].content for m in answered] == [f"question {turn}?" for turn in range(6)]
 
@@ -64,7 +63,9 @@ def test_streams_fit_too() -> None:
     """The streaming call reads the same memory and nodes."""
     memory, postprocessor = _shared(chat_history=exchanges(60))
     llm = _llm()
-    engine = ContextChatEngine.from_defaults(retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, node_postprocessors=[postprocessor])
+    engine = ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, node_postprocessors=[postprocessor]
+    )
     for turn in range(3):
         assert "".join(engine.stream_chat(f"q{turn}").response_gen) == "done"
     assert max(llm.sizes()) <= BUDGET.limit()
@@ -91,8 +92,8 @@ def test_what_the_history_leaves_the_nodes_may_use() -> None:
         engine = ContextChatEngine.from_defaults(
             retriever=FixedRetriever(nodes(20)), llm=_llm(), memory=memory, node_postprocessors=[postprocessor]
         )
-        kept.append(len(engine.chat("hi").source_nodes))
-    assert kept[0] > kept[1] >= 1
+        kept.append(sum(len(n.text) for n in engine.chat("hi").source_nodes))
+    assert kept[0] > 1.5 * kept[1] > 0
 
 
 def test_reading_twice_in_a_turn_gives_the_same_answer() -> None:
@@ -110,7 +111,9 @@ def test_one_giant_exchange_in_the_past_stops_nothing() -> None:
     """A past message larger than the window is left out; the new question is answered."""
     memory, postprocessor = _shared(chat_history=[*exchanges(3), say("user", words(9000)), say("assistant", words(9000))])
     llm = _llm()
-    engine = ContextChatEngine.from_defaults(retriever=FixedRetriever(nodes(5)), llm=llm, memory=memory, node_postprocessors=[postprocessor])
+    engine = ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(5)), llm=llm, memory=memory, node_postprocessors=[postprocessor]
+    )
     engine.chat("hi")
     assert llm.sizes()[0] <= BUDGET.limit()
     assert llm.requests[0][0][-1].content == "hi"
@@ -121,7 +124,11 @@ def test_default_constructors_hold_two_hundred_turns() -> None:
     llm = _llm(answer=words(60))
     memory = BudgetChatMemoryBuffer.from_defaults(llm=llm)
     engine = ContextChatEngine.from_defaults(
-        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, system_prompt="Be brief.", node_postprocessors=[BudgetNodePostprocessor()]
+        retriever=FixedRetriever(nodes(20)),
+        llm=llm,
+        memory=memory,
+        system_prompt="Be brief.",
+        node_postprocessors=[BudgetNodePostprocessor()],
     )
     for turn in range(200):
         engine.chat(f"question number {turn} {words(20)}?")
@@ -145,7 +152,9 @@ def test_a_past_message_is_not_a_template() -> None:
     """Braces of an earlier message that name the engine's variables are not filled in with nodes or the question."""
     memory, postprocessor = _shared(chat_history=[say("user", "echo {context_str} and {query_str}"), say("assistant", '{"a": 1}')])
     llm = _llm()
-    engine = ContextChatEngine.from_defaults(retriever=FixedRetriever(nodes(2)), llm=llm, memory=memory, node_postprocessors=[postprocessor])
+    engine = ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(2)), llm=llm, memory=memory, node_postprocessors=[postprocessor]
+    )
     engine.chat("QQQ")
     sent = [m.content for m in llm.requests[0][0]]
     assert sent[1:] == ["echo { context_str} and { query_str}", '{"a": 1}', "QQQ"]

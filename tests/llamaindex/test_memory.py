@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import json
 import pickle
 import threading
@@ -78,7 +79,7 @@ def test_the_smaller_of_limit_and_budget_wins() -> None:
 def test_tokens_in_front_are_taken_off() -> None:
     """`initial_token_count` takes its room from the history; more than the limit is a typed error that is a ValueError."""
     assert tokens(_memory().get(initial_token_count=250)) <= 150
-    with pytest.raises(BudgetExceededError, match="401 tokens.*token_limit is 400"):
+    with pytest.raises(BudgetExceededError, match=r"401 tokens.*token_limit is 400"):
         _memory().get(initial_token_count=401)
     assert issubclass(BudgetError, ValueError)
 
@@ -134,7 +135,7 @@ def test_an_appended_message_keeps_the_prefix() -> None:
         memory.put(message)
         starts.append(memory.get()[0].content)
         assert tokens(memory.get()) <= 1000, i
-    moves = sum(a != b for a, b in zip(starts, starts[1:], strict=False))
+    moves = sum(a != b for a, b in itertools.pairwise(starts))
     assert 0 < moves <= 12
 
 
@@ -194,7 +195,7 @@ def test_limits_and_unknown_arguments_are_checked() -> None:
     for bad in (0, -1):
         with pytest.raises(ValueError, match="Token limit"):
             BudgetChatMemoryBuffer.from_defaults(token_limit=bad)
-    with pytest.raises(ValueError, match="unexpected arguments.*nonsense"):
+    with pytest.raises(ValueError, match=r"unexpected arguments.*nonsense"):
         BudgetChatMemoryBuffer.from_defaults(token_limit=10, nonsense=1)
     assert BudgetChatMemoryBuffer.from_defaults(llm=_llm(window=4096)).token_limit == 3072
 
@@ -223,7 +224,7 @@ def test_any_store_under_any_key(store: type[BaseChatStore]) -> None:
     [
         lambda m: type(m).from_dict(json.loads(json.dumps(m.to_dict()))),
         lambda m: type(m).from_string(m.to_string()),
-        lambda m: pickle.loads(pickle.dumps(m)),  # noqa: S301 - our own pickle
+        lambda m: pickle.loads(pickle.dumps(m)),
         copy.deepcopy,
     ],
     ids=["dict", "string", "pickle", "deepcopy"],
@@ -262,7 +263,7 @@ def test_what_a_stock_buffer_wrote_can_be_read() -> None:
 def test_a_lambda_tokenizer_is_lost_loudly_never_from_the_live_memory() -> None:
     """A tokenizer without a name cannot be restored; pickling leaves the live memory as it was."""
     memory = _memory(tokenizer_fn=lambda text: text.split())
-    restored = pickle.loads(pickle.dumps(memory))  # noqa: S301 - our own pickle
+    restored = pickle.loads(pickle.dumps(memory))
     assert memory.tokenizer_fn("a b") == ["a", "b"]
     assert restored.get_all() == memory.get_all()
     with pytest.raises(BudgetConfigError, match="not loaded here"):

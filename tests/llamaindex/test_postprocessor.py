@@ -1,0 +1,193 @@
+"""The postprocessor: what the model sees is counted, kept nodes are the same objects, inputs stay as they are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import Document, MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor, OfflineEmbedding
+from llamaindex_budget._events import BudgetEvent
+from rankbudget import BudgetSession, TokenBudget, counter_for
+from rankbudget.errors import BudgetConfigError
+from rankbudget.testing import RecordingCounter
+from tests.llamaindex.models import LetterEmbedding, nodes, words
+
+COUNTER = counter_for("cl100k_base")
+
+
+def seen(kept: list[NodeWithScore]) -> str:
+    """Returns what a response synthesizer puts in front of the model."""
+    return "\n\n".join(n.node.get_content(metadata_mode=MetadataMode.LLM) for n in kept)
+
+
+def numbered(first: int = 0, **fields: Any) -> TextNode:
+    text = " ".join(f"Sentence number {first + i} talks about topic {chr(97 + i) * 5}." for i in range(20))
+    return TextNode(text=text, metadata={"file": "notes.txt"}, **fields)
+
+
+def test_what_fits_comes_back_as_the_same_objects() -> None:
+    """Nothing is copied, reordered or rescored when all nodes fit."""
+    given = nodes(4)
+    kept = BudgetNodePostprocessor(max_tokens=5000).postprocess_nodes(given, query_str="item")
+    assert [a is b for a, b in zip(kept, given, strict=True)] == [True] * 4
+
+
+@pytest.mark.parametrize("limit", [1, 20, 150, 600, 1500, 4000])
+def test_the_text_the_model_sees_is_within_the_limit(limit: int) -> None:
+    """Metadata and separators are counted; the nodes given stay as they were."""
+    given = [NodeWithScore(node=numbered(100 * i), score=0.9 - i / 10) for i in range(5)]
+    before = [n.model_dump_json() for n in given]
+    kept = BudgetNodePostprocessor(max_tokens=limit, counter=COUNTER).postprocess_nodes(given, query_str="topic ccccc")
+    assert COUNTER.count(seen(kept)) <= limit
+    assert [n.model_dump_json() for n in given] == before
+
+
+def test_a_shortened_node_keeps_all_but_its_text() -> None:
+    """Id, score, metadata and relationships of a compressed node are those of the original; its sentences stay in order."""
+    source = numbered(id_="n1", relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id="doc")})
+    [kept] = BudgetNodePostprocessor(max_tokens=120, counter=COUNTER).postprocess_nodes(
+        [NodeWithScore(node=source, score=0.5)], query_str="topic ccccc"
+    )
+    assert kept.node is not source
+    assert (kept.node_id, kept.score, kept.metadata, kept.node.ref_doc_id) == ("n1", 0.5, {"file": "notes.txt"}, "doc")
+    order = [int(n) for n in re.findall(r"number (\d+)", seen([kept]))]
+    assert order == sorted(set(order))
+    assert order
+    assert type(kept.node) is TextNode
+
+
+def test_metadata_the_model_does_not_see_is_not_counted() -> None:
+    """Excluded keys cost nothing; included ones do."""
+    open_, hidden = (
+        NodeWithScore(node=TextNode(text="Tea is green.", metadata={"note": words(200)}, excluded_llm_metadata_keys=keys), score=1.0)
+        for keys in ([], ["note"])
+    )
+    post = BudgetNodePostprocessor(max_tokens=50, counter=COUNTER)
+    assert post.postprocess_nodes([hidden])[0] is hidden
+    assert all(n is not open_ for n in post.postprocess_nodes([open_]))
+
+
+def test_without_compression_nodes_are_kept_or_dropped_whole() -> None:
+    """`compress=False` gives only original objects, best score first to be kept."""
+    given = nodes(10)
+    kept = BudgetNodePostprocessor(max_tokens=1000, counter=COUNTER, compress=False).postprocess_nodes(given)
+    assert kept == given[: len(kept)]
+    assert len(kept) >= 2
+
+
+def test_two_nodes_that_say_the_same_are_one() -> None:
+    """When not everything fits, a near-duplicate gives its place to the next; `dedup=False` keeps both."""
+    twin = NodeWithScore(node=TextNode(id_="twin", text=nodes(1)[0].text), score=0.999)
+    given = [nodes(1)[0], twin, *nodes(8)[1:]]
+    ids = {
+        d: [n.node_id for n in BudgetNodePostprocessor(max_tokens=2000, counter=COUNTER, dedup=d).postprocess_nodes(given)]
+        for d in (True, False)
+    }
+    assert "twin" not in ids[True]
+    assert "twin" in ids[False]
+
+
+def test_a_node_retrieved_twice_is_no_error() -> None:
+    """The same node from two retrievers is told apart by its place."""
+    given = nodes(1)
+    kept = BudgetNodePostprocessor(max_tokens=5000).postprocess_nodes([given[0], given[0]])
+    assert all(n is given[0] for n in kept)
+
+
+def test_it_works_without_a_query_and_without_scores() -> None:
+    """Neither a query nor scores are needed; the order given decides then."""
+    given = [NodeWithScore(node=n.node) for n in nodes(6)]
+    kept = BudgetNodePostprocessor(max_tokens=1200, counter=COUNTER).postprocess_nodes(given)
+    assert kept
+    assert COUNTER.count(seen(kept)) <= 1200
+    with pytest.raises(ValueError, match="both query_str and query_bundle"):
+        BudgetNodePostprocessor(max_tokens=9).postprocess_nodes(given, query_bundle=object(), query_str="x")  # type: ignore[arg-type]  # refused before it is looked at
+
+
+def test_documents_are_nodes_too() -> None:
+    """A `Document` is shortened through its own content setter."""
+    document = Document(text=numbered().text, metadata={"title": "Notes"}, id_="d1")
+    [kept] = BudgetNodePostprocessor(max_tokens=80, counter=COUNTER).postprocess_nodes(
+        [NodeWithScore(node=document, score=1.0)], query_str="topic ccccc"
+    )
+    assert isinstance(kept.node, Document)
+    assert COUNTER.count(seen([kept])) <= 80
+    assert len(document.text) > len(kept.node.text)
+
+
+@pytest.mark.parametrize("embedding", [LetterEmbedding(), OfflineEmbedding()])
+def test_any_embedding_ranks_in_place_of_the_retriever(embedding: Any) -> None:
+    """With an embedding the node that answers is kept although the retriever put it last."""
+    given = [
+        NodeWithScore(node=TextNode(id_=f"n{i}", text=f"Rain falls on town {i}, and the harbour is grey."), score=0.9) for i in range(20)
+    ]
+    given.append(NodeWithScore(node=TextNode(id_="answer", text="A zebra puzzles a buzzing lizard."), score=0.1))
+    post = BudgetNodePostprocessor(max_tokens=60, counter=COUNTER, embed_model=embedding)
+    assert "answer" in [n.node_id for n in post.postprocess_nodes(given, query_str="zebra lizard puzzles buzzing")]
+
+
+def test_the_limit_comes_from_what_is_there() -> None:
+    """A budget, a session, a memory or max_tokens; the smaller of two wins; none of them is a typed error."""
+    budget = TokenBudget(context_window=2000, reserve=1000)
+    session = BudgetSession(budget, counter="cl100k_base")
+    memory = BudgetChatMemoryBuffer.from_defaults(session=BudgetSession(budget, counter="cl100k_base"))
+    for part in ({"budget": budget}, {"session": session}, {"memory": memory}):
+        size = COUNTER.count(seen(BudgetNodePostprocessor(**part).postprocess_nodes(nodes(20), query_str="item")))
+        assert 700 < size <= 1000
+        assert COUNTER.count(seen(BudgetNodePostprocessor(**part, max_tokens=300).postprocess_nodes(nodes(20), query_str="item"))) <= 300
+    with pytest.raises(BudgetConfigError, match="no limit: give"):
+        BudgetNodePostprocessor().postprocess_nodes(nodes(2))
+    with pytest.raises(BudgetConfigError, match="max_tokens is 0"):
+        BudgetNodePostprocessor(max_tokens=0)
+    assert BudgetNodePostprocessor(token_limit=7).max_tokens == 7
+
+
+def test_it_is_plain_data_for_the_host() -> None:
+    """It serializes its settings, has the host's base class, and lets the engine set its callback manager."""
+    post = BudgetNodePostprocessor(max_tokens=7, budget=TokenBudget(context_window=4096), counter="o200k_base")
+    assert isinstance(post, BaseNodePostprocessor)
+    again = BudgetNodePostprocessor.from_dict(post.to_dict())
+    assert (again.max_tokens, again.budget, again.counter) == (7, TokenBudget(context_window=4096), "o200k_base")
+
+
+class _Listener(BaseEventHandler):
+    seen: list[Any] = Field(default_factory=list)
+
+    def handle(self, event: Any, **_: Any) -> None:
+        self.seen.append(event)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_one_span_and_three_events_on_both_paths(is_async: bool) -> None:
+    """Handlers see a span of the class, the start, the report with a reason for every node, and the end."""
+    spans, listener, root = SimpleSpanHandler(), _Listener(), get_dispatcher()
+    root.add_span_handler(spans)
+    root.add_event_handler(listener)
+    post = BudgetNodePostprocessor(max_tokens=700, counter=COUNTER)
+    try:
+        given = nodes(5)
+        kept = await post.apostprocess_nodes(given, query_str="item") if is_async else post.postprocess_nodes(given, query_str="item")
+    finally:
+        root.span_handlers.remove(spans)
+        root.event_handlers.remove(listener)
+    assert sum(s.id_.startswith("BudgetNodePostprocessor.") for s in spans.completed_spans) == 1
+    start, report, end = (e for e in listener.seen if isinstance(e, (ReRankStartEvent, BudgetEvent, ReRankEndEvent)))
+    assert (start.nodes, end.nodes) == (given, kept)
+    assert {d.segment_id for d in report.report.decisions} == {n.node_id for n in given}
+
+
+def test_each_node_is_counted_about_once() -> None:
+    """Packing 200 nodes counts each text once and some sentences, not each node against each other."""
+    counter = RecordingCounter(COUNTER)
+    given = nodes(200)
+    BudgetNodePostprocessor(max_tokens=8000, counter=counter).postprocess_nodes(given, query_str="item 105")
+    assert counter.characters <= 2.5 * sum(len(n.text) for n in given)

@@ -1,0 +1,147 @@
+"""The prompt helper: one call with the best chunks, exactly counted, where the stock one makes more calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
+from llama_index.core.chat_engine import ContextChatEngine
+from llama_index.core.indices.prompt_helper import PromptHelper
+from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
+from llama_index.core.settings import Settings
+from llama_index.core.tools import FunctionTool
+
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor, BudgetPromptHelper
+from rankbudget import BudgetExceededError, BudgetSession, TokenBudget, counter_for
+from tests.llamaindex.models import FixedRetriever, PlayLLM, exchanges, nodes, tokens, words
+
+COUNTER = counter_for("cl100k_base")
+CHUNKS = [n.text for n in nodes(20)]
+CHAT = ChatPromptTemplate.from_messages([("system", "Use {context_str} only."), ("user", "{query_str}")])
+
+
+def _llm(**fields: Any) -> PlayLLM:
+    return PlayLLM(**{"requests": [], "steps": [], "window": 2000, "reply": 300, **fields})
+
+
+def test_twenty_large_chunks_become_one_that_fits() -> None:
+    """What the stock helper packs into several calls is one call's best."""
+    helper = BudgetPromptHelper(context_window=2000, num_output=300)
+    prompt = CHAT.partial_format(query_str="What does item 305 weigh?")
+    [text] = helper.repack(prompt, CHUNKS)
+    sent = tokens(prompt.format_messages(context_str=text))
+    assert 0.8 * 1700 < sent <= 1700
+    assert "item 305 weighs" in text
+    assert len(PromptHelper(context_window=2000, num_output=300).repack(prompt, CHUNKS)) > 3
+
+
+def test_what_fits_is_what_the_stock_helper_makes() -> None:
+    """When everything fits, the chunk is the same text."""
+    helper, stock = BudgetPromptHelper(8000, 300), PromptHelper(8000, 300)
+    assert helper.repack(CHAT, CHUNKS[:3]) == stock.repack(CHAT, CHUNKS[:3])
+
+
+def test_nothing_to_pack_is_nothing() -> None:
+    """No chunks, or only blank ones, give no chunk."""
+    helper = BudgetPromptHelper()
+    assert helper.repack(CHAT, []) == helper.repack(CHAT, [" ", ""]) == helper.truncate(CHAT, []) == []
+
+
+def test_a_tokenizer_of_ones_own_counts_chat_templates_too() -> None:
+    """A tokenizer that counts characters is used for the messages, where the stock helper falls back to its global one."""
+    helper = BudgetPromptHelper(context_window=400, num_output=100, tokenizer=list)
+    [text] = helper.repack(CHAT, CHUNKS)
+    assert len(text) <= 400 - 100 - len("Use  only.")
+
+
+def test_truncating_spends_what_is_there() -> None:
+    """One long and nine short chunks use the room together, instead of a tenth each; their number stays."""
+    helper = BudgetPromptHelper(context_window=1000, num_output=100)
+    chunks = [CHUNKS[0] * 3, *(f"Short fact number {i}." for i in range(9))]
+    cut = helper.truncate(CHAT, chunks)
+    assert len(cut) == 10
+    assert 450 < COUNTER.count("\n\n".join(cut)) <= 900
+
+
+def test_tools_system_prompt_and_answer_are_counted() -> None:
+    """Each of them leaves less for the chunks."""
+    helper = BudgetPromptHelper(context_window=2000, num_output=300)
+    tool = FunctionTool.from_defaults(lambda q: q, name="search", description=words(100))
+    sizes = [
+        helper._get_available_chunk_size(CHAT),
+        helper._get_available_chunk_size(CHAT, tools=[tool]),
+        helper._get_available_chunk_size(CHAT, llm=_llm(system_prompt=words(400))),
+        BudgetPromptHelper(context_window=2000, num_output=1000)._get_available_chunk_size(CHAT),
+    ]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] - sizes[3] == 700
+
+
+def test_no_room_is_a_typed_error_with_the_numbers() -> None:
+    """A template larger than the window is refused; the message says what is how large."""
+    with pytest.raises(BudgetExceededError, match="window 200 - answer 100"):
+        BudgetPromptHelper(context_window=200, num_output=100).repack(PromptTemplate(words(300) + "{context_str}"), CHUNKS)
+
+
+def test_limits_come_from_a_model_a_budget_or_a_session() -> None:
+    """Window, answer, safety and counter are those of what was given."""
+    model = BudgetPromptHelper.from_llm_metadata(LLMMetadata(context_window=1000, num_output=-1))
+    assert (model.context_window, model.num_output) == (1000, 256)
+    budget = TokenBudget(context_window=3000, reserve=500, safety=100)
+    for helper in (BudgetPromptHelper(budget=budget), BudgetPromptHelper(session=BudgetSession(budget, counter="o200k_base"))):
+        sent = tokens(CHAT.format_messages(context_str=helper.repack(CHAT, CHUNKS)[0], query_str=""))
+        assert 2000 < sent <= 2400
+    assert BudgetPromptHelper(budget=budget).class_name() == "BudgetPromptHelper"
+
+
+@pytest.mark.parametrize(
+    "mode", [ResponseMode.COMPACT, ResponseMode.TREE_SUMMARIZE, ResponseMode.SIMPLE_SUMMARIZE, ResponseMode.COMPACT_ACCUMULATE]
+)
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_every_compacting_synthesizer_makes_one_call(mode: ResponseMode, is_async: bool) -> None:
+    """Given the helper, a query over 20 nodes of 300 tokens in a window of 2,000 is one request that fits."""
+    llm = _llm()
+    synthesizer = get_response_synthesizer(llm=llm, response_mode=mode, prompt_helper=BudgetPromptHelper(2000, 300))
+    engine = RetrieverQueryEngine(FixedRetriever(nodes(20)), response_synthesizer=synthesizer)
+    await engine.aquery("What does item 305 weigh?") if is_async else engine.query("What does item 305 weigh?")
+    assert len(llm.requests) == 1
+    assert llm.sizes()[0] <= 1700
+
+
+@pytest.fixture
+def as_default() -> Iterator[BudgetPromptHelper]:
+    """Makes a helper the one of `Settings`, which context engines take."""
+    before = Settings._prompt_helper
+    helper = BudgetPromptHelper(2000, 300)
+    Settings.prompt_helper = helper
+    yield helper
+    Settings._prompt_helper = before
+
+
+def test_as_a_setting_it_reaches_context_engines(as_default: BudgetPromptHelper) -> None:
+    """With memory, postprocessor and helper together no token is kept free for a second call, and nothing overflows."""
+    llm = _llm()
+    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=exchanges(60))
+    engine = ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, system_prompt="SYS", node_postprocessors=[BudgetNodePostprocessor()]
+    )
+    for turn in range(4):
+        engine.chat(f"question {turn}")
+    assert len(llm.requests) == 4
+    assert 0.85 * 1700 < max(llm.sizes()) <= as_default.context_window - as_default.num_output
+
+
+def test_alone_it_saves_an_engine_with_stock_nodes(as_default: BudgetPromptHelper) -> None:
+    """Even when nothing trims the nodes, the helper makes one request that fits."""
+    llm = _llm()
+    engine = ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(20)), llm=llm, memory=BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=exchanges(60))
+    )
+    engine.chat("hi")
+    [messages] = [m for m, _ in llm.requests]
+    assert tokens(messages) <= as_default.context_window - as_default.num_output
+    assert isinstance(messages[0], ChatMessage)
