@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompt_values import PromptValue
@@ -25,9 +25,6 @@ from rankbudget.segment import Block
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
 from ._limits import Limits
-
-if TYPE_CHECKING:
-    from langchain_core.runnables import Runnable
 
 __all__ = ["Slots", "Trimmed", "fit_list_steps", "fit_slots_steps", "render_prompt"]
 
@@ -62,7 +59,7 @@ class Slots:
 
     keys: Mapping[str, str]
     question: str = "question"
-    prompt: Runnable[Any, Any] | None = None
+    prompt: Any = None
     document_prompt: BasePromptTemplate[str] | None = None
     example_prompt: Any = None
     cut: Any = "fill"
@@ -110,7 +107,7 @@ def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, repo
     """Fits the slots of a dict together; other keys pass."""
     found = {block: key for block, key in slots.keys.items() if value.get(key) is not None}
     question = _question(value.get(slots.question))
-    if not found and question is None:
+    if not found and question is None and slots.prompt is None:
         allowed = ", ".join([*slots.keys.values(), slots.question])
         msg = f"the input has the keys {', '.join(map(str, value)) or '(none)'}; allowed are one or more of {allowed}, or name yours with history_key= etc."
         raise BudgetConfigError(msg)
@@ -144,7 +141,7 @@ def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, repo
     return Trimmed(value=out, messages=assembly.messages, segments=segments, text=assembly.text, report=assembly.report)
 
 
-def render_prompt(prompt: Runnable[Any, Any], values: Any) -> list[BaseMessage]:
+def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:
     """Returns the messages a prompt makes of its values; a template is formatted without callbacks, any other chain is run."""
     try:
         if isinstance(prompt, BasePromptTemplate):
@@ -181,7 +178,7 @@ def _list_call(messages: list[Any], slots: Slots, limits: Limits) -> Call:
     return Call(partial(fit_messages, messages, **arguments), (), partial(afit_messages, messages, **arguments))
 
 
-def _adds_up(prompt: Runnable[Any, Any]) -> bool:
+def _adds_up(prompt: Any) -> bool:
     """Says whether a prompt holds the messages as they are, so that their counts may be added to its own."""
     return isinstance(prompt, ChatPromptTemplate) and any(
         isinstance(part, MessagesPlaceholder) and part.variable_name in prompt.input_variables for part in prompt.messages

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, RemoveMessage, get_buffer_string
 
 from rankbudget import BudgetExceededError, BudgetSession
+from rankbudget.effects import Call, Steps, adrive, drive
 from rankbudget.measure import Measure
 from rankbudget.result import FitResult
 
@@ -76,13 +78,23 @@ class ThreadReader:
 
     def fit(self, messages: Sequence[BaseMessage], *, extra_tokens: int = 0, asked: bool = False) -> FitResult:
         """Returns the part of the stored conversation that this turn may read; `asked` says that the question stands elsewhere."""
-        listed = _listed(messages)
-        return self.session.fit(listed, extra_tokens=extra_tokens, question=_elsewhere(listed, asked=asked), **self._ceiling())
+        return drive(self._steps(_listed(messages), extra_tokens, asked=asked))
 
     async def afit(self, messages: Sequence[BaseMessage], *, extra_tokens: int = 0, asked: bool = False) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop while a summary is written."""
-        listed = _listed(messages)
-        return await self.session.afit(listed, extra_tokens=extra_tokens, question=_elsewhere(listed, asked=asked), **self._ceiling())
+        return await adrive(self._steps(_listed(messages), extra_tokens, asked=asked))
+
+    def _steps(self, messages: list[BaseMessage], extra_tokens: int, *, asked: bool) -> Steps[FitResult]:
+        """Fits as if the thread held the question; a finished thread whose last question does not fit may go altogether."""
+        options: dict[str, Any] = {"extra_tokens": extra_tokens, **self._ceiling()}
+        session = self.session
+        for question in [""] if asked else [None, ""] if _finished(messages) else [None]:
+            fit = partial(session.fit, messages, question=question, **options)
+            try:
+                return (yield Call(fit, (), partial(session.afit, messages, question=question, **options)))  # type: ignore[no-any-return]
+            except BudgetExceededError as error:
+                failure = error
+        raise failure
 
     def room_for_documents(self, used: int, *, extra_tokens: int = 0) -> int:
         """Returns the tokens this turn's documents may have beside `used` tokens of conversation."""
@@ -120,12 +132,9 @@ def _listed(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return as_messages(messages) if any(type(m) is RemoveMessage for m in messages) else list(messages)
 
 
-def _elsewhere(messages: list[BaseMessage], *, asked: bool) -> str | None:
-    """Returns "" when the question stands elsewhere: the caller has it, or the thread ends on a finished answer."""
-    if asked or not messages:
-        return ""
-    last = messages[-1]
-    return "" if CODEC.role(last) in {"assistant", "system", "developer"} and not CODEC.call_ids(last) else None
+def _finished(messages: list[BaseMessage]) -> bool:
+    """Says whether a thread ends on a finished answer: what comes next is a new question."""
+    return not messages or (CODEC.role(messages[-1]) in {"assistant", "system", "developer"} and not CODEC.call_ids(messages[-1]))
 
 
 def buffer_text(messages: Sequence[BaseMessage], *, human: str, ai: str) -> str:

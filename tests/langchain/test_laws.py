@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
 from langchain_budget import (
+    BudgetChatPromptTemplate,
     BudgetContextEdit,
     BudgetMemory,
     BudgetMessageHistory,
@@ -168,7 +169,7 @@ def edit(app: Application, limit: int, counter: WordCounter) -> Any:
 
 def template(app: Application, limit: int, counter: WordCounter) -> Any:
     made = BudgetChatPromptTemplate.from_messages(
-        [MessagesPlaceholder("history")], max_tokens=limit, counter=counter, tools=list(app.tools), share=False
+        [MessagesPlaceholder("history")], max_tokens=limit, counter=counter, tools=list(app.tools)
     )
 
     async def arun(messages: list[Any]) -> Any:
