@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .counting import counter_for
@@ -57,6 +57,7 @@ class FewShotSelector:
         *,
         max_tokens: int | None = None,
         counter: Any = None,
+        cost: Callable[[Mapping[str, Any]], int] | None = None,
     ) -> list[E]:
         """Returns the best examples, best first: the same objects that were given.
 
@@ -68,6 +69,7 @@ class FewShotSelector:
             max_tokens: most tokens of all picked examples, each counted as `example_text` shows it on a line of its own; one that does not
                 fit is skipped, a shorter one after it may still fit.
             counter: counts; None takes o200k_base. Anything `counter_for` takes.
+            cost: tokens one example adds to the prompt, asked instead of `counter` where a prompt of the host's shows examples otherwise.
 
         Raises:
             BudgetConfigError: a negative limit, or a diversity weight outside 0 to 1.
@@ -76,11 +78,11 @@ class FewShotSelector:
         if not examples or max_examples == 0:
             return []
         scores = self.score(query, examples)
-        costs = (
-            counter_for("o200k_base" if counter is None else counter).count_many([example_text(e) + "\n" for e in examples])
-            if max_tokens is not None
-            else []
-        )
+        costs: list[int] = []
+        if max_tokens is not None and cost is not None:
+            costs = [cost(e) for e in examples]
+        elif max_tokens is not None:
+            costs = counter_for("o200k_base" if counter is None else counter).count_many([example_text(e) + "\n" for e in examples])
         return [examples[i] for i in self._pick(examples, scores, costs, max_examples, diversity_weight, max_tokens)]
 
     def score(self, query: str, examples: Sequence[Mapping[str, Any]]) -> list[float]:
