@@ -50,7 +50,9 @@ def run(task: Task) -> Half:
     answer = prompt | note | _answering(task)
     chain: Runnable[Any, Any] = found | trimmer | RunnablePassthrough.assign(answer=answer)
     with model_errors(task.model):
-        done = chain.invoke({"system": task.system, "history": convert_to_messages([dict(message) for message in task.history]), "question": task.question})
+        done = chain.invoke(
+            {"system": task.system, "history": convert_to_messages([dict(message) for message in task.history]), "question": task.question}
+        )
     return Half(
         prompt=[CODEC.to_dict(message) for message in sent],
         history=[(CODEC.role(message), message.text) for message in done["history"]],

@@ -10,7 +10,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.chat_engine import ContextChatEngine
-from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import CustomLLM
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -76,7 +76,7 @@ class Reports(BaseEventHandler):
 
     def handle(self, event: Any, **_: Any) -> None:
         if isinstance(event, BudgetEvent):
-            self.seen.append(BudgetReport.from_dict(event.report))
+            self.seen.append(event.report)
 
 
 class Noted(CustomLLM):
@@ -109,6 +109,7 @@ def run(task: Task) -> Half:
     """Returns what the engine kept, sent and answered."""
     session = OneTurn(task.budget, counter=task.counter)
     memory = ReportingMemory.from_defaults(chat_history=[_message(m) for m in task.history], session=session)
+    assert isinstance(memory, ReportingMemory)
     llm = Noted(model=_model(task), window=task.budget.context_window + _BEYOND, reply=task.budget.reserve_tokens())
     engine = ContextChatEngine.from_defaults(
         retriever=IndexRetriever(task),
@@ -132,7 +133,7 @@ def run(task: Task) -> Half:
         history=[(CODEC.role(message), message.content or "") for message in llm.sent[1:-1]],
         documents=documents,
         reports=[*memory._reports[-1:], *handler.seen[-1:]],  # noqa: SLF001 - our own class above
-        answer=response.response or quoted(documents, task.question),
+        answer=response.response if task.model is not None else quoted(documents, task.question),
     )
 
 
@@ -146,7 +147,7 @@ def _model(task: Task) -> Any:
     if task.model is None:
         return None
     try:
-        from llama_index.llms.openai_like import OpenAILike
+        from llama_index.llms.openai_like import OpenAILike  # type: ignore[import-untyped]  # ships no types
     except ImportError as error:
         msg = f"--model needs llama-index-llms-openai-like ({error}): pip install langchain-openai llama-index-llms-openai-like"
         raise CounterUnavailableError(msg) from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import logging
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,12 +29,13 @@ _RETRIEVED = 50
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; 0 is success, 2 is a mistake in what was given, told in one line."""
     options = _parser().parse_args(arguments)
+    for chatty in ("faiss", "wordllama", "httpx", "openai"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)  # one of them switches everybody's notes on when imported
+    notes = logging.StreamHandler(sys.stderr)
+    notes.setFormatter(logging.Formatter("rankbudget: note: %(message)s"))
+    logging.getLogger("rankbudget").addHandler(notes)
     try:
-        with warnings.catch_warnings(record=True) as noted:
-            warnings.simplefilter("always")
-            status: int = options.run(options)
-        for message in dict.fromkeys(str(note.message) for note in noted if issubclass(note.category, UserWarning)):
-            print(f"rankbudget: note: {message}", file=sys.stderr)
+        status: int = options.run(options)
         sys.stdout.flush()
     except (BudgetError, ImportError, OSError) as error:
         if isinstance(error, BrokenPipeError):  # the reader (head, less) has what it wants
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("rankbudget: stopped", file=sys.stderr)
         return 130
+    finally:
+        logging.getLogger("rankbudget").removeHandler(notes)
     return status
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from .assembler import Assembler
 from .assembly import Assembly
 from .budget import TokenBudget
+from .codec import PINNED_ROLES, DictCodec
+from .counting import counter_for
 from .errors import BudgetConfigError, BudgetExceededError
 from .fitting.protocol import Fit
 from .rendering import NOTICE, escape_text
@@ -76,6 +78,9 @@ def assemble_constrained_prompt(
         msg = f"user_question is {asked!r}, allowed: a text; the question is what the prompt is for"
         raise BudgetConfigError(msg)
     budget = _budget(max_tokens, output_reserve_tokens, model_name)
+    pinned = _pinned(conversation_history, model_name)
+    if pinned and pinned < budget.available:
+        budget = budget.replace(sizes={"history": pinned})  # system messages in the history stay, however hungry the documents are
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     question = {"role": "user", "content": user_question}
     header = _HEADER if notice is None else f"{notice}\n{_HEADER}"
@@ -96,7 +101,7 @@ def assemble_constrained_prompt(
         if not framed:
             raise
         framed = False  # not even the frame of the documents fits, so none of them can
-        made = assemble(budget.replace(ratios={}, sizes={"knowledge": 0}), framed=framed)
+        made = assemble(budget.replace(ratios={}, sizes={"history": budget.available}, surplus="keep"), framed=framed)
     documents = made.report.block("knowledge")
     free = (documents.granted or 0) - documents.used
     if free <= 0 or len(made.history) == len(conversation_history):
@@ -118,6 +123,11 @@ def _budget(max_tokens: int, reserve: int, model: str) -> TokenBudget:
         max_system_ratio=None,
         model=model,
     )
+
+
+def _pinned(history: Sequence[Mapping[str, Any]], model: str) -> int:
+    counter, roles = counter_for(model), DictCodec().roles(history)
+    return sum(counter.count_message(message) for message, role in zip(history, roles, strict=True) if role in PINNED_ROLES)
 
 
 def _document(position: int, text: str) -> Segment:

@@ -107,6 +107,7 @@ def run_demo(
         index = _index(passages)
     task = _task(given, index, question, window, model, base_url)
     counter = _counter(task.counter)
+    limit = task.budget.limit(band=counter.band)
     print(
         f"{len(task.history):,} messages, {len(passages):,} passages indexed with {'FAISS' if index.uses_faiss else 'numpy'}, question: {task.question}"
     )
@@ -118,11 +119,9 @@ def run_demo(
         print(f"\n== {name} ==")
         for report in done[name].reports:
             print(report.table())
-        print(
-            f"final prompt: {size:,} tokens of {task.budget.available:,} ({len(done[name].history)} messages, {len(done[name].documents)} passages)"
-        )
-        if size > task.budget.available:
-            msg = f"the prompt of the {name} has {size:,} tokens, the limit is {task.budget.available:,}"
+        print(f"final prompt: {size:,} tokens of {limit:,} ({len(done[name].history)} messages, {len(done[name].documents)} passages)")
+        if size > limit:
+            msg = f"the prompt of the {name} has {size:,} tokens, the limit is {limit:,}"
             raise BudgetError(msg)
     same = _compare(done)
     print(f"\n{task.question}\n{_answers(done, task)}")

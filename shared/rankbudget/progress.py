@@ -21,7 +21,7 @@ def step(label: str) -> Iterator[None]:
 
     def tell() -> None:
         told.append(True)
-        sys.stderr.write(f"{label} ...")
+        sys.stderr.write(f"{label} ...\n")
         sys.stderr.flush()
 
     timer = Timer(PATIENCE, tell)
@@ -33,4 +33,4 @@ def step(label: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         if told:
-            sys.stderr.write(f" {time.monotonic() - started:.1f} s\n")
+            sys.stderr.write(f"{label}: {time.monotonic() - started:.1f} s\n")

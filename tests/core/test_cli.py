@@ -1,0 +1,337 @@
+"""The command line: the job on a user's own files, one-line errors, progress."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rankbudget import progress
+from rankbudget.cli import main
+from rankbudget.counting import counter_for
+from rankbudget.demo import QUESTION, Task, _documentation, _shipped, quoted
+from rankbudget.errors import BudgetConfigError
+from rankbudget.reading import read_chat, read_passages
+
+COUNTER = counter_for("gpt-4o")
+
+
+def thread(size):
+    return [{"role": "system", "content": "Be brief."}] + [
+        message
+        for i in range(size)
+        for message in ({"role": "user", "content": f"Question {i}: " + "word " * 20}, {"role": "assistant", "content": f"Answer {i}."})
+    ]
+
+
+@pytest.fixture
+def chat(tmp_path):
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(thread(100)))
+    return path
+
+
+@pytest.fixture
+def docs(tmp_path):
+    folder = tmp_path / "docs"
+    (folder / "deep").mkdir(parents=True)
+    (folder / ".hidden").mkdir()
+    (folder / "tea.md").write_text("# Tea\n\nTea is best at 80 degrees.\n\n## Storing tea\n\nKeep tea dry and dark.\n")
+    (folder / "deep" / "ice.txt").write_text("Ice melts at zero degrees.")
+    (folder / ".hidden" / "no.md").write_text("Secret.")
+    (folder / "picture.png").write_bytes(b"\x89PNG")
+    return folder
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def failed(capsys, *arguments):
+    assert run(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("rankbudget: error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+# ---- fit ----------------------------------------------------------------------------------------------------------------------------
+def test_fit_prints_the_report_and_what_is_kept(chat, capsys):
+    """A chat of 201 messages in a window of 1,000: the table, and where the conversation now starts."""
+    assert run("fit", chat, "--window", 1_000) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("block ")
+    assert "messages kept whole, the conversation from message" in out
+
+
+def test_fit_as_json_holds_messages_that_fit_and_the_report(chat, capsys):
+    """The messages are those of the file, and their count is the report's."""
+    assert run("fit", chat, "--window", 1_000, "--model", "gpt-4o", "--reserve", 300, "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["report"]["total_tokens"] == COUNTER.count_messages(made["messages"]) <= made["report"]["limit"] == 700
+    given = thread(100)
+    assert made["messages"] == given[:1] + given[len(given) - len(made["messages"]) + 1 :]
+
+
+def test_a_chat_alone_may_fill_the_whole_room(chat, capsys):
+    """Without documents nothing is left empty for them: one more exchange would not fit."""
+    assert run("fit", chat, "--window", 1_000, "--reserve", 300, "--json") == 0
+    report = json.loads(capsys.readouterr().out)["report"]
+    assert 700 - report["total_tokens"] < 50
+
+
+def test_what_fits_comes_back_whole(chat, capsys):
+    """In the model's own window of 128,000 nothing is cut."""
+    assert run("fit", chat, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["messages"] == thread(100)
+
+
+def test_documents_and_a_question_share_the_window_with_the_chat(chat, docs, capsys):
+    """The passage about storing tea is in the prompt, and the question stands last."""
+    assert run("fit", chat, "--window", 1_500, "--docs", docs, "--question", "How do I store tea?", "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["messages"][-1] == {"role": "user", "content": "How do I store tea?"}
+    assert any("Keep tea dry and dark." in (m["content"] or "") for m in made["messages"])
+    assert COUNTER.count_messages(made["messages"]) == made["report"]["total_tokens"] <= made["report"]["limit"]
+
+
+def test_without_a_question_the_last_user_message_is_it(chat, docs, capsys):
+    """Documents are ranked for what the user said last."""
+    path = chat.with_name("asked.json")
+    path.write_text(json.dumps([*thread(3), {"role": "user", "content": "When does ice melt?"}]))
+    assert run("fit", path, "--window", 1_500, "--docs", docs, "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["messages"][-1]["content"] == "When does ice melt?"
+    assert any("Ice melts at zero" in m["content"] for m in made["messages"])
+
+
+def test_passages_are_listed(chat, docs, capsys):
+    """The plain form names the passages that are in the prompt."""
+    assert run("fit", chat, "--window", 1_500, "--docs", docs, "--question", "How do I store tea?") == 0
+    assert "passages of 3 in the prompt: " in capsys.readouterr().out
+
+
+def test_tools_of_the_file_are_counted(tmp_path, capsys):
+    """The same chat has less room beside a tool."""
+    tool = {
+        "type": "function",
+        "function": {"name": "find", "description": "word " * 100, "parameters": {"type": "object", "properties": {}}},
+    }
+    totals = []
+    for tools in ([], [tool]):
+        path = tmp_path / "chat.json"
+        path.write_text(json.dumps({"messages": thread(2), "tools": tools}))
+        assert run("fit", path, "--window", 1_000, "--json") == 0
+        totals.append(json.loads(capsys.readouterr().out)["report"]["total_tokens"])
+    assert totals[1] - totals[0] > 100
+
+
+def test_a_budget_file_and_its_profile_are_taken(chat, tmp_path, capsys):
+    """The window of the profile is the window of the report."""
+    path = tmp_path / "b.yaml"
+    path.write_text("llm: {context_window: 4096}\nprofiles: {small: {context_window: 900, model: gpt-4o}}\n")
+    assert run("fit", chat, "--budget", path, "--profile", "small", "--json") == 0
+    report = json.loads(capsys.readouterr().out)["report"]
+    assert report["limit"] == 900 - (900 - COUNTER.count_message(thread(1)[0])) * 3 // 10
+
+
+def test_a_page_is_written(chat, tmp_path):
+    """`--html` writes the report as one page."""
+    assert run("fit", chat, "--window", 1_000, "--html", tmp_path / "r.html") == 0
+    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+
+
+def test_one_message_a_line_and_standard_input_are_read(chat, capsys, monkeypatch):
+    """JSON lines are as good as a list, and - reads the standard input."""
+    import io
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(json.dumps(message) for message in thread(2))))
+    assert run("fit", "-", "--window", 1_000, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["messages"] == thread(2)
+
+
+# ---- errors -------------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("not json", "not JSON"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "holds [], allowed: a list of messages"),
+        ('{"a": 1}', "holds {'a': 1}, allowed: a list of messages"),
+        ("5", "holds 5"),
+        ('[{"role": "user", "content": "x"}, 5]', "message 1 is 5"),
+        ('[{"content": "x"}]', "role None"),
+        ('[{"role": "wizard", "content": "x"}]', "role 'wizard'"),
+        ('{"messages": [{"role": "user", "content": "x"}], "tools": 5}', "tools is 5"),
+    ],
+)
+def test_bad_files_are_one_line_and_status_2(tmp_path, capsys, text, seen):
+    """No traceback, whatever the file holds."""
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    assert seen in failed(capsys, "fit", path, "--window", 1_000)
+
+
+def test_missing_files_and_folders_are_named(chat, tmp_path, capsys):
+    """Chat, documents, budget and the page's folder."""
+    assert "nothere.json: cannot be read (No such file or directory)" in failed(capsys, "fit", tmp_path / "nothere.json", "--window", 999)
+    assert "no such folder" in failed(capsys, "fit", chat, "--window", 999, "--docs", tmp_path / "nodocs")
+    (tmp_path / "empty").mkdir()
+    assert "no text in it" in failed(capsys, "fit", chat, "--window", 999, "--docs", tmp_path / "empty")
+    assert "no.yaml: cannot be read" in failed(capsys, "fit", chat, "--budget", tmp_path / "no.yaml")
+    assert "No such file" in failed(capsys, "fit", chat, "--window", 999, "--html", tmp_path / "nofolder" / "r.html")
+    assert "no --budget FILE.yaml" in failed(capsys, "fit", chat, "--profile", "x")
+
+
+def test_impossible_limits_are_told(chat, capsys):
+    """A negative window, a reserve beyond the window, a window too small for what must stay, an unknown model."""
+    assert "context_window is -5" in failed(capsys, "fit", chat, "--window", -5)
+    assert "the whole window" in failed(capsys, "fit", chat, "--window", 100, "--reserve", 200)
+    assert "the system prompt has 7 tokens, allowed: 3" in failed(capsys, "fit", chat, "--window", 12)
+    assert "what must stay needs" in failed(capsys, "fit", chat, "--window", 30)
+    assert "nobody-knows-this-model" in failed(capsys, "fit", chat, "--model", "nobody-knows-this-model")
+
+
+def test_an_unknown_model_beside_a_window_is_noted(chat, capsys):
+    """Counts are estimates then, and the error stream says so in one line."""
+    assert run("fit", chat, "--window", 1_000, "--model", "nobody-knows-this-model-2") == 0
+    out, err = capsys.readouterr()
+    assert "(estimated)" in out
+    assert "rankbudget: note: " in err
+    assert "Traceback" not in err
+
+
+def test_the_installed_command_works_and_help_lists_the_commands():
+    """The entry point of the distribution starts, and argparse's own mistakes are status 2."""
+    done = subprocess.run([sys.executable, "-m", "rankbudget.cli", "--help"], capture_output=True, text=True, check=True)
+    assert "fit" in done.stdout
+    assert "demo" in done.stdout
+    assert subprocess.run([sys.executable, "-m", "rankbudget.cli", "fit"], capture_output=True, check=False).returncode == 2
+
+
+def test_a_closed_pipe_is_no_error(chat):
+    """`rankbudget fit ... | head` ends quietly."""
+    command = f'"{sys.executable}" -m rankbudget.cli fit "{chat}" --json | head -c 100 > /dev/null; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+
+
+# ---- progress -----------------------------------------------------------------------------------------------------------------------
+def test_only_what_takes_long_is_told(capsys, monkeypatch):
+    """A quick step is silent, a slow one says what it does and how long it took."""
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    with progress.step("quick work"):
+        pass
+    with progress.step("slow work"):
+        time.sleep(0.3)
+    err = capsys.readouterr().err
+    assert "quick" not in err
+    assert err.startswith("slow work ...\nslow work: 0.")
+    assert err.endswith(" s\n")
+
+
+# ---- reading ------------------------------------------------------------------------------------------------------------------------
+def test_passages_are_cut_at_headings(docs):
+    """Each heading starts a passage, names come from the path, hidden folders and pictures are left out."""
+    passages = read_passages(docs)
+    assert [(p.id, p.title, p.text) for p in passages] == [
+        ("deep/ice.txt#1", "deep/ice.txt", "Ice melts at zero degrees."),
+        ("tea.md#1", "Tea", "# Tea\n\nTea is best at 80 degrees."),
+        ("tea.md#2", "Storing tea", "## Storing tea\n\nKeep tea dry and dark."),
+    ]
+
+
+def test_passages_lose_no_word_and_stay_small(tmp_path):
+    """Long paragraphs are cut, a comment in code is no heading, and all words are still there."""
+    text = "# One\n\n" + "This sentence is here. " * 300 + "\n\n```sh\n# no heading\nls\n```\n\nEnd.\n"
+    path = tmp_path / "long.md"
+    path.write_text(text)
+    passages = read_passages(path)
+    assert " ".join(" ".join(p.text for p in passages).split()) == " ".join(text.split())
+    assert max(len(p.text) for p in passages) <= 2_400
+    assert {p.title for p in passages} == {"One"}
+
+
+# ---- demo ---------------------------------------------------------------------------------------------------------------------------
+def test_the_shipped_conversation_is_long_and_valid():
+    """It has tool calls in parallel, and more tokens than the demonstration's window."""
+    chat = read_chat(_shipped("conversation.json"))
+    assert len(chat.messages) > 100
+    assert COUNTER.count_messages(chat.messages) > 4_096
+    assert any(len(m.get("tool_calls") or ()) > 1 for m in chat.messages)
+    assert len(read_passages(_documentation())) > 10
+
+
+def test_the_demonstration_keeps_the_same_pieces_in_both_frameworks(capsys):
+    """Both halves run on the shipped conversation and the project's documentation, fit, agree and answer."""
+    pytest.importorskip("langchain_core")
+    pytest.importorskip("llama_index.core")
+    pytest.importorskip("faiss")
+    assert run("demo") == 0
+    out = capsys.readouterr().out
+    assert "indexed with FAISS" in out
+    assert out.count("final prompt: ") == 2
+    assert "both kept the same" in out
+    assert "only the" not in out
+    assert QUESTION in out
+    assert "no model was given" in out
+
+
+def test_the_demonstration_takes_a_users_own_files(chat, docs, capsys):
+    """Another conversation, other documents, another question: the best kept passage answers."""
+    pytest.importorskip("langchain_core")
+    pytest.importorskip("llama_index.core")
+    pytest.importorskip("faiss")
+    assert run("demo", "--chat", chat, "--docs", docs, "--question", "How do I store tea?", "--window", 2_000) == 0
+    assert capsys.readouterr().out.rstrip().endswith("Keep tea dry and dark.\n  (tea.md#2)")
+
+
+@pytest.fixture
+def server():
+    pytest.importorskip("langchain_openai")
+    pytest.importorskip("llama_index.llms.openai_like")
+    from rankbudget.testing.server import StrictModelServer
+
+    with StrictModelServer(["from the chain", "from the engine"], context_window=4_096) as running:
+        yield running
+
+
+def test_a_model_answers_through_both_frameworks(server, capsys):
+    """A strict server of 4,096 tokens accepts both requests, which hold the same messages, and counts what we count."""
+    assert run("demo", "--model", "gpt-4o", "--base-url", server.base_url) == 0
+    out = capsys.readouterr().out
+    assert "gpt-4o through the LangChain chain: from the chain" in out
+    assert "gpt-4o through the LlamaIndex engine: from the engine" in out
+    first, second = server.requests
+    assert [m["content"] for m in first.messages] == [m["content"] for m in second.messages]
+    assert first.prompt_tokens == second.prompt_tokens <= 4_096 - 600
+    assert f"final prompt: {first.prompt_tokens:,} tokens of 3,496" in out
+
+
+def test_a_model_that_does_not_answer_is_one_line(capsys):
+    """A server that is not there names the model, with status 2."""
+    pytest.importorskip("langchain_openai")
+    assert run("demo", "--model", "gpt-4o", "--base-url", "http://127.0.0.1:9/v1") == 2
+    assert "rankbudget: error: model 'gpt-4o' did not answer: " in capsys.readouterr().err
+
+
+def test_quoting_nothing_says_so():
+    """Without a kept passage there is nothing to quote."""
+    assert "nothing to quote" in quoted([], "why?")
+
+
+def test_a_demonstration_without_documents_says_how_to_give_some(monkeypatch, tmp_path):
+    """Where neither the wheel nor a checkout has the pages, the message names --docs."""
+    monkeypatch.setattr("rankbudget.demo.__file__", str(tmp_path / "a" / "b" / "demo.py"))
+    with pytest.raises(BudgetConfigError, match="--docs DIR"):
+        _documentation()
+
+
+def test_a_task_is_plain_data():
+    """Both halves are given the same frozen task."""
+    assert Task.__dataclass_params__.frozen
