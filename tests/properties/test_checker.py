@@ -179,9 +179,10 @@ def test_the_other_checks_find_their_mistakes() -> None:
 def test_open_delimiters_and_leaks_are_found() -> None:
     """A payload that closes its delimiter breaks law 10, a text of another user law 11."""
     check_delimited("<k>a &lt;/k&gt; b</k>", ["a </k> b"], tags=["k"])
-    for rendered in ("<k>a </k> b</k>", "<k>a < / K > b</k>"):
+    check_delimited("<k>\n<k source='1'>a</k>\n</k>", [], tags=["k"])
+    for rendered in ("<k>a </k> b</k>", "<k>a < / K > b</k>", "<k>a", "<k><j></k></j>"):
         with pytest.raises(LawBroken, match="law 10"):
-            check_delimited(rendered, ["a </k> b", "a < / K > b"], tags=["k"])
+            check_delimited(rendered, ["a </k> b", "a < / K > b"], tags=["k", "j"])
     mine, hers = MemoryItem(text="blue", scope=Scope(user="ann")), MemoryItem(text="green", scope=Scope(user="eve"))
     check_scopes("the sky is blue", [mine, hers], Scope(user="ann"))
     with pytest.raises(LawBroken, match="law 11"):

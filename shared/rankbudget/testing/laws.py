@@ -212,16 +212,21 @@ def check_delimited(rendered: str, payloads: Iterable[str], *, tags: Iterable[st
     """
     import re
 
-    for tag in tags:
-        pattern = re.compile(rf"<\s*/?\s*{re.escape(tag)}(?:\s[^>]*)?>", re.IGNORECASE)
-        for payload in payloads:
-            for match in pattern.finditer(payload):
-                around = payload[max(0, match.start() - 12) : match.end() + 12]
-                if around in rendered:
-                    raise LawBroken(10, f"an inserted text brings {match.group()!r} into the prompt: {around!r}")
-        opened = [m.group().replace(" ", "").startswith("</") for m in pattern.finditer(rendered)]
-        if any(is_close != bool(i % 2) for i, is_close in enumerate(opened)) or len(opened) % 2:
-            raise LawBroken(10, f"the delimiters of {tag!r} do not alternate in the prompt")
+    pattern = re.compile(rf"<\s*(/?)\s*({'|'.join(map(re.escape, tags))})(?:\s[^>]*)?>", re.IGNORECASE)
+    for payload in payloads:
+        for match in pattern.finditer(payload):
+            around = payload[max(0, match.start() - 12) : match.end() + 12]
+            if around in rendered:
+                raise LawBroken(10, f"an inserted text brings {match.group()!r} into the prompt: {around!r}")
+    opened: list[str] = []
+    for match in pattern.finditer(rendered):
+        closes, name = match.groups()
+        if not closes:
+            opened.append(name)
+        elif not opened or opened.pop() != name:
+            raise LawBroken(10, f"{match.group()!r} closes what is not open")
+    if opened:
+        raise LawBroken(10, f"the delimiter {opened[-1]!r} is not closed")
 
 
 def check_scopes(rendered: str, memories: Iterable[Any], reader: Any) -> None:
