@@ -1,0 +1,126 @@
+"""Tool output by structure: JSON stays JSON, logs keep what stands out, gaps are counted."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import counter_for
+from rankbudget.compression.json_shrink import dump, parse
+from rankbudget.compression.structured import compress_structured
+from rankbudget.testing import RecordingCounter
+
+EXACT = counter_for("o200k_base")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=80),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=12), inner, max_size=8),
+    max_leaves=40,
+)
+
+
+def rows(count: int = 200) -> list[dict[str, object]]:
+    made: list[dict[str, object]] = [
+        {"id": f"FL{i:04d}", "price": 100 + i % 7, "status": "ok", "note": "a seat by the window, when asked early " * 2} for i in range(count)
+    ]
+    made[count // 2]["status"] = "error: no such flight"
+    made[count // 3]["price"] = 99_999
+    return made
+
+
+@given(value=st.lists(VALUES, max_size=8) | st.dictionaries(st.text(max_size=12), VALUES, max_size=8), limit=st.integers(1, 120), indent=st.sampled_from([None, 2]))
+def test_json_stays_json_within_the_limit(value, limit, indent):
+    """Whatever the value and the limit, the result parses as the same kind of JSON and fits."""
+    text = json.dumps(value, indent=indent)
+    short = compress_structured(text, limit, EXACT)
+    assert EXACT.count(short) <= limit
+    assert type(json.loads(short)) is type(value)
+
+
+def test_white_space_goes_before_any_content():
+    """Pretty-printed JSON that fits once it is dense loses nothing."""
+    value = {"total": 1.50, "rows": [[i, i + 1] for i in range(40)]}
+    text = json.dumps(value, indent=4)
+    dense = json.dumps(value, separators=(",", ":"))
+    assert json.loads(compress_structured(text, EXACT.count(dense), EXACT)) == value
+
+
+def test_numbers_keep_their_digits():
+    """A price of 1.50 stays 1.50, and large integers are not rounded."""
+    assert dump(parse('{"price": 1.50, "id": 12345678901234567890}')) == '{"price":1.50,"id":12345678901234567890}'
+
+
+def test_errors_and_outliers_survive_when_most_rows_go():
+    """The failing row and the price far off the others stay, the count of the missing rows is said."""
+    short = compress_structured(json.dumps(rows()), 400, EXACT)
+    assert "error: no such flight" in short
+    assert "99999" in short
+    assert "FL0000" in short
+    kept = [row for row in json.loads(short) if isinstance(row, dict)]
+    assert f"{200 - len(kept)} more items" in short
+
+
+def test_ids_are_never_torn():
+    """Every id that is left is one of the ids that were given."""
+    ids = {row["id"] for row in rows()}
+    for limit in (60, 150, 500):
+        found = json.loads(compress_structured(json.dumps(rows()), limit, EXACT))
+        assert {row["id"] for row in found if isinstance(row, dict) and "id" in row} <= ids
+
+
+def test_one_json_value_a_line_stays_so():
+    """JSON lines lose lines, never their form."""
+    text = "\n".join(json.dumps(row) for row in rows(60))
+    short = compress_structured(text, 300, EXACT)
+    assert EXACT.count(short) <= 300
+    parsed = [json.loads(line) for line in short.splitlines()]
+    assert any("omitted" in row for row in parsed)
+    assert any(row.get("status") == "error: no such flight" for row in parsed)
+
+
+def test_a_log_keeps_its_error_and_its_ends():
+    """Five hundred lines of one kind become a few, and the one that differs is among them."""
+    lines = [f"2026-01-01 12:00:{i % 60:02d} INFO request {i} served in {i % 13} ms" for i in range(500)]
+    lines[200] = "2026-01-01 12:03:20 ERROR database is gone"
+    short = compress_structured("\n".join(lines), 120, EXACT)
+    assert EXACT.count(short) <= 120
+    assert lines[0] in short
+    assert lines[-1] in short
+    assert lines[200] in short
+    assert "lines ...]" in short
+
+
+def test_search_results_keep_whole_lines():
+    """A result list loses whole lines, in order."""
+    random.seed(4)
+    lines = [f"src/module_{i}.py:{random.randrange(400)}: def handler_{i}(request):" for i in range(80)]
+    short = compress_structured("\n".join(lines), 200, EXACT).splitlines()
+    kept = [line for line in short if not line.startswith("[...")]
+    assert kept == [line for line in lines if line in kept]
+    assert len(kept) >= 3
+
+
+def test_prose_keeps_both_ends():
+    """What has no structure is cut in its middle."""
+    short = compress_structured("It begins here. " + "And on it goes. " * 300 + "It ends there.", 30, EXACT)
+    assert short.startswith("It begins here.")
+    assert short.endswith("It ends there.")
+
+
+def test_what_fits_comes_back_as_it_is():
+    """Nothing is reformatted without need."""
+    text = '{ "a" : 1 }'
+    assert compress_structured(text, 50, EXACT) is text
+    assert compress_structured(text, 0, EXACT) == ""
+
+
+@pytest.mark.parametrize("limit", [100, 1000])
+def test_work_is_bounded(limit):
+    """A large result is tokenized about once; the search for its short form counts short forms only."""
+    recorder = RecordingCounter(EXACT)
+    text = json.dumps(rows(600), indent=2)
+    compress_structured(text, limit, recorder)
+    assert recorder.characters <= 1.5 * len(text)

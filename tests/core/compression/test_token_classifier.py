@@ -1,0 +1,103 @@
+"""The token classifier: real loading code, the exact bound, and what is never dropped first."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankbudget import PromptCompressor, counter_for
+from rankbudget.compression.compressor import CompressorConfig
+from rankbudget.compression.token_classifier import TokenClassifier
+from rankbudget.errors import BudgetConfigError
+
+EXACT = counter_for("o200k_base")
+TEXT = (
+    "well the old harbour of the town was built in 1872 and it was not cheap so the mayor said \"Fort Saint Anne\" was dearer see https://example.org/plan for more "
+    "about the harbour and the town and the mayor and the old fort\n```\nkeep = 1\n```\n"
+) * 3
+KEPT_WORDS = ("harbour", "built", "mayor")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A tiny BERT whose classifier keeps a few words: it has no layers, so what a word's vector says is what the model says."""
+    torch = pytest.importorskip("torch", reason="the token classifier runs on torch, which is no dependency of this project")
+    transformers = pytest.importorskip("transformers", reason="the token classifier is loaded through transformers")
+    path = tmp_path_factory.mktemp("weights")
+    words = sorted({word for word in TEXT.replace('"', " ").replace("`", " ").split() if word.isalpha()})
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (path / "vocab.txt").write_text("\n".join(vocabulary))
+    transformers.BertTokenizerFast(vocab=str(path / "vocab.txt"), vocab_file=str(path / "vocab.txt")).save_pretrained(path)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(vocabulary), hidden_size=4, num_hidden_layers=0, num_attention_heads=1, intermediate_size=4, max_position_embeddings=64, num_labels=2
+    )
+    model = transformers.BertForTokenClassification(config)
+    with torch.no_grad():
+        embeddings = model.bert.embeddings
+        for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
+            table.weight.zero_()
+        embeddings.word_embeddings.weight.copy_(torch.tensor([[1.0, -1.0, 0.0, 0.0]]).repeat(len(vocabulary), 1))
+        for word in KEPT_WORDS:
+            embeddings.word_embeddings.weight[vocabulary.index(word)] = torch.tensor([-1.0, 1.0, 0.0, 0.0])
+        model.classifier.weight.copy_(torch.tensor([[1.0, -1.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0]]))
+        model.classifier.bias.zero_()
+    model.save_pretrained(path)
+    return path
+
+
+@pytest.mark.parametrize("limit", [1, 7, 20, 60, 120, 10_000])
+def test_the_bound_is_exact(folder, limit):
+    """Counted with the caller's own tokenizer, not the model's, the result fits; the whole text comes back when it fits."""
+    kept = TokenClassifier(folder).compress(TEXT, limit, EXACT)
+    assert EXACT.count(kept) <= limit
+    assert (kept == TEXT) == (EXACT.count(TEXT) <= limit)
+
+
+def test_the_model_decides_which_words_go(folder):
+    """Words the weights are for come out above the others, through the real tokenizer and model."""
+    words = [word for word in TEXT.split() if word.isalpha()]
+    ratings = dict(zip(words, TokenClassifier(folder).rate(words), strict=True))
+    assert all(ratings[word] > 0.9 for word in KEPT_WORDS)
+    assert all(rating < 0.1 for word, rating in ratings.items() if word not in KEPT_WORDS)
+
+
+def test_what_must_stay_goes_last(folder):
+    """Numbers, negations, URLs, quotations and code outlive every other word, and stand in the text whole."""
+    kept = TokenClassifier(folder).compress(TEXT, 110, EXACT)
+    assert kept.count("1872") == 3
+    assert kept.count("not") == 3
+    assert kept.count('"Fort Saint Anne"') == 3
+    assert kept.count("https://example.org/plan") == 3
+    assert kept.count("```\nkeep = 1\n```") == 3
+    assert kept.count("harbour") >= 3
+    assert "cheap" not in kept
+
+
+def test_the_order_of_words_stays(folder):
+    """What is left is the text with words missing."""
+    source = iter(TEXT.split())
+    kept = TokenClassifier(folder).compress(TEXT, 80, EXACT).split()
+    assert all(word in source for word in kept)
+
+
+def test_long_texts_pass_the_window_in_parts(folder):
+    """More words than the model's window holds are all rated."""
+    words = ["harbour", "well"] * 300
+    assert len(TokenClassifier(folder).rate(words)) == 600
+
+
+def test_the_compressor_loads_it_from_its_path(folder):
+    """The strategy of `PromptCompressor` reads the folder of its configuration."""
+    compressor = PromptCompressor(CompressorConfig(classifier_path=str(folder)))
+    result = compressor.compress(TEXT, strategy="token_classifier")
+    assert result.strategy_used == "token_classifier"
+    assert result.compressed_tokens <= result.original_tokens - int(result.original_tokens * 0.5)
+
+
+def test_a_folder_without_weights_is_a_typed_error(tmp_path):
+    """A path that is no folder, and a folder that holds no model, say so."""
+    with pytest.raises(BudgetConfigError, match="is not a folder"):
+        TokenClassifier(tmp_path / "nothing").rate(["a"])
+    pytest.importorskip("torch", reason="reading weights needs torch")
+    with pytest.raises(BudgetConfigError, match="holds no token-classification model"):
+        TokenClassifier(tmp_path).rate(["a"])
