@@ -7,8 +7,11 @@ all). Whatever is not exact says so once.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import OrderedDict
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError
@@ -31,7 +34,8 @@ def counter_for(spec: Any = "o200k_base") -> TokenCounter:
     """Returns the counter for a model, an encoding, a tokenizer or a callable; the same counter for the same argument.
 
     Args:
-        spec: a model's name ("gpt-4o"), an encoding ("o200k_base"), "estimate", a callable from text to int, or a counter, which comes back.
+        spec: a model's name ("gpt-4o"), an encoding ("o200k_base"), a tokenizer's folder or object, "estimate", a callable from text to
+            int, or a counter, which comes back.
 
     Raises:
         BudgetConfigError: when `spec` is none of these.
@@ -70,13 +74,35 @@ def _from_name(name: str) -> TokenCounter:
         return EstimateCounter(why="an estimate was asked for")
     encoding = plain if plain in ENCODINGS else encoding_for(plain)
     if encoding is None:
-        return _similar(plain)
+        folder = _tokenizer_folder(plain)
+        if folder is None:
+            return _similar(plain)
+        from .huggingface import from_folder
+
+        return from_folder(folder, name=plain)
     from .tiktoken_counter import TiktokenCounter
 
     try:
         return TiktokenCounter(encoding, name=plain)
     except CounterUnavailableError as error:
         return _estimate(plain, str(error))
+
+
+def _tokenizer_folder(name: str) -> Path | None:
+    """Returns the folder or file a name stands for: a path, or a model that Hugging Face's cache on this machine has."""
+    try:
+        place = Path(name).expanduser()
+        if (place / "tokenizer.json").is_file() or (place.suffix == ".json" and place.is_file()):
+            return place
+        folder = place.is_dir()
+    except (OSError, ValueError, RuntimeError):  # no path at all
+        return None
+    if folder:
+        msg = f"the folder {name!r} has no tokenizer.json; save one there with tokenizer.save_pretrained({name!r})"
+        raise CounterUnavailableError(msg)
+    from .huggingface import cached_folder
+
+    return cached_folder(name)
 
 
 def _similar(name: str) -> TokenCounter:
@@ -120,6 +146,12 @@ def _new_from_object(spec: Any) -> TokenCounter:
         from .tiktoken_counter import TiktokenCounter
 
         return TiktokenCounter(spec)
+    from .huggingface import from_tokenizer, is_tokenizer
+
+    if is_tokenizer(spec):
+        return from_tokenizer(spec)
+    if isinstance(spec, PathLike):
+        return counter_for(os.fspath(spec))
     if callable(spec):
         from .callables import CallableCounter
 

@@ -1,0 +1,134 @@
+"""Makes counters of what Hugging Face users have: a folder, a tokenizer.json, a `tokenizers` or a `transformers` tokenizer, a cached model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import CounterUnavailableError
+from .chat_template import ChatTemplate, TemplateRefusedError, template_of_folder
+from .media import MediaTable
+from .protocol import Message, Tool
+from .tokenizer_counter import TokenizerCounter
+
+__all__ = ["cached_folder", "from_folder", "from_tokenizer", "is_tokenizer"]
+
+
+def is_tokenizer(thing: Any) -> bool:
+    """Returns whether an object can be counted with: it encodes a text."""
+    return callable(getattr(thing, "encode", None)) and not isinstance(thing, (str, type))
+
+
+def from_folder(path: str | Path, *, name: str | None = None, media: MediaTable | None = None) -> TokenizerCounter:
+    """Returns the counter of a tokenizer's folder or of a tokenizer.json, with its chat template when there is one.
+
+    Raises:
+        CounterUnavailableError: when there is no tokenizer in it, or `tokenizers` is not installed.
+    """
+    place = Path(path)
+    file = place / "tokenizer.json" if place.is_dir() else place
+    if not file.is_file():
+        msg = f"no tokenizer.json in {str(place)!r}; save one there with tokenizer.save_pretrained(folder), or give the tokenizer object"
+        raise CounterUnavailableError(msg)
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:  # pragma: no cover - comes with the extra
+        msg = f'{str(file)!r} needs the tokenizers library: pip install "rankbudget[transformers]"'
+        raise CounterUnavailableError(msg) from error
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:
+        msg = f"{str(file)!r} cannot be read as a tokenizer: {error}"
+        raise CounterUnavailableError(msg) from error
+    template = template_of_folder(file.parent)
+    return from_tokenizer(tokenizer, name=name or str(path), template=template, media=media)
+
+
+def from_tokenizer(
+    tokenizer: Any, *, name: str | None = None, template: ChatTemplate | str | None = None, media: MediaTable | None = None
+) -> TokenizerCounter:
+    """Returns the counter of a tokenizer object.
+
+    Args:
+        tokenizer: a `tokenizers.Tokenizer`, a `transformers` tokenizer, or anything whose `encode` returns tokens.
+        name: what it counts for; None takes the tokenizer's own name.
+        template: a chat template for a tokenizer that has none.
+        media: what images, audio, files and videos cost.
+    """
+    if isinstance(template, str):
+        template = ChatTemplate(template)
+    core, own_render = _backend(tokenizer)
+    shown = name or getattr(tokenizer, "name_or_path", None) or type(tokenizer).__name__
+    return TokenizerCounter(
+        _encoder(core if core is not None else tokenizer, fast=core is not None),
+        name=str(shown),
+        render=template or own_render,
+        specials=_specials(core),
+        media=media,
+    )
+
+
+def cached_folder(model: str) -> Path | None:
+    """Returns where the Hugging Face cache on this machine keeps a model's tokenizer; nothing is downloaded."""
+    if not model or model.count("/") != 1:
+        return None
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    kept = hub / f"models--{model.replace('/', '--')}"
+    try:
+        snapshots = kept / "snapshots"
+        current = snapshots / (kept / "refs" / "main").read_text(encoding="utf-8").strip()
+        candidates = [current, *sorted(snapshots.iterdir())]
+    except OSError:
+        return None
+    return next((folder for folder in candidates if (folder / "tokenizer.json").is_file()), None)
+
+
+def _backend(tokenizer: Any) -> tuple[Any, Callable[[Sequence[Message], Any], str] | None]:
+    """Returns the `tokenizers` object inside, if any, and the tokenizer's own chat template, if any."""
+    inner = getattr(tokenizer, "backend_tokenizer", None) or getattr(tokenizer, "_tokenizer", None)
+    core = tokenizer if _is_core(tokenizer) else inner if _is_core(inner) else None
+    apply = getattr(tokenizer, "apply_chat_template", None)
+    if not callable(apply) or not getattr(tokenizer, "chat_template", None):
+        return core, None
+
+    def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
+        try:
+            return str(apply(list(messages), tools=list(tools) if tools else None, tokenize=False, add_generation_prompt=True))
+        except Exception as error:
+            msg = f"{type(error).__name__}: {error}"
+            raise TemplateRefusedError(msg) from error
+
+    return core, render
+
+
+def _is_core(thing: Any) -> bool:
+    return type(thing).__module__.partition(".")[0] == "tokenizers" and hasattr(thing, "encode_batch")
+
+
+def _encoder(tokenizer: Any, *, fast: bool) -> Callable[[str], int]:
+    """Returns tokens of a text, nothing added."""
+    encode = tokenizer.encode
+    if fast:
+        if tokenizer.padding or tokenizer.truncation:  # either would falsify counts; the user's tokenizer keeps its settings
+            tokenizer = type(tokenizer).from_str(tokenizer.to_str())
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
+            encode = tokenizer.encode
+        return lambda text: len(encode(text, add_special_tokens=False))
+    try:
+        len(encode("a", add_special_tokens=False))
+    except TypeError:
+        return lambda text: len(encode(text))
+    return lambda text: len(encode(text, add_special_tokens=False))
+
+
+def _specials(core: Any) -> list[str]:
+    """Returns the tokens at which a tokenizer always cuts: those that match exactly as they are written."""
+    added = getattr(core, "get_added_tokens_decoder", None)
+    if not callable(added):
+        return []
+    tokens = added().values()
+    return [t.content for t in tokens if t.content and not (t.lstrip or t.rstrip or t.single_word or t.normalized)]
