@@ -34,7 +34,7 @@ def cold(size: int, limit: int) -> Contender:
         thread = chat(size, seed)
         return lambda: fit_messages(thread, max_tokens=limit).messages
 
-    return Contender("rankbudget cold", prepare)
+    return Contender("cold", prepare)
 
 
 def stateless_warm(size: int, limit: int) -> Contender:
@@ -45,7 +45,7 @@ def stateless_warm(size: int, limit: int) -> Contender:
         fit_messages(thread, max_tokens=limit)
         return lambda: fit_messages(thread, max_tokens=limit).messages
 
-    return Contender("rankbudget stateless warm", prepare)
+    return Contender("stateless warm", prepare)
 
 
 def session_warm(size: int, limit: int) -> Contender:
@@ -58,7 +58,7 @@ def session_warm(size: int, limit: int) -> Contender:
         thread += [dict(message) for message in NEW]
         return lambda: session.fit(thread).messages
 
-    return Contender("rankbudget session warm", prepare)
+    return Contender("session warm", prepare)
 
 
 def langchain_trimmer(size: int, limit: int) -> Contender:
