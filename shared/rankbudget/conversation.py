@@ -252,6 +252,8 @@ def _ladder(timeline: Timeline, request: Request, room: int) -> Selection | None
     newest = next(timeline.turns(), None)
     question = newest.question.start if newest and newest.question else None
     sets = list(minimum_sets(timeline, request.min_exchanges))
+    if request.asked_elsewhere:  # an old question without its answer helps nobody
+        sets = [s for s in sets if s[0] > 0]
     for count, units, may_cut in [(c, u, False) for c, u in sets] + [(c, u, True) for c, u in sets[-1:]]:
         price = sum([timeline.tokens_of(u) for u in units])
         if price > room:

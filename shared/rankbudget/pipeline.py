@@ -18,7 +18,7 @@ from .fitting.protocol import Fit
 from .fitting.strategies import strategy_for
 from .measure import CodecMeasure
 from .prompt import STATIC, Layout
-from .rendering import wrapper_of
+from .rendering import close_tag, open_tag, wrapper_of
 from .report import BlockTotal, BudgetReport, warnings_for
 from .segment import Block, Decision, DecisionRange, Segment
 
@@ -153,7 +153,7 @@ class Run:
         """Returns what a block costs before its first piece: tags, and for the first of its message framing and notice."""
         if self.render is not None:
             return 0
-        tags = self.counter.count(f"<{name}>\n") + self.counter.count(f"</{name}>\n")
+        tags = self.counter.count(open_tag(name)) + self.counter.count(close_tag(name))
         if not framing:
             return tags
         notice = self.counter.count(self.layout.notice + "\n") if self.layout.notice and name not in STATIC else 0

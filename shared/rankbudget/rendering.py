@@ -50,6 +50,8 @@ def close_tag(name: str) -> str:
 
 
 def _name(name: str) -> str:
+    if name == "memory":  # the block, as each memory has a tag of its own
+        return "memories"
     return re.sub(r"[^\w.-]", "_", name) or "block"
 
 
