@@ -67,7 +67,7 @@ _SHORTER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )[:-1]
 _KEEP = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|`[^`\n]*`|https?://\S+|\{\{?[^{}\n]*\}\}?|<[^<>\n]*>")
 _RULER = re.compile(r"^[ \t]*[-=*_#~+.]{4,}[ \t]*$\n?", re.MULTILINE)
-_NAME = re.compile(r"\b[A-Z][\w&-]*(?: (?:of |and |for |the )?[A-Z][\w&-]*){2,}")
+_NAME = re.compile(r"\b(?!(?:The|A|An|Our|Your|This|That|In|At|For|From|Of|And)\b)[A-Z][\w&-]*(?: (?:of |and |for |the )?[A-Z][\w&-]*){2,}")
 _FEWEST_MENTIONS = 3
 _SAME_SHARE = 0.9
 _FEWEST_TERMS = 3

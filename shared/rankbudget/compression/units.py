@@ -22,7 +22,7 @@ _ROW = re.compile(r"^[ \t]*\|.*\|[ \t]*$|^[^\n|]+\|[^\n|]+\|[^\n]*$|^[^\t\n]+\t[
 _INDENTED = re.compile(r"^(?: {4,}|\t)\S.*$")
 _HEADING = re.compile(r"^[ \t]*(?:#{1,6} \S.*|[A-Z][^.!?\n]{0,60}:)[ \t]*\n+$")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
-_OPENING, _CLOSING = "“«„", "”»“"
+_NUMBERING = re.compile(r"^\s*(?:\d{1,3}|[A-Za-z])\.\s*$")
 _LONGEST_QUOTE = 120
 
 
@@ -122,20 +122,18 @@ def _json_end(lines: list[str], start: int) -> int:
 
 
 def _whole_quotes(pieces: tuple[str, ...]) -> list[str]:
-    """Joins pieces that a quotation of at most a line spans, so that a quoted name with a full stop inside stays whole."""
+    """Joins pieces that belong together: what a quotation of at most a line spans, and the number of a list item with its sentence."""
     out: list[str] = []
     for piece in pieces:
-        if (
-            out
-            and "\n" not in out[-1]
-            and _inside_quote(out[-1])
-            and _closes_early(piece)
-            and len(out[-1]) + len(piece) < 4 * _LONGEST_QUOTE
-        ):
+        if out and "\n" not in out[-1] and (_NUMBERING.match(out[-1]) or _spans(out[-1], piece)):
             out[-1] += piece
         else:
             out.append(piece)
     return out
+
+
+def _spans(one: str, other: str) -> bool:
+    return len(one) + len(other) < 4 * _LONGEST_QUOTE and _inside_quote(one) and _closes_early(other)
 
 
 def _inside_quote(text: str) -> bool:

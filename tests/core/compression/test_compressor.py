@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import PromptCompressor, counter_for
-from rankbudget.compression.compressor import CompressionResult, CompressorConfig
+from rankbudget import counter_for
+from rankbudget.compression.compressor import CompressionResult, CompressorConfig, PromptCompressor
 from rankbudget.errors import BudgetConfigError
 from rankbudget.testing import WordCounter
 
 EXACT = counter_for("o200k_base")
 DOCUMENT = "\n\n".join(
-    f"Chapter {i} speaks of the river and its {i + 2} bridges. The river is wide there. Bridge {i} was opened in {1800 + i}. Many people walk there on Sundays. "
-    "Some of them bring bread for the ducks, and others sit on the benches and read the newspaper until it gets dark."
+    f"Chapter {i} speaks of the river and its {i + 2} bridges. The river is {40 + i} metres wide there. Bridge {i} was opened in {1800 + i}. On Sundays {100 * i} people walk there. "
+    f"Some of them bring bread for the {i} ducks, and others sit on one of the {i + 5} benches and read the newspaper until it gets dark."
     for i in range(12)
 )
 
@@ -67,7 +67,10 @@ def test_long_documents_shrink_by_half_and_keep_the_answer():
 
 def test_system_prompts_keep_their_instructions():
     """The template strategy is the one of system prompts."""
-    prompt = "We are very happy to have you here. Always cite your sources. Thank you for all that you do for us. Always cite your sources. " * 4 + "Never guess."
+    prompt = (
+        "We are very happy to have you here. Always cite your sources. Thank you for all that you do for us. Always cite your sources. " * 4
+        + "Never guess."
+    )
     result = PromptCompressor().compress_system_prompt(prompt)
     assert (result.compressed_text, result.strategy_used) == ("Always cite your sources. Never guess.", "template")
     assert result.compression_ratio > 0.6
@@ -75,7 +78,10 @@ def test_system_prompts_keep_their_instructions():
 
 def test_a_template_over_its_target_gives_up_statements_before_instructions():
     """The bound is exact; what is not an instruction goes first."""
-    prompt = "The river is wide and slow. Always cite your sources. The ducks are fat. Never guess. " + "The banks are green in summer and brown in winter. " * 3
+    prompt = (
+        "The river is wide and slow. Always cite your sources. The ducks are fat. Never guess. "
+        + "The banks are green in summer and brown in winter. " * 3
+    )
     result = PromptCompressor(counter=WordCounter()).compress(prompt, 7, "template")
     assert result.compressed_text == "Always cite your sources. Never guess."
     assert result.strategy_used == "template+extractive"
@@ -85,7 +91,10 @@ def test_history_keeps_its_last_turns_whole():
     """The last turns are copied, what came before is said in fewer words, decisions first."""
     history = [{"role": "user", "content": "We decided to meet Ada in Paris on 4 May."}, {"role": "assistant", "content": "Noted!"}]
     for i in range(8):
-        history += [{"role": "user", "content": f"Small talk number {i} about the weather outside"}, {"role": "assistant", "content": "Yes indeed, the weather is what it is."}]
+        history += [
+            {"role": "user", "content": f"Small talk number {i} about the weather outside"},
+            {"role": "assistant", "content": "Yes indeed, the weather is what it is."},
+        ]
     result = PromptCompressor().compress_history(history, max_turns=2)
     lines = result.compressed_text.splitlines()
     assert lines[-4:] == [f"{m['role']}: {m['content']}" for m in history[-4:]]
@@ -126,7 +135,7 @@ def test_a_failing_summarizer_costs_neither_the_text_nor_the_bound():
     """Its own sentences stand in, and the result says so."""
 
     def fail(text, max_tokens):
-        raise RuntimeError("no model")
+        raise RuntimeError
 
     result = PromptCompressor(summarizer=fail).compress(DOCUMENT, 100, "abstractive")
     assert result.strategy_used == "extractive"

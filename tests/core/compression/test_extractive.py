@@ -16,7 +16,7 @@ WORDS = WordCounter()
 SENTENCES = (
     "The harbour was built in 1872.",
     "It never froze, not even in 1929.",
-    "The captain said \"Dr. Smith is aboard. Wait for him.\" twice.",
+    'The captain said "Dr. Smith is aboard. Wait for him." twice.',
     "See https://example.org/a.b?c=1 for the plans.",
     "Nobody was allowed on the pier without a pass.",
     "Fish was sold until noon.",
@@ -69,7 +69,9 @@ def test_a_sentence_is_rated_in_its_paragraph():
     """Of two equal sentences the one in the paragraph about the question wins."""
     right = "The Vega telescope stands in Chile. It was opened in 2009. Its mirror has eight metres."
     wrong = "The bakery is in Bonn. It was opened in 1950. It sells rye bread."
-    kept = extract(f"{wrong}\n\n{right}", 5, WORDS, query="When was the Vega telescope opened?", options=ExtractOptions(paragraph_weight=1.0))
+    kept = extract(
+        f"{wrong}\n\n{right}", 5, WORDS, query="When was the Vega telescope opened?", options=ExtractOptions(paragraph_weight=1.0)
+    )
     assert kept == "It was opened in 2009."
 
 

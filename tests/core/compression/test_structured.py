@@ -24,14 +24,19 @@ VALUES = st.recursive(
 
 def rows(count: int = 200) -> list[dict[str, object]]:
     made: list[dict[str, object]] = [
-        {"id": f"FL{i:04d}", "price": 100 + i % 7, "status": "ok", "note": "a seat by the window, when asked early " * 2} for i in range(count)
+        {"id": f"FL{i:04d}", "price": 100 + i % 7, "status": "ok", "note": "a seat by the window, when asked early " * 2}
+        for i in range(count)
     ]
     made[count // 2]["status"] = "error: no such flight"
     made[count // 3]["price"] = 99_999
     return made
 
 
-@given(value=st.lists(VALUES, max_size=8) | st.dictionaries(st.text(max_size=12), VALUES, max_size=8), limit=st.integers(1, 120), indent=st.sampled_from([None, 2]))
+@given(
+    value=st.lists(VALUES, max_size=8) | st.dictionaries(st.text(max_size=12), VALUES, max_size=8),
+    limit=st.integers(1, 120),
+    indent=st.sampled_from([None, 2]),
+)
 def test_json_stays_json_within_the_limit(value, limit, indent):
     """Whatever the value and the limit, the result parses as the same kind of JSON and fits."""
     text = json.dumps(value, indent=indent)

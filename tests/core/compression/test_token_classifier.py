@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rankbudget import PromptCompressor, counter_for
-from rankbudget.compression.compressor import CompressorConfig
+from rankbudget import counter_for
+from rankbudget.compression.compressor import CompressorConfig, PromptCompressor
 from rankbudget.compression.token_classifier import TokenClassifier
 from rankbudget.errors import BudgetConfigError
 
 EXACT = counter_for("o200k_base")
 TEXT = (
-    "well the old harbour of the town was built in 1872 and it was not cheap so the mayor said \"Fort Saint Anne\" was dearer see https://example.org/plan for more "
+    'well the old harbour of the town was built in 1872 and it was not cheap so the mayor said "Fort Saint Anne" was dearer see https://example.org/plan for more '
     "about the harbour and the town and the mayor and the old fort\n```\nkeep = 1\n```\n"
 ) * 3
 KEPT_WORDS = ("harbour", "built", "mayor")
@@ -29,7 +29,13 @@ def folder(tmp_path_factory):
     transformers.BertTokenizerFast(vocab=str(path / "vocab.txt"), vocab_file=str(path / "vocab.txt")).save_pretrained(path)
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=len(vocabulary), hidden_size=4, num_hidden_layers=0, num_attention_heads=1, intermediate_size=4, max_position_embeddings=64, num_labels=2
+        vocab_size=len(vocabulary),
+        hidden_size=4,
+        num_hidden_layers=0,
+        num_attention_heads=1,
+        intermediate_size=4,
+        max_position_embeddings=64,
+        num_labels=2,
     )
     model = transformers.BertForTokenClassification(config)
     with torch.no_grad():
