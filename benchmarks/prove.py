@@ -33,7 +33,7 @@ from rankbudget.errors import BudgetError
 from rankbudget.testing import reproduction
 
 FAILURES = ("overflow", "invalid", "question lost", "leak", "refused needlessly", "miscounted", "crash")
-SLACK = {"core Assembler": 120, "core build_constrained_prompt": 120, "RetrieverQueryEngine": 200, "ContextChatEngine": 300}
+SLACK = {"core Assembler": 120, "core build_constrained_prompt": 120, "RetrieverQueryEngine": 200, "ContextChatEngine": 850}
 """Tokens of templates, notices and tags that stand beside the conversation: a refusal within them is not called needless."""
 
 
@@ -142,13 +142,22 @@ class Row:
         millis = statistics.median(o.seconds for o in self.outcomes) * 1000 if self.outcomes else 0.0
         shares = [f"{100 * kinds[k] / total:.1f}" if kinds[k] else "0" for k in ("overflow", "invalid", "question lost", "leak")]
         other = sum(kinds[k] for k in ("refused needlessly", "miscounted", "crash"))
-        return [self.name.replace("|", "\\|"), str(total), *shares, f"{100 * other / total:.1f}" if other else "0", str(kinds["refused"]), f"{millis:.1f}"]
+        return [
+            self.name.replace("|", "\\|"),
+            str(total),
+            *shares,
+            f"{100 * other / total:.1f}" if other else "0",
+            str(kinds["refused"]),
+            f"{millis:.1f}",
+        ]
 
 
 HEADER = ["through", "cases", "overflow %", "invalid %", "question lost %", "leak %", "crash or wrong %", "refused rightly", "median ms"]
 
 
-def campaign(cases: list[Case], ways: dict[str, Way], lab: Lab, *, ours: bool, spread: bool) -> tuple[list[Row], list[tuple[str, Case, Outcome]]]:
+def campaign(
+    cases: list[Case], ways: dict[str, Way], lab: Lab, *, ours: bool, spread: bool
+) -> tuple[list[Row], list[tuple[str, Case, Outcome]]]:
     """Runs the cases; `spread` deals them out over the ways, else every way gets all of them."""
     rows, failed = [], []
     for position, (name, way) in enumerate(ways.items()):
@@ -173,7 +182,7 @@ def show(name: str, way: Way, case: Case, outcome: Outcome, lab: Lab) -> str:
     again = run(name, way, small, lab)
     return (
         f"# {name}: {again.kind}: {again.detail[:300]}\n{reproduction(small.application)}\n"
-        f"# case {case.number}, window {small.limit}: prove_ways.WAYS[{name!r}](prove_cases.prepare(application, {case.number}), lab)\n"
+        f"# case {small.number}, window {small.limit}: prove_ways.WAYS[{name!r}](prove_cases.prepare(application, {small.number}), lab)\n"
     )
 
 

@@ -148,9 +148,10 @@ def langchain_trimmer(case: Case, lab: Lab) -> None:
 
 @way("langchain BudgetTrimmer | prompt | model")
 def langchain_slots(case: Case, lab: Lab) -> None:
-    from langchain_budget import BudgetTrimmer
     from langchain_core.documents import Document
     from langchain_core.prompts import ChatPromptTemplate
+
+    from langchain_budget import BudgetTrimmer
 
     prompt = ChatPromptTemplate.from_messages(
         [("system", SYSTEM), ("placeholder", "{history}"), ("human", "{documents}\n{memory}\n{examples}\n\n{question}")]
@@ -171,15 +172,18 @@ def langchain_slots(case: Case, lab: Lab) -> None:
 def langchain_trim(case: Case, lab: Lab) -> None:
     from langchain_budget import trim_messages
 
-    trimmed = trim_messages(to_langchain(case.messages), max_tokens=case.limit, token_counter=COUNTER, include_system=True, start_on="human")
+    trimmed = trim_messages(
+        to_langchain(case.messages), max_tokens=case.limit, token_counter=COUNTER, include_system=True, start_on="human"
+    )
     lab.langchain(case).invoke(trimmed)
 
 
 @way("langchain BudgetMemory in a ConversationChain")
 def langchain_memory(case: Case, lab: Lab) -> None:
-    from langchain_budget import BudgetMemory
     from langchain_classic.chains import ConversationChain
     from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+
+    from langchain_budget import BudgetMemory
 
     prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{input}")])
     memory = BudgetMemory(max_tokens=case.limit, counter=COUNTER, prompt=prompt, return_messages=True)
@@ -211,8 +215,9 @@ def langchain_template(case: Case, lab: Lab) -> None:
 @way("langchain BudgetMiddleware in an agent")
 def langchain_agent(case: Case, lab: Lab) -> None:
     from langchain.agents import create_agent
-    from langchain_budget import BudgetMiddleware
     from langchain_core.tools import tool
+
+    from langchain_budget import BudgetMiddleware
 
     @tool
     def search(query: str) -> str:
@@ -265,6 +270,7 @@ def llamaindex_simple(case: Case, lab: Lab) -> None:
 @way("llamaindex ContextChatEngine, memory + postprocessor")
 def llamaindex_context(case: Case, lab: Lab) -> None:
     from llama_index.core.chat_engine import ContextChatEngine
+
     from llamaindex_budget import BudgetNodePostprocessor
 
     session = BudgetSession(budget(case), counter=COUNTER)
@@ -281,6 +287,7 @@ def llamaindex_context(case: Case, lab: Lab) -> None:
 @way("llamaindex RetrieverQueryEngine, postprocessor")
 def llamaindex_query(case: Case, lab: Lab) -> None:
     from llama_index.core.query_engine import RetrieverQueryEngine
+
     from llamaindex_budget import BudgetNodePostprocessor
 
     post = BudgetNodePostprocessor(budget=budget(case), counter=COUNTER)
@@ -291,9 +298,12 @@ def llamaindex_query(case: Case, lab: Lab) -> None:
 @way("llamaindex BudgetFunctionAgent")
 def llamaindex_agent(case: Case, lab: Lab) -> None:
     from llama_index.core.tools import FunctionTool
+
     from llamaindex_budget import BudgetFunctionAgent
 
-    tool = FunctionTool.from_defaults(lambda query: f"{query}: " + "found " * (40 * (case.number % 9)), name="search", description="Searches.")
+    tool = FunctionTool.from_defaults(
+        lambda query: f"{query}: " + "found " * (40 * (case.number % 9)), name="search", description="Searches."
+    )
     lab.server.script(*[Reply(text="", tool_calls=[("search", {"query": "a"}), ("search", {"query": "b"})])] * (case.number % 3))
     agent = BudgetFunctionAgent(
         tools=[tool], llm=lab.llamaindex(case), system_prompt=SYSTEM, budget=budget(case), counter=COUNTER, streaming=False

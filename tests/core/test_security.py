@@ -38,9 +38,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def prompt_of(*blocks: Block, **options: Any) -> Any:
-    return Assembler(BUDGET, counter="o200k_base", **options).assemble(
-        [Block.of("system", "Rules."), *blocks], query="What now?"
-    )
+    return Assembler(BUDGET, counter="o200k_base", **options).assemble([Block.of("system", "Rules."), *blocks], query="What now?")
 
 
 def everything(made: Any) -> str:

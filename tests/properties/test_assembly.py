@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from hypothesis import given
+
 from rankbudget import Assembler, Block, BlockAssembler, TokenBudget, build_constrained_prompt, counter_for
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 from rankbudget.testing import (

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from rankbudget import Segment, fit_documents
 from rankbudget.errors import BudgetError
 from rankbudget.fitting.best_first import BestFirst

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+
 from rankbudget import counter_for
 from rankbudget.testing import Application, applications, draws
 from rankbudget.testing.server import request_tokens
