@@ -9,6 +9,7 @@ from .counting import counter_for
 from .errors import BudgetConfigError
 from .relevance.embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
 from .relevance.fusion import default_scorer
+from .relevance.labels import LabelScorer
 from .relevance.protocol import Scorer
 from .relevance.words import content_terms
 from .segment import Segment
@@ -19,7 +20,6 @@ E = TypeVar("E", bound=Mapping[str, Any])
 
 _INPUT_KEYS = ("input", "question", "query", "text", "prompt", "instruction")
 _LABEL_KEYS = ("label", "class", "category", "intent")
-_BEST_OF_LABEL = 3
 _LABEL_REPEATS = 2
 _LONGEST_LABEL = 60
 
@@ -28,7 +28,7 @@ class FewShotSelector:
     """Picks few-shot examples greedily by relevance, less what they repeat of those already picked.
 
     Examples that carry a label (`label`, `class`, `category`, `intent`, or short outputs that recur) are rated together with their label:
-    an example's score plus the mean of its label's best three, so that one lucky match does not decide.
+    by itself, the best three of its label and how likely its label is, so that one lucky match does not decide.
 
     Args:
         embedding_engine: rates by meaning: a `Scorer`, an `Embedder`, a function from texts to vectors, or an object with `embed`,
@@ -87,17 +87,10 @@ class FewShotSelector:
 
     def score(self, query: str, examples: Sequence[Mapping[str, Any]]) -> list[float]:
         """Returns the relevance of each example, its label's included; any range, higher is better."""
-        segments = [Segment(id=str(i), text=_input_of(e)) for i, e in enumerate(examples)]
-        scores = self._scorer.score(query, segments)
         labels = _labels(examples)
-        if not any(labels):
-            return scores
-        best: dict[str, list[float]] = {}
-        for label, score in zip(labels, scores, strict=True):
-            if label:
-                best.setdefault(label, []).append(score)
-        means = {label: _mean(sorted(found, reverse=True)[:_BEST_OF_LABEL]) for label, found in best.items()}
-        return [score + means.get(label, 0.0) if label else score for label, score in zip(labels, scores, strict=True)]
+        segments = [Segment(id=str(i), text=_input_of(e), label=labels[i] or None) for i, e in enumerate(examples)]
+        scorer = LabelScorer(self._scorer) if any(labels) else self._scorer
+        return scorer.score(query, segments)
 
     def _pick(
         self,
@@ -216,6 +209,3 @@ def _unit(scores: Sequence[float]) -> list[float]:
     low, high = min(scores), max(scores)
     return [(score - low) / (high - low) for score in scores] if high > low else [0.0] * len(scores)
 
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
