@@ -14,6 +14,7 @@ from ._supported import require_llama_index
 if TYPE_CHECKING:
     from ._sharing import budget_for, use_session
     from .agent import BudgetFunctionAgent
+    from .block_memory import BudgetMemory
     from .blocks import (
         BudgetMemoryBlock,
         HistorySummaryMemoryBlock,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
         TaskMemoryBlock,
     )
     from .examples import few_shot_function
-    from .memory import BudgetChatMemoryBuffer, BudgetMemory
+    from .memory import BudgetChatMemoryBuffer
     from .models import OfflineEmbedding, embedder, summarizer
     from .postprocessor import BudgetNodePostprocessor
     from .prompt_helper import BudgetPromptHelper
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "BudgetChatMemoryBuffer": "memory",
     "BudgetFunctionAgent": "agent",
-    "BudgetMemory": "blocks",
+    "BudgetMemory": "block_memory",
     "BudgetMemoryBlock": "blocks",
     "BudgetNodePostprocessor": "postprocessor",
     "BudgetPromptHelper": "prompt_helper",

@@ -136,9 +136,7 @@ def _frame_of(engine: Any, question: str | None) -> Frame | None:
         system = getattr(engine, "_system_prompt", None) or ""
         if prefix and prefix[0].role == MessageRole.SYSTEM:
             system = str(prefix.pop(0).content)
-        variants = [
-            (ChatMessage(role=metadata.system_role, content=_emptied(t.template) + system.strip()), *prefix) for t in templates
-        ]
+        variants = [(ChatMessage(role=metadata.system_role, content=_emptied(t.template) + system.strip()), *prefix) for t in templates]
     elif isinstance(engine, BaseQueryEngine):
         variants = [_rendered(getattr(synthesizer, name, None), question or "", llm) for name in ("_text_qa_template", "_refine_template")]
     else:

@@ -24,6 +24,7 @@ from ._events import BudgetEvent
 from ._frame import Frame, current_frame, watch_engines
 from ._nodes import to_nodes, to_segments
 from ._sharing import active_session, adopt, engine_session, fixed_tokens
+from .block_memory import BudgetMemory
 from .memory import BudgetChatMemoryBuffer
 from .models import embedder
 
@@ -141,7 +142,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
     def _shared(self, frame: Frame | None) -> BudgetSession | None:
         """Returns the session to share, made for the engine when there is nothing to share but the engine's window."""
         found = active_session() or self._session
-        if found is not None:
+        if found is not None or self._block_memory(frame) is not None:
             return found
         memory = self._memory
         if memory is None and self.budget is None and frame is not None:
@@ -154,8 +155,14 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             return engine_session(frame, BudgetSession(1, counter=self._counter or self._own_counter()))
         return None
 
+    def _block_memory(self, frame: Frame | None) -> BudgetMemory | None:
+        memory = self._memory if self._memory is not None else getattr(getattr(frame, "engine", None), "_memory", None)
+        return memory if isinstance(memory, BudgetMemory) else None
+
     def _limit(self, frame: Frame | None, session: BudgetSession | None, query: str) -> int:
         limits = [] if self.max_tokens is None else [self.max_tokens]
+        if session is None and (memory := self._block_memory(frame)) is not None:
+            limits.append(memory.room_for(frame))
         if session is not None:
             question = frame.question if frame is not None else query or None
             limits.append(session.room_for("knowledge", extra_tokens=fixed_tokens(session, frame), question=question))

@@ -112,13 +112,18 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
 def demand_for(
     budget: TokenBudget, name: str, wanted: int, *, block: Block | None = None, minimum: int = 0, stable: bool | None = None
 ) -> Demand:
-    """Returns the demand of one block with the rank, ratio and size the block or else the budget gives it.
+    """Returns the demand of one block with the rank, ratio and size the block or else the budget gives it; a pinned block needs all it wants.
 
     Example:
         >>> from rankbudget.budget import TokenBudget
         >>> demand_for(TokenBudget(), "history", 500)
         Demand(name='history', rank=5, wanted=500, ratio=0.4, size=None, minimum=0, stable=True)
+        >>> from rankbudget.segment import Block
+        >>> demand_for(TokenBudget(), "rules", 50, block=Block(name="rules", pinned=True)).minimum
+        50
     """
+    if block is not None and block.pinned:
+        minimum = max(minimum, wanted)
     rank = budget.rank_of(name) if block is None or block.rank is None else block.rank
     ratio, size = budget.ratios.get(name), budget.sizes.get(name)
     if block is not None and (block.size is not None or block.ratio is not None):

@@ -8,9 +8,10 @@ from typing import Any
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata, ToolCallBlock
-from llama_index.core.bridge.pydantic import Field
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from llama_index.core.tools import ToolSelection
 
 from llamaindex_budget._convert import CODEC
@@ -115,6 +116,49 @@ class FixedRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:
         return list(self.nodes)
+
+
+class ListStore(AsyncDBChatStore):
+    """A chat store of plain lists, by key and status: any store will do, and this one leaves no database open."""
+
+    _rows: dict[str, list[tuple[ChatMessage, MessageStatus]]] = PrivateAttr(default_factory=dict)
+
+    async def get_messages(
+        self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE, limit: int | None = None, offset: int | None = None
+    ) -> list[ChatMessage]:
+        found = [m.model_copy(deep=True) for m, s in self._rows.get(key, []) if status in (None, s)]
+        return found[offset or 0 :][:limit]
+
+    async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
+        return len(await self.get_messages(key, status))
+
+    async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE) -> None:
+        await self.add_messages(key, [message], status)
+
+    async def add_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE) -> None:
+        self._rows.setdefault(key, []).extend((m.model_copy(deep=True), status) for m in messages)
+
+    async def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE) -> None:
+        self._rows[key] = []
+        await self.add_messages(key, messages, status)
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        return self._rows[key].pop(idx)[0]
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        self._rows[key] = [row for row in self._rows.get(key, []) if status not in (None, row[1])]
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        gone, self._rows[key] = self._rows[key][:n], self._rows[key][n:]
+        return [m for m, _ in gone]
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        rows = self._rows[key]
+        self._rows[key] = [(m, MessageStatus.ARCHIVED if i < n else s) for i, (m, s) in enumerate(rows)]
+        return [m for m, _ in rows[:n]]
+
+    async def get_keys(self) -> list[str]:
+        return list(self._rows)
 
 
 def tokens(messages: Sequence[ChatMessage], tools: Sequence[Any] | None = None) -> int:

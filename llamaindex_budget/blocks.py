@@ -1,0 +1,223 @@
+"""Memory blocks with a rank, that can really be shortened: system, project, task, knowledge, and a summary of the conversation.
+
+They work in a stock `Memory` (which asks them to give up tokens) and in `BudgetMemory` (which grants them tokens in rank order).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.bridge.pydantic import Field, PrivateAttr, model_validator
+from llama_index.core.memory import BaseMemoryBlock
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from rankbudget import TokenCounter, counter_for, fit_documents, truncate_text
+from rankbudget.errors import SummaryError
+
+from ._convert import CODEC, copy_message, settings_counter
+from ._nodes import node_text
+from .models import as_summarizer
+
+__all__ = [
+    "BudgetMemoryBlock",
+    "HistorySummaryMemoryBlock",
+    "KnowledgeMemoryBlock",
+    "ProjectMemoryBlock",
+    "SystemMemoryBlock",
+    "TaskMemoryBlock",
+]
+
+_LOWEST = 100
+Read = Callable[[list[ChatMessage]], Any]
+"""Returns a block's text for a conversation; plain or async."""
+
+
+class BudgetMemoryBlock(BaseMemoryBlock[Any]):
+    """A named text in the prompt with a rank, cut at sentence ends when it must give up tokens.
+
+    Args:
+        name: its name and tag.
+        text: what it says; or
+        read: a function of the conversation that returns what it says, plain or async.
+        rank: importance, 1 = cut last; a stock `Memory` is told by a `priority` that it cuts in the same order.
+        pinned: never cut.
+        size: fixed number of tokens in a `BudgetMemory`, instead of what its rank gets.
+        counter: a model or encoding name, or what else `counter_for` takes; None takes LlamaIndex's tokenizer.
+
+    Example:
+        >>> import asyncio
+        >>> block = BudgetMemoryBlock(name="house", text="The door is red. The roof is old. The yard is wide.")
+        >>> asyncio.run(block.atruncate("The door is red. The roof is old. The yard is wide.", 5))
+        'The door is red. The roof is old.'
+    """
+
+    text: str = Field(default="", description="What the block says.")
+    read: Any = Field(default=None, exclude=True, description="Returns what the block says for a conversation.")
+    rank: int = Field(default=4, ge=1, description="Importance, 1 = cut last.")
+    pinned: bool = Field(default=False, description="Never cut.")
+    size: int | None = Field(default=None, ge=0, description="Fixed number of tokens.")
+    counter: Any = Field(default=None, exclude=True, description="What counts.")
+    priority: int = Field(default=-1, description="Told to a stock Memory, which cuts the smallest number above 0 first.")
+
+    _tokens: TokenCounter | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _order_for_the_stock_memory(self) -> BudgetMemoryBlock:
+        if self.priority < 0:
+            self.priority = 0 if self.pinned else max(1, _LOWEST - self.rank)
+        return self
+
+    @property
+    def tokens(self) -> TokenCounter:
+        """What counts this block."""
+        if self._tokens is None:
+            self._tokens = settings_counter() if self.counter is None else counter_for(self.counter)
+        return self._tokens
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:  # noqa: ARG002 - the host's signature
+        if self.read is None:
+            return self.text
+        found = self.read(list(messages or ()))
+        return await found if inspect.isawaitable(found) else found
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        """Takes messages that left the conversation; a fixed text has no use for them."""
+
+    async def aput(self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None) -> None:
+        """Takes copies of messages: the host's own method writes the session's id into what it is given."""
+        await super().aput([copy_message(m) for m in messages], from_short_term_memory=from_short_term_memory, session_id=session_id)
+
+    async def atruncate(self, content: Any, tokens_to_truncate: int) -> Any:
+        """Returns the content at least `tokens_to_truncate` tokens shorter, cut at a sentence end; None when nothing is left, or it is pinned whole."""
+        if self.pinned:
+            return content
+        if not isinstance(content, str):
+            return self._fewer(content, tokens_to_truncate)
+        most = self.tokens.count(content) - tokens_to_truncate
+        return truncate_text(content, most, self.tokens, ellipsis="") or None if most > 0 else None
+
+    def _fewer(self, content: Sequence[Any], tokens_to_truncate: int) -> Any:
+        """Returns content blocks without the last ones, the last that stays cut."""
+        texts = [getattr(block, "text", None) for block in content]
+        if any(text is None for text in texts):
+            return None  # media are whole or gone
+        room = sum(self.tokens.count_many([str(t) for t in texts])) - tokens_to_truncate
+        kept: list[TextBlock] = []
+        for text in map(str, texts):
+            size = self.tokens.count(text)
+            shown = text if size <= room else truncate_text(text, room, self.tokens, ellipsis="") if room > 0 else ""
+            if shown:
+                kept.append(TextBlock(text=shown))
+            room -= size
+            if room <= 0:
+                break
+        return kept or None
+
+
+class SystemMemoryBlock(BudgetMemoryBlock):
+    """Standing instructions: never cut."""
+
+    name: str = "instructions"
+    rank: int = 1
+    pinned: bool = True
+
+
+class ProjectMemoryBlock(BudgetMemoryBlock):
+    """What the project is about: cut after everything but the instructions."""
+
+    name: str = "project"
+    rank: int = 2
+
+
+class TaskMemoryBlock(BudgetMemoryBlock):
+    """What is being done now."""
+
+    name: str = "task"
+    rank: int = 3
+
+
+class KnowledgeMemoryBlock(BudgetMemoryBlock):
+    """Retrieved texts for the question: the best that fit, each whole or with its best sentences.
+
+    Args:
+        retriever: any LlamaIndex retriever.
+    """
+
+    name: str = "knowledge"
+    rank: int = 7
+    retriever: Any = Field(default=None, exclude=True, description="Any LlamaIndex retriever.")
+
+    _asked: str = PrivateAttr(default="")
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
+        if self.retriever is None:
+            return await super()._aget(messages, **block_kwargs)
+        query = next((m.content for m in reversed(messages or ()) if CODEC.role(m) == "user" and m.content), None)
+        if not query:
+            return []
+        self._asked = query
+        found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(query))
+        return [TextBlock(text=text) for text in dict.fromkeys(map(node_text, found)) if text]
+
+    def _fewer(self, content: Sequence[Any], tokens_to_truncate: int) -> Any:
+        texts = [str(getattr(block, "text", "")) for block in content]
+        room = sum(self.tokens.count_many([t + "\n" for t in texts])) - tokens_to_truncate
+        if room <= 0:
+            return None
+        kept = fit_documents(texts, max_tokens=room, query=self._asked, counter=self.tokens).segments
+        return [TextBlock(text=s.text) for s in kept] or None
+
+
+class HistorySummaryMemoryBlock(BudgetMemoryBlock):
+    """A running summary of the messages that left the conversation; when the model fails they wait, and nothing is lost.
+
+    Args:
+        summarizer: an LLM, or `(text, max_tokens) -> str`, plain or async; "extractive" needs no model.
+        max_tokens: most tokens of the summary.
+    """
+
+    name: str = "summary"
+    rank: int = 4
+    summarizer: Any = Field(default="extractive", exclude=True, description="Writes the summary.")
+    max_tokens: int = Field(default=500, ge=1, description="Most tokens of the summary.")
+    waiting: list[str] = Field(default_factory=list, description="Texts of messages that are not in the summary yet.")
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
+        await self._catch_up()
+        return await super()._aget(messages, **block_kwargs)
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        self.waiting = [*self.waiting, *(f"{CODEC.role(m)}: {_spoken(m)}" for m in messages)]
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        from rankbudget.effects import adrive
+        from rankbudget.fitting.summarize import summarize_steps
+
+        if not self.waiting:
+            return
+        writer = as_summarizer(self.summarizer)
+        taken = list(self.waiting)
+        steps = summarize_steps(
+            taken,
+            previous=self.text,
+            max_tokens=self.max_tokens,
+            counter=self.tokens,
+            summarizer=writer,
+            input_window=getattr(writer, "input_window", None),
+        )
+        try:
+            summary = await adrive(steps)
+        except SummaryError:
+            return  # they wait for the next time
+        if self.waiting[: len(taken)] == taken:  # nobody else summarized them meanwhile
+            self.text, self.waiting = summary, self.waiting[len(taken) :]
+
+
+def _spoken(message: ChatMessage) -> str:
+    neutral = CODEC.to_dict(message)
+    calls = [f"[called {c['function']['name']}({c['function']['arguments']})]" for c in neutral.get("tool_calls", ())]
+    return "\n".join([message.content or "", *calls]).strip()
