@@ -5,6 +5,7 @@ A thin face of the `Assembler`: it says how the text looks and how it is counted
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -24,6 +25,10 @@ from .segment import Block, Provenance, Segment
 __all__ = ["BlockAssembler"]
 
 _SUMMARY = "[Summary of earlier conversation"
+_SPEAKER = re.compile(
+    r"(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])([ \t]*)\[(?=\s?(?:system|developer|user|assistant|tool|summary)\b)", re.IGNORECASE
+)
+"""A line that would read as somebody else's turn."""
 
 
 class BlockAssembler:
@@ -181,10 +186,15 @@ def _line(message: Mapping[str, Any]) -> str:
         return text.rstrip("\n") + "\n"
     if text.startswith(_SUMMARY) and "<summary>\n" in text:
         summary = text.partition("<summary>\n")[2].rpartition("\n</summary>")[0]
-        return f"{_SUMMARY}]:\n{summary}\n\n"
+        return f"{_SUMMARY}]:\n{_one_turn(chr(10) + summary)[1:]}\n\n"
     calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
     lines = [text, *(f"[calls {call.get('name')}({call.get('arguments')})]" for call in calls)] if calls else [text]
-    return f"[{message['role']}]: {escape_text(chr(10).join(lines).strip(chr(10)))}\n"
+    return f"[{message['role']}]: {_one_turn(escape_text(chr(10).join(lines).strip(chr(10))))}\n"
+
+
+def _one_turn(text: str) -> str:
+    """Returns a message's text so that none of its lines starts like another message's."""
+    return _SPEAKER.sub(r"\1\\[", text)
 
 
 def _message(item: Any, position: int) -> Mapping[str, Any]:

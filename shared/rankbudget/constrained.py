@@ -102,14 +102,14 @@ def assemble_constrained_prompt(
             raise
         framed = False  # not even the frame of the documents fits, so none of them can
         made = assemble(budget.replace(ratios={}, sizes={"history": budget.available}, surplus="keep"), framed=framed)
-    documents = made.report.block("knowledge")
-    free = (documents.granted or 0) - documents.used
+    report = made.report
+    free = report.limit - report.total_tokens
     if free <= 0 or len(made.history) == len(conversation_history):
         return made
-    # A document too large for what was left leaves tokens that the history, granted before it was known, can still use.
-    history = made.report.block("history")
-    sizes = {"knowledge": documents.used, "history": (history.granted or 0) + free}
-    return assemble(budget.replace(ratios={}, sizes=sizes, surplus="keep"), framed=framed)
+    # A document too large for what was left leaves tokens that the history, granted before that was known, can still use.
+    documents, history = report.block("knowledge").used, report.block("history").used
+    sizes = {"knowledge": documents, "history": min(history + free, report.limit - documents)}
+    return assemble(budget.replace(ratios={}, sizes=sizes, surplus="keep"), framed=framed and documents > 0)
 
 
 def _budget(max_tokens: int, reserve: int, model: str) -> TokenBudget:

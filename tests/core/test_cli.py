@@ -282,6 +282,15 @@ def test_the_demonstration_keeps_the_same_pieces_in_both_frameworks(capsys):
     assert "no model was given" in out
 
 
+@pytest.mark.parametrize("window", [800, 1_500, 2_500])
+def test_both_frameworks_keep_the_same_pieces_in_small_windows(window, capsys):
+    """Where a single token decides whether one more sentence fits, both still decide alike."""
+    pytest.importorskip("langchain_core")
+    pytest.importorskip("llama_index.core")
+    pytest.importorskip("faiss")
+    assert run("demo", "--window", window) == 0, capsys.readouterr().out
+
+
 def test_the_demonstration_takes_a_users_own_files(chat, docs, capsys):
     """Another conversation, other documents, another question: the best kept passage answers."""
     pytest.importorskip("langchain_core")

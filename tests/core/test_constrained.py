@@ -195,3 +195,10 @@ def test_never_over_and_always_with_the_question(history, documents, window):
     assert prompt[-1] == {"role": "user", "content": QUESTION}
     places = [next(i for i, m in enumerate(messages) if m is kept) for kept in prompt if any(m is kept for m in messages)]
     assert places == sorted(places)
+
+
+def test_system_messages_of_the_history_stay_beside_hungry_documents():
+    """A note in the history that must stay is there, however much the documents would like to have."""
+    note = {"role": "system", "content": "1."}
+    prompt = build_constrained_prompt("S", "q?", [note], ["word " * 3_000], 1_084, output_reserve_tokens=0)
+    assert note in prompt
