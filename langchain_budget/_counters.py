@@ -189,7 +189,7 @@ def _kind_of(noted: Any) -> CounterKind | None:
     if inspect.isclass(noted) and issubclass(noted, BaseMessage):
         return "message"
     origin = typing.get_origin(noted)
-    if inspect.isclass(origin) and issubclass(origin, (Sequence, typing.Iterable)):  # type: ignore[arg-type]
+    if inspect.isclass(origin) and issubclass(origin, (Sequence, typing.Iterable)):
         return "messages"
     return "messages" if noted in (list, tuple) else None
 

@@ -18,7 +18,7 @@ from ._codec import CODEC
 from ._counters import CounterKind, HostCounter, counts_itself, host_counter
 from .models import budget_for, model_name
 
-__all__ = ["Limits", "limits_of", "typed_errors"]
+__all__ = ["Limits", "check_number", "limits_of", "typed_errors"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Limits:
 
 def limits_of(
     *,
-    budget: TokenBudget | Mapping[str, Any] | None = None,
+    budget: Any = None,
     model: Any = None,
     max_tokens: int | None = None,
     counter: Any = None,
@@ -85,9 +85,7 @@ def limits_of(
 
     A model beside a budget only says how to count; `max_tokens` beside either is a ceiling.
     """
-    if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1):
-        msg = f"max_tokens is {max_tokens!r}, allowed: 1 or more; give the tokens the prompt may have"
-        raise BudgetConfigError(msg)
+    check_number("max_tokens", max_tokens, "give the tokens the prompt may have")
     if isinstance(budget, Mapping):
         budget = TokenBudget.from_dict(budget)
     if budget is not None and not isinstance(budget, TokenBudget):
@@ -103,6 +101,13 @@ def limits_of(
     return Limits(
         budget=budget, max_tokens=max_tokens, host=host_counter(counter, default=name or "o200k_base", prefer=prefer), tools=tools
     )
+
+
+def check_number(name: str, value: Any, advice: str) -> None:
+    """Raises BudgetConfigError unless `value` is None or a whole number of at least 1."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        msg = f"{name} is {value!r}, allowed: 1 or more; {advice}"
+        raise BudgetConfigError(msg)
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 
 from rankbudget import fit_messages
-from rankbudget.errors import BudgetConfigError
 from rankbudget.measure import CodecMeasure, ListMeasure
 
 from ._codec import CODEC
 from ._counters import host_counter
+from ._limits import check_number
 
 __all__ = ["BudgetContextEdit"]
 
@@ -40,9 +40,7 @@ class BudgetContextEdit:
     cut: Literal["fill", "stable"] = "stable"
 
     def __post_init__(self) -> None:
-        if isinstance(self.trigger, bool) or not isinstance(self.trigger, int) or self.trigger < 1:
-            msg = f"trigger is {self.trigger!r}, allowed: 1 or more; give the most tokens the messages may have"
-            raise BudgetConfigError(msg)
+        check_number("trigger", self.trigger, "give the most tokens the messages may have")
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[[Sequence[BaseMessage]], int]) -> None:
         """Replaces the list's contents by what fits; what is broken is repaired even when it fits."""

@@ -9,11 +9,10 @@ from typing import Any
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.runnables import run_in_executor
 
-from rankbudget.errors import BudgetConfigError
 from rankbudget.examples import FewShotSelector
 
 from ._convert import example_text
-from ._limits import limits_of
+from ._limits import check_number, limits_of
 from .models import embedder
 
 __all__ = ["BudgetExampleSelector"]
@@ -59,10 +58,8 @@ class BudgetExampleSelector(BaseExampleSelector):
         embeddings: Any = None,
         diversity: float = 0.2,
     ) -> None:
-        for name, value in (("max_tokens", max_tokens), ("k", k)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                msg = f"{name} is {value!r}, allowed: 1 or more, or None"
-                raise BudgetConfigError(msg)
+        check_number("max_tokens", max_tokens, "or None for no limit but k")
+        check_number("k", k, "or None for no limit but the tokens")
         self.examples: list[dict[str, Any]] = list(examples)  # type: ignore[arg-type]  # LangChain's examples are dicts, ours any mapping
         self.max_tokens = max_tokens
         self.k = k

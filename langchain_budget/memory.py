@@ -122,7 +122,7 @@ class BudgetMemory(BaseMemory):
     @override
     def load_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
         history, extra = self._fit_history(self.chat_memory.messages, inputs)
-        values = {self.memory_key: self._shown(history)}
+        values: dict[str, Any] = {self.memory_key: self._shown(history)}
         question = self._question(inputs)
         if self.retriever is not None:
             found = self.retriever.invoke(question) if question else []
@@ -132,7 +132,7 @@ class BudgetMemory(BaseMemory):
     @override
     async def aload_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
         history, extra = await self._afit_history(await self.chat_memory.aget_messages(), inputs)
-        values = {self.memory_key: self._shown(history)}
+        values: dict[str, Any] = {self.memory_key: self._shown(history)}
         question = self._question(inputs)
         if self.retriever is not None:
             found = await self.retriever.ainvoke(question) if question else []

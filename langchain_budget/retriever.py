@@ -12,7 +12,7 @@ from typing_extensions import Self, override
 
 from rankbudget.errors import BudgetConfigError
 
-from ._limits import typed_errors
+from ._limits import check_number, typed_errors
 from .compressor import BudgetDocumentCompressor
 
 __all__ = ["BudgetRetriever"]
@@ -57,7 +57,7 @@ class BudgetRetriever(BaseRetriever):
 
     @model_validator(mode="after")
     def _settle(self) -> Self:
-        _checked(self.k)
+        check_number("k", self.k, "or None")
         return self
 
     @override
@@ -75,12 +75,5 @@ class BudgetRetriever(BaseRetriever):
         return self._first(await self.compressor.acompress_documents(found, query), k)
 
     def _first(self, documents: Any, k: int | None) -> list[Document]:
-        most = _checked(k) if k is not None else self.k
-        return list(documents)[:most]
-
-
-def _checked(k: int | None) -> int | None:
-    if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
-        msg = f"k is {k!r}, allowed: 1 or more, or None"
-        raise BudgetConfigError(msg)
-    return k
+        check_number("k", k, "or None")
+        return list(documents)[: self.k if k is None else k]
