@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from pathlib import Path
 
 import pytest
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("shared", "langchain_budget", "llamaindex_budget", "tests", "benchmarks", "docs", "notebooks", ".ci")
@@ -88,3 +94,29 @@ def test_every_target_of_the_makefile_has_help() -> None:
     assert asked == told
     wanted = "help install demo test test-fast test-floor lint fmt type imports doctest props notebooks bench quality prove wheel-test cov clean all"
     assert asked == set(wanted.split())
+
+
+def _bounds(lines: list[str]) -> dict[str, str]:
+    """Lower bound by distribution, extras and markers left out."""
+    found = (re.match(r"([\w.-]+)(?:\[[^\]]*\])?\s*(?:>=|==)\s*([\w.]+)", line) for line in lines)
+    return {m.group(1).lower(): m.group(2) for m in found if m}
+
+
+def test_the_lower_bounds_are_the_ones_tested() -> None:
+    """The floor of each framework is the same in pyproject.toml, in the floor's pins and in the adapters' stated ranges."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [*config["dependencies"], *(line for extra in config["optional-dependencies"].values() for line in extra)]
+    bounds, pins = _bounds(needed), _bounds((ROOT / "constraints-floor.txt").read_text(encoding="utf-8").splitlines())
+    differing = {name: (bounds[name], pins[name]) for name in bounds.keys() & pins.keys() if bounds[name] != pins[name]}
+    looser = {name: pair for name, pair in differing.items() if _numbers(pair[0]) > _numbers(pair[1])}
+    assert looser == {}, "a floor below the bound of pyproject.toml"
+    for name in ("pydantic", "tiktoken", "regex", "langchain-core", "langchain", "langchain-classic", "llama-index-core"):
+        assert _numbers(bounds[name]) == _numbers(pins[name])[: len(_numbers(bounds[name]))], name
+    supported = importlib.import_module("langchain_budget._supported").SUPPORTED
+    told = [f"{module.replace('_', '-')}{versions}" for module, (_, versions) in supported.items()]
+    told.append(importlib.import_module("llamaindex_budget._supported").SUPPORTED)
+    assert _bounds(told) == {name: bounds[name] for name in _bounds(told)}
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]
