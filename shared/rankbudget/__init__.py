@@ -34,8 +34,8 @@ _HOME = {
     "BudgetReport": "report",
     "BudgetSession": "session",
     "Codec": "codec",
-    "CompressionResult": "compression",
-    "CompressorConfig": "compression",
+    "CompressionResult": "compression.compressor",
+    "CompressorConfig": "compression.compressor",
     "ContextAnalyzer": "relevance.analyzer",
     "CounterUnavailableError": "errors",
     "Decision": "segment",
@@ -48,7 +48,7 @@ _HOME = {
     "MessageError": "errors",
     "OptimizationResult": "optimizer",
     "OptimizerConfig": "optimizer",
-    "PromptCompressor": "compression",
+    "PromptCompressor": "compression.compressor",
     "Provenance": "segment",
     "Rendition": "segment",
     "Scope": "segment",
@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     from .block_assembler import BlockAssembler
     from .budget import TokenBudget
     from .codec import Codec, DictCodec
-    from .compression import CompressionResult, CompressorConfig, PromptCompressor
+    from .compression.compressor import CompressionResult, CompressorConfig, PromptCompressor
     from .constrained import build_constrained_prompt
     from .counting import counter_for
     from .counting.protocol import TokenCounter

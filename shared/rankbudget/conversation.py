@@ -54,8 +54,8 @@ class Request:
     block: str = "history"
     asked_elsewhere: bool = False
     """The current question is not among the messages: if need be, all of the history may go, system messages apart."""
-    widen: Callable[[int], int] | None = None
-    """Given what the last exchanges need, returns the limit; for an assembler whose other blocks may have to give way."""
+    widen: Callable[[int, int], int] | None = None
+    """Given what the last exchanges need and what must stay, returns the limit; for an assembler whose other blocks may have to give way."""
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ def fit_steps(request: Request, memo: Memo | None = None) -> Steps[Fitted]:
     if request.strict:
         _refuse_broken(timeline)
     if request.widen is not None:
-        request.limit = request.widen(_least(timeline, request.min_exchanges))
+        request.limit = request.widen(*_least(timeline, request))
     room, pinned = _room(timeline, request)
     settled = _settle(timeline, request, memo, room, pinned)
     if settled is None:
@@ -131,10 +131,11 @@ def fit_steps(request: Request, memo: Memo | None = None) -> Steps[Fitted]:
 def _timeline(request: Request, memo: Memo | None) -> Timeline:
     if memo is not None and memo.timeline is not None:
         memo.timeline.measure = request.measure
+        memo.timeline.end(ended=request.asked_elsewhere)
         if memo.timeline.extend(request.messages):
             return memo.timeline
         memo.cut, memo.run, memo.fresh, memo.summary, memo.summarized, memo.kept_before = None, None, True, "", 0, frozenset()
-    return Timeline(request.messages, request.codec, request.measure)
+    return Timeline(request.messages, request.codec, request.measure, ended=request.asked_elsewhere)
 
 
 def _refuse_broken(timeline: Timeline) -> None:
@@ -145,12 +146,11 @@ def _refuse_broken(timeline: Timeline) -> None:
         raise MessageError(msg)
 
 
-def _least(timeline: Timeline, minimum: int) -> int:
-    """Returns what the pinned messages and the last exchanges need."""
+def _least(timeline: Timeline, request: Request) -> tuple[int, int]:
+    """Returns what the last exchanges need, and what must stay: pinned messages and, when it is among them, the question."""
     pinned = sum([timeline.tokens_at(p) for p in timeline.pinned])
-    for _, units in minimum_sets(timeline, minimum):
-        return pinned + sum([timeline.tokens_of(u) for u in units])
-    return pinned
+    sets = [sum([timeline.tokens_of(u) for u in units]) for _, units in minimum_sets(timeline, request.min_exchanges)]
+    return pinned + max(sets, default=0), pinned + (0 if request.asked_elsewhere else min(sets, default=0))
 
 
 def _room(timeline: Timeline, request: Request) -> tuple[int, int]:

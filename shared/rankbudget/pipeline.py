@@ -176,8 +176,13 @@ class Run:
         used = 0 if self.fitted is None else self._history_used()
         present = [*rest, demand_for(self.budget, "history", used, block=self.history)] if history else rest
         allocation = allocate(self.room, with_absent(self.budget, present), surplus=self.budget.surplus)
+        if allocation["history"] < used:  # the last exchanges, or the question, needed more than the share
+            present[-1] = replace(present[-1], minimum=used, rank=1)
+            allocation = allocate(self.room, with_absent(self.budget, present), surplus=self.budget.surplus)
         carry = 0
-        for competitor in self.competitors:
+        for i, competitor in enumerate(self.competitors):
+            if i == len(self.competitors) - 1:
+                carry += allocation.unused  # rounded off, or left by a history that ranks below: the last block may use it
             competitor.granted = allocation[competitor.block.name] + (carry if self.budget.surplus != "keep" else 0)
             self._fit(competitor, competitor.granted)
             carry = competitor.granted - competitor.fit.tokens
@@ -185,10 +190,14 @@ class Run:
     def _fit_history(self, messages: Sequence[Any], rest: list[Demand]) -> Steps[None]:
         everyone = with_absent(self.budget, [*rest, demand_for(self.budget, "history", _UNBOUNDED, block=self.history)])
 
-        def widen(need: int) -> int:
-            """Grants the stable share, and beyond it only what the last exchanges need."""
-            demands = [replace(d, minimum=need) if d.name == "history" else d for d in everyone]
-            self.history_granted = allocate(self.room, demands, surplus=self.budget.surplus)["history"]
+        def widen(need: int, must: int) -> int:
+            """Grants the stable share; more only where the last exchanges need it, and from everybody where the question does."""
+            for minimum, rank in ((need, None), (must, 1)):
+                changes = {"minimum": minimum} if rank is None else {"minimum": minimum, "rank": rank}
+                demands = [replace(d, **changes) if d.name == "history" else d for d in everyone]
+                self.history_granted = allocate(self.room, demands, surplus=self.budget.surplus)["history"]
+                if self.history_granted >= must:
+                    break
             return self.history_granted + self.measure.overhead
 
         request = self._request(messages, 0)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .codec import PINNED_ROLES, Codec, content_text
 from .fitting.protocol import Fit
-from .rendering import close_tag, escape_text, open_tag, placeholder, render_block, wrapper_of
+from .rendering import close_tag, escape_text, open_tag, placeholder, render_block, role_line, wrapper_of
 
 __all__ = ["STATIC", "Layout"]
 
@@ -63,8 +63,8 @@ class Layout:
         """Returns the prompt as tagged text, for completion models; empty blocks say so."""
         parts = [_tagged("system", [self._plain(m) for m in self.system])] if self.system else []
         parts += [block_text(name, fit, empty=placeholder(name)) for name, fit in self.static.items()]
-        lines = [f"[{self.codec.role(m)}]: {self._plain(m)}" for m in self.history]
-        parts.append(render_block("history", [escape_text(line).rstrip("\n") + "\n" for line in lines] or [placeholder("history") or ""]))
+        lines = [role_line(self.codec.role(m), self._plain(m)) for m in self.history]
+        parts.append(render_block("history", lines or [placeholder("history") or ""]))
         if self.notice and any(fit.pieces for fit in self.volatile.values()):
             parts.append(self.notice + "\n")
         parts += [block_text(name, fit, empty=placeholder(name)) for name, fit in self.volatile.items()]

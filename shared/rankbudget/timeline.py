@@ -73,9 +73,11 @@ class Timeline:
         messages: the conversation, oldest first; never changed.
         codec: reads the host's message objects.
         measure: counts them.
+        ended: something follows them in the prompt, so that no call at their end can still wait for its results.
     """
 
-    def __init__(self, messages: Sequence[Any], codec: Codec, measure: Measure) -> None:
+    def __init__(self, messages: Sequence[Any], codec: Codec, measure: Measure, *, ended: bool = False) -> None:
+        self.ended = ended
         self.messages = list(messages)
         self.codec = codec
         self.measure = measure
@@ -146,6 +148,12 @@ class Timeline:
             for unit in [turn.question, *turn.body] if turn.question else turn.body:
                 if not edits.keys().isdisjoint(range(unit.start, unit.stop)):
                     unit.tokens = -1
+
+    def end(self, *, ended: bool) -> None:
+        """Says whether something follows the messages in the prompt."""
+        if ended != self.ended:
+            self.ended = ended
+            self._reparse_end()
 
     def tokens_at(self, position: int) -> int:
         """Returns what one message costs on its own; counted once."""
@@ -269,7 +277,7 @@ class Timeline:
             else:
                 strays.append(after)
             after += 1
-        waiting = bool(open_ids) and after == len(roles)
+        waiting = bool(open_ids) and after == len(roles) and not self.ended
         broken += [Broken(i, "orphan_result") for i in strays]
         if open_ids and not waiting:
             broken.append(Broken(at, "unanswered_call"))
