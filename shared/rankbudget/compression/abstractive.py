@@ -84,7 +84,7 @@ def summarize_steps(
         msg = f"a summary may have {max_tokens} tokens, allowed: 1 or more; give the block more room or drop the summarizer"
         raise SummaryError(msg)
     if summarizer is None or summarizer == "extractive":
-        return extractive_summary("\n".join([previous, *texts]), max_tokens, counter)
+        return extractive_summary("\n".join(texts), max_tokens, counter, previous=previous)
     running = previous
     for piece in _pieces(texts, max_tokens, counter, input_window):
         text = f"{_SO_FAR}{running}{_NEW}{piece}" if running else piece

@@ -12,8 +12,10 @@ from .units import Unit, split_units
 
 __all__ = ["central", "extractive_summary"]
 
+_REMEMBERED = 1.5
 
-def extractive_summary(text: str, max_tokens: int, counter: TokenCounter) -> str:
+
+def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, previous: str = "") -> str:
     """Returns the sentences of `text` that hold decisions, commitments, corrections, preferences, names and numbers, as far as they fit.
 
     Sentences are copies of the source, in its order; pleasantries and repeats go first. It invents nothing and needs no model, so it is
@@ -23,6 +25,7 @@ def extractive_summary(text: str, max_tokens: int, counter: TokenCounter) -> str
         text: what to summarize.
         max_tokens: the bound on the result.
         counter: counts.
+        previous: the summary so far; its sentences come first and stay before new ones of equal weight.
 
     Returns:
         `text` without surrounding white space when it fits.
@@ -32,13 +35,14 @@ def extractive_summary(text: str, max_tokens: int, counter: TokenCounter) -> str
         >>> extractive_summary("Hello there! We decided to use JWT. What lovely weather today.", 5, WordCounter())
         'We decided to use JWT.'
     """
-    text = text.strip()
+    before = [unit for unit in split_units(previous.strip() + "\n") if unit.text.strip()]
+    text = f"{previous.strip()}\n{text.strip()}".strip()
     if not text or max_tokens <= 0:
         return ""
     if len(counter.truncate(text, max_tokens)) == len(text):
         return text
     units = [unit for unit in split_units(text) if unit.text.strip()]
-    ratings = _rate(units)
+    ratings = _rate(units, len(before))
     counts = counter.count_many([unit.text for unit in units])
     order = sorted(range(len(units)), key=lambda i: (-ratings[i], i))
     chosen: list[int] = []
@@ -59,15 +63,15 @@ def extractive_summary(text: str, max_tokens: int, counter: TokenCounter) -> str
     return truncate_text(best, max_tokens, counter)
 
 
-def _rate(units: list[Unit]) -> list[float]:
+def _rate(units: list[Unit], before: int) -> list[float]:
     spread = central([unit.text for unit in units])
     ratings: list[float] = []
     for i, unit in enumerate(units):
         if is_filler(unit.text.partition(": ")[2] or unit.text):
             ratings.append(0.0)
             continue
-        # What was said later replaces what was said before, so of equals the later one is kept.
-        ratings.append(weigh(unit.text) + spread[i] + 0.5 * (i + 1) / len(units))
+        # What was said later replaces what was said before, so of equals the later one is kept; what was worth a summary once still is.
+        ratings.append(weigh(unit.text) + spread[i] + 0.5 * (i + 1) / len(units) + (_REMEMBERED if i < before else 0.0))
     return ratings
 
 

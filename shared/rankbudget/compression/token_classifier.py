@@ -109,12 +109,20 @@ class TokenClassifier:
         except ImportError as error:
             msg = f'the token classifier needs {error.name}: pip install "rankbudget[transformers]" torch'
             raise CounterUnavailableError(msg) from error
+        from transformers.utils import logging as messages
+
+        # A library does not draw progress bars; the user's own setting is put back.
+        shown = messages.is_progress_bar_enabled()
+        messages.disable_progress_bar()
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(self.path), local_files_only=True, use_fast=True)
             model = AutoModelForTokenClassification.from_pretrained(str(self.path), local_files_only=True)
         except (OSError, ValueError, KeyError) as error:
             msg = f"the folder {str(self.path)!r} holds no token-classification model: {error}"
             raise BudgetConfigError(msg) from error
+        finally:
+            if shown:
+                messages.enable_progress_bar()
         model.eval()
         return tokenizer, model
 
