@@ -79,6 +79,8 @@ def judge(name: str, case: Case, lab: Lab, failure: BaseException | None, *, our
     if failure is not None:
         known = not ours and isinstance(failure, ValueError)
         return ("refused" if known and not feasible(name, case) else "crash"), f"{type(failure).__name__}: {failure}"
+    if not requests and "QueryEngine" in name:
+        return "refused", "no document fits: the engine answers without a call"
     if not requests:
         return "crash", "nothing was sent"
     if any(not asked(case, received.messages) for received in requests):

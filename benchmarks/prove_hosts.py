@@ -12,10 +12,15 @@ def to_langchain(messages: Sequence[dict[str, Any]]) -> list[Any]:
     """Returns LangChain messages with the ids m0, m1, ..."""
     from langchain_core.messages import convert_to_messages
 
-    made = convert_to_messages([{k: v for k, v in m.items() if v is not None or k == "content"} for m in messages])
+    known = [{**m, "content": _without_redacted(m["content"])} for m in messages]  # its OpenAI client would send that block as it is
+    made = convert_to_messages([{k: v for k, v in m.items() if v is not None or k == "content"} for m in known])
     for i, message in enumerate(made):
         message.id = f"m{i}"
     return made
+
+
+def _without_redacted(content: Any) -> Any:
+    return [b for b in content if b["type"] != "redacted_thinking"] if isinstance(content, list) else content
 
 
 def to_llamaindex(messages: Sequence[dict[str, Any]]) -> list[Any]:
@@ -42,7 +47,7 @@ def _blocks(message: dict[str, Any]) -> Any:
         elif kind == "image_url":
             yield ImageBlock(url=block["image_url"]["url"])
         elif kind == "input_audio":
-            yield AudioBlock(audio=base64.b64encode(b"sound" * 9), format="wav")
+            yield AudioBlock(audio=block["input_audio"]["data"].encode(), format="wav")
         elif kind == "file":
             yield DocumentBlock(data=base64.b64encode(b"%PDF-1" * 9), title="a.pdf", document_mimetype="application/pdf")
         elif kind == "thinking":

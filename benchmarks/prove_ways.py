@@ -40,8 +40,9 @@ class Lab:
     def langchain(self, case: Case) -> Any:
         return self.chat.bind(model=model(case))
 
-    def llamaindex(self, case: Case) -> Any:
-        self.llm.model, self.llm.context_window = model(case), case.limit
+    def llamaindex(self, case: Case, *, spare: int = 2048) -> Any:
+        """Points the LLM at the case's window; it claims `spare` tokens more, so that the budget binds and not the host's own reserve."""
+        self.llm.model, self.llm.context_window = model(case), case.limit + spare
         return self.llm
 
 
@@ -243,7 +244,7 @@ def _retriever(case: Case) -> Any:
     from llama_index.core.schema import NodeWithScore, TextNode
 
     class Drawn(BaseRetriever):
-        def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:
+        def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:  # noqa: ARG002 - what was drawn is what is found
             texts = case.application.documents or ("nothing is known",)
             return [NodeWithScore(node=TextNode(text=text), score=0.9 - i / 10) for i, text in enumerate(texts)]
 
@@ -281,6 +282,19 @@ def llamaindex_context(case: Case, lab: Lab) -> None:
         system_prompt=SYSTEM,
         node_postprocessors=[BudgetNodePostprocessor(session=session)],
     )
+    _ask(engine, case, lab)
+
+
+@way("llamaindex ContextChatEngine, defaults of memory and postprocessor")
+def llamaindex_defaults(case: Case, lab: Lab) -> None:
+    from llama_index.core.chat_engine import ContextChatEngine
+
+    from llamaindex_budget import BudgetNodePostprocessor
+
+    llm = lab.llamaindex(case, spare=256)  # what the host keeps for an answer of unknown length
+    memory = _buffer(case, token_limit=case.limit)
+    post = BudgetNodePostprocessor()
+    engine = ContextChatEngine.from_defaults(retriever=_retriever(case), llm=llm, memory=memory, node_postprocessors=[post])
     _ask(engine, case, lab)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -28,11 +30,14 @@ ENDS = (
     "end_hostile",
 )
 
+_PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBBI", 13, b"IHDR", 640, 480, 8, 2, 0, 0, 0, 0)
+_WAV = b"RIFF" + struct.pack("<I4s4sIHHIIHH4sI", 836, b"WAVE", b"fmt ", 16, 1, 1, 8000, 8000, 1, 8, b"data", 800) + b"\x80" * 800
 _ATOMS: dict[str, dict[str, Any]] = {
-    "image": {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 9}},
-    "audio": {"type": "input_audio", "input_audio": {"data": "UklGRg" * 20, "format": "wav"}},
+    "image": {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(_PNG).decode()}},
+    "audio": {"type": "input_audio", "input_audio": {"data": base64.b64encode(_WAV).decode(), "format": "wav"}},
     "file": {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64," + "JVBERi0x" * 12}},
 }
+"""A picture of 640 x 480, a tenth of a second of sound, the start of a PDF."""
 
 
 class Writer:
