@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..relevance.evidence import Ratings, probability, rate_sentences
+from ..relevance.evidence import probability, rate_documents, rate_sentences
 from ..relevance.fusion import default_scorer, normalised
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
@@ -18,12 +18,12 @@ from ..relevance.turns import TurnScorer
 from ..segment import Decision, Segment
 from .packing import Order, check_order, in_order, members, pinned_groups, whole
 from .protocol import Cost, Fit, plain_cost
-from .sentence_packing import SentencePacking
+from .sentence_packing import SHORTEST_CUT, SentencePacking
 
 __all__ = ["Evidence", "Packed"]
 
-WHOLE_FROM = 6
-"""Whole texts from so many that fit on average; below, sentences. Measured: sentences win under about six, whole texts above."""
+WHOLE_FROM, WHOLE_TURNS_FROM = 5, 2
+"""Whole texts from so many that fit on average; below, sentences: documents, turns of a conversation. Measured in the quality benchmark."""
 MUCH_LEFT = 0.1
 """Share of the limit from which what whole texts left over is filled with sentences."""
 TURN_ODDS = (-5.0, 0.9)
@@ -34,14 +34,14 @@ OWN_SCORE_ODDS = (-2.0, 1.5)
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A fit, and the share of all expected evidence it holds, 0 to 1."""
+    """A fit, and the share of all expected evidence it holds, 0 to 1; only worked out where a share was asked for, else 1."""
 
     fit: Fit
     expected: float
 
 
 class Evidence:
-    """Keeps what most likely holds the answer: whole segments where at least six would fit, else their best sentences.
+    """Keeps what most likely holds the answer: whole segments where about five or more would fit, else their best sentences.
 
     Room that is left takes sentences of segments that did not fit whole, and the start of the next best sentence. What is kept of a segment
     is its own words in their order; a segment kept in full is the same object. Pinned segments come first, groups are never split.
@@ -103,33 +103,74 @@ class Evidence:
         packing = SentencePacking(segments, costs, price, counter, limit, dedup=self._dedup and not complete)
         for g in sorted(must):
             packing.keep_whole(groups[g])
-        ratings = self._rate(query, segments)
+        rater = _Rater(query, segments, self._scorer or default_scorer())
         free = [groups[g] for g in range(len(groups)) if g not in must]
-        enough = _Enough(ratings, self._keep, packing)
         sentences = self._compress and not complete
-        if not (sentences and _few_fit(packing.room, free, costs)):
-            _take_whole(packing, free, ratings, enough)
-            sentences = sentences and packing.room > limit * MUCH_LEFT
+        by_sentence = sentences and _few_fit(packing.room, free, costs, turns=rater.turns)
+        enough = _Enough(rater.sentences if by_sentence else [[odds] for odds in rater.documents], self._keep, packing)
+        if not by_sentence:
+            _take_whole(packing, free, rater.documents, enough)
+            sentences = sentences and packing.room > max(limit * MUCH_LEFT, SHORTEST_CUT) and not enough.reached()
         if sentences:
-            _take_sentences(packing, free, ratings, enough)
-        packing.shrink(ratings.sentences)
-        order = in_order(packing.used(), ratings.documents, self._order)
+            _take_sentences(packing, free, rater, enough)
+            packing.shrink(rater.sentences)
+        order = in_order(packing.used(), rater.documents, self._order)
         return Packed(packing.result(block, order, enough.left_out()), enough.share())
 
-    def _rate(self, query: str, segments: Sequence[Segment]) -> Ratings:
-        scorer = self._scorer or default_scorer()
-        given = [segment.score for segment in segments if segment.score is not None]
-        if segments and len(given) == len(segments):
-            base, slope = OWN_SCORE_ODDS
-            return _rated_by([base + slope * score for score in normalised(given)], query, segments, scorer)
-        if segments and all(segment.role for segment in segments):
-            base, slope = TURN_ODDS
-            return _rated_by([base + slope * score for score in TurnScorer(scorer).score(query, segments)], query, segments, scorer)
-        return rate_sentences(query, segments, scorer)
+
+class _Rater:
+    """Rates segments, and their sentences when somebody asks: few questions need them."""
+
+    def __init__(self, query: str, segments: Sequence[Segment], scorer: Scorer) -> None:
+        self._query = query
+        self._segments = segments
+        self._scorer = scorer
+        self._given = [segment.score for segment in segments if segment.score is not None]
+        self._sentences: list[list[float]] | None = None
+        self._documents: list[float] | None = None
+        self.turns = bool(segments) and all([segment.role for segment in segments])
+
+    @property
+    def documents(self) -> list[float]:
+        """Log-odds that each segment holds evidence."""
+        if self._documents is None:
+            if len(self._given) == len(self._segments):
+                base, slope = OWN_SCORE_ODDS
+                self._documents = [base + slope * score for score in normalised(self._given)]
+            elif self.turns:
+                base, slope = TURN_ODDS
+                scores = TurnScorer(self._scorer).score(self._query, self._segments)
+                self._documents = [base + slope * score for score in scores]
+            else:
+                self._documents = rate_documents(self._query, self._segments, self._scorer)
+        return self._documents
+
+    @property
+    def sentences(self) -> list[list[float]]:
+        """Log-odds that each sentence of each segment holds evidence."""
+        if self._sentences is None:
+            if self.turns or len(self._given) == len(self._segments):
+                self._sentences = self._below(self.documents)
+            else:
+                self._sentences = rate_sentences(self._query, self._segments, self._scorer)
+        return self._sentences
+
+    def _below(self, odds: Sequence[float]) -> list[list[float]]:
+        """Returns sentences rated like their segment, less what they fall behind its best."""
+        texts = [split_sentences(segment.text) for segment in self._segments]
+        flat = [Segment(id=str(j), text=text) for j, text in enumerate([text for pieces in texts for text in pieces])]
+        alone = len(flat) == len(texts)
+        own: Iterator[float] = iter([0.0] * len(flat) if alone else normalised(self._scorer.score(self._query, flat)))
+        found = []
+        for rating, pieces in zip(odds, texts, strict=True):
+            near = [next(own) for _ in pieces]
+            best = max(near, default=0.0)
+            found.append([rating + score - best for score in near])
+        return found
 
 
-def _take_whole(packing: SentencePacking, free: Sequence[Sequence[int]], ratings: Ratings, enough: _Enough) -> None:
-    best = [max([max(ratings.sentences[i], default=0.0) for i in group]) for group in free]
+def _take_whole(packing: SentencePacking, free: Sequence[Sequence[int]], odds: Sequence[float], enough: _Enough) -> None:
+    best = [max([odds[i] for i in group]) for group in free]
     for g in sorted(range(len(free)), key=lambda g: (-best[g], g)):
         if enough.reached():
             return
@@ -138,33 +179,32 @@ def _take_whole(packing: SentencePacking, free: Sequence[Sequence[int]], ratings
             packing.keep_whole(group)
 
 
-def _take_sentences(packing: SentencePacking, free: Sequence[Sequence[int]], ratings: Ratings, enough: _Enough) -> None:
+def _take_sentences(packing: SentencePacking, free: Sequence[Sequence[int]], rater: _Rater, enough: _Enough) -> None:
     pieces: list[tuple[float, int, int]] = []
     for g, group in enumerate(free):
         if group[0] in packing.settled:
             continue
         if len(group) == 1:
-            pieces += [(-rating, g, j) for j, rating in enumerate(ratings.sentences[group[0]])]
+            pieces += [(-rating, g, j) for j, rating in enumerate(rater.sentences[group[0]])]
         else:
-            pieces.append((-max([max(ratings.sentences[i], default=0.0) for i in group]), g, -1))
+            pieces.append((-max([rater.documents[i] for i in group]), g, -1))
     for _, g, j in sorted(pieces):
-        if enough.reached() or packing.room < 1:
+        if packing.room < 1 or enough.reached():
             return
         i = free[g][0]
-        if j < 0:
-            if packing.fits(free[g]):
-                packing.keep_whole(free[g])
-        elif i not in packing.settled and not packing.repeats(i):
-            packing.take(i, j, ratings.texts[i])
+        if j >= 0:
+            packing.take(i, j)
+        elif packing.fits(free[g]):
+            packing.keep_whole(free[g])
 
 
 class _Enough:
     """Says when the share of the expected evidence that was asked for is in."""
 
-    def __init__(self, ratings: Ratings, floor: float | None, packing: SentencePacking) -> None:
+    def __init__(self, odds: Sequence[Sequence[float]], floor: float | None, packing: SentencePacking) -> None:
         self._floor = floor
         self._packing = packing
-        self._weights = [[probability(rating) for rating in row] for row in ratings.sentences]
+        self._weights = [[probability(rating) for rating in row] for row in odds] if floor is not None else []
         self._said_yes = False
 
     def reached(self) -> bool:
@@ -172,7 +212,7 @@ class _Enough:
         return self._said_yes
 
     def share(self) -> float:
-        return self._packing.kept_share(self._weights)
+        return self._packing.kept_share(self._weights) if self._weights else 1.0
 
     def left_out(self) -> dict[str, str]:
         if not self._said_yes:
@@ -180,21 +220,9 @@ class _Enough:
         return {"reason": "enough", "detail": f"{self.share():.0%} of the expected evidence is kept without it, asked for: {self._floor:.0%}"}
 
 
-def _rated_by(odds: list[float], query: str, segments: Sequence[Segment], scorer: Scorer) -> Ratings:
-    """Returns ratings whose sentences follow the segment's rating, and stand out by their own."""
-    texts = [split_sentences(segment.text) for segment in segments]
-    flat = [Segment(id=str(j), text=text) for j, text in enumerate(text for pieces in texts for text in pieces)]
-    own: Iterator[float] = iter(normalised(scorer.score(query, flat)) if len(flat) > len(segments) else [0.0] * len(flat))
-    sentences = []
-    for rating, pieces in zip(odds, texts, strict=True):
-        near = [next(own) for _ in pieces]
-        sentences.append([rating + score - max(near) for score in near])
-    return Ratings(odds, sentences, texts)
-
-
-def _few_fit(room: int, free: Sequence[Sequence[int]], costs: Sequence[int]) -> bool:
-    each = [sum(costs[i] for i in group) for group in free]
-    return bool(each) and room * len(each) < WHOLE_FROM * sum(each)
+def _few_fit(room: int, free: Sequence[Sequence[int]], costs: Sequence[int], *, turns: bool) -> bool:
+    total = sum([costs[i] for group in free for i in group])
+    return bool(free) and room * len(free) < (WHOLE_TURNS_FROM if turns else WHOLE_FROM) * total
 
 
 def _everything(segments: Sequence[Segment], costs: Sequence[int], block: str) -> Fit:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 from ..errors import BudgetConfigError, BudgetExceededError
-from ..relevance.corpus import word_counts
+from ..relevance.corpus import BoundedCache, word_counts
 from ..segment import Decision, Rendition, Segment
 from .protocol import Piece
 
@@ -65,20 +66,29 @@ class Doubles:
     """
 
     def __init__(self) -> None:
-        self._kept: list[tuple[str, frozenset[str]]] = []
+        self._kept: dict[int, list[tuple[str, frozenset[str]]]] = {}
 
     def keep(self, segment: Segment) -> None:
         """Remembers a kept segment."""
-        self._kept.append((segment.id, frozenset(word_counts(segment.text))))
+        words = _word_set(segment.text)
+        self._kept.setdefault(len(words), []).append((segment.id, words))
 
     def of(self, segment: Segment) -> str | None:
         """Returns the id of the kept segment this one repeats, None when it is new."""
-        words = frozenset(word_counts(segment.text))
-        few, many = NEAR * len(words), len(words) / NEAR
-        for name, others in self._kept:
-            if words and few <= len(others) <= many and len(words & others) >= NEAR * len(words | others):
-                return name
+        words = _word_set(segment.text)
+        for size in range(math.ceil(NEAR * len(words)), int(len(words) / NEAR) + 1):
+            for name, others in self._kept.get(size, ()):
+                common = len(words & others)
+                if common and common >= NEAR * (len(words) + size - common):
+                    return name
         return None
+
+
+def _word_set(text: str) -> frozenset[str]:
+    return _WORD_SETS.get(text, lambda text: frozenset(word_counts(text)))
+
+
+_WORD_SETS: BoundedCache[str, frozenset[str]] = BoundedCache(max_size=4_000_000, size=lambda text: len(text) + 64)
 
 
 def in_order(kept: Sequence[int], scores: Sequence[float], order: Order) -> list[int]:

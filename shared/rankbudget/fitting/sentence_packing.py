@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..counting.protocol import TokenCounter
+from ..relevance.sentences import split_sentences
 from ..segment import Decision, Rendition, Segment
 from .packing import Doubles, dropped, whole
 from .protocol import Cost, Fit, Piece
@@ -74,32 +75,43 @@ class SentencePacking:
         self.settled.add(i)
         return True
 
-    def take(self, i: int, j: int, texts: tuple[str, ...]) -> None:
+    def take(self, i: int, j: int) -> None:
         """Takes sentence `j` of segment `i`, or its start when it is the first that does not fit."""
-        self._texts[i] = texts
+        if i in self.settled:
+            return
+        texts = self._texts.get(i) or self._texts.setdefault(i, split_sentences(self._segments[i].text))
         opened = i in self.partial
         need = self._counter.count(texts[j]) if opened else self._price(self._segments[i], texts[j].strip())
-        if need <= self.room:
+        fits = need <= self.room
+        if not (fits or (self._cut is None and self.room >= SHORTEST_CUT)) or (not opened and self.repeats(i)):
+            return
+        if fits:
             self.partial.setdefault(i, set()).add(j)
             self._spend(i, need)
             if len(self.partial[i]) == len(texts) and self._costs[i] <= self.room + self._spent[i]:
                 self.keep_whole([i])
-        elif self._cut is None and self.room >= SHORTEST_CUT:
+        else:
             self._take_start(i, j)
 
     def shrink(self, ratings: Sequence[Sequence[float]]) -> None:
         """Counts the texts as they will stand and takes sentences back, the least likely first, until they fit."""
+        changed = set(self.partial)
         while True:
-            for i in self.partial:
+            for i in changed & set(self.partial):
                 self._spent[i] = self._price(self._segments[i], self._text(i))
             self.room = self._limit - sum(self._spent.values())
             if self.room >= 0:
                 return
+            least = sorted((ratings[i][j], i, j) for i, taken in self.partial.items() for j in taken)
             if self._cut is not None:
-                self._take_back(self._cut[0], self._cut[1])
-            else:
-                _, i, j = min((ratings[i][j], i, j) for i, taken in self.partial.items() for j in taken)
+                least = [(0.0, *self._cut[:2])] + [piece for piece in least if piece[1:] != self._cut[:2]]
+            over, changed = -self.room, set()
+            for _, i, j in least:
+                if over <= 0:
+                    break
+                over -= max(1, self._counter.count(self._cut[2] if self._cut and self._cut[:2] == (i, j) else self._texts[i][j]))
                 self._take_back(i, j)
+                changed.add(i)
 
     def used(self) -> list[int]:
         """Returns the segments that are in, whole or in part."""
@@ -182,7 +194,9 @@ class SentencePacking:
             return dropped(segment, block, before, "duplicate", f"says what {self._twins[i]!r} says")
         if left_out:
             return dropped(segment, block, before, left_out["reason"], left_out["detail"])
-        return dropped(segment, block, before, "too_large" if before > self._limit else "no_room", f"needs {before} tokens, {self.room} are left")
+        return dropped(
+            segment, block, before, "too_large" if before > self._limit else "no_room", f"needs {before} tokens, {self.room} are left"
+        )
 
 
 def _at_word_end(sentence: str, start: str) -> str:

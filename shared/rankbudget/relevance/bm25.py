@@ -29,7 +29,11 @@ class Bm25Scorer:
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each segment."""
-        return TermIndex.of(scored_texts(segments)).bm25(query, k1=self.k1, b=self.b)
+        return self.score_texts(query, scored_texts(segments))
+
+    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
+        """Returns one score for each text."""
+        return TermIndex.of(texts).bm25(query, k1=self.k1, b=self.b)
 
 
 class GramScorer(Bm25Scorer):
@@ -41,6 +45,6 @@ class GramScorer(Bm25Scorer):
         [True, False]
     """
 
-    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
-        """Returns one score for each segment."""
-        return TermIndex.of(scored_texts(segments)).gram_bm25(query, k1=self.k1, b=self.b)
+    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
+        """Returns one score for each text."""
+        return TermIndex.of(texts).gram_bm25(query, k1=self.k1, b=self.b)

@@ -108,6 +108,7 @@ class TermIndex:
         self._stems: dict[str, list[str]] | None = None
         self._grams: dict[str, list[str]] | None = None
         self._gram_lengths: list[int] = []
+        self._weights: dict[tuple[str, float, float, str], list[tuple[int, float]]] = {}
 
     @classmethod
     def of(cls, texts: tuple[str, ...]) -> TermIndex:
@@ -116,13 +117,13 @@ class TermIndex:
 
     def bm25(self, query: str, *, k1: float = 1.2, b: float = 0.75) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
-        return self._rate(Counter(content_terms(query)), self.stems, self.lengths, k1, b)
+        return self._rate(Counter(content_terms(query)), self.stems, self.lengths, ("stem", k1, b))
 
     def gram_bm25(self, query: str, *, k1: float = 1.2, b: float = 0.75) -> list[float]:
         """Returns the BM25 score of each text over 4-character pieces of words: finds inflections, compounds and typing errors."""
         pieces = self.grams
-        wanted = Counter(gram for word in content_words(query) for gram in grams(word))
-        return self._rate(wanted, pieces, self._gram_lengths, k1, b)
+        wanted = Counter([gram for word in content_words(query) for gram in grams(word)])
+        return self._rate(wanted, pieces, self._gram_lengths, ("gram", k1, b))
 
     def idf(self, holders: int) -> float:
         """Returns the weight of a term that stands in `holders` texts; rare terms weigh more."""
@@ -165,19 +166,28 @@ class TermIndex:
                 found[i] = found.get(i, 0) + n
         return found
 
-    def _rate(self, wanted: Counter[str], index: dict[str, list[str]], lengths: list[int], k1: float, b: float) -> list[float]:
+    def _rate(
+        self, wanted: Counter[str], index: dict[str, list[str]], lengths: list[int], kind: tuple[str, float, float]
+    ) -> list[float]:
         scores = [0.0] * self.size
-        mean = sum(lengths) / max(1, self.size) or 1.0
-        norms = [k1 * (1 - b + b * length / mean) for length in lengths]
         for term, times in wanted.items():
-            words = index.get(term)
-            if not words:
-                continue
-            holders = self.counts(words)
-            weight = times * self.idf(len(holders)) * (k1 + 1)
-            for i, n in holders.items():
-                scores[i] += weight * n / (n + norms[i])
+            if term in index:
+                for i, weight in self._weights.get((*kind, term)) or self._weigh(term, index[term], lengths, kind):
+                    scores[i] += times * weight
         return scores
+
+    def _weigh(
+        self, term: str, words: list[str], lengths: list[int], kind: tuple[str, float, float]
+    ) -> list[tuple[int, float]]:
+        """Returns what a term adds to each text that holds it; kept for the next question that has the term."""
+        _, k1, b = kind
+        holders = self.counts(words)
+        weight = self.idf(len(holders)) * (k1 + 1)
+        scale = k1 * b / (sum(lengths) / max(1, self.size) or 1.0)
+        base = k1 * (1 - b)
+        found = [(i, weight * n / (n + base + scale * lengths[i])) for i, n in holders.items()]
+        self._weights[(*kind, term)] = found
+        return found
 
 
 _INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(max_size=4_000_000, size=lambda texts: sum(map(len, texts)) + 64)

@@ -6,8 +6,10 @@ texts to vectors plugs in instead. This file owns wordllama; numpy is imported o
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -104,7 +106,11 @@ class EmbeddingScorer:
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each segment."""
-        return self.embedder.similarities(query, scored_texts(segments))
+        return self.score_texts(query, scored_texts(segments))
+
+    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
+        """Returns one score for each text."""
+        return self.embedder.similarities(query, texts)
 
 
 def missing_reason() -> str | None:
@@ -135,11 +141,24 @@ def _wordllama() -> EmbedFunction:
         raise CounterUnavailableError(reason)
     from pathlib import Path
 
-    import wordllama
+    with _logging_untouched():
+        import wordllama
 
     # Its own default folder lacks an "s" that the wheel has; the package folder as cache finds the shipped model without a download.
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
-    return lambda texts: model.embed(texts)
+    return model.embed  # type: ignore[no-any-return]  # wordllama is untyped
+
+
+@contextlib.contextmanager
+def _logging_untouched() -> Iterator[None]:
+    """Puts the root logger back as it was: importing wordllama sets it to INFO with a handler on stderr."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers
 
 
 def _name_of(embed: EmbedFunction) -> str:

@@ -13,41 +13,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..segment import Segment
-from .bm25 import GramScorer
 from .bridges import Mentions, share_named
-from .corpus import BoundedCache, TermIndex
+from .corpus import BoundedCache, TermIndex, scored_texts
 from .fusion import normalised
 from .protocol import Scorer
 from .sentences import split_sentences
 from .words import raw_words
 
-__all__ = ["DOCUMENT_WEIGHTS", "SENTENCE_WEIGHTS", "Features", "Ratings", "features", "probability", "rate_sentences"]
+__all__ = ["DOCUMENT_WEIGHTS", "SENTENCE_WEIGHTS", "Features", "document_features", "features", "probability", "rate_documents", "rate_sentences"]
 
 DOCUMENT_WEIGHTS = {
-    "base": 1.992, "pieces": 0.604, "behind": 0.46, "titled": 1.992, "bridged": 4.471, "best_sentence": 0.457, "documents": -1.713,
-    "names_titled": -2.883,
+    "base": 2.112, "pieces": 1.111, "behind": 0.545, "titled": 2.143, "bridged": 4.641, "documents": -1.552, "names_titled": -3.1,
 }  # fmt: skip
 SENTENCE_WEIGHTS = {
-    "base": 0.232, "behind": 0.441, "opening": 0.186, "tiny": -0.65, "leads_on": 1.321, "names_titled": -0.965, "number": 0.272,
-    "sentences": -0.598, "document": 0.456,
+    "base": 0.154, "behind": 0.453, "opening": 0.23, "tiny": -0.7, "leads_on": 1.249, "names_titled": -0.966, "number": 0.299,
+    "sentences": -0.57, "document": 0.44,
 }  # fmt: skip
 _TINY = 2
-_TITLED, _BEST = 3.0, 0.5
+_TITLED = 3.0
 _ASKS_NUMBER = re.compile(
     r"\b(when|how (many|much|long|old|often|far)|year|date|percent|percentage|number|born|die|died|age|cu[aá]nd[oa]|cu[aá]nt[oa]s?|año|wann|"
     r"wie ?viele?|jahr|когда|сколько|году?|год|quand|combien|متى|كم|عام|سنة)\b|多少|几|年|何时|什么时候|いつ|いくつ",
     re.IGNORECASE,
 )
 _DIGIT = re.compile(r"\d")
-
-
-@dataclass(frozen=True, slots=True)
-class Ratings:
-    """Log-odds of evidence: of each document, and of each of its sentences."""
-
-    documents: list[float]
-    sentences: list[list[float]]
-    texts: list[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +48,8 @@ class Features:
     owners: Sequence[int]
 
 
-def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> Ratings:
-    """Returns the log-odds that a document, and each of its sentences, holds evidence for the query.
+def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
+    """Returns the log-odds that a document holds evidence for the query.
 
     Example:
         >>> from rankbudget.relevance.bm25 import Bm25Scorer
@@ -69,17 +58,22 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> R
         ...     Segment(id="b", title="Jean Dupont", text="Jean Dupont comes from Quebec."),
         ...     Segment(id="c", title="Film", text="A film was shot in Rome by a large crew."),
         ... ]
-        >>> ratings = rate_sentences("Where does the director of Arrival come from?", segments, Bm25Scorer())
-        >>> ratings.documents[1] > ratings.documents[2]
+        >>> ratings = rate_documents("Where does the director of Arrival come from?", segments, Bm25Scorer())
+        >>> ratings[0] > ratings[1] > ratings[2]
         True
     """
+    return [_weighed(DOCUMENT_WEIGHTS, row) for row in document_features(query, segments, scorer)]
+
+
+def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[list[float]]:
+    """Returns the log-odds that each sentence of each document holds evidence for the query."""
     found = features(query, segments, scorer)
     documents = [_weighed(DOCUMENT_WEIGHTS, row) for row in found.documents]
-    sentences: list[list[float]] = [[] for _ in segments]
+    ratings: list[list[float]] = [[] for _ in segments]
     for row, owner in zip(found.sentences, found.owners, strict=True):
         row["document"] = documents[owner]
-        sentences[owner].append(_weighed(SENTENCE_WEIGHTS, row))
-    return Ratings(documents, sentences, [split_sentences(segment.text) for segment in segments])
+        ratings[owner].append(_weighed(SENTENCE_WEIGHTS, row))
+    return ratings
 
 
 def probability(log_odds: float) -> float:
@@ -94,55 +88,57 @@ def probability(log_odds: float) -> float:
 
 def features(query: str, segments: Sequence[Segment], scorer: Scorer) -> Features:
     """Returns what ratings are made of."""
+    documents = document_features(query, segments, scorer)
     split = _SPLITS.get(tuple([segment.text for segment in segments]), _split)
-    near = normalised(scorer.score(query, segments))
-    pieces = normalised(GramScorer().score(query, segments))
-    sentence_near = normalised(scorer.score(query, split.sentences))
-    best_sentence = [max(sentence_near[a:b], default=0.0) for a, b in split.spans]
-    mentions = Mentions.between(tuple(segment.title for segment in segments), split.texts, split.owners)
-    asked = set(raw_words(query))
-    titled = [share_named(title, sum(word in asked for word in title)) for title in mentions.titles]
-    strength = _strengths([n + _BEST * b + _TITLED * t for n, b, t in zip(near, best_sentence, titled, strict=True)])
-
-    bridged = [0.0] * len(segments)
-    names_titled = [0.0] * len(segments)
+    near = normalised(scorer.score(query, split.sentences))
+    mentions = Mentions.between(tuple([segment.title for segment in segments]), split.texts, split.owners)
+    strength = _strengths(documents)
     leads_on = [0.0] * len(split.texts)
-    sentence_names = [0.0] * len(split.texts)
-    for target, sentences in enumerate(mentions.of):
-        for j, share in sentences:
-            owner = split.owners[j]
-            bridged[target] = max(bridged[target], share * strength[owner] * (1 - titled[target]))
-            leads_on[j] = max(leads_on[j], share * strength[owner])
-            sentence_names[j] = max(sentence_names[j], share * titled[target])
-            names_titled[owner] = max(names_titled[owner], share * titled[target] * (1 - titled[owner]))
-
-    top, best = max(near, default=0.0), max(sentence_near, default=0.0)
+    names_titled = [0.0] * len(split.texts)
+    for target, named in enumerate(mentions.of):
+        titled = documents[target]["titled"]
+        for j, share in named:
+            leads_on[j] = max(leads_on[j], share * strength[split.owners[j]])
+            names_titled[j] = max(names_titled[j], share * titled)
+    best = max(near, default=0.0)
     number = bool(_ASKS_NUMBER.search(query))
-    documents = [
+    sentences = [
         {
-            "pieces": pieces[d],
-            "behind": near[d] - top,
-            "titled": titled[d],
-            "bridged": bridged[d],
-            "best_sentence": best_sentence[d],
-            "documents": math.log(len(segments)),
-            "names_titled": names_titled[d],
-        }
-        for d in range(len(segments))
-    ]
-    sentence_rows = [
-        {
-            "behind": sentence_near[j] - best,
+            "behind": near[j] - best,
             "opening": float(j == split.spans[d][0]),
             "tiny": float(split.lengths[j] <= _TINY),
             "leads_on": leads_on[j],
-            "names_titled": sentence_names[j],
+            "names_titled": names_titled[j],
             "number": float(number and split.digits[j]),
             "sentences": math.log(split.spans[d][1] - split.spans[d][0]),
         }
         for j, d in enumerate(split.owners)
     ]
-    return Features(documents, sentence_rows, split.owners)
+    return Features(documents, sentences, split.owners)
+
+
+def document_features(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[dict[str, float]]:
+    """Returns what the ratings of documents are made of."""
+    texts = scored_texts(segments)
+    near = normalised(scorer.score(query, segments))
+    pieces = normalised(TermIndex.of(texts).gram_bm25(query))
+    mentions = Mentions.between(tuple([segment.title for segment in segments]), texts, tuple(range(len(segments))))
+    asked = set(raw_words(query)) if any(mentions.titles) else set()
+    titled = [share_named(title, sum([word in asked for word in title])) if title else 0.0 for title in mentions.titles]
+    best = max(near, default=0.0)
+    found = [
+        {"near": near[d], "pieces": pieces[d], "behind": near[d] - best, "titled": titled[d], "bridged": 0.0, "names_titled": 0.0}
+        for d in range(len(segments))
+    ]
+    strength = _strengths(found)
+    for target, named in enumerate(mentions.of):
+        for d, share in named:
+            found[target]["bridged"] = max(found[target]["bridged"], share * strength[d] * (1 - titled[target]))
+            found[d]["names_titled"] = max(found[d]["names_titled"], share * titled[target] * (1 - titled[d]))
+    size = math.log(max(1, len(segments)))
+    for row in found:
+        row["documents"] = size
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +173,12 @@ def _split(texts: tuple[str, ...]) -> _Split:
 _SPLITS: BoundedCache[tuple[str, ...], _Split] = BoundedCache(max_size=4_000_000, size=lambda texts: 2 * sum(map(len, texts)) + 64)
 
 
-def _strengths(ratings: Sequence[float]) -> list[float]:
+def _strengths(documents: Sequence[Mapping[str, float]]) -> list[float]:
+    """Returns how sure it is that bridges from a document lead to the answer, 1 for the surest."""
+    ratings = [row["near"] + _TITLED * row["titled"] for row in documents]
     top = max(ratings, default=0.0)
     return [math.exp(rating - top) for rating in ratings]
 
 
 def _weighed(weights: Mapping[str, float], row: Mapping[str, float]) -> float:
-    return weights["base"] + sum([weights[name] * value for name, value in row.items()])
+    return weights["base"] + sum([weight * row[name] for name, weight in weights.items() if name != "base"])

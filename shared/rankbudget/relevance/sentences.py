@@ -24,6 +24,7 @@ no nos op ph pl pp prof ref refs rep rev sen sgt sr st vol vols vs viz u.s u.k e
 jan feb mar apr jun jul aug sep sept oct nov dec""".split()
 )
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)$")
+_NOT_SPACE = re.compile(r"[^ ]")
 _SHORTEST = 2
 
 
@@ -67,8 +68,8 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     mark = match.group()
     if mark[0] != ".":
         return True
-    following = text[match.end() :].lstrip(" ")[:1]
-    if following.islower():
+    following = _NOT_SPACE.search(text, match.end(), match.end() + 80)
+    if following is not None and following.group().islower():
         return False
     if len(mark) > 1:
         return True

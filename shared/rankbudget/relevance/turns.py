@@ -16,7 +16,7 @@ from .smoothing import smoothed
 
 __all__ = ["TurnScorer", "passages"]
 
-PASSAGES = ((115, 0.45), (300, 0.45), (750, 0.9))
+PASSAGES = ((115, 0.45), (300, 0.7), (750, 0.9))
 """Length of the passages in words, and the weight of each; chosen on the development questions of the quality benchmark."""
 NEAR, FURTHER = 0.2, 0.1
 """Share of the neighbours' own relevance beside the passages: less than without them."""
