@@ -99,7 +99,8 @@ def run_demo(
         BudgetError: files that cannot be read, a budget that cannot work, a model that does not answer.
         ImportError: a framework that is not installed; it names the extra.
     """
-    halves = {name: _half(name, module) for name, module in _HALVES.items()}
+    with step("loading LangChain and LlamaIndex"):
+        halves = {name: _half(name, module) for name, module in _HALVES.items()}
     given = read_chat(chat or _shipped("conversation.json"))
     folder = docs or _documentation()
     passages = read_passages(folder)
@@ -217,6 +218,8 @@ def _compare(done: Mapping[str, Half]) -> bool:
         same = False
         for name, mine, theirs in ((one, left, right), (two, right, left)):
             only = [f"{key}: {text[:40]!r}" for key, text in mine if (key, text) not in theirs]
+            if not only:
+                continue
             print(f"\nonly the {name} kept {len(only)} {what}: {'; '.join(only[:5])}"[: _WIDE * 3], end="")
     print()
     return same

@@ -302,7 +302,7 @@ class Run:
         parts += self.fitted.parts if self.fitted is not None else []
         notes = tuple(self.fitted.warnings) if self.fitted is not None else ()
         system_limit = None if budget.max_system_ratio is None else int(budget.context_window * budget.max_system_ratio)
-        given = self.given
+        given, turns = self.given, self._task_turns()
         return BudgetReport(
             limit=self.limit,
             total_tokens=self.total,
@@ -312,8 +312,18 @@ class Run:
             overhead=self.total - sum(t.used for t in totals),
             blocks=totals,
             parts=parts,
-            warnings=lambda: (*notes, *warnings_for(totals, window=budget.context_window, system_limit=system_limit, given=given)),
+            warnings=lambda: (
+                *notes,
+                *warnings_for(totals, window=budget.context_window, system_limit=system_limit, given=given, task_turns=turns),
+            ),
             counter=self.counter.name,
             exact=self.counter.exact,
             model=budget.model,
         )
+
+    def _task_turns(self) -> int:
+        """Returns for how many turns a session has seen the same task; without a session there is no telling."""
+        task = next((c.block for c in self.competitors if c.block.name == "task"), None)
+        if self.setup.session is None or task is None:
+            return 0
+        return self.setup.session.task_turns("\n".join(s.text for s in task.segments), self._history_messages())

@@ -74,6 +74,7 @@ class BudgetSession:
         self._lock = threading.RLock()
         self._read: Callable[[], Sequence[Any]] | None = None
         self._ceiling: int | None = None
+        self._task: tuple[str, int] = ("", 0)
 
     # ---- the conversation -----------------------------------------------------------------------------------------------------
     def fit(
@@ -139,6 +140,20 @@ class BudgetSession:
         """Forgets the conversation."""
         with self._lock:
             self._memo = Memo()
+
+    def task_turns(self, task: str, messages: Sequence[Any]) -> int:
+        """Returns for how many turns of the conversation the task block has said the same; looks at 200 messages at most.
+
+        Example:
+            >>> session, turn = BudgetSession(4096), [{"role": "user", "content": "on"}, {"role": "assistant", "content": "ok"}]
+            >>> [session.task_turns(task, turn * n) for n, task in enumerate(["Sort.", "Sort.", "Sort.", "Merge."])]
+            [0, 1, 2, 0]
+        """
+        with self._lock:
+            if task != self._task[0] or len(messages) < self._task[1]:
+                self._task = (task, len(messages))
+            since = max(self._task[1], len(messages) - 200)
+        return sum(role == "user" for role in self.codec.roles(messages[since:]))
 
     @property
     def summary(self) -> str:

@@ -8,9 +8,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from rankbudget.assembler import Assembler
+from rankbudget.budget import TokenBudget
 from rankbudget.errors import BudgetError
 from rankbudget.report import BlockTotal, BudgetReport, warnings_for
 from rankbudget.segment import Decision, DecisionRange
+from rankbudget.session import BudgetSession
 
 
 def decision(segment_id, action="kept", block="history", before=10, after=10, reason="fits", **more):
@@ -263,3 +266,18 @@ def test_knowledge_that_does_not_fit_is_told_from_knowledge_that_was_not_found()
     """Five documents that are all too large are another problem than none."""
     found = warnings_for([block("knowledge", 0, granted=40)], given={"knowledge": 5})
     assert found == ("knowledge is empty: none of 5 segments fits the 40 tokens it was granted",)
+
+
+def test_a_task_that_stays_the_same_for_ten_turns_is_told():
+    """A session warns from the tenth turn on, and no longer when the task is another one."""
+    budget = TokenBudget(context_window=8_192)
+    session = BudgetSession(budget)
+    assembler, history = Assembler(budget, session=session), []
+    told = []
+    for turn in range(13):
+        history += [{"role": "user", "content": f"step {turn}"}, {"role": "assistant", "content": "done"}]
+        task = "Sort the shelves." if turn < 12 else "Count the books."
+        made = assembler.assemble({"task": task, "history": list(history)}, query="next?")
+        told.append([w for w in made.report.warnings if w.startswith("task")])
+    assert told[:10] == [[]] * 10
+    assert told[10:] == [["task has not changed for 10 turns: it may be stale"], ["task has not changed for 11 turns: it may be stale"], []]
