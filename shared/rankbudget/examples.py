@@ -102,7 +102,8 @@ class FewShotSelector:
         max_tokens: int | None,
     ) -> list[int]:
         likeness = _Likeness(examples, self._scorer) if diversity_weight else None
-        relevance = _unit(scores)
+        # Cosines are on one scale with likeness already; other scores are brought there.
+        relevance = list(scores) if isinstance(self._scorer, EmbeddingScorer) else _unit(scores)
         penalty = [0.0] * len(examples)
         left = sorted(range(len(examples)), key=lambda i: (-scores[i], i))
         room = max_tokens
@@ -208,4 +209,3 @@ def _unit(scores: Sequence[float]) -> list[float]:
     """Returns scores on one scale with likeness: spread over 0 to 1."""
     low, high = min(scores), max(scores)
     return [(score - low) / (high - low) for score in scores] if high > low else [0.0] * len(scores)
-

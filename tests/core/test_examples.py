@@ -95,7 +95,9 @@ def test_labels_are_rated_by_their_best_examples():
 
 def test_short_outputs_that_recur_are_labels():
     """Classes are recognised without a label key; answers that stand once are not classes."""
-    classes = [{"input": f"parcel {i}", "output": "shipping"} for i in range(3)] + [{"input": f"money {i}", "output": "refund"} for i in range(3)]
+    classes = [{"input": f"parcel {i}", "output": "shipping"} for i in range(3)] + [
+        {"input": f"money {i}", "output": "refund"} for i in range(3)
+    ]
     selector = FewShotSelector(KeywordScorer())
     assert [e["output"] for e in selector.select("parcel", classes, 3, 0.0)] == ["shipping"] * 3
     scores = selector.score("reset my password", EXAMPLES)

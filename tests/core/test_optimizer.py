@@ -112,7 +112,10 @@ def test_never_longer_and_the_question_stays(documents, label, preference):
     assert all(line.strip() in prompt for line in result.optimized_prompt.splitlines())
 
 
-@pytest.mark.parametrize(("arguments", "reason"), [({"task_type": "critical"}, "task_type is critical"), ({"quality_preference": "high"}, "quality_preference is high")])
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [({"task_type": "critical"}, "task_type is critical"), ({"quality_preference": "high"}, "quality_preference is high")],
+)
 def test_critical_tasks_and_high_quality_are_not_touched(arguments, reason):
     """The prompt comes back as it was, and the result says why."""
     result = TokenOptimizer().optimize(f"{ON_TOPIC}\n\n{OFF_TOPIC}\n\n{QUESTION}", **arguments)
@@ -131,13 +134,24 @@ def test_risk_is_reported_and_acted_on_only_by_request():
 
 def test_risk_bands_are_the_specified_ones_and_configuration():
     """Below 15 none, to 30 low, to 50 medium, above high; other bands can be set."""
-    assert [OptimizerConfig().risk(p) for p in (0, 14.99, 15, 29.99, 30, 50, 50.01)] == ["none", "none", "low", "low", "medium", "medium", "high"]
+    assert [OptimizerConfig().risk(p) for p in (0, 14.99, 15, 29.99, 30, 50, 50.01)] == [
+        "none",
+        "none",
+        "low",
+        "low",
+        "medium",
+        "medium",
+        "high",
+    ]
     assert OptimizerConfig(low_risk_percent=1, medium_risk_percent=2, high_risk_percent=3).risk(4) == "high"
 
 
 def test_the_system_prompt_is_left_alone_unless_asked():
     """By default not a letter changes; on request filler goes and instructions stay."""
-    system = "We are very happy to have you here. Always cite sources. Thank you so much for everything you do for all of us here every day. " * 3
+    system = (
+        "We are very happy to have you here. Always cite sources. Thank you so much for everything you do for all of us here every day. "
+        * 3
+    )
     plain = TokenOptimizer().optimize(QUESTION, system_prompt=system)
     assert plain.optimized_prompt.startswith(system)
     asked = TokenOptimizer(config=OptimizerConfig(compress_system_prompt=True)).optimize(QUESTION, system_prompt=system)
@@ -148,7 +162,11 @@ def test_the_system_prompt_is_left_alone_unless_asked():
 def test_history_keeps_the_newest_and_the_relevant():
     """The last turn stays, a relevant one stays, small talk goes, an old decision is said in few words."""
     history = [
-        {"role": "user", "content": "We decided that refunds for faulty lamps go to the card. " + "The rest of this message is about the weather in the mountains. " * 4},
+        {
+            "role": "user",
+            "content": "We decided that refunds for faulty lamps go to the card. "
+            + "The rest of this message is about the weather in the mountains. " * 4,
+        },
         {"role": "assistant", "content": "Noted."},
         {"role": "user", "content": "Lovely sunshine today!"},
         {"role": "assistant", "content": "Indeed, and the birds are singing."},
@@ -180,7 +198,10 @@ def test_tool_calls_in_the_history_stay_with_their_results():
 
 def test_examples_are_selected_and_keep_their_order():
     """The best examples stay, in the order they were given."""
-    examples = [{"input": f"How are {name} refunds paid?", "output": str(i)} for i, name in enumerate(["lamp", "shoe", "faulty lamps", "car", "days of faulty lamps"])]
+    examples = [
+        {"input": f"How are {name} refunds paid?", "output": str(i)}
+        for i, name in enumerate(["lamp", "shoe", "faulty lamps", "car", "days of faulty lamps"])
+    ]
     result = TokenOptimizer(config=OptimizerConfig(max_examples=2, diversity_weight=0.0)).optimize(QUESTION, examples=examples)
     assert result.strategies_applied == ["few_shot"]
     kept = [e for e in examples if f"output: {e['output']}" in result.optimized_prompt]
@@ -196,7 +217,9 @@ def test_repeated_passages_stand_once():
 
 def test_low_quality_preference_also_shortens_what_stays():
     """With "low" the kept documents lose the sentences that bear least on the question."""
-    long = f"{ON_TOPIC} " + " ".join(f"Lamps of series {i} are made in hall {i} by a team of {i + 3} people who like their work." for i in range(8))
+    long = f"{ON_TOPIC} " + " ".join(
+        f"Lamps of series {i} are made in hall {i} by a team of {i + 3} people who like their work." for i in range(8)
+    )
     medium = TokenOptimizer().optimize(f"{long}\n\n{QUESTION}")
     low = TokenOptimizer().optimize(f"{long}\n\n{QUESTION}", quality_preference="low")
     assert low.optimized_tokens < medium.optimized_tokens
@@ -240,7 +263,10 @@ def test_the_result_has_the_specified_fields():
         ("Sky is blue. What colour is it?", [("document", "Sky is blue."), ("query", "What colour is it?")]),
         ("<context>\nsky\n</context>\n<question>colour?</question>", [("document", "sky"), ("query", "colour?")]),
         ("You help.\n\n## Documents\nsky\n\n### Question\ncolour?", [("system", "You help."), ("document", "sky"), ("query", "colour?")]),
-        ("Examples:\na\n\nChat history:\nb\n\nContext: c\nQuery: d", [("example", "a"), ("history", "b"), ("document", "c"), ("query", "d")]),
+        (
+            "Examples:\na\n\nChat history:\nb\n\nContext: c\nQuery: d",
+            [("example", "a"), ("history", "b"), ("document", "c"), ("query", "d")],
+        ),
         ("", []),
     ],
 )
@@ -251,7 +277,11 @@ def test_prompts_are_read_back_into_parts(prompt, parts):
     assert "".join(part.render() for part in found) == prompt
 
 
-@given(text=st.lists(st.sampled_from(["Context:", "Question:", "<context>", "</context>", "\n", "\n\n", "word ", "why?", "# Documents\n"]), max_size=20).map("".join))
+@given(
+    text=st.lists(
+        st.sampled_from(["Context:", "Question:", "<context>", "</context>", "\n", "\n\n", "word ", "why?", "# Documents\n"]), max_size=20
+    ).map("".join)
+)
 def test_parsing_loses_nothing(text):
     """Put together, the parts are the prompt, and paragraphs are the text."""
     assert "".join(part.render() for part in parse_prompt(text)) == text

@@ -97,7 +97,7 @@ def test_near_duplicate_neighbours_are_merged():
         Segment(id="c", role="assistant", text="it was checked twice and it is tight again as far as one can see"),
     ]
     result = fit(segments, 25)
-    assert [d.reason for d in result.decisions][0] == "repeats_next"
+    assert next(iter(result.decisions)).reason == "repeats_next"
     assert "b" in {piece.segment.id for piece in result.pieces}
     kept = {piece.segment.id for piece in fit(segments, 25, merge_share=None).pieces}
     assert "b" in kept
@@ -105,7 +105,11 @@ def test_near_duplicate_neighbours_are_merged():
 
 def test_negations_are_not_merged_away():
     """A message that takes back the one before shares most of its words and is still another message."""
-    segments = [Segment(id="a", role="user", text="delete the table"), Segment(id="b", role="user", text="do not delete the table"), Segment(id="c", text=LONG)]
+    segments = [
+        Segment(id="a", role="user", text="delete the table"),
+        Segment(id="b", role="user", text="do not delete the table"),
+        Segment(id="c", text=LONG),
+    ]
     result = fit(segments, 15)
     assert {d.segment_id: d.reason for d in result.decisions}["a"] != "repeats_next"
 

@@ -135,14 +135,18 @@ async def test_async_and_blocking_agree():
     async def only_async(text, max_tokens):
         return "both"
 
-    for summarizer in (lambda text, max_tokens: "both", Both(), only_async, lambda text, max_tokens: only_async(text, max_tokens)):
+    def answers_later(text, max_tokens):
+        later = only_async(text, max_tokens)
+        return later
+
+    for summarizer in (lambda text, max_tokens: "both", Both(), only_async, answers_later):
         steps = summarize_steps(["text"], max_tokens=8, counter=WORDS, summarizer=summarizer, timeout=5)
         assert await adrive(steps) == "both"
     assert run(["text"], Both()) == "both"
     with pytest.raises(SummaryError, match="async"):
         run(["text"], only_async)
     with pytest.raises(SummaryError, match="async only"):
-        run(["text"], lambda text, max_tokens: only_async(text, max_tokens))
+        run(["text"], answers_later)
 
 
 async def test_a_hanging_async_summarizer_is_cancelled():

@@ -211,7 +211,7 @@ def _outliers(value: list[Any]) -> list[int]:
         numbers = [(i, float(cell)) for i, cell in enumerate(cells) if isinstance(cell, _Number)]
         if len(numbers) > _FEWEST_ITEMS:
             mean = sum(n for _, n in numbers) / len(numbers)
-            sigma = math.sqrt(sum((n - mean) ** 2 for _, n in numbers) / len(numbers))
+            sigma = math.sqrt(sum((n - mean) * (n - mean) for _, n in numbers) / len(numbers))  # * overflows to inf, ** raises
             found.update(i for i, n in numbers if sigma and abs(n - mean) > _OUTLIER_SIGMAS * sigma)
             continue
         # A status, level or type that few rows have.

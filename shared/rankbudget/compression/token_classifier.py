@@ -113,7 +113,7 @@ class TokenClassifier:
 
         # A library does not draw progress bars; the user's own setting is put back.
         shown = messages.is_progress_bar_enabled()
-        messages.disable_progress_bar()
+        messages.disable_progress_bar()  # type: ignore[no-untyped-call,unused-ignore]  # transformers types half of it
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(self.path), local_files_only=True, use_fast=True)
             model = AutoModelForTokenClassification.from_pretrained(str(self.path), local_files_only=True)
@@ -122,7 +122,7 @@ class TokenClassifier:
             raise BudgetConfigError(msg) from error
         finally:
             if shown:
-                messages.enable_progress_bar()
+                messages.enable_progress_bar()  # type: ignore[no-untyped-call,unused-ignore]  # see above
         model.eval()
         return tokenizer, model
 
