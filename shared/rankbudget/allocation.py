@@ -95,7 +95,7 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
     ranked = [demands[i] for i in order]
     own = _shares(room, ranked, pool)
     shares = list(own)
-    _meet_minimums(ranked, own)
+    _meet_minimums(ranked, own, room - sum(own))
     grants = [min(tokens, demand.wanted) for tokens, demand in zip(own, ranked, strict=True)]
     if surplus == "waterfall":
         _flow_down(ranked, own, grants, spare=room - sum(own))
@@ -187,10 +187,15 @@ def _shares(room: int, ranked: Sequence[Demand], pool: str) -> list[int]:
     return own
 
 
-def _meet_minimums(ranked: Sequence[Demand], own: list[int]) -> None:
-    """Moves tokens to blocks below their minimum, the most important of them first."""
+def _meet_minimums(ranked: Sequence[Demand], own: list[int], spare: int) -> None:
+    """Moves tokens to blocks below their minimum, the most important of them first; `spare` is what rounding left over."""
     for i, demand in enumerate(ranked):
         need = min(demand.minimum, demand.wanted) - own[i]
+        if need > 0 < spare:
+            moved = min(need, spare)
+            own[i] += moved
+            need -= moved
+            spare -= moved
         for only_spare in (True, False):
             for j in range(len(ranked) - 1, -1, -1):
                 if need <= 0:

@@ -288,3 +288,9 @@ def test_waterfall_moves_a_stable_grant_only_with_its_own_share(room, wants, oth
     unpooled = [d for d in wants if d.name == "history" and d.ratio is None and d.size is None]
     changed = [d if d.name == "history" else dataclasses.replace(d, wanted=other) for d in wants]
     assert unpooled or allocate(room, changed).grants.get("history") == before
+
+
+def test_a_minimum_takes_what_rounding_left_over() -> None:
+    """Shares are rounded down; the token that is left over still belongs to whoever needs it most."""
+    demands = [Demand(name="memory", rank=4, wanted=0, ratio=0.3), Demand(name="history", rank=5, wanted=73, ratio=0.7, minimum=73)]
+    assert allocate(73, demands).grants["history"] == 73
