@@ -120,3 +120,11 @@ def test_the_lower_bounds_are_the_ones_tested() -> None:
 
 def _numbers(version: str) -> list[int]:
     return [int(part) for part in version.split(".") if part.isdigit()]
+
+
+def test_every_reason_of_the_glossary_is_in_use() -> None:
+    """A reason that a page explains is one the code gives."""
+    told = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "shared").rglob("*.py"))
+    assert len(told) > 10
+    assert [reason for reason in told if f'"{reason}"' not in code] == []
