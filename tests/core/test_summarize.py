@@ -136,8 +136,7 @@ async def test_async_and_blocking_agree():
         return "both"
 
     def answers_later(text, max_tokens):
-        later = only_async(text, max_tokens)
-        return later
+        return only_async(text, max_tokens)
 
     for summarizer in (lambda text, max_tokens: "both", Both(), only_async, answers_later):
         steps = summarize_steps(["text"], max_tokens=8, counter=WORDS, summarizer=summarizer, timeout=5)
