@@ -101,6 +101,8 @@ _TABLE: dict[str, tuple[int, int | None]] = {
 _SAID = re.compile(r"(?:^|[-_.:])(\d{1,4})k(?:$|[-_.:])")  # phi-3-mini-128k-instruct says its window itself
 _VENDORS = ("us.", "eu.", "apac.", "global.", "anthropic.", "meta.", "mistral.", "meta-")
 _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment")
+_MILLION_GPT = 4  # gpt-5.4 brought the window of a million tokens
+_MILLION_CLAUDE = 6  # and so did claude-opus-4-6
 _HOST_UNKNOWN = 3_900  # what LlamaIndex reports for a model it knows nothing about
 
 
@@ -204,9 +206,9 @@ def _listed(name: str) -> tuple[int | None, int | None]:
 def _refined(plain: str, best: str) -> tuple[int, int | None]:
     """Returns the table's entry; a later version of a family is not the family: gpt-5.4 is no gpt-5, claude-opus-4-8 is no claude-opus-4."""
     if best == "gpt-5" and (version := re.match(r"gpt-5\.(\d+)(-mini|-nano|-codex)?", plain)):
-        return (272_000, 128_000) if int(version[1]) < 4 or version[2] else (1_050_000, 128_000)
-    if best in {"claude-opus-4", "claude-sonnet-4"} and (version := re.match(r"claude-\w+-4-(\d)(?!\d)", plain)) and int(version[1]) > 6:
-        return 1_000_000, 128_000
+        return (272_000, 128_000) if int(version[1]) < _MILLION_GPT or version[2] else (1_050_000, 128_000)
+    if best in {"claude-opus-4", "claude-sonnet-4"} and (version := re.match(r"claude-\w+-4-(\d)(?!\d)", plain)):
+        return (1_000_000, 128_000) if int(version[1]) >= _MILLION_CLAUDE else _TABLE[best]
     return _TABLE[best]
 
 
@@ -223,7 +225,7 @@ def _stripped(name: str) -> str:
 def _attribute(thing: Any, name: str) -> Any:
     try:
         return getattr(thing, name, None)
-    except Exception:
+    except Exception:  # noqa: BLE001 - a host's property may do anything; what cannot be read is unknown
         return None
 
 

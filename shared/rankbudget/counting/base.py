@@ -13,6 +13,7 @@ from typing import Any
 
 from . import messages as framing
 from .cutting import cut_text
+from .learning import Learned
 from .media import MediaTable
 from .protocol import Message, Side, Tool
 from .tools import schema_tokens
@@ -58,10 +59,22 @@ class TextCounter:
         self._older: dict[str | bytes, int] = {}
         self._room = _GENERATION_CHARACTERS
         self._framed: dict[Any, int] = {}
+        self._learned: Learned | None = None if exact else Learned(band)
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, exact={self._exact})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TextCounter:
+        return self  # what it remembers is shared by all who count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from .resolve import counter_for, named
+
+        if named(self._name) is not self:
+            msg = f"{self!r} does not travel: counter_for({self._name!r}) gives another counter; send its name or what it was made from"
+            raise TypeError(msg)
+        return counter_for, (self._name,)
 
     # ---- who it is --------------------------------------------------------------------------------------------------------------
     @property
@@ -78,7 +91,19 @@ class TextCounter:
 
     @property
     def band(self) -> float:
-        return self._band
+        return self._band if self._learned is None else self._learned.band
+
+    def observe(self, counted: int, reported: int) -> None:
+        """Learns from the tokens a provider reports for a request that was counted; a counter that is exact has nothing to learn.
+
+        Later counts are scaled so that they meet what was reported, and the band becomes what is left of the error.
+
+        Args:
+            counted: tokens this counter gave for the request.
+            reported: tokens the provider reports for it, as in `usage.prompt_tokens`.
+        """
+        if self._learned is not None and self._learned.observe(counted, reported):
+            self._forget()
 
     # ---- texts ------------------------------------------------------------------------------------------------------------------
     def count(self, text: str) -> int:
@@ -92,7 +117,11 @@ class TextCounter:
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
         """Returns the longest start of `text` (side="right") or end (side="left") within `max_tokens`, never half a grapheme."""
-        return cut_text(text, max_tokens, self._measure, side=side)
+        return cut_text(text, self._unscaled(max_tokens), self._measure, side=side)
+
+    def _unscaled(self, max_tokens: int) -> int:
+        """Returns the bound in tokens as `_measure` counts them."""
+        return max_tokens if self._learned is None else self._learned.unscaled(max_tokens)
 
     def _measure(self, text: str) -> int:
         """Returns the tokens of a text that is not remembered."""
@@ -109,6 +138,8 @@ class TextCounter:
         found = self._older.get(key)
         if found is None:
             found = self._measure(text)
+            if self._learned is not None:
+                found = self._learned.scaled(found)
         with self._lock:
             self._room -= size if key is text else 64
             if self._room < 0 or len(self._recent) >= _GENERATION_TEXTS:

@@ -1,37 +1,169 @@
 """What images, audio, files and videos cost.
 
-Step by step: an image whose size is known costs what its provider's published formula says; everything else a documented default.
+An image whose size is known costs what its provider publishes; one whose size nothing tells costs the most an image can, so that a prompt is
+never larger than counted. Audio, files and videos cost what the table says; change it with `counter_for(model, media=MediaTable(...))`.
+
+    formula      providers                           tokens of an image
+    tiles        gpt-4o, gpt-4.1, gpt-4.5, gpt-5,    within 2048 x 2048, shorter side 768: base + per_tile for each 512 x 512; base only for
+                 o1, o3                              detail "low"
+    patches      gpt-4.1-mini/nano, gpt-5-mini/nano, patches of 32 x 32, at most 1,536, times a factor
+                 o4-mini
+    pixels       Claude                              width x height / 750, longer side at most 1568, at most 1,600
+    squares      Gemini                              258 up to 384 x 384, else 258 for each 768 x 768
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["MediaTable"]
+from .image_size import embedded_bytes, image_size
 
-_IMAGES = frozenset({"image_url", "input_image", "image"})
+__all__ = ["MediaTable", "media_for"]
+
+_IMAGES = frozenset({"image_url", "input_image", "image", "image_file"})
+_AUDIO = frozenset({"input_audio", "audio", "audio_url"})
+_FILES = frozenset({"file", "document", "input_file", "file_url", "container_upload"})
+_VIDEOS = frozenset({"video", "video_url", "input_video"})
+_MAX_PATCHES = 1_536
+_LOSSY_BYTES_PER_SECOND = 4_000  # speech at 32 kbit/s, the densest that is common: more bytes a second would mean fewer seconds
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MediaTable:
-    """Says what each kind of media costs, in tokens."""
+    """Says what each kind of media costs, in tokens.
 
-    image: int = 765
-    audio: int = 300
-    file: int = 1500
-    video: int = 2500
+    Args:
+        formula: how images are counted; "fixed" takes `image` for every image.
+        base: tokens of an image before its tiles.
+        per_tile: tokens of each tile.
+        factor: tokens of each patch.
+        image: tokens of an image of unknown size; None takes the most the formula can give.
+        audio_per_second: tokens of a second of audio.
+        audio: tokens of audio of unknown length.
+        file: tokens of a file that only its provider opens, as of a PDF of two pages.
+        video: tokens of a video, as of one minute.
+
+    Example:
+        >>> table = MediaTable()  # gpt-4o
+        >>> table.tokens({"type": "image", "width": 1024, "height": 1024})  # 768 x 768 after scaling: 4 tiles, 85 + 4 x 170
+        765
+        >>> table.tokens({"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}})
+        85
+        >>> table.tokens({"type": "text", "text": "no media"}) is None
+        True
+    """
+
+    formula: Literal["tiles", "patches", "pixels", "squares", "fixed"] = "tiles"
+    base: int = 85
+    per_tile: int = 170
+    factor: float = 1.0
+    image: int | None = None
+    audio_per_second: float = 10.0
+    audio: int = 600
+    file: int = 3_000
+    video: int = 18_000
 
     def tokens(self, block: Mapping[str, Any]) -> int | None:
         """Returns the tokens of a media block, None for a block of another kind."""
         kind = block.get("type")
+        if not isinstance(kind, str):
+            return None
         if kind in _IMAGES:
+            return self._image(block)
+        if kind in _AUDIO:
+            return self._audio(block)
+        if kind in _FILES:
+            return self._file(block)
+        return self.video if kind in _VIDEOS else None
+
+    def _image(self, block: Mapping[str, Any]) -> int:
+        if self.formula == "tiles" and _detail(block) == "low":
+            return self.base
+        size = None if self.formula == "fixed" else image_size(block)
+        if size is None and self.image is not None:
             return self.image
-        if kind in ("input_audio", "audio"):
+        if self.formula == "patches":
+            return math.ceil((_MAX_PATCHES if size is None else _patches(*size)) * self.factor)
+        if self.formula == "pixels":
+            return 1_600 if size is None else _pixels(*size)
+        if self.formula == "squares":
+            return 258 * (4 if size is None else _squares(*size))
+        return self.base + self.per_tile * (8 if size is None else _tiles(*size))
+
+    def _audio(self, block: Mapping[str, Any]) -> int:
+        data = embedded_bytes(block, most=64_000_000)
+        if not data:
             return self.audio
-        if kind in ("file", "document", "input_file"):
-            return self.file
-        if kind in ("video", "video_url"):
-            return self.video
-        return None
+        rate = _LOSSY_BYTES_PER_SECOND
+        if data[:4] == b"RIFF" and data[8:12] == b"WAVE" and len(data) > 32:  # noqa: PLR2004 - the header says how many bytes a second has
+            rate = int.from_bytes(data[28:32], "little") or rate
+        return math.ceil(len(data) / rate * self.audio_per_second)
+
+    def _file(self, block: Mapping[str, Any]) -> int:
+        source = block.get("source")
+        if isinstance(source, Mapping) and source.get("type") == "text" and isinstance(source.get("data"), str):
+            return math.ceil(len(source["data"].encode("utf-8", "surrogatepass")) / 2)  # plain text, on the high side
+        return self.file
+
+
+def media_for(model: str) -> MediaTable:
+    """Returns the table of a model's provider; models nobody knows are counted as gpt-4o.
+
+    Example:
+        >>> media_for("claude-sonnet-4-5").tokens({"type": "image", "width": 1000, "height": 750})  # 750,000 / 750
+        1000
+    """
+    lowered = model.lower()
+    found = [start for start in _BY_NAME if start in lowered]
+    return _BY_NAME[max(found, key=len)] if found else MediaTable()
+
+
+_BY_NAME = {
+    "gpt-4o-mini": MediaTable(base=2_833, per_tile=5_667),
+    "gpt-4.1-mini": MediaTable(formula="patches", factor=1.62),
+    "gpt-4.1-nano": MediaTable(formula="patches", factor=2.46),
+    "gpt-5": MediaTable(base=70, per_tile=140),
+    "gpt-5-mini": MediaTable(formula="patches", factor=1.62),
+    "gpt-5-nano": MediaTable(formula="patches", factor=2.46),
+    "o1": MediaTable(base=75, per_tile=150),
+    "o3": MediaTable(base=75, per_tile=150),
+    "o4-mini": MediaTable(formula="patches", factor=1.72),
+    "claude": MediaTable(formula="pixels"),
+    "gemini": MediaTable(formula="squares", audio_per_second=32.0, audio=1_920),
+}
+
+
+def _tiles(width: float, height: float) -> int:
+    shrink = min(1.0, 2_048 / max(width, height))
+    width, height = width * shrink, height * shrink
+    shrink = min(1.0, 768 / min(width, height))
+    return max(1, math.ceil(round(width * shrink, 6) / 512) * math.ceil(round(height * shrink, 6) / 512))
+
+
+def _patches(width: float, height: float) -> int:
+    """Returns the patches of an image; a larger one is scaled down until they are at most 1,536."""
+    patches = math.ceil(width / 32) * math.ceil(height / 32)
+    if patches <= _MAX_PATCHES:
+        return patches
+    shrink = math.sqrt(32 * 32 * _MAX_PATCHES / (width * height))
+    wide, high = width * shrink / 32, height * shrink / 32
+    shrink *= min(max(1, math.floor(wide)) / wide, max(1, math.floor(high)) / high)
+    return min(_MAX_PATCHES, math.ceil(round(width * shrink / 32, 6)) * math.ceil(round(height * shrink / 32, 6)))
+
+
+def _pixels(width: float, height: float) -> int:
+    shrink = min(1.0, 1_568 / max(width, height))
+    return min(1_600, math.ceil(width * shrink * height * shrink / 750))
+
+
+def _squares(width: float, height: float) -> int:
+    small = 384
+    return 1 if width <= small and height <= small else math.ceil(width / 768) * math.ceil(height / 768)
+
+
+def _detail(block: Mapping[str, Any]) -> Any:
+    inner = block.get("image_url")
+    return (inner.get("detail") if isinstance(inner, Mapping) else None) or block.get("detail")

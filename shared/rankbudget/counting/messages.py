@@ -28,7 +28,7 @@ PER_CALL = 3
 REPLY = 3
 """Tokens that prime the reply, once per request."""
 
-_TEXT_BLOCKS = frozenset({"text", "input_text", "output_text"})
+_TEXT_BLOCKS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"})
 _MAX_DEPTH = 8  # blocks in tool results in blocks: deeper is counted as JSON
 
 

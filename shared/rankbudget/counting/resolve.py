@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError
+from .media import MediaTable, media_for
 from .models import encoding_for, similar_to
 from .protocol import TokenCounter
-from .vocabulary import ENCODINGS
+from .vocabulary import ENCODINGS, VocabularyMissingError
 
 __all__ = ["counter_for"]
 
@@ -28,16 +29,21 @@ _by_object: OrderedDict[int, tuple[Any, TokenCounter]] = OrderedDict()  # holds 
 _MAX_NAMES = 256
 _MAX_OBJECTS = 16
 _ESTIMATE = "estimate"
+FAST = "+fast"
 
 
-def counter_for(spec: Any = "o200k_base") -> TokenCounter:
+def counter_for(spec: Any = "o200k_base", *, media: MediaTable | None = None, fast: bool = False, model: str | None = None) -> TokenCounter:
     """Returns the counter for a model, an encoding, a tokenizer or a callable; the same counter for the same argument.
 
     Args:
         spec: a model's name ("gpt-4o"), an encoding ("o200k_base"), a tokenizer's folder or object, "estimate", a callable from text to
-            int, or a counter, which comes back.
+            int, a provider's client, or a counter, which comes back.
+        media: what images, audio, files and videos cost; None takes the model's own table.
+        fast: count with fastokens, which starts slowly and counts faster; the same as the suffix in "gpt-4o+fast".
+        model: the model a provider's client counts for.
 
     Raises:
+        CounterUnavailableError: when what it needs is not installed or not there.
         BudgetConfigError: when `spec` is none of these.
 
     Example:
@@ -49,6 +55,10 @@ def counter_for(spec: Any = "o200k_base") -> TokenCounter:
         True
     """
     if isinstance(spec, str):
+        if fast and not spec.endswith(FAST):
+            spec += FAST
+        if media is not None:
+            return _from_name(spec, media)
         found = _by_name.get(spec)
         if found is not None:
             return found
@@ -60,32 +70,48 @@ def counter_for(spec: Any = "o200k_base") -> TokenCounter:
             return _by_name[spec]
     if isinstance(spec, TokenCounter) and not isinstance(spec, type):
         return spec
+    if model is not None:
+        from .provider import ProviderCounter
+
+        return ProviderCounter(spec, model, local=counter_for(model, media=media))
     return _from_object(spec)
 
 
-def _from_name(name: str) -> TokenCounter:
+def named(name: str) -> TokenCounter | None:
+    """Returns the counter that `counter_for(name)` gave, None when nobody asked for it."""
+    return _by_name.get(name)
+
+
+def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
     plain = name.strip()
+    fast = plain.endswith(FAST)
+    plain = plain.removesuffix(FAST)
     if not plain:
         msg = "the counter's name is empty; allowed: a model ('gpt-4o'), an encoding ('o200k_base'), a tokenizer, a callable"
         raise BudgetConfigError(msg)
     if plain == _ESTIMATE:
         from .estimate import EstimateCounter
 
-        return EstimateCounter(why="an estimate was asked for")
+        return EstimateCounter(why="an estimate was asked for", media=media)
     encoding = plain if plain in ENCODINGS else encoding_for(plain)
     if encoding is None:
         folder = _tokenizer_folder(plain)
         if folder is None:
-            return _similar(plain)
+            return _similar(plain, media)
         from .huggingface import from_folder
 
-        return from_folder(folder, name=plain)
+        return from_folder(folder, name=plain, media=media)
     from .tiktoken_counter import TiktokenCounter
 
+    media = media or media_for(plain)
     try:
-        return TiktokenCounter(encoding, name=plain)
-    except CounterUnavailableError as error:
-        return _estimate(plain, str(error))
+        if fast:
+            from .fast import FastCounter
+
+            return FastCounter(encoding, name=name, media=media)
+        return TiktokenCounter(encoding, name=plain, media=media)
+    except VocabularyMissingError as error:
+        return _estimate(plain, str(error), media)
 
 
 def _tokenizer_folder(name: str) -> Path | None:
@@ -105,26 +131,26 @@ def _tokenizer_folder(name: str) -> Path | None:
     return cached_folder(name)
 
 
-def _similar(name: str) -> TokenCounter:
+def _similar(name: str, media: MediaTable | None) -> TokenCounter:
     """Returns a counter with another model's vocabulary, and says so once."""
-    from .tiktoken_counter import TiktokenCounter
+    from .similar import SimilarCounter
 
     similar = similar_to(name)
-    why = f"the tokenizer of {name!r} is not known here; counted with {similar.encoding}, up to {similar.band:.0%} too low"
+    why = f"the tokenizer of {name!r} is not known here; counted with {similar.encoding} and an estimate, up to {similar.band:.0%} too low"
     try:
-        counter = TiktokenCounter(similar.encoding, name=name, exact=False, why=why, band=similar.band)
-    except CounterUnavailableError as error:
-        return _estimate(name, str(error))
+        counter = SimilarCounter(similar.encoding, name=name, why=why, band=similar.band, media=media or media_for(name))
+    except VocabularyMissingError as error:
+        return _estimate(name, str(error), media or media_for(name))
     _log.warning("%s. Give a tokenizer to count exactly.", why)
     return counter
 
 
-def _estimate(name: str, reason: str) -> TokenCounter:
+def _estimate(name: str, reason: str, media: MediaTable) -> TokenCounter:
     """Returns an estimate, and says so once."""
     from .estimate import EstimateCounter
 
     _log.warning("tokens of %r are estimated: %s", name, reason)
-    return EstimateCounter(name=name, why=reason)
+    return EstimateCounter(name=name, why=reason, media=media)
 
 
 def _from_object(spec: Any) -> TokenCounter:

@@ -66,6 +66,7 @@ class TiktokenCounter(TextCounter):
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
         """Returns the longest start of `text` (side="right") or end (side="left") within `max_tokens`, never half a grapheme."""
+        max_tokens = self._unscaled(max_tokens)
         if max_tokens <= 0 or not text:
             return ""
         reach = 6 * max_tokens + 64
@@ -73,7 +74,7 @@ class TiktokenCounter(TextCounter):
         if len(head) >= LONG_RUN:
             return cut_text(text, max_tokens, self._measure, side=side)
         tokens = self._encode(head)
-        if head is text and len(tokens) <= max_tokens:
+        if head is text and len(tokens) <= max_tokens and self._measure(text) <= max_tokens:
             return text
         guess = None
         if len(tokens) > max_tokens:

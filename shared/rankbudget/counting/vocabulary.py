@@ -18,7 +18,12 @@ from ..errors import CounterUnavailableError
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["ENCODINGS", "load_encoding"]
+__all__ = ["ENCODINGS", "VocabularyMissingError", "load_encoding", "vocabulary_file"]
+
+
+class VocabularyMissingError(CounterUnavailableError):
+    """Says that a vocabulary is neither cached nor shipped and could not be downloaded."""
+
 
 _HOST = "https://openaipublic.blob.core.windows.net/"
 _FILES = {
@@ -43,7 +48,7 @@ def load_encoding(name: str) -> tiktoken.Encoding:
     """Returns an encoding of tiktoken.
 
     Raises:
-        CounterUnavailableError: when its vocabulary is nowhere to be found.
+        VocabularyMissingError: when its vocabulary is nowhere to be found.
     """
     import tiktoken
     import tiktoken.registry
@@ -53,7 +58,7 @@ def load_encoding(name: str) -> tiktoken.Encoding:
         return found
     with _lock:
         if name in _missing:
-            raise CounterUnavailableError(_missing[name])
+            raise VocabularyMissingError(_missing[name])
         own = _own_cache()
         if own is not None and _has(own, name):
             return tiktoken.get_encoding(name)
@@ -69,6 +74,14 @@ def load_encoding(name: str) -> tiktoken.Encoding:
                 else:
                     os.environ[_CACHE] = before
         return _download(name)
+
+
+def vocabulary_file(name: str) -> Path | None:
+    """Returns the file of an encoding's vocabulary on this machine, None when there is none."""
+    for folder in (_own_cache(), _shipped_cache()):
+        if folder is not None and _has(folder, name):
+            return folder / _key(_FILES[name][0])
+    return None
 
 
 def _download(name: str) -> tiktoken.Encoding:
@@ -95,14 +108,17 @@ def _download(name: str) -> tiktoken.Encoding:
         f"Set {_CACHE} to a folder that has it, or install llama-index-core, which ships o200k_base and cl100k_base."
     )
     _missing[name] = msg
-    raise CounterUnavailableError(msg) from (failed[0] if failed else None)
+    raise VocabularyMissingError(msg) from (failed[0] if failed else None)
 
 
 def _has(folder: Path, name: str) -> bool:
     names = _FILES.get(name)
-    return names is not None and all(
-        (folder / hashlib.sha1((_HOST + file).encode(), usedforsecurity=False).hexdigest()).is_file() for file in names
-    )
+    return names is not None and all((folder / _key(file)).is_file() for file in names)
+
+
+def _key(file: str) -> str:
+    """Returns the name under which tiktoken caches a file."""
+    return hashlib.sha1((_HOST + file).encode(), usedforsecurity=False).hexdigest()
 
 
 def _own_cache() -> Path | None:
