@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Half", "Task", "model_errors", "quoted", "run_demo"]
 
-QUESTION = "Which block of the prompt is cut first when the window is full, and how can I change that order?"
+QUESTION = "What happens when the last three exchanges of a conversation do not fit?"
 RETRIEVED = 20
 _RESERVE = 600
 _ENCODING = "o200k_base"
