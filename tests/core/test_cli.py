@@ -344,3 +344,69 @@ def test_a_demonstration_without_documents_says_how_to_give_some(monkeypatch, tm
 def test_a_task_is_plain_data():
     """Both halves are given the same frozen task."""
     assert Task.__dataclass_params__.frozen
+
+
+# ---- the rest -----------------------------------------------------------------------------------------------------------------------
+def test_of_many_passages_the_nearest_are_ranked(chat, tmp_path, capsys):
+    """Among 80 pages the one that answers is in the prompt, whether meaning or words decide."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for i in range(80):
+        (folder / f"page{i}.md").write_text(f"Page {i} tells how engine number {i} is oiled and cleaned every week.")
+    (folder / "bees.md").write_text("Bees dance to tell other bees where flowers are.")
+    assert run("fit", chat, "--window", 1_200, "--docs", folder, "--question", "Why do bees dance?", "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert any("Bees dance" in (m["content"] or "") for m in made["messages"])
+
+
+def test_without_embeddings_words_decide_among_all_passages(monkeypatch):
+    """Where the embedding library is missing, every passage goes on to be ranked by its words."""
+    from rankbudget import cli
+    from rankbudget.relevance import index
+    from rankbudget.segment import Segment
+
+    def missing(*_):
+        msg = "no wordllama"
+        raise ImportError(msg)
+
+    monkeypatch.setattr(index, "EmbeddingIndex", missing)
+    passages = [Segment(id=str(i), text=f"text {i}") for i in range(60)]
+    assert cli._near(passages, "text") == tuple(passages)
+
+
+def test_a_missing_framework_names_its_extra(capsys, monkeypatch):
+    """Without LlamaIndex the demonstration says what to install."""
+    monkeypatch.setattr("rankbudget.demo._HALVES", {"LlamaIndex engine": "no_such_adapter.demo"})
+    assert run("demo") == 2
+    assert 'pip install "rankbudget[llamaindex,faiss,embed]"' in capsys.readouterr().err
+
+
+def test_differences_between_the_frameworks_are_told(capsys):
+    """What only one of them kept is named, and the comparison says no."""
+    from rankbudget.demo import Half, _compare
+
+    one = Half(prompt=[], history=[("user", "hi")], documents=[("a", "A"), ("b", "B")], reports=[])
+    two = Half(prompt=[], history=[("user", "hi")], documents=[("a", "A")], reports=[])
+    assert _compare({"chain": one, "engine": two}) is False
+    out = capsys.readouterr().out
+    assert "both kept the same 1 messages" in out
+    assert "only the chain kept 1 passages: b: 'B'" in out
+    assert "only the engine" not in out
+
+
+def test_an_interrupt_ends_quietly(chat, capsys, monkeypatch):
+    """Control-C is status 130 and one line."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rankbudget.cli.read_chat", interrupted)
+    assert run("fit", chat, "--window", 1_000) == 130
+    assert capsys.readouterr().err == "rankbudget: stopped\n"
+
+
+def test_a_share_as_reserve_scales_the_other_shares(chat, capsys):
+    """`--reserve 0.5` leaves half of the window less the system prompt."""
+    assert run("fit", chat, "--window", 1_000, "--reserve", 0.5, "--json") == 0
+    report = json.loads(capsys.readouterr().out)["report"]
+    assert report["limit"] == 1_000 - (1_000 - COUNTER.count_message(thread(1)[0])) // 2
