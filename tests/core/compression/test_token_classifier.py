@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import sys
 
-from rankbudget import counter_for
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import CounterUnavailableError, counter_for
 from rankbudget.compression.compressor import CompressorConfig, PromptCompressor
 from rankbudget.compression.token_classifier import TokenClassifier
 from rankbudget.errors import BudgetConfigError
+from rankbudget.testing import WordCounter
 
 EXACT = counter_for("o200k_base")
 TEXT = (
@@ -15,6 +20,63 @@ TEXT = (
     "about the harbour and the town and the mayor and the old fort\n```\nkeep = 1\n```\n"
 ) * 3
 KEPT_WORDS = ("harbour", "built", "mayor")
+
+
+class LongWordsStay(TokenClassifier):
+    """Rates by a rule instead of a model, so that everything but the model is tested where torch is not."""
+
+    def __init__(self):
+        super().__init__("no folder")
+
+    def rate(self, words):
+        return [min(len(word), 20) / 20 for word in words]
+
+
+PIECES = (
+    "a few words",
+    'the "Old Harbour Inn" there',
+    "not 17 of them",
+    "https://example.org/x?y=1",
+    "\n\n```\nx = 1\n```\n",
+    "漢字かな。",
+    "extraordinarily",
+    "| a | b |\n| 1 | 2 |\n",
+)
+
+
+@given(pieces=st.lists(st.sampled_from(PIECES), max_size=20), limit=st.integers(0, 80))
+def test_the_bound_is_exact_for_any_rating(pieces, limit):
+    """Whatever the ratings, the result fits, and what fits comes back as it is."""
+    text = " ".join(pieces)
+    kept = LongWordsStay().compress(text, limit, EXACT)
+    assert EXACT.count(kept) <= limit
+    if limit and EXACT.count(text) <= limit:
+        assert kept == text
+
+
+def test_protected_words_outlive_better_rated_ones():
+    """A number, a negation, a URL, a quotation and code stay although longer words are rated higher."""
+    text = 'extraordinarily comprehensive documentation says "Inn 7" is not at https://a.b/c but nearby somewhere\n```\nx = 1\n```'
+    kept = LongWordsStay().compress(text, 24, EXACT)
+    for part in ('"Inn 7"', "not", "https://a.b/c", "```\nx = 1\n```"):
+        assert part in kept
+    assert "somewhere" not in kept
+
+
+def test_better_rated_words_stay_in_their_order():
+    """Among ordinary words the ratings decide, and the order is the text's."""
+    assert (
+        LongWordsStay().compress("we saw magnificent old lighthouses by an ocean", 6, WordCounter())
+        == "we saw magnificent old lighthouses ocean"
+    )
+
+
+def test_a_missing_library_names_what_to_install(tmp_path, monkeypatch):
+    """Without torch the error is an ImportError that says what to install."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(CounterUnavailableError, match=r"needs torch: pip install") as caught:
+        TokenClassifier(tmp_path).rate(["a"])
+    assert isinstance(caught.value, ImportError)
 
 
 @pytest.fixture(scope="module")
