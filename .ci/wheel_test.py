@@ -62,6 +62,7 @@ def look_into(wheel: Path) -> None:
     problems += [f"{p}/py.typed is missing" for p in PACKAGES if f"{p}/py.typed" not in names]
     if not any(n.endswith("licenses/LICENSE") for n in names):
         problems.append("the license is missing")
+    problems += [f"{n} is missing" for n in ("rankbudget/data/conversation.json", "rankbudget/data/docs/tour.md") if n not in names]
     packed = {n for n in names if n.endswith(".py")}
     sources = {str(f.relative_to(ROOT / top)) for top in ("shared", ".") for p in PACKAGES for f in (ROOT / top / p).rglob("*.py")}
     problems += [f"{n} is missing" for n in sorted(sources - packed)]
@@ -91,6 +92,7 @@ def main() -> None:
         shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         run(python, "-c", "import rankbudget; assert 'wheel' in rankbudget.__file__", cwd=folder)
+        print(run(place / "bin" / "rankbudget", "demo", cwd=folder).count("\n"), "lines of the demonstration, from the wheel", flush=True)
         done = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/core"], cwd=folder, check=False)
         sys.exit(done.returncode)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import time
+from pathlib import Path
 
 from harness import bundled_vocabulary, versions
 
-BENCHMARKS = ("history", "assembly", "counting")
+HERE = Path(__file__).resolve().parent
+BENCHMARKS = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
 PACKAGES = ("rankbudget", "tiktoken", "pydantic", "langchain-core", "llama-index-core")
 
 
