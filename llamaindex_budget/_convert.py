@@ -80,7 +80,7 @@ class ChatCodec:
     def to_dict(self, message: Any) -> Mapping[str, Any]:
         blocks, extra = message.blocks, message.additional_kwargs
         if not extra and len(blocks) == 1 and type(blocks[0]) is TextBlock:
-            return {"role": self.role(message), "content": defused(blocks[0].text)}
+            return {"role": self.role(message), "content": blocks[0].text}
         neutral: dict[str, Any] = {"role": self.role(message), "content": _content(blocks)}
         if extra:
             for key in ("tool_call_id", "name"):
@@ -152,8 +152,6 @@ CODEC = ChatCodec()
 
 def defused(text: str) -> str:
     """Returns a text that a context engine, which takes past messages for templates, will not fill in.
-
-    The codec counts texts in this form everywhere, so that the count holds for every engine.
 
     Example:
         >>> defused("echo {context_str} {other}")
@@ -241,7 +239,7 @@ def _content(blocks: Sequence[Any]) -> Any:
 
 def _neutral_block(block: Any) -> dict[str, Any] | None:
     if isinstance(block, TextBlock):
-        return {"type": "text", "text": defused(block.text)}
+        return {"type": "text", "text": block.text}
     if isinstance(block, (ToolCallBlock, CachePoint)):
         return None  # a call stands beside the content; a cache point is a flag of the request, not text
     if isinstance(block, ThinkingBlock):

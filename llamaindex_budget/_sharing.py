@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.llms.types import ChatMessage, TextBlock
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.codec import DictCodec
 
-from ._convert import CODEC
+from ._convert import CODEC, defused
 from ._frame import Frame
 
-__all__ = ["active_session", "adopt", "budget_for", "engine_session", "fixed_tokens", "use_session"]
+__all__ = ["active_session", "adopt", "budget_for", "engine_session", "fixed_tokens", "slot_tokens", "use_session"]
 
 _active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", default=None)
 
@@ -82,3 +83,12 @@ def fixed_tokens(session: BudgetSession, frame: Frame | None) -> int:
     budget = session.budget
     ours = budget.limit() if isinstance(budget, TokenBudget) else budget
     return around + max(0, ours - (frame.window - frame.num_output - frame.padding))
+
+
+def slot_tokens(session: BudgetSession, frame: Frame | None, messages: Sequence[ChatMessage]) -> int:
+    """Returns what messages grow by when an engine that takes them for templates must not fill them in; 0 elsewhere."""
+    if frame is None or not frame.formats_history:
+        return 0
+    texts = [block.text for m in messages for block in m.blocks if isinstance(block, TextBlock) and "{" in block.text]
+    changed = [(text, safe) for text in texts if (safe := defused(text)) != text]
+    return sum(max(1, session.counter.count(safe) - session.counter.count(text)) for text, safe in changed)

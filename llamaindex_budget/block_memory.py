@@ -55,12 +55,13 @@ class BudgetMemory(Memory):
 
     def __init__(self, *, counter: Any = None, **data: Any) -> None:
         budget = data.get("budget")
-        if data.get("token_limit") is None and budget is not None:
+        if data.get("token_limit") is None and isinstance(budget, TokenBudget):
             data["token_limit"] = budget.limit()
         super().__init__(**data, counter=counter if isinstance(counter, str) else None)
         tokens = counter_of(self.tokenizer_fn, counter if counter is not None else self.budget and self.budget.model)
         self._session = BudgetSession(self._limits(), counter=tokens, codec=CODEC)
-        self._queue = BudgetSession(self._session.history_share() + tokens.overhead(), counter=tokens, codec=CODEC)
+        share = self._limits().limit() * (self.chat_history_token_ratio if self.budget is None else self.budget.share_of("history"))
+        self._queue = BudgetSession(max(1, int(share)), counter=tokens, codec=CODEC)
         watch_engines()
 
     @classmethod
@@ -81,7 +82,7 @@ class BudgetMemory(Memory):
         return cls(**fields, budget=budget, counter=counter, notice=notice)
 
     # ---- reading ----------------------------------------------------------------------------------------------------------------
-    async def aget(self, input: str | ChatMessage | None = None, initial_token_count: int = 0, **block_kwargs: Any) -> list[ChatMessage]:  # type: ignore[override]  # noqa: A002 - the host's names
+    async def aget(self, input: str | ChatMessage | None = None, initial_token_count: int = 0, **block_kwargs: Any) -> list[ChatMessage]:  # noqa: A002 - the host's names
         """Returns copies of what fits beside `initial_token_count` tokens: blocks and history; `input` is a question not yet stored."""
         return (await self.aassemble(input, initial_token_count, **block_kwargs)).messages
 
@@ -99,6 +100,8 @@ class BudgetMemory(Memory):
         contents = await self._get_memory_blocks_content(list(stored), input=asked if pending else None, **block_kwargs)
         parts = self._parts(contents)
         budget = self._limits(self._spoken_for(frame, initial_token_count, asked if pending else None))
+        if not parts:
+            budget = budget.replace(ratios={"history": 1.0}, reserve=budget.reserve_tokens())  # nobody to share with
         while True:
             setup = Assembler(budget, counter=self._session.counter, codec=CODEC, session=self._session, notice=None)
             blocks = [*(p.block for p in parts if p.block is not None), Block(name="history", messages=stored)]
@@ -237,9 +240,9 @@ class _Part:
 
     @classmethod
     def of(cls, memory_block: BaseMemoryBlock[Any], content: Any) -> _Part:
-        own = isinstance(memory_block, BudgetMemoryBlock)
-        pinned = memory_block.pinned if own else memory_block.priority == 0
-        rank = memory_block.rank if own else max(1, memory_block.priority)
+        own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
+        pinned = own.pinned if own else memory_block.priority == 0
+        rank = own.rank if own else max(1, memory_block.priority)
         name = memory_block.name
         items = [content] if isinstance(content, str) else list(content)
         texts = [getattr(item, "text", item) if isinstance(item, (str, TextBlock)) else None for item in items]
@@ -251,7 +254,7 @@ class _Part:
         block = None
         if segments:
             core = f"{name}-block" if name in _OWN_NAMES else name
-            size = memory_block.size if own else None
+            size = own.size if own else None
             strategy = "truncate" if len(segments) == 1 else "evidence"
             block = Block(name=core, segments=segments, rank=rank, pinned=pinned, size=size, strategy=strategy)
         return cls(name, rank, pinned, block, [item for item, text in zip(items, texts, strict=True) if text is None])
@@ -314,7 +317,7 @@ def _safe(text: str, name: str) -> str:
     return re.sub(rf"<(?=\s*/?\s*(?:{re.escape(name)}|memory|content_block)\b)", "&lt;", escape_text(text), flags=re.IGNORECASE)
 
 
-def _asked_last(stored: Sequence[ChatMessage], question: str) -> bool:
+def _asked_last(stored: Sequence[ChatMessage], question: Any) -> bool:
     last = next((m for m in reversed(stored) if CODEC.role(m) == "user"), None)
     return last is not None and last.content == question
 
@@ -326,7 +329,8 @@ def _block_from(data: Any) -> BaseMemoryBlock[Any]:
     name = values.pop("class", None)
     for found in _subclasses(BaseMemoryBlock):
         if found.__name__ == name:
-            return found(**values)
+            made: BaseMemoryBlock[Any] = found(**values)
+            return made
     msg = f"the memory block {name!r} is not known here; import its class before loading, or pass memory_blocks="
     raise BudgetConfigError(msg)
 

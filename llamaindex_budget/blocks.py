@@ -86,7 +86,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Takes messages that left the conversation; a fixed text has no use for them."""
 
-    async def aput(self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None) -> None:
+    async def aput(self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None) -> None:  # noqa: FBT001, FBT002 - the host's signature
         """Takes copies of messages: the host's own method writes the session's id into what it is given."""
         await super().aput([copy_message(m) for m in messages], from_short_term_memory=from_short_term_memory, session_id=session_id)
 

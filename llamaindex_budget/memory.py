@@ -21,7 +21,7 @@ from rankbudget.result import FitResult
 
 from ._convert import CODEC, ChatCodec, copy_message, counter_of, defused
 from ._frame import Frame, current_frame, watch_engines
-from ._sharing import active_session, adopt, engine_session, fixed_tokens
+from ._sharing import active_session, adopt, engine_session, fixed_tokens, slot_tokens
 from ._store import dump_store, load_store, name_of_tokenizer, tokenizer_named
 from .models import as_summarizer
 
@@ -152,13 +152,31 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         """Returns what `get` returns, with the report that says why."""
         frame, session, asked = self._turn(initial_token_count)
         stored = self._stored()
-        return self._copied(session.fit(stored, **asked(question, stored)), frame)
+        slots = 0
+        while True:
+            result = session.fit(stored, **asked(question, stored, slots))
+            needed = slot_tokens(session, frame, result.messages)
+            if needed <= slots:
+                return self._copied(result, frame)
+            slots = needed
 
     async def afit(self, question: Any = None, initial_token_count: int = 0) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop."""
         frame, session, asked = self._turn(initial_token_count)
         stored = list(await self.chat_store.aget_messages(self.chat_store_key))
-        return self._copied(await session.afit(stored, **asked(question, stored)), frame)
+        slots = 0
+        while True:
+            result = await session.afit(stored, **asked(question, stored, slots))
+            needed = slot_tokens(session, frame, result.messages)
+            if needed <= slots:
+                return self._copied(result, frame)
+            slots = needed
+
+    def slot_tokens_in(self, frame: Frame | None) -> int:
+        """Returns what defusing the kept messages costs in an engine that takes them for templates; nearly always 0."""
+        if frame is None or not frame.formats_history or not any("{" in (m.content or "") for m in self._stored()):
+            return 0
+        return slot_tokens(self.session_in(frame), frame, self.fit(frame.question).messages)
 
     def _turn(self, initial_token_count: int) -> tuple[Frame | None, BudgetSession, Callable[..., dict[str, Any]]]:
         if initial_token_count > self.token_limit:
@@ -170,12 +188,12 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         frame = current_frame(self)
         session = self.session_in(frame)
 
-        def asked(question: Any, stored: Sequence[ChatMessage]) -> dict[str, Any]:
+        def asked(question: Any, stored: Sequence[ChatMessage], slots: int) -> dict[str, Any]:
             pending = frame.question if frame is not None else _pending(question, stored)
             return {
                 "limit": self._alone(session, frame),
                 "ceiling": self.token_limit,
-                "extra_tokens": max(initial_token_count, fixed_tokens(session, frame)),
+                "extra_tokens": max(initial_token_count, fixed_tokens(session, frame)) + slots,
                 "question": pending,
             }
 

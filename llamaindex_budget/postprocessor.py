@@ -161,11 +161,15 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
 
     def _limit(self, frame: Frame | None, session: BudgetSession | None, query: str) -> int:
         limits = [] if self.max_tokens is None else [self.max_tokens]
-        if session is None and (memory := self._block_memory(frame)) is not None:
-            limits.append(memory.room_for(frame))
+        if session is None and (blocks := self._block_memory(frame)) is not None:
+            limits.append(blocks.room_for(frame))
         if session is not None:
             question = frame.question if frame is not None else query or None
-            limits.append(session.room_for("knowledge", extra_tokens=fixed_tokens(session, frame), question=question))
+            fixed = fixed_tokens(session, frame)
+            memory = self._memory if self._memory is not None else getattr(frame and frame.engine, "_memory", None)
+            if isinstance(memory, BudgetChatMemoryBuffer):
+                fixed += memory.slot_tokens_in(frame)
+            limits.append(session.room_for("knowledge", extra_tokens=fixed, question=question))
         if not limits:
             msg = (
                 "no limit: give BudgetNodePostprocessor max_tokens=, budget=, session= or memory=, or use it in an engine that has a model"

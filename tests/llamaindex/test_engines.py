@@ -217,3 +217,16 @@ def test_parts_report_what_they_did() -> None:
     assert reasons == {"fits", "older_than_cut"}
     assert len(result.report.decisions) == 120
     assert all(isinstance(m, ChatMessage) for m in result.messages)
+
+
+def test_a_past_full_of_template_variables_still_fits() -> None:
+    """What defusing adds to each kept message is counted, in the memory and in the room left for nodes."""
+    memory, postprocessor = _shared(chat_history=[say(role, "{query_str} " * 60) for _ in range(40) for role in ("user", "assistant")])
+    llm = _llm()
+    engine = ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, node_postprocessors=[postprocessor]
+    )
+    for turn in range(3):
+        engine.chat(f"question {turn}")
+    assert len(llm.requests) == 3
+    assert max(llm.sizes()) <= BUDGET.limit()
