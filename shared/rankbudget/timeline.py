@@ -168,9 +168,10 @@ class Timeline:
 
     def leftovers(self) -> list[Broken]:
         """Returns what stands before the first user message and may not open a conversation."""
-        if self.first_user <= 0:
-            return []
-        return [Broken(i, "leading_assistant") for i in range(self.first_user) if self.roles[i] not in PINNED_ROLES]
+        opening = self.first_user
+        if opening < 0:
+            opening = len(self.roles) if self.ended else 0
+        return [Broken(i, "leading_assistant") for i in range(opening) if self.roles[i] not in PINNED_ROLES]
 
     def remember(self, start: int) -> None:
         """Notes what is kept from a position on, so that `extend` can tell the same conversation from another."""
@@ -237,7 +238,7 @@ class Timeline:
             if roles[start] == "user":
                 self._turns.append(self._parse(start, stop, asked=True))
                 return True
-        if not self._turns:  # a thread without any user message is one turn
+        if not self._turns and not self.ended:  # a thread without any user message is one turn
             self._turns.append(self._parse(0, stop, asked=False))
             return True
         return False

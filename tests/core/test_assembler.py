@@ -214,3 +214,23 @@ def test_the_text_form_holds_placeholders_for_empty_blocks() -> None:
     made = assemble({"system": "s", "history": [], "knowledge": []}, 1000, query="q")
     assert "<history>\nNo previous conversation.\n</history>" in made.text
     assert "<knowledge>\nNo relevant context found.\n</knowledge>" in made.text
+
+
+def test_what_the_assistant_said_before_anybody_asked_does_not_open_a_prompt() -> None:
+    """With a question of its own, a history without any user message has nothing that may stand before it."""
+    made = assemble({"history": [{"role": "assistant", "content": "hello"}]}, 1000, query="q")
+    assert [m["role"] for m in made.messages] == ["user"]
+    assert [d.reason for d in made.report.decisions if d.block == "history"] == ["leading_assistant"]
+
+
+def test_a_call_does_not_wait_when_a_question_follows_it() -> None:
+    """An unanswered call at the end of the history is repaired away when the question stands after it."""
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    made = assemble({"history": [{"role": "user", "content": "hi"}, call]}, 1000, query="q")
+    assert [m["role"] for m in made.messages] == ["user", "user"]
+
+
+def test_the_question_of_the_history_takes_from_every_rank() -> None:
+    """A question larger than the history's share is kept at the cost of more important blocks."""
+    made = assemble({"project": words(60), "task": words(60), "history": [{"role": "user", "content": words(60)}]}, 100)
+    assert made.messages[-1]["content"] == words(60)
