@@ -20,24 +20,21 @@ _PATTERNS: dict[Moment, re.Pattern[str]] = {
         r"\b(?:(?:we|i|they|let's|lets|team|board|user)(?:'ve|'ll| have| will| had| has)? (?:just |finally |all |both )?"
         r"(?:chose|choose|chosen|pick(?:ed)?|settled?|go(?:ing)? with|went with|use|using|opt(?:ed)? for)"
         r"|deci(?:de[ds]?|ding|sions?)|agree[ds]?|approve[ds]?|rejected|confirmed|finali[sz]ed|concluded|conclusion|resolved|instead of)\b",
-        re.IGNORECASE,
     ),
     "commitment": re.compile(
         r"\b(?:i(?:'ll| will| shall| promise| am going to|'m going to)|we(?:'ll| will| shall)|will (?:send|deliver|call|pay|fix|ship|finish|do)"
         r"|promised?|deadline|due (?:by|on)|by (?:monday|tuesday|wednesday|thursday|friday|saturday|sunday|tomorrow|tonight|noon|eod|end of)"
         r"|to-?do|action items?|next steps?|remind(?:er)?|appointment|scheduled?|booked|must|have to|needs? to|require[ds]?)\b",
-        re.IGNORECASE,
     ),
     "correction": re.compile(
         r"\b(?:actually|correction|i meant|i mean|not .{1,40}? but|wrong|mistake|mistaken|sorry, (?:it|i|that)|scratch that"
         r"|change[ds]? (?:it|that|my|to|from)|should(?:n't| not)? (?:be|have been))\b|^no[,.]",
-        re.IGNORECASE | re.MULTILINE,
+        re.MULTILINE,
     ),
     "preference": re.compile(
         r"\b(?:i|we|she|he|they|user|customer)(?:'d| would| really| always| also){0,3} "
         r"(?:prefers?|likes?|loves?|hates?|dislikes?|wants?|can't stand|enjoys?|avoids?|never (?:eat|use|drink|buy|want))\b"
         r"|\b(?:favou?rite|allergic|vegetarian|vegan|(?:don't|do not) like|prefer(?:ence|red|s)?|my name is|call me|i am from|i'm from|i live|i work)\b",
-        re.IGNORECASE,
     ),
     "number": re.compile(r"\d"),
     "quote": re.compile(r"[\"“«][^\"”»\n]{2,80}[\"”»]|`[^`\n]+`|https?://\S+"),
@@ -47,6 +44,25 @@ _PATTERNS: dict[Moment, re.Pattern[str]] = {
         r"|\b[\w-]+\.(?:py|js|ts|md|json|ya?ml|csv|pdf|txt)\b|[@#]\w+"
     ),
 }
+# A phrase is looked for only where one of its words stands: most sentences have none, and a look costs a hundred times a word.
+_TRIGGERS: dict[Moment, frozenset[str]] = {
+    "decision": frozenset(
+        """chose choose chosen pick picked settle settled go going with use using opt opted decide decided decides deciding decision decisions agree
+        agrees agreed approve approves approved rejected confirmed finalised finalized concluded conclusion resolved instead""".split()
+    ),
+    "commitment": frozenset(
+        """i'll i'm will shall am promise promised deadline due by to todo action next remind reminder appointment schedule scheduled booked must have
+        need needs require requires required we'll i""".split()
+    ),
+    "correction": frozenset(
+        "actually correction meant mean but wrong mistake mistaken sorry scratch change changed changes should shouldn't no".split()
+    ),
+    "preference": frozenset(
+        """prefer prefers preferred preference like likes love loves hate hates dislike dislikes want wants can't enjoy enjoys avoid avoids never
+        favorite favourite allergic vegetarian vegan my call am i'm live work""".split()
+    ),
+}
+_LOWER_WORD = re.compile(r"[a-z']+")
 _WEIGHTS: dict[Moment, float] = {
     "decision": 3.0,
     "commitment": 2.0,
@@ -80,7 +96,16 @@ def find_moments(text: str) -> frozenset[Moment]:
     """
     if is_filler(text):
         return frozenset()
-    return frozenset(kind for kind, pattern in _PATTERNS.items() if pattern.search(text))
+    lower = text.lower().replace("’", "'")
+    words = set(_LOWER_WORD.findall(lower))
+    found: list[Moment] = []
+    for kind, pattern in _PATTERNS.items():
+        triggers = _TRIGGERS.get(kind)
+        silent = triggers is not None and triggers.isdisjoint(words)
+        hit = None if silent else pattern.search(text if triggers is None else lower)
+        if hit:
+            found.append(kind)
+    return frozenset(found)
 
 
 def weigh(text: str) -> float:

@@ -68,7 +68,8 @@ def _importance(lines: list[str], shapes: list[str]) -> list[int]:
     first_of_shape = [i for i in filled if not (shapes[i] in seen or seen.add(shapes[i]))]  # type: ignore[func-returns-value]  # add returns None
     rare = [i for i in first_of_shape if frequency[shapes[i]] == 1] if len(frequency) * 3 <= len(filled) else []
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
-    first = [i for i in ends if i in set(first_of_shape)]
+    shapely = set(first_of_shape)
+    first = [i for i in ends if i in shapely]
     return list(dict.fromkeys([*ends[:2], *trouble, *rare, *first, *ends]))
 
 

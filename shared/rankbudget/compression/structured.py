@@ -85,7 +85,10 @@ def _search(make: Callable[[int], str], size: int, max_tokens: int, counter: Tok
     """Returns the longest form found that fits; characters are guessed from the characters the limit held so far, then corrected."""
     target, best, most = size, "", 0
     for _ in range(_ATTEMPTS):
-        made = make(target)
+        try:
+            made = make(target)
+        except RecursionError:  # nested deeper than Python counts
+            break
         used = max(counter.count(made), 1)
         if most < used <= max_tokens:
             best, most = made, used

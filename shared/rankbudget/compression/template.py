@@ -71,6 +71,7 @@ _NAME = re.compile(r"\b(?!(?:The|A|An|Our|Your|This|That|In|At|For|From|Of|And)\
 _FEWEST_MENTIONS = 3
 _SAME_SHARE = 0.9
 _FEWEST_TERMS = 3
+_LOOK_BACK = 200
 
 
 def compress_template(text: str, *, abbreviate_names: bool = True) -> str:
@@ -144,7 +145,7 @@ def _said_before(plain: str, said: list[frozenset[str]]) -> bool:
     if re.search(r"\d", plain) or _KEEP.search(plain):
         return False
     mine = frozenset(content_terms(plain))
-    return len(mine) >= _FEWEST_TERMS and any(len(mine & other) >= _SAME_SHARE * len(mine) for other in said)
+    return len(mine) >= _FEWEST_TERMS and any(len(mine & other) >= _SAME_SHARE * len(mine) for other in said[-_LOOK_BACK:])
 
 
 def _shorten(text: str) -> str:

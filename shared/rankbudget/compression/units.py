@@ -21,6 +21,7 @@ _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$\n?|\Z)", 
 _ROW = re.compile(r"^[ \t]*\|.*\|[ \t]*$|^[^\n|]+\|[^\n|]+\|[^\n]*$|^[^\t\n]+\t[^\n]+$")
 _INDENTED = re.compile(r"^(?: {4,}|\t)\S.*$")
 _HEADING = re.compile(r"^[ \t]*(?:#{1,6} \S.*|[A-Z][^.!?\n]{0,60}:)[ \t]*\n+$")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _NUMBERING = re.compile(r"^\s*(?:\d{1,3}|[A-Za-z])\.\s*$")
 _LONGEST_QUOTE = 120
@@ -78,11 +79,17 @@ def _plain_blocks(text: str) -> Iterator[tuple[UnitKind, str]]:
         yield "sentence", text
         return
     lines = text.splitlines(keepends=True)
-    prose = 0
-    i = 0
+    prose = i = 0
+    unclosed = False
     while i < len(lines):
-        kind, end = _block_at(lines, i)
-        if kind is None:
+        end = 0
+        kind: UnitKind = "json"
+        if not unclosed and lines[i].lstrip()[:1] in ("{", "["):
+            end = _json_end(lines, i)
+            unclosed = end < 0  # a bracket that never closes is looked for once
+        if end <= 0:
+            kind, end = _run_at(lines, i)
+        if end <= i:
             i += 1
             continue
         if prose < i:
@@ -93,32 +100,29 @@ def _plain_blocks(text: str) -> Iterator[tuple[UnitKind, str]]:
         yield "sentence", "".join(lines[prose:])
 
 
-def _block_at(lines: list[str], i: int) -> tuple[UnitKind | None, int]:
-    line = lines[i]
-    if line.lstrip()[:1] in ("{", "["):
-        end = _json_end(lines, i)
-        if end:
-            return "json", end
-    for kind, pattern, fewest in (("table", _ROW, 2), ("code", _INDENTED, 2)):
-        end = i
-        while end < len(lines) and pattern.match(lines[end].rstrip("\n")):
-            end += 1
-        # An indented block needs a blank line (or the start) before it: otherwise it continues a list item.
-        if end - i >= fewest and (kind == "table" or i == 0 or not lines[i - 1].strip()):
-            return kind, end  # type: ignore[return-value]  # the two literals above
-    return None, i
+def _run_at(lines: list[str], start: int) -> tuple[UnitKind, int]:
+    """Returns the kind of block that begins at a line, and its end; the start where none does."""
+    end = start
+    while end < len(lines) and _ROW.match(lines[end].rstrip("\n")):
+        end += 1
+    if end - start > 1:
+        return "table", end
+    # An indented block needs a blank line (or the start) before it: otherwise it continues a list item.
+    end = start
+    while (start == 0 or not lines[start - 1].strip()) and end < len(lines) and _INDENTED.match(lines[end].rstrip("\n")):
+        end += 1
+    return ("code", end) if end - start > 1 else ("sentence", start)
 
 
 def _json_end(lines: list[str], start: int) -> int:
+    """Returns where the JSON that begins at a line ends, 0 where it is none, -1 where its brackets never close."""
     depth = 0
-    joined: list[str] = []
     for i in range(start, len(lines)):
-        bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", lines[i])
+        bare = _STRING.sub("", lines[i])
         depth += bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
-        joined.append(lines[i])
         if depth <= 0:
-            return i + 1 if parse("".join(joined)) is not None else 0
-    return 0
+            return i + 1 if parse("".join(lines[start : i + 1])) is not None else 0
+    return -1
 
 
 def _whole_quotes(pieces: tuple[str, ...]) -> list[str]:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import counter_for
+from rankbudget.compression.extractive import extract
 from rankbudget.compression.json_shrink import dump, parse
 from rankbudget.compression.structured import compress_structured
 from rankbudget.testing import RecordingCounter
@@ -129,3 +130,21 @@ def test_work_is_bounded(limit):
     text = json.dumps(rows(600), indent=2)
     compress_structured(text, limit, recorder)
     assert recorder.characters <= 1.5 * len(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 400 + "]" * 400 + " " * 300,
+        json.dumps({"a" * 40: [[[["x" * 90] * 30] * 3]]}),
+        "{\n" * 3000,
+        "    indented\n" * 3000,
+        "[INFO] line\n" * 3000,
+        "| a | b\n" * 3000,
+    ],
+)
+def test_hostile_shapes_are_handled(text):
+    """Deep nesting, brackets that never close and endless runs neither raise nor overflow nor take for ever."""
+    short = compress_structured(text, 20, EXACT)
+    assert EXACT.count(short) <= 20
+    assert EXACT.count(extract(text, 20, EXACT)) <= 20
