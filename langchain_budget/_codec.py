@@ -93,10 +93,14 @@ class LangChainCodec:
         raise MessageError(msg)
 
     def roles(self, messages: Sequence[Any]) -> list[str]:
-        found = list(map(self._roles.get, map(type, messages)))
-        if None in found:
-            return [known if known is not None else self.role(m) for known, m in zip(found, messages, strict=True)]
-        return found  # type: ignore[return-value]  # no None is left
+        found: list[Any] = list(map(self._roles.get, map(type, messages)))
+        at = 0
+        while at < len(found) and found[at] is None:  # system messages say more than their class, and mostly stand in front
+            found[at] = self.role(messages[at])
+            at += 1
+        if None in set(found):  # a set of a few words; looking through the list would compare every one with None
+            return [self.role(m) if known is None else known for known, m in zip(found, messages, strict=True)]
+        return found
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
         role, fields = self.role(message), message.__dict__

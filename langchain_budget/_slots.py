@@ -67,6 +67,7 @@ class Slots:
     summarizer: Any = None
     scorer: Any = None
     min_exchanges: int | None = None
+    session: Any = None
 
     def text_of(self, block: str) -> Callable[[Any], str] | None:
         """Returns how an item of a block reads in the prompt."""
@@ -131,6 +132,7 @@ def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, repo
         summarizer=slots.summarizer,
         cut=slots.cut,
         strict=slots.strict,
+        session=slots.session,
     )
     given = {"query": question, "render": render}
     assembly = yield Call(partial(assembler.assemble, blocks, **given), (), partial(assembler.aassemble, blocks, **given))
@@ -169,6 +171,7 @@ def _list_call(messages: list[Any], slots: Slots, limits: Limits) -> Call:
         "cut": slots.cut,
         "summarizer": slots.summarizer,
         "strict": slots.strict,
+        "session": slots.session,
     }
     exchanges = slots.min_exchanges if slots.min_exchanges is not None else limits.budget.min_exchanges if limits.budget else None
     if exchanges is not None:

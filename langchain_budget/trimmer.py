@@ -21,7 +21,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializa
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
-from rankbudget import TokenBudget
+from rankbudget import BudgetSession, TokenBudget
 from rankbudget.effects import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
@@ -68,6 +68,7 @@ class BudgetTrimmer(RunnableSerializable[Any, Any]):
         summarizer: a model, or a callable `(text, max_tokens) -> str`, that writes a summary of dropped history.
         scorer: ranks documents, examples and memories; None takes the core's default.
         strict: refuses a broken history instead of repairing it.
+        session: a BudgetSession of one conversation: its cut and its summary are remembered between calls, and only what is new is read.
         history_key: the key of the messages. The next four name the other slots.
         min_exchanges: question-and-answer pairs of a message list that stay if that can be; None asks the budget.
 
@@ -90,6 +91,7 @@ class BudgetTrimmer(RunnableSerializable[Any, Any]):
     summarizer: Any = None
     scorer: Any = None
     strict: bool = False
+    session: Any = Field(default=None, exclude=True)
     min_exchanges: int | None = None
     history_key: str = "history"
     documents_key: str = "documents"
@@ -120,6 +122,9 @@ class BudgetTrimmer(RunnableSerializable[Any, Any]):
         if self.prompt is not None and not isinstance(self.prompt, Runnable):
             msg = f"prompt is a {type(self.prompt).__name__}, allowed: a prompt template, or a Runnable that ends in one"
             raise BudgetConfigError(msg)
+        if self.session is not None and not isinstance(self.session, BudgetSession):
+            msg = f"session is a {type(self.session).__name__}, allowed: a BudgetSession"
+            raise BudgetConfigError(msg)
         self._slots = Slots(
             keys=keys,
             question=self.question_key,
@@ -131,6 +136,7 @@ class BudgetTrimmer(RunnableSerializable[Any, Any]):
             summarizer=as_summarizer(self.summarizer),
             scorer=self.scorer,
             min_exchanges=self.min_exchanges,
+            session=self.session,
         )
         return self
 
@@ -183,7 +189,9 @@ class BudgetTrimmer(RunnableSerializable[Any, Any]):
     @override
     def to_json(self) -> Any:
         """Says "not implemented" where a callable would have to travel: a trimmer that counts otherwise is another trimmer."""
-        if any(callable(getattr(self, name)) and not hasattr(getattr(self, name), "to_json") for name in _CALLABLES):
+        if self.session is not None or any(
+            callable(getattr(self, name)) and not hasattr(getattr(self, name), "to_json") for name in _CALLABLES
+        ):
             return self.to_json_not_implemented()
         return super().to_json()
 
@@ -201,6 +209,6 @@ class BudgetTrimmer(RunnableSerializable[Any, Any]):
         return done.value
 
     def _steps(self, value: Any) -> Steps[Trimmed]:
-        if isinstance(value, Mapping) and not isinstance(value, PromptValue):
-            return fit_slots_steps(value, self._slots, self._limits, self.report_key)
-        return fit_list_steps(value, self._slots, self._limits, self.report_key)
+        if isinstance(value, (list, PromptValue)) or not isinstance(value, Mapping):
+            return fit_list_steps(value, self._slots, self._limits, self.report_key)
+        return fit_slots_steps(value, self._slots, self._limits, self.report_key)

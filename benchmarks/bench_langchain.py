@@ -1,0 +1,162 @@
+"""The LangChain entry points, through `invoke`, against langchain-core's `trim_messages` with an exact counter.
+
+trimmer cold      BudgetTrimmer.invoke on a thread nobody has counted
+trimmer again     the same list once more: stateless, counts are in the caches
+trim_messages     ours, with "approximate", which counts exactly
+memory again      BudgetMemory.load_memory_variables after two more messages were saved
+middleware cold   one model call, the handler returning at once, on a thread nobody has counted
+middleware warm   the next model call of the same thread, two messages later
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness import Contender, bundled_vocabulary, chat, race, table
+
+SIZES = (100, 1_000, 10_000)
+LIMIT = 4_096
+
+
+def _thread(size: int, seed: str) -> list[Any]:
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+    kinds = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
+    thread = [kinds[m["role"]](m["content"], id=f"{seed}-{i}") for i, m in enumerate(chat(size, seed))]
+    return thread if thread[-1].type == "human" else [*thread, HumanMessage(f"And {seed}?", id=f"{seed}-last")]
+
+
+def _new(seed: str) -> list[Any]:
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    return [AIMessage("A new answer that nobody has counted.", id=f"{seed}-n1"), HumanMessage("And a new question?", id=f"{seed}-n2")]
+
+
+def _stock(size: int) -> Contender:
+    import tiktoken
+    from langchain_core.messages import trim_messages
+
+    encoding = tiktoken.get_encoding("o200k_base")
+
+    def count(messages: list[Any]) -> int:
+        return 3 + sum(4 + len(encoding.encode_ordinary(m.content)) for m in messages)
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = _thread(size, seed)
+        trimmer = trim_messages(max_tokens=LIMIT, token_counter=count, include_system=True, start_on="human")
+        return lambda: trimmer.invoke(thread)
+
+    return Contender("langchain-core trim_messages", prepare)
+
+
+def _cold(size: int) -> Contender:
+    from langchain_budget import BudgetTrimmer
+
+    trimmer = BudgetTrimmer(max_tokens=LIMIT)
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = _thread(size, seed)
+        return lambda: trimmer.invoke(thread)
+
+    return Contender("trimmer cold", prepare)
+
+
+def _again(size: int) -> Contender:
+    from langchain_budget import BudgetTrimmer
+
+    trimmer = BudgetTrimmer(max_tokens=LIMIT)
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = _thread(size, seed)
+        trimmer.invoke(thread)
+        return lambda: trimmer.invoke(thread)
+
+    return Contender("trimmer again", prepare)
+
+
+def _warm(size: int) -> Contender:
+    from langchain_budget import BudgetTrimmer
+    from rankbudget import BudgetSession
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = _thread(size, seed)
+        trimmer = BudgetTrimmer(max_tokens=LIMIT, session=BudgetSession(LIMIT))
+        trimmer.invoke(thread)
+        thread += _new(seed)
+        return lambda: trimmer.invoke(thread)
+
+    return Contender("trimmer warm in a session", prepare)
+
+
+def _drop_in(size: int) -> Contender:
+    from langchain_budget import trim_messages
+
+    trimmer = trim_messages(max_tokens=LIMIT, token_counter="approximate", include_system=True)  # noqa: S106 - no secret
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = _thread(size, seed)
+        return lambda: trimmer.invoke(thread)
+
+    return Contender("trim_messages cold", prepare)
+
+
+def _memory(size: int) -> Contender:
+    from langchain_budget import BudgetMemory
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        memory = BudgetMemory(max_tokens=LIMIT, return_messages=True)
+        memory.chat_memory.add_messages(_thread(size, seed))
+        memory.load_memory_variables({})
+        memory.chat_memory.add_messages(_new(seed))
+        return lambda: memory.load_memory_variables({})["history"]
+
+    return Contender("memory again", prepare)
+
+
+def _middleware(size: int, *, warm: bool) -> Contender:
+    from langchain.agents.middleware import ModelRequest, ModelResponse
+    from langchain_core.language_models.fake_chat_models import FakeListChatModel
+
+    from langchain_budget import BudgetMiddleware
+
+    model, response = FakeListChatModel(responses=[""]), ModelResponse(result=[])
+    middleware = BudgetMiddleware(max_tokens=LIMIT)
+
+    def prepare(seed: str) -> Callable[[], Any]:
+        thread = _thread(size, seed)
+        if warm:
+            middleware.wrap_model_call(ModelRequest(model=model, messages=thread[1:], system_message=thread[0]), lambda _: response)
+            thread += _new(seed)
+        asked: list[Any] = []
+
+        def handler(request: Any) -> Any:
+            asked[:] = request.messages
+            return response
+
+        def call() -> Any:
+            middleware.wrap_model_call(ModelRequest(model=model, messages=thread[1:], system_message=thread[0]), handler)
+            return asked
+
+        return call
+
+    return Contender(f"middleware {'warm' if warm else 'cold'}", prepare)
+
+
+def main(*, rounds: int = 9) -> None:
+    """Runs all sizes and prints one table for each."""
+    bundled_vocabulary()
+    for size in SIZES:
+        contenders = [
+            _stock(size), _cold(size), _again(size), _warm(size), _drop_in(size), _memory(size), _middleware(size, warm=False), _middleware(size, warm=True),
+        ]  # fmt: skip
+        race(contenders, rounds=rounds, seed=f"langchain-{size}")
+        print(
+            table(
+                f"{size:,} messages to {LIMIT:,} tokens", contenders, base=contenders[1], describe=lambda kept: f"{len(kept)} messages kept"
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()
