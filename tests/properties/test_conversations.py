@@ -171,7 +171,7 @@ def test_fit_messages_with_a_summarizer(summarizer: Any, application: Applicatio
 
 
 @draws()
-@given(applications(max_turns=14), st.sampled_from((1, 1, 1, 2, 3)))
+@given(applications(max_turns=7), st.sampled_from((1, 1, 1, 2, 3)))
 def test_a_session_over_a_growing_conversation(application: Application, step: int) -> None:
     """A session keeps the laws turn by turn, and rewrites the kept prefix only when the limit makes it."""
     messages, tools = application.fresh(), application.tools or None
