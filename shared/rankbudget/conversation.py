@@ -237,6 +237,10 @@ def _select(timeline: Timeline, request: Request, memo: Memo | None, room: int, 
         found = resume(timeline, room, minimum, memo.cut, memo.run, fresh=memo.fresh)
     elif request.cut == "stable":
         found = stable(timeline, room, minimum)
+    elif request.query:
+        from .fitting.relevant_history import relevant  # scorers are loaded by those who ask
+
+        found = relevant(timeline, room, minimum, request.query)
     if found is None:
         found = fill(timeline, room, minimum)
     if found is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from .errors import BudgetConfigError
 from .fitting.evidence import Evidence, Packed
 from .fitting.packing import Order
 from .fitting.protocol import Cost, Piece
-from .relevance.fusion import FusionScorer
+from .relevance.fusion import default_scorer
 from .relevance.protocol import Scorer
 from .report import BlockTotal, BudgetReport
 from .result import FitResult
@@ -78,7 +79,7 @@ def fit_documents(
     warnings = [] if hidden == 0 else [f"out_of_scope: {hidden} segments belong to other users or projects"]
     if keep_evidence is not None:
         warnings.append(f"expected_evidence: {packed.expected:.0%} of the expected evidence is kept, asked for: {keep_evidence:.0%}")
-    reason = getattr(scorer or _default(), "reason", None)
+    reason = getattr(default_scorer() if scorer is None else scorer, "reason", None)
     if reason:
         warnings.append(f"relevance: {reason}")
     return FitResult(
@@ -96,19 +97,13 @@ def fit_documents(
     )
 
 
-def _default() -> FusionScorer:
-    from .relevance.fusion import default_scorer
-
-    return default_scorer()
-
-
 def _read(given: Sequence[str | Segment], scope: Scope | None) -> tuple[list[Segment], int]:
     if isinstance(given, (str, Segment)):
         msg = f"fit_documents takes a list of texts or segments, seen: one {type(given).__name__}; put it in a list"
         raise BudgetConfigError(msg)
     everything = [text if isinstance(text, Segment) else Segment(id=str(i), text=text) for i, text in enumerate(given)]
-    seen: set[str] = set()
-    twice = [segment.id for segment in everything if segment.id in seen or seen.add(segment.id)]  # type: ignore[func-returns-value]  # add returns None
+    counts = Counter([segment.id for segment in everything])
+    twice = [name for name, times in counts.items() if times > 1]
     if twice:
         msg = f"segment ids {twice[:5]!r} stand for more than one segment, allowed: each id once"
         raise BudgetConfigError(msg)

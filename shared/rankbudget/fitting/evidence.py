@@ -128,7 +128,7 @@ class _Rater:
         self._given = [segment.score for segment in segments if segment.score is not None]
         self._sentences: list[list[float]] | None = None
         self._documents: list[float] | None = None
-        self.turns = bool(segments) and all([segment.role for segment in segments])
+        self.turns = bool(segments) and all(segment.role for segment in segments)
 
     @property
     def documents(self) -> list[float]:
@@ -217,7 +217,10 @@ class _Enough:
     def left_out(self) -> dict[str, str]:
         if not self._said_yes:
             return {}
-        return {"reason": "enough", "detail": f"{self.share():.0%} of the expected evidence is kept without it, asked for: {self._floor:.0%}"}
+        return {
+            "reason": "enough",
+            "detail": f"{self.share():.0%} of the expected evidence is kept without it, asked for: {self._floor:.0%}",
+        }
 
 
 def _few_fit(room: int, free: Sequence[Sequence[int]], costs: Sequence[int], *, turns: bool) -> bool:

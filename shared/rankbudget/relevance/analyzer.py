@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..segment import Segment
-from .embedding import Embedder, EmbedFunction, EmbeddingScorer
+from .embedding import Embedder, EmbeddingScorer, EmbedFunction
 from .keyword import KeywordScorer
 from .protocol import Scorer
 from .sentences import split_sentences
@@ -53,7 +54,7 @@ class SegmentScore(BaseModel):
 
 
 class ContextAnalyzer:
-    """Rates each segment of a prompt by what the question needs.
+    r"""Rates each segment of a prompt by what the question needs.
 
     Args:
         config: thresholds and method.
@@ -65,7 +66,7 @@ class ContextAnalyzer:
 
     Example:
         >>> analyzer = ContextAnalyzer(AnalyzerConfig(scoring_method="keyword"))
-        >>> scores = analyzer.analyze({"document": "Refunds take ten days.\\n\\nWe love cats.", "query": "How long do refunds take?"}, "How long do refunds take?")
+        >>> scores = analyzer.analyze({"document": "Refunds take ten days.\n\nWe love cats.", "query": "How long do refunds take?"}, "How long do refunds take?")
         >>> [(score.segment_id, score.relevance_score) for score in scores]
         [('document-0', 0.67), ('document-1', 0.0), ('query-0', 1.0)]
         >>> [score.segment_id for score in analyzer.filter_by_relevance(scores)]
@@ -181,7 +182,9 @@ class ContextAnalyzer:
         return found
 
 
-_SPEAKER = re.compile(r"^\s*(?:\[[^\]\n]{1,40}\]\s*)?(?:system|user|human|assistant|ai|bot|tool|function|customer|agent)\s*:", re.IGNORECASE | re.MULTILINE)
+_SPEAKER = re.compile(
+    r"^\s*(?:\[[^\]\n]{1,40}\]\s*)?(?:system|user|human|assistant|ai|bot|tool|function|customer|agent)\s*:", re.IGNORECASE | re.MULTILINE
+)
 _PLURALS = {"documents": "document", "context": "document", "examples": "example", "question": "query", "system_prompt": "system"}
 
 
@@ -195,7 +198,7 @@ def _turns(text: str) -> list[str]:
     starts = [match.start() for match in _SPEAKER.finditer(text)]
     if starts:
         bounds = [0, *starts[1:], len(text)]
-        turns = [text[a:b].strip() for a, b in zip(bounds, bounds[1:], strict=False)]
+        turns = [text[a:b].strip() for a, b in pairwise(bounds)]
     else:
         turns = [part.strip() for part in (re.split(r"\n\s*\n", text) if "\n\n" in text else text.splitlines())]
     return [turn for turn in turns if turn]

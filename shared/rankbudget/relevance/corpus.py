@@ -166,9 +166,7 @@ class TermIndex:
                 found[i] = found.get(i, 0) + n
         return found
 
-    def _rate(
-        self, wanted: Counter[str], index: dict[str, list[str]], lengths: list[int], kind: tuple[str, float, float]
-    ) -> list[float]:
+    def _rate(self, wanted: Counter[str], index: dict[str, list[str]], lengths: list[int], kind: tuple[str, float, float]) -> list[float]:
         scores = [0.0] * self.size
         for term, times in wanted.items():
             if term in index:
@@ -176,9 +174,7 @@ class TermIndex:
                     scores[i] += times * weight
         return scores
 
-    def _weigh(
-        self, term: str, words: list[str], lengths: list[int], kind: tuple[str, float, float]
-    ) -> list[tuple[int, float]]:
+    def _weigh(self, term: str, words: list[str], lengths: list[int], kind: tuple[str, float, float]) -> list[tuple[int, float]]:
         """Returns what a term adds to each text that holds it; kept for the next question that has the term."""
         _, k1, b = kind
         holders = self.counts(words)
@@ -191,7 +187,6 @@ class TermIndex:
 
 
 _INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(max_size=4_000_000, size=lambda texts: sum(map(len, texts)) + 64)
-
 
 
 def scored_text(segment: Segment) -> str:

@@ -20,7 +20,16 @@ from .protocol import Scorer
 from .sentences import split_sentences
 from .words import raw_words
 
-__all__ = ["DOCUMENT_WEIGHTS", "SENTENCE_WEIGHTS", "Features", "document_features", "features", "probability", "rate_documents", "rate_sentences"]
+__all__ = [
+    "DOCUMENT_WEIGHTS",
+    "SENTENCE_WEIGHTS",
+    "Features",
+    "document_features",
+    "features",
+    "probability",
+    "rate_documents",
+    "rate_sentences",
+]
 
 DOCUMENT_WEIGHTS = {
     "base": 2.112, "pieces": 1.111, "behind": 0.545, "titled": 2.143, "bridged": 4.641, "documents": -1.552, "names_titled": -3.1,

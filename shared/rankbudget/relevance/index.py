@@ -44,9 +44,7 @@ class EmbeddingIndex:
         [('2', 3, 1.0), ('0', 1, 0.89)]
     """
 
-    def __init__(
-        self, embed: Embedder | EmbedFunction | None = None, *, backend: Backend = "auto", faiss_above: int = FAISS_ABOVE
-    ) -> None:
+    def __init__(self, embed: Embedder | EmbedFunction | None = None, *, backend: Backend = "auto", faiss_above: int = FAISS_ABOVE) -> None:
         if backend not in get_args(Backend):
             msg = f"backend is {backend!r}, allowed: {', '.join(get_args(Backend))}"
             raise BudgetConfigError(msg)
@@ -177,7 +175,7 @@ class EmbeddingIndex:
     def _near_numpy(self, vector: Vectors, k: int, visible: list[int]) -> list[tuple[int, float]]:
         import numpy as np
 
-        assert self._vectors is not None  # noqa: S101 - search returns early from an empty index
+        assert self._vectors is not None  # search returns early from an empty index
         everything = len(visible) == len(self._segments)
         rows = self._vectors if everything else self._vectors[visible]
         scores = rows @ vector[0]
@@ -193,14 +191,15 @@ class EmbeddingIndex:
         import faiss
         import numpy as np
 
-        assert self._vectors is not None  # noqa: S101 - search returns early from an empty index
+        assert self._vectors is not None  # search returns early from an empty index
         if self._faiss is None:
             self._faiss = faiss.IndexFlatIP(self._vectors.shape[1])
         if self._faiss.ntotal < len(self._segments):
             self._faiss.add(np.ascontiguousarray(self._vectors[self._faiss.ntotal :]))
         only = None
         if len(visible) < len(self._segments):
-            only = faiss.SearchParameters(sel=faiss.IDSelectorBatch(np.asarray(visible, dtype=np.int64)))
+            chosen = faiss.IDSelectorBatch(np.asarray(visible, dtype=np.int64))
+            only = faiss.SearchParameters(sel=chosen)  # type: ignore[call-arg]  # faiss makes its keywords at run time
         scores, ids = self._faiss.search(np.ascontiguousarray(vector), min(k, len(visible)), params=only)
         found = [(int(i), float(score)) for i, score in zip(ids[0], scores[0], strict=True) if i >= 0]
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))

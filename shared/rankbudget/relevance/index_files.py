@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import io
 import json
-import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -77,7 +76,7 @@ def read_index(folder: Path, embedding: str) -> tuple[list[Segment], Vectors | N
     if seen != allowed or (vectors.size and vectors.dtype != np.float32):
         msg = f"the index in {str(folder)!r} holds {seen} segments, rows and columns, its manifest says {allowed}; build it again"
         raise EmbeddingIndexError(msg)
-    return segments, vectors if len(segments) else None
+    return segments, vectors if segments else None
 
 
 def segment_to_dict(segment: Segment) -> dict[str, Any]:
@@ -165,4 +164,4 @@ def _named_files(folder: Path) -> set[str]:
 def _replace(path: Path, data: bytes) -> None:
     part = path.with_name(f"{path.name}.part")
     part.write_bytes(data)
-    os.replace(part, path)
+    part.replace(path)

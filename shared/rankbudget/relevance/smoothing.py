@@ -14,9 +14,7 @@ NEAR, NEXT = 0.35, 0.15
 """Weights of a turn's direct neighbours and of those one further away; chosen on the development questions of the quality benchmark."""
 
 
-def smoothed(
-    scores: Sequence[float], *, near: float = NEAR, further: float = NEXT, breaks: Sequence[object] | None = None
-) -> list[float]:
+def smoothed(scores: Sequence[float], *, near: float = NEAR, further: float = NEXT, breaks: Sequence[object] | None = None) -> list[float]:
     """Returns each score plus a share of its neighbours'.
 
     Args:

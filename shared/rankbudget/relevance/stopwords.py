@@ -25,4 +25,6 @@ _ARABIC = """ما ماذا من متي اين كيف كم لماذا لم هل �
 _CHINESE = "什么 么时 哪些 哪个 多少 如何 为什 怎么 谁是 是谁 是什 的是 是多 少个 哪一 有多 有哪 些是 是哪 在哪 哪里 的哪 了多 了什 个是 么是 多大 的什"
 _JAPANESE = "です ます した して いる ある どの なに 何で すか ので から まで こと"
 
-STOP_WORDS = frozenset(" ".join((_ENGLISH, _SPANISH, _GERMAN, _FRENCH, _RUSSIAN, _ARABIC, _CHINESE, _JAPANESE)).split())
+STOP_WORDS = frozenset(
+    word for language in (_ENGLISH, _SPANISH, _GERMAN, _FRENCH, _RUSSIAN, _ARABIC, _CHINESE, _JAPANESE) for word in language.split()
+)

@@ -132,7 +132,7 @@ _VOWEL = re.compile("[aeiouy]")
 
 
 def _latin(word: str) -> str:
-    if word.endswith("ies") and len(word) > 4:
+    if word.endswith("ies") and len(word) > _SHORTEST + 1:
         word = word[:-3] + "y"
     elif word.endswith("sses"):
         word = word[:-2]
@@ -153,7 +153,11 @@ def _latin(word: str) -> str:
 
 
 _LATIN_ENDINGS = tuple(
-    sorted("ization ational fulness ousness iveness ation ator alism ment ness ance ence able ible ally ful ly er or".split(), key=len, reverse=True)
+    sorted(
+        "ization ational fulness ousness iveness ation ator alism ment ness ance ence able ible ally ful ly er or".split(),
+        key=len,
+        reverse=True,
+    )
 )
 _CYRILLIC_ENDINGS = tuple(
     sorted(
