@@ -181,7 +181,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
     def _turn(self, initial_token_count: int) -> tuple[Frame | None, BudgetSession, Callable[..., dict[str, Any]]]:
         if initial_token_count > self.token_limit:
             msg = (
-                f"what stands before the history has {initial_token_count} tokens, the memory's token_limit is {self.token_limit}; "
+                f"Initial token count exceeds token limit: {initial_token_count} tokens stand before the history, token_limit is {self.token_limit}; "
                 "shorten the system prompt or raise token_limit"
             )
             raise BudgetExceededError(msg, limit=self.token_limit, needed=initial_token_count, blocks={"initial": initial_token_count})
