@@ -69,7 +69,7 @@ def fit_documents(
         >>> result.text, result.report.total_tokens
         ('A refund takes ten days.', 6)
     """
-    if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 0:
+    if type(max_tokens) is not int or max_tokens < 0:
         msg = f"max_tokens is {max_tokens!r}, allowed: 0 or more"
         raise BudgetConfigError(msg)
     segments, hidden = _read(texts_or_segments, scope)

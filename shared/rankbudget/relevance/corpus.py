@@ -7,7 +7,7 @@ texts are indexed once each (`TermIndex.of`). Both caches are bounded by the cha
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from threading import Lock
 from typing import Generic, TypeVar
@@ -94,20 +94,18 @@ class TermIndex:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
-        self.words: dict[str, list[tuple[int, int]]] = {}
-        self.lengths = [0] * self.size
-        postings = self.words
+        postings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        self.lengths: list[int] = []
         for i, text in enumerate(texts):
             counts = word_counts(text)
-            self.lengths[i] = sum(counts.values())
+            self.lengths.append(sum(counts.values()))
             for word, n in counts.items():
-                if word in postings:
-                    postings[word].append((i, n))
-                else:
-                    postings[word] = [(i, n)]
+                postings[word].append((i, n))
+        self.words: dict[str, list[tuple[int, int]]] = dict(postings)
+        # Characters stand for word pieces: near enough to say which text is long, and known without a look.
+        self._gram_lengths = [len(text) for text in texts]
         self._stems: dict[str, list[str]] | None = None
         self._grams: dict[str, list[str]] | None = None
-        self._gram_lengths: list[int] = []
         self._weights: dict[tuple[str, float, float, str], list[tuple[int, float]]] = {}
 
     @classmethod
@@ -143,19 +141,11 @@ class TermIndex:
     def grams(self) -> dict[str, list[str]]:
         """The unstemmed words of each 4-character piece."""
         if self._grams is None:
-            found: dict[str, list[str]] = {}
-            lengths = [0] * self.size
-            for word, holders in self.words.items():
-                pieces = grams(word)
-                for piece in pieces:
-                    if piece in found:
-                        found[piece].append(word)
-                    else:
-                        found[piece] = [word]
-                for i, n in holders:
-                    lengths[i] += n * len(pieces)
-            self._gram_lengths = lengths
-            self._grams = found
+            found: defaultdict[str, list[str]] = defaultdict(list)
+            for word in self.words:
+                for piece in grams(word):
+                    found[piece].append(word)
+            self._grams = dict(found)
         return self._grams
 
     def counts(self, words: Iterable[str]) -> dict[int, int]:

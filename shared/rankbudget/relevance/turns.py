@@ -1,6 +1,6 @@
 """Relevance of the turns of a conversation: a turn's own, its neighbours' and that of the passage it stands in.
 
-What was talked about spans many turns, and few of them hold the words of the question. So passages of three lengths are rated as if they
+What was talked about spans many turns, and few of them hold the words of the question. So passages of four lengths are rated as if they
 were documents, and each turn adds the rating of the best passage it stands in.
 """
 
@@ -16,7 +16,7 @@ from .smoothing import smoothed
 
 __all__ = ["TurnScorer", "passages"]
 
-PASSAGES = ((115, 0.45), (300, 0.7), (750, 0.9))
+PASSAGES = ((115, 0.45), (300, 0.45), (750, 0.9), (1900, 0.4))
 """Length of the passages in words, and the weight of each; chosen on the development questions of the quality benchmark."""
 NEAR, FURTHER = 0.2, 0.1
 """Share of the neighbours' own relevance beside the passages: less than without them."""
