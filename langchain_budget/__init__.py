@@ -21,6 +21,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._supported import require
+
 if TYPE_CHECKING:
     from .compressor import BudgetDocumentCompressor
     from .context_edit import BudgetContextEdit
@@ -68,6 +70,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
+    require("langchain_core", needed_by=f"{__name__}.{name}")
     value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -15,8 +15,8 @@ __all__ = ["SUPPORTED", "require"]
 
 SUPPORTED = {
     "langchain_core": ("langchain", ">=1.4.7,<2"),
-    "langchain": ("agents", ">=1.4,<2"),
-    "langchain_classic": ("classic", ">=1.0,<2"),
+    "langchain": ("agents", ">=1.3,<2"),
+    "langchain_classic": ("classic", ">=1.0.5,<2"),
 }
 """The extra that installs each host package, and the versions it is tested with: the floor and the latest."""
 
