@@ -7,7 +7,8 @@ it is `exact`, and `why`; one that estimates states the `band` by which it may b
 from __future__ import annotations
 
 from .media import MediaTable
+from .profiles import RenderingProfile, apply_profile
 from .protocol import Message, Side, TokenCounter, Tool
 from .resolve import counter_for
 
-__all__ = ["MediaTable", "Message", "Side", "TokenCounter", "Tool", "counter_for"]
+__all__ = ["MediaTable", "Message", "RenderingProfile", "Side", "TokenCounter", "Tool", "apply_profile", "counter_for"]

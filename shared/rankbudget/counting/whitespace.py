@@ -52,6 +52,8 @@ def shorten_runs(text: str, shape: Shape, merge: Callable[[str], int], *, longes
         >>> shorten_runs("a" + " " * 9 + "b", "o200k", lambda piece: len(piece), longest=5, kept=2)  # 8 spaces are a piece, the ninth is b's
         ('a   b', 6)
     """
+    if not _has_blank_block(text, longest):
+        return text, 0
     parts: list[str] = []
     removed = 0
     done = 0
@@ -70,6 +72,12 @@ def shorten_runs(text: str, shape: Shape, merge: Callable[[str], int], *, longes
             done = end
     parts.append(text[done:])
     return "".join(parts), removed
+
+
+def _has_blank_block(text: str, longest: int) -> bool:
+    """Returns whether a long run is possible: one covers a whole block of half its length. A megabyte of prose costs microseconds this way."""
+    block = max(1, longest // 2)
+    return any(text[start : start + block].isspace() for start in range(0, len(text) - block + 1, block))
 
 
 _compiled: dict[int, re.Pattern[str]] = {}

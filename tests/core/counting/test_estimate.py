@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import subprocess
 import sys
 from pathlib import Path
 
@@ -111,3 +112,16 @@ def test_nonsense_reports_teach_nothing() -> None:
         exact.observe(100, 200)  # type: ignore[attr-defined]
     assert exact.count("Hello, world!") == 4
     assert exact.band == 0
+
+
+@pytest.mark.slow
+def test_the_published_table_is_what_the_command_prints() -> None:
+    """docs/counting.md shows the table that the benchmark prints now."""
+    pytest.importorskip("wordllama")
+    pytest.importorskip("tokenizers")
+    folder = Path(__file__).parents[3]
+    made = subprocess.run(
+        [sys.executable, "bench_counting.py", "--table"], cwd=folder / "benchmarks", check=True, capture_output=True, text=True, timeout=300
+    ).stdout.strip()
+    assert made.count("\n") == len(KINDS) + 1
+    assert made in (folder / "docs" / "counting.md").read_text(encoding="utf-8")
