@@ -110,7 +110,7 @@ def asked(case: Case, messages: Iterable[dict[str, object]]) -> bool:
     """Returns whether the last user message begins the question or holds it."""
     last = next((m for m in reversed(list(messages)) if m["role"] == "user"), None)
     content = last["content"] if last else ""
-    text = content if isinstance(content, str) else "".join(str(b.get("text", "")) for b in content or ())  # type: ignore[attr-defined]
+    text = content if isinstance(content, str) else "".join(str(b.get("text", "")) for b in content or ())  # type: ignore[attr-defined]  # content blocks are dicts
     return letters(case.question)[:24] in letters(text)
 
 

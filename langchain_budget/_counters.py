@@ -164,7 +164,7 @@ def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = No
 
 def _annotated(counter: Callable[..., Any]) -> CounterKind | None:
     """Reads the annotation of the first argument; one written as a string counts too."""
-    target = counter.__call__ if not isinstance(counter, (types.FunctionType, types.MethodType, type)) else counter  # type: ignore[operator]
+    target = counter.__call__ if not isinstance(counter, (types.FunctionType, types.MethodType, type)) else counter  # type: ignore[operator]  # whatever it is, it was found callable
     try:
         parameters = list(inspect.signature(counter).parameters.values())
     except (TypeError, ValueError):

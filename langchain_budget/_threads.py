@@ -91,7 +91,7 @@ class ThreadReader:
         for question in [""] if asked else [None, ""] if _finished(messages) else [None]:
             fit = partial(session.fit, messages, question=question, **options)
             try:
-                return (yield Call(fit, (), partial(session.afit, messages, question=question, **options)))  # type: ignore[no-any-return]
+                return (yield Call(fit, (), partial(session.afit, messages, question=question, **options)))  # type: ignore[no-any-return]  # a Call answers with what its function returns
             except BudgetExceededError as error:
                 failure = error
         raise failure

@@ -21,8 +21,8 @@ EXPECTED = {
     ],
     "llamaindex_budget": [
         "BudgetChatMemoryBuffer", "BudgetFunctionAgent", "BudgetMemory", "BudgetMemoryBlock", "BudgetNodePostprocessor",
-        "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "ProjectMemoryBlock", "SystemMemoryBlock",
-        "TaskMemoryBlock", "embedder", "few_shot_function", "summarizer",
+        "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "OfflineEmbedding", "ProjectMemoryBlock", "SystemMemoryBlock",
+        "TaskMemoryBlock", "budget_for", "embedder", "few_shot_function", "summarizer", "use_session",
     ],
 }  # fmt: skip
 PROMISED = {

@@ -72,12 +72,12 @@ def test_every_test_says_what_is_true(path: Path) -> None:
 def test_every_silenced_check_says_why() -> None:
     """A rule that is switched off, and a type that is ignored, has a code and a reason beside it."""
     bare = []
-    for path in own_files(".py"):
+    for path in [p for p in own_files(".py") if "tests" not in p.parts]:  # mypy looks at what ships
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             ignored = re.search(r"#\s*type:\s*ignore(\[[\w,\s-]+\])?(.*)", line)
-            if ignored and path != Path(__file__) and not (ignored.group(1) and "#" in ignored.group(2)):
+            if ignored and not (ignored.group(1) and "#" in ignored.group(2)):
                 bare.append(f"{name(path)}:{number} {line.strip()}")
-            if re.search(r"#\s*noqa\s*($|[^:\s])", line) and path != Path(__file__):
+            if re.search(r"#\s*noqa\s*($|[^:\s])", line):
                 bare.append(f"{name(path)}:{number} {line.strip()}")
     config = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     rules = re.findall(r'^    "[A-Z]+\d*",.*$', config, flags=re.MULTILINE)
