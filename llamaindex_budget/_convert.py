@@ -5,7 +5,6 @@ Nothing here opens a file or a URL: a picture on a path is counted and handed on
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 import re
@@ -44,7 +43,7 @@ _ROLES = {
     "model": "assistant",
     "chatbot": "assistant",
 }
-_SAME = frozenset({"system", "developer", "user", "assistant", "tool"})
+_USER, _ASSISTANT, _TOOL, _SYSTEM = MessageRole.USER, MessageRole.ASSISTANT, MessageRole.TOOL, MessageRole.SYSTEM
 _CALL_KEYS = ("tool_calls", "function_call")
 _SLOT = re.compile(r"\{(?=(?:context_str|query_str|existing_answer|context_msg)\})")
 
@@ -70,12 +69,16 @@ class ChatCodec:
 
     def roles(self, messages: Sequence[Any]) -> list[str]:
         try:
-            roles: list[str] = [m.role._value_ for m in messages]
+            return [  # identity is several times faster than an enum's value or hash
+                "user" if (role := m.role) is _USER
+                else "assistant" if role is _ASSISTANT
+                else "tool" if role is _TOOL
+                else "system" if role is _SYSTEM
+                else self.role(m)
+                for m in messages
+            ]  # fmt: skip
         except AttributeError:
             return [self.role(m) for m in messages]
-        if _SAME.issuperset(roles):
-            return roles
-        return [_ROLES.get(role) or self.role(message) for role, message in zip(roles, messages, strict=True)]
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
         blocks, extra = message.blocks, message.additional_kwargs
@@ -331,8 +334,9 @@ def _shallow(model: Any) -> Any:
     set_slot = object.__setattr__
     set_slot(fresh, "__dict__", dict(model.__dict__))
     set_slot(fresh, "__pydantic_fields_set__", set(model.__pydantic_fields_set__))
-    set_slot(fresh, "__pydantic_extra__", copy.copy(model.__pydantic_extra__))
-    set_slot(fresh, "__pydantic_private__", copy.copy(model.__pydantic_private__))
+    extra, private = model.__pydantic_extra__, model.__pydantic_private__
+    set_slot(fresh, "__pydantic_extra__", extra if extra is None else dict(extra))
+    set_slot(fresh, "__pydantic_private__", private if private is None else dict(private))
     return fresh
 
 
