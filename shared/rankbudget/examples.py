@@ -103,7 +103,8 @@ class FewShotSelector:
     ) -> list[int]:
         likeness = _Likeness(examples, self._scorer) if diversity_weight else None
         # Cosines are on one scale with likeness already; other scores are brought there.
-        relevance = list(scores) if isinstance(self._scorer, EmbeddingScorer) else _unit(scores)
+        cosines = isinstance(self._scorer, EmbeddingScorer) and not any(_labels(examples))
+        relevance = list(scores) if cosines else _unit(scores)
         penalty = [0.0] * len(examples)
         left = sorted(range(len(examples)), key=lambda i: (-scores[i], i))
         room = max_tokens

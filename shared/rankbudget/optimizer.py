@@ -6,6 +6,7 @@ answers to the question; where nothing does, everything stays, because then noth
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -239,7 +240,7 @@ class TokenOptimizer:
         if rated[-1] >= self.config.decisive_relevance:
             return self._threshold
         # No document holds most of a long question's words; a wide gap between the scores tells as much.
-        low, high = max(zip(rated, rated[1:], strict=False), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
+        low, high = max(itertools.pairwise(rated), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
         decisive = (high - low) * len(set(content_words(parsed.query))) >= self.config.decisive_words
         return min(self._threshold, high) if decisive else 0.0
 

@@ -86,7 +86,7 @@ def test_keep_both_keeps_start_and_end():
 def test_an_unknown_part_is_refused():
     """`keep` names what it allows."""
     with pytest.raises(BudgetConfigError, match="'start' or 'both'"):
-        truncate_text("a", 1, WORDS, keep="end")  # type: ignore[arg-type]
+        truncate_text("a", 1, WORDS, keep="end")  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("keep", ["start", "both"])
@@ -99,7 +99,7 @@ def test_work_is_bounded_by_the_text(keep):
 
 
 def segment(name: str, text: str, **fields: object) -> Segment:
-    return Segment(id=name, text=text, **fields)  # type: ignore[arg-type]
+    return Segment(id=name, text=text, **fields)  # type: ignore[arg-type]  # fields of many types
 
 
 class TestTruncateStrategy(FitStrategyConformance):

@@ -13,7 +13,7 @@ from typing import Literal
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 
-__all__ = ["Keep", "truncate_text"]
+__all__ = ["Keep", "cut_from", "truncate_text"]
 
 Keep = Literal["start", "both"]
 
@@ -53,8 +53,11 @@ def truncate_text(text: str, max_tokens: int, counter: TokenCounter, *, ellipsis
     if max_tokens <= 0 or not text:
         return ""
     start = counter.truncate(text, max_tokens)
-    if len(start) == len(text):
-        return text
+    return text if len(start) == len(text) else cut_from(text, start, max_tokens, counter, ellipsis=ellipsis, keep=keep)
+
+
+def cut_from(text: str, start: str, max_tokens: int, counter: TokenCounter, *, ellipsis: str = "...", keep: Keep = "start") -> str:
+    """Returns what `truncate_text` returns for a text of which only `start` fits; spares finding that out again."""
     room = max_tokens - counter.count(ellipsis)
     if room < 0:
         return ""

@@ -63,9 +63,8 @@ def _importance(lines: list[str], shapes: list[str]) -> list[int]:
     trouble = [i for i in filled if _TROUBLE.search(lines[i])]
     if len(trouble) * 2 > len(filled):
         trouble = []
-    seen: set[str] = set()
     # Of lines that differ only in numbers, the first stands for all until everything else is in.
-    first_of_shape = [i for i in filled if not (shapes[i] in seen or seen.add(shapes[i]))]  # type: ignore[func-returns-value]  # add returns None
+    first_of_shape = sorted({shapes[i]: i for i in reversed(filled)}.values())
     rare = [i for i in first_of_shape if frequency[shapes[i]] == 1] if len(frequency) * 3 <= len(filled) else []
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
     shapely = set(first_of_shape)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from ..counting.protocol import TokenCounter
-from .cut import truncate_text
+from .cut import cut_from
 from .json_shrink import dump, parse, shrink, shrink_lines
 from .lines import looks_structured, pick_lines
 
@@ -51,7 +51,7 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> st
         shorter = compress(text, len(start), max_tokens, counter)
         if shorter is not None:
             return shorter
-    return truncate_text(text, max_tokens, counter, keep="both")
+    return cut_from(text, start, max_tokens, counter, keep="both")
 
 
 def _as_json(text: str, size: int, max_tokens: int, counter: TokenCounter) -> str | None:

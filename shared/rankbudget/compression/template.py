@@ -90,7 +90,7 @@ def compress_template(text: str, *, abbreviate_names: bool = True) -> str:
         'You are a helpful bot. Always answer in order.'
     """
     kept: list[tuple[str, bool]] = []
-    seen: set[tuple[str, ...]] = set()
+    seen: set[str] = set()
     said: list[frozenset[str]] = []
     dropped_break = ""
     for unit in split_units(text):
@@ -98,13 +98,12 @@ def compress_template(text: str, *, abbreviate_names: bool = True) -> str:
             kept.append((unit.text, True))
             continue
         body, tail = _split_tail(_RULER.sub("", unit.text))
-        words = tuple(raw_words(body))
         plain = body.strip()
-        repeated = len(words) >= _FEWEST_TERMS and (words, plain) in seen  # type: ignore[comparison-overlap]  # one set, two keys
+        repeated = plain in seen and len(raw_words(plain)) >= _FEWEST_TERMS
         if not plain or repeated:
             dropped_break = _longer_break(dropped_break, tail)
             continue
-        seen.add((words, plain))  # type: ignore[arg-type]  # see above
+        seen.add(plain)
         if not is_instruction(plain):
             if _is_empty_talk(plain) or (unit.kind == "sentence" and _said_before(plain, said)):
                 dropped_break = _longer_break(dropped_break, tail)

@@ -155,11 +155,11 @@ async def test_async_summarizers_answer_the_async_form():
 def test_wrong_arguments_are_named_together():
     """Every problem of a call stands in one error."""
     with pytest.raises(BudgetConfigError, match=r"target_token_count is -1.*strategy is 'magic'"):
-        PromptCompressor().compress("text", -1, "magic")  # type: ignore[arg-type]
+        PromptCompressor().compress("text", -1, "magic")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(BudgetConfigError, match="classifier_path"):
         PromptCompressor().compress(DOCUMENT, 10, "token_classifier")
     with pytest.raises(ValueError, match="extra"):
-        CompressorConfig(surprise=1)  # type: ignore[call-arg]
+        CompressorConfig(surprise=1)  # type: ignore[call-arg]  # wrong on purpose
 
 
 def test_every_default_ratio_is_configuration():
