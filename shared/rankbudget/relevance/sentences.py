@@ -23,6 +23,7 @@ _ABBREVIATIONS = frozenset(
 no nos op ph pl pp prof ref refs rep rev sen sgt sr st vol vols vs viz u.s u.k e.g i.e a.m p.m z.b d.h bzw usw ca bspw nr abb ej sra srta dra pág núm
 jan feb mar apr jun jul aug sep sept oct nov dec""".split()
 )
+_BEFORE_NUMBERS = frozenset({"no", "nos", "art", "fig", "figs", "op", "ch", "p", "pp", "vol", "vols", "nr", "núm"})
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)$")
 _NOT_SPACE = re.compile(r"[^ ]")
 _SHORTEST = 2
@@ -77,4 +78,6 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     if word is None:
         return True
     name = word.group(1)
+    if name.lower() in _BEFORE_NUMBERS:
+        return following is None or not following.group().isdigit()
     return not (name.lower() in _ABBREVIATIONS or (len(name) == 1 and name.isupper()))
