@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rankbudget import TokenBudget
+from rankbudget.assembler import plain_budget
 from rankbudget.counting.protocol import TokenCounter, Tool
 from rankbudget.errors import BudgetConfigError, BudgetError
 from rankbudget.measure import CodecMeasure, Measure
@@ -61,10 +62,7 @@ class Limits:
     def whole(self) -> TokenBudget:
         """Returns the budget that shares a prompt among its blocks; a bare number is a window without a reserve."""
         if self.budget is None:
-            assert self.max_tokens is not None
-            return TokenBudget(
-                context_window=self.max_tokens, reserve=0, safety=0, ratios={"memory": 0.45, "history": 0.55}, max_system_ratio=None
-            )
+            return plain_budget(self.max_tokens)
         if self.max_tokens is None or self.max_tokens >= self.budget.context_window:
             return self.budget
         reserve, safety = self.budget.reserve_tokens(), self.budget.safety_tokens(band=self.counter.band)

@@ -86,6 +86,7 @@ class ThreadReader:
 
     def _steps(self, messages: list[BaseMessage], extra_tokens: int, *, asked: bool) -> Steps[FitResult]:
         """Fits as if the thread held the question; a finished thread whose last question does not fit may go altogether."""
+        self._check_rest(extra_tokens)
         options: dict[str, Any] = {"extra_tokens": extra_tokens, **self._ceiling()}
         session = self.session
         for question in [""] if asked else [None, ""] if _finished(messages) else [None]:
@@ -95,6 +96,13 @@ class ThreadReader:
             except BudgetExceededError as error:
                 failure = error
         raise failure
+
+    def _check_rest(self, extra_tokens: int) -> None:
+        """Refuses a prompt that is too large without any of the thread; a budget's own check is the session's."""
+        limit, needed = self.limits.max_tokens, self._measure.overhead + extra_tokens
+        if extra_tokens and limit is not None and needed > limit:
+            msg = f"the prompt without the conversation needs {needed} tokens, the limit is {limit}; shorten prompt, tools or question, or raise the limit"
+            raise BudgetExceededError(msg, limit=limit, needed=needed, blocks={"prompt": needed})
 
     def room_for_documents(self, used: int, *, extra_tokens: int = 0) -> int:
         """Returns the tokens this turn's documents may have beside `used` tokens of conversation."""

@@ -196,7 +196,7 @@ def _judge(entry: Entry, app: Application, found: Any, host: list[Any], before: 
     tools = list(app.tools) if entry.tools and app.tools else None
     if entry.stored and host and CODEC.role(host[-1]) != "user" and not CODEC.call_ids(host[-1]) and CODEC.role(host[-1]) != "tool":
         asked = HumanMessage("next question", id="next")  # a finished thread: what comes next is the question, set aside by the caller
-        limit += counter.count_message(CODEC.to_dict(asked))
+        limit = max(limit, counter.overhead(tools)) + counter.count_message(CODEC.to_dict(asked))
         host, before = [*host, asked], None
         found = found if isinstance(found, BaseException) else [*found, asked]
     if isinstance(found, BaseException):

@@ -20,6 +20,7 @@ from langchain_core.runnables import RunnableLambda, RunnableWithMessageHistory
 from langchain_budget import BudgetMemory, BudgetMessageHistory
 from langchain_budget._convert import CODEC
 from rankbudget import TokenBudget, counter_for
+from rankbudget.errors import BudgetExceededError
 from rankbudget.testing import WordCounter
 
 WORDS = WordCounter(framing=1, priming=0)  # a message costs its words and one
@@ -168,6 +169,17 @@ def test_one_giant_turn_does_not_break_the_next() -> None:
     memory = BudgetMemory(max_tokens=30, counter=WORDS)
     memory.save_context({"input": "word " * 500}, {"output": "word " * 500})
     assert memory.load_memory_variables({"input": "and now?"}) == {"history": ""}
+
+
+def test_a_prompt_too_large_without_any_memory_is_refused() -> None:
+    """When prompt and question alone exceed the limit the load raises, with or without stored messages."""
+    prompt = ChatPromptTemplate([MessagesPlaceholder("history"), ("human", "{input}")])
+    for stored in (0, 5):
+        for limits in ({"max_tokens": 8}, {"budget": TokenBudget(context_window=10, reserve=2)}):
+            memory = BudgetMemory(**limits, counter=EXACT, prompt=prompt, return_messages=True)
+            talk(memory, stored)
+            with pytest.raises(BudgetExceededError):
+                memory.load_memory_variables({"input": "Which of them is it that you mean, after all?"})
 
 
 @pytest.mark.parametrize(
