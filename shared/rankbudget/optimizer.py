@@ -48,6 +48,9 @@ class OptimizerConfig(BaseModel):
         default=0.65, ge=0, le=1, description="Documents are removed only when one is at least this relevant,"
     )
     decisive_words: int = Field(default=6, ge=1, description="or when the relevant ones are set apart by so many of the question's words.")
+    short_question_words: int = Field(
+        default=4, ge=0, description="Up to so many words in the question, one of them in a document is enough to keep it."
+    )
     low_quality_ratio: float = Field(
         default=0.4, ge=0, lt=1, description="Share of the kept documents that goes with quality_preference='low'."
     )
@@ -237,11 +240,12 @@ class TokenOptimizer:
         rated = sorted(score for key, score in parsed.relevance.items() if key.startswith("document_"))
         if not rated or rated[-1] < self._threshold:
             return 0.0
+        words = len(set(content_words(parsed.query)))
         if rated[-1] >= self.config.decisive_relevance:
-            return self._threshold
+            return min(self._threshold, 1 / max(words, 1)) if words <= self.config.short_question_words else self._threshold
         # No document holds most of a long question's words; a wide gap between the scores tells as much.
         low, high = max(itertools.pairwise(rated), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
-        decisive = (high - low) * len(set(content_words(parsed.query))) >= self.config.decisive_words
+        decisive = (high - low) * words >= self.config.decisive_words
         return min(self._threshold, high) if decisive else 0.0
 
     def _documents(self, parsed: _Prompt) -> None:

@@ -71,6 +71,18 @@ def test_no_answer_is_lost_on_the_benchmark_prompts(prompts):
     assert sum(savings) / len(savings) >= 20
 
 
+def test_one_word_of_a_short_question_is_enough():
+    """Of four words one is a quarter, under the threshold; a document that has it may still hold the answer, and stays."""
+    prompt = (
+        "Alphavirus vectors work well.\n\nSuch vectors carry genes.\n\nSoup is served at noon.\n\nHow do modern alphavirus vectors work?"
+    )
+    short = TokenOptimizer().optimize(prompt)
+    assert "carry genes" in short.optimized_prompt
+    assert "Soup" not in short.optimized_prompt
+    strict = TokenOptimizer(config=OptimizerConfig(short_question_words=0)).optimize(prompt)
+    assert "carry genes" not in strict.optimized_prompt
+
+
 def test_figures_are_counted_on_the_prompts_themselves():
     """Tokens are counts of the two texts, savings and money follow from them."""
     config = OptimizerConfig(model="mine", prices={"mine": 10.0})
