@@ -166,12 +166,13 @@ class TokenBudget:
 
     # ---- making one -------------------------------------------------------------------------------------------------------------
     @classmethod
-    def for_model(cls, model: Any, *, default: int | None = None, **fields: Any) -> TokenBudget:
+    def for_model(cls, model: Any, *, default: int | None = None, base_url: str | None = None, **fields: Any) -> TokenBudget:
         """Returns a budget with the context window and the largest answer of a known model.
 
         Args:
             model: a model's name, or a host's model object that knows its own window.
             default: the window to take when the model is unknown; without it an unknown model is an error.
+            base_url: an Ollama, LM Studio or vLLM server that runs the model; it is asked first.
             fields: any other field of the budget.
 
         Raises:
@@ -180,7 +181,7 @@ class TokenBudget:
         from .windows import context_window_of, max_output_of  # the table is only needed here
 
         if "context_window" not in fields:
-            fields["context_window"] = context_window_of(model, default=default)
+            fields["context_window"] = context_window_of(model, default=default, base_url=base_url)
         if "max_output" not in fields:
             fields["max_output"] = max_output_of(model)
         fields.setdefault("model", model if isinstance(model, str) else getattr(model, "model_name", None) or getattr(model, "model", None))

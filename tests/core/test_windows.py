@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rankbudget import TokenBudget
 from rankbudget.errors import BudgetConfigError, CounterUnavailableError
 from rankbudget.windows import context_window_of, max_output_of
 
@@ -199,6 +200,7 @@ def test_vllm_says_its_longest_model_length() -> None:
     with server({("GET", "/v1/models"): listed}) as (url, _):
         assert context_window_of("acme/big", base_url=f"{url}/v1/") == 24_000
         assert context_window_of(SimpleNamespace(temperature=0), base_url=url) == 24_000
+        assert TokenBudget.for_model("acme/big", base_url=url).context_window == 24_000
         with pytest.raises(CounterUnavailableError, match="no such model"):
             context_window_of("acme/small", base_url=url)
 
