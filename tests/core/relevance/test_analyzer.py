@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pydantic import ValidationError
+
 from rankbudget import ContextAnalyzer
 from rankbudget.errors import BudgetConfigError
 from rankbudget.relevance import embedding

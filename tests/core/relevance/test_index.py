@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from rankbudget import EmbeddingIndex, Provenance, Scope, Segment
 from rankbudget.errors import BudgetConfigError, CounterUnavailableError, EmbeddingIndexError
 from rankbudget.relevance import embedding, index_files
@@ -98,7 +99,7 @@ def test_saved_and_loaded_is_the_same(tmp_path: Path) -> None:
     full = Segment(
         id="f", text="ab\nä", role="user", tokens=3, group="g", pinned=True, title="T", label="l", kind="core", priority=9.0,
         provenance=Provenance(source_id="s", confidence=0.5, created_at=datetime(2025, 1, 2, tzinfo=timezone.utc)),
-        scope=Scope(user="ann"), created_at=datetime(2025, 3, 4), metadata={"k": [1, "x"]},
+        scope=Scope(user="ann"), created_at=datetime(2025, 3, 4, tzinfo=timezone.utc), metadata={"k": [1, "x"]},
     )  # fmt: skip
     index = EmbeddingIndex(letters)
     index.add([full, Segment(id="g", text="bbb")])

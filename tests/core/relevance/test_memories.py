@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 import pytest
+
 from rankbudget import Scope, Segment
 from rankbudget.errors import BudgetConfigError
 from rankbudget.relevance.memories import KINDS, MemoryScorer, MemoryWeights, rank_memories

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from rankbudget import Segment
 from rankbudget.relevance.bm25 import Bm25Scorer, GramScorer
 from rankbudget.relevance.corpus import BoundedCache, TermIndex, scored_text

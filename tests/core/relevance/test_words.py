@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from rankbudget.relevance.sentences import split_sentences
 from rankbudget.relevance.words import content_terms, fold, grams, raw_words, stem, terms
 

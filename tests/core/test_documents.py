@@ -1,0 +1,334 @@
+"""fit_documents and the strategies behind it: exact, fair, and explained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankbudget import Scope, Segment, counter_for, fit_documents, fit_messages
+from rankbudget.errors import BudgetConfigError, BudgetExceededError
+from rankbudget.fitting.best_first import BestFirst
+from rankbudget.fitting.evidence import Evidence
+from rankbudget.fitting.protocol import FitStrategy
+from rankbudget.fitting.relevant_history import values_of
+from rankbudget.relevance.bm25 import Bm25Scorer
+from rankbudget.testing import WordCounter
+
+O200K = counter_for("o200k_base")
+SENTENCES = st.sampled_from(
+    [
+        "The tea is hot.",
+        " Refunds take ten days.",
+        "\nCall Ann at 5 p.m.",
+        "你好。",
+        " Ships sail.",
+        "x",
+        "",
+        " no end",
+        "😀!",
+        " a\n\nb",
+        "The tea is hot!",
+    ]
+)
+TEXTS = st.lists(SENTENCES, max_size=6).map("".join)
+
+
+@st.composite
+def drawn(draw: st.DrawFn) -> tuple[list[Segment], int, str]:
+    texts = draw(st.lists(TEXTS, max_size=9))
+    scored, spoken = draw(st.booleans()), draw(st.booleans())
+    segments = [
+        Segment(
+            id=f"s{i}",
+            text=text,
+            title=draw(st.sampled_from([None, "Tea", "Ann Smith"])),
+            role="user" if spoken else None,
+            group=draw(st.sampled_from([None, None, None, "g", "h"])),
+            pinned=draw(st.integers(0, 9)) == 0,
+            score=float(draw(st.integers(0, 3))) if scored else None,
+        )
+        for i, text in enumerate(texts)
+    ]
+    return segments, draw(st.integers(0, 80)), draw(st.sampled_from(["", "How long do refunds take?", "Ann's tea", "你好"]))
+
+
+STRATEGIES: list[Any] = [
+    BestFirst(),
+    BestFirst(dedup=False, order="edges"),
+    Evidence(),
+    Evidence(scorer=Bm25Scorer(), dedup=False),
+    Evidence(compress=False, order="score"),
+    Evidence(keep_evidence=0.5),
+]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=["best", "best-edges", "evidence", "evidence-bm25", "whole", "floor"])
+@given(case=drawn())
+@settings(deadline=None)
+def test_every_rule_of_a_fitting_strategy(strategy: FitStrategy, case: tuple[list[Segment], int, str]) -> None:
+    """Never over the limit, one decision each, pinned kept, groups whole, own words only, untouched when all fits."""
+    segments, limit, query = case
+    before = list(segments)
+    costs = [O200K.count(s.text + "\n") for s in segments]
+    try:
+        fit = strategy.fit(segments, limit=limit, counter=O200K, block="knowledge", query=query)
+    except BudgetExceededError as error:
+        assert error.needed > limit
+        return
+    kept = {piece.segment.id: piece for piece in fit.pieces}
+    assert fit.tokens <= limit
+    assert fit.tokens == sum(O200K.count(p.rendition.text + "\n") for p in fit.pieces)
+    assert [d.segment_id for d in fit.decisions] == [s.id for s in segments]  # type: ignore[union-attr]
+    assert {s.id for s in segments if s.pinned} <= kept.keys()
+    for name in ("g", "h"):
+        members = [s for s in segments if s.group == name]
+        states = {s.id in kept and kept[s.id].rendition.text == s.text for s in members}
+        assert len(states) <= 1, "a group stays whole or goes whole"
+    for segment, decision in zip(segments, fit.decisions, strict=True):
+        piece = kept.get(segment.id)
+        assert decision.after == (piece.rendition.tokens if piece else 0)  # type: ignore[union-attr]
+        if piece and piece.whole:
+            assert piece.segment is segment
+            assert piece.rendition.text == segment.text
+        elif piece:
+            rest = segment.text
+            for word in piece.rendition.text.split():
+                assert word in rest, "nothing is invented, the order stays"
+                rest = rest[rest.index(word) + len(word) :]
+    if sum(costs) <= limit and strategy is not STRATEGIES[-1]:
+        assert len(kept) == len(segments)
+    assert segments == before
+    assert strategy.fit(segments, limit=limit, counter=O200K, block="knowledge", query=query) == fit
+
+
+@given(case=drawn())
+@settings(deadline=None)
+def test_the_joined_text_is_within_the_bound(case: tuple[list[Segment], int, str]) -> None:
+    """The text handed back, counted as one, has the tokens the report says, and never more than allowed."""
+    segments, limit, query = case
+    try:
+        result = fit_documents(segments, max_tokens=limit, query=query)
+    except BudgetExceededError:
+        return
+    assert O200K.count(result.text) == result.report.total_tokens <= limit
+    assert result.text == "\n".join(segment.text for segment in result.segments)
+
+
+def test_what_is_too_large_is_skipped_not_the_end() -> None:
+    """A large best document that cannot fit does not keep smaller ones out."""
+    segments = [
+        Segment(id="big", text="refund " * 50, score=9),
+        Segment(id="mid", text="tea " * 8, score=5),
+        Segment(id="low", text="ice", score=1),
+    ]
+    fit = BestFirst().fit(segments, limit=12, counter=WordCounter(), block="knowledge")
+    assert [piece.segment.id for piece in fit.pieces] == ["mid", "low"]
+    assert [(d.action, d.reason) for d in fit.decisions] == [("trimmed", "too_large"), ("kept", "fits"), ("kept", "fits")]  # type: ignore[union-attr]
+
+
+def test_doubles_are_left_out_once_room_is_short() -> None:
+    """Of two texts that say the same the better one stays, and the report names its twin; with room for all both stay."""
+    segments = [
+        Segment(id="a", text="The Tea is hot!", score=1),
+        Segment(id="b", text="the tea is hot", score=2),
+        Segment(id="c", text="cold ice", score=0),
+    ]
+    for strategy in (BestFirst(), Evidence(compress=False)):
+        fit = strategy.fit(segments, limit=8, counter=WordCounter(), block="knowledge")
+        assert [piece.segment.id for piece in fit.pieces] == ["b", "c"]
+        assert fit.decisions[0].reason == "duplicate"  # type: ignore[union-attr]
+        assert "'b'" in fit.decisions[0].detail  # type: ignore[union-attr]
+        assert len(strategy.fit(segments, limit=10, counter=WordCounter(), block="knowledge").pieces) == 3
+
+
+def test_edges_first_puts_the_best_at_both_ends() -> None:
+    """Order "edges" places the best first and the second best last; "score" goes from best to worst."""
+    segments = [Segment(id=str(i), text=f"w{i}", score=i) for i in range(5)]
+    edges = BestFirst(order="edges").fit(segments, limit=9, counter=WordCounter(), block="knowledge")
+    assert [p.segment.id for p in edges.pieces] == ["4", "2", "0", "1", "3"]
+    best = BestFirst(order="score").fit(segments, limit=9, counter=WordCounter(), block="knowledge")
+    assert [p.segment.id for p in best.pieces] == ["4", "3", "2", "1", "0"]
+
+
+def test_a_few_tokens_take_the_sentence_that_answers() -> None:
+    """Where no document fits whole, the sentence that answers stays, with id and provenance of its document."""
+    filler = " The harbour was built long ago. Many ships came. It is wide and calm."
+    segments = [Segment(id=f"d{i}", title=f"Port {i}", text=f"Port {i} lies north.{filler}") for i in range(8)]
+    segments[5] = Segment(id="d5", title="Port 5", text=f"Port 5 lies south.{filler} The ferry to Dover costs nine pounds. Gulls cry.")
+    result = fit_documents(segments, max_tokens=24, query="What does the ferry to Dover cost?")
+    assert "The ferry to Dover costs nine pounds." in result.text
+    shown = next(s for s in result.segments if s.id == "d5")
+    assert shown is not segments[5]
+    assert shown.title == "Port 5"
+    actions = {d.segment_id: d.action for d in result.report.decisions}
+    assert actions["d5"] in {"compressed", "truncated"}
+
+
+def test_without_compression_documents_stay_whole() -> None:
+    """compress=False keeps or drops, whatever the room."""
+    texts = [f"Sentence {i} one. Sentence {i} two. Sentence {i} three." for i in range(10)]
+    result = fit_documents(texts, max_tokens=30, query="sentence 3", compress=False)
+    assert result.segments
+    assert all(segment.text in texts for segment in result.segments)
+
+
+def test_a_bridge_brings_the_second_document() -> None:
+    """A page that only another page names, and that shares no word with the question, is found."""
+    noise = [Segment(id=f"n{i}", title=f"Town {i}", text=f"Town {i} is a place with a market, a church and {i} wells.") for i in range(8)]
+    pages = [
+        Segment(id="film", title="Night Ferry", text="Night Ferry is a drama directed by Paul Ivory."),
+        Segment(id="man", title="Paul Ivory", text="Paul Ivory grew up in Lisbon."),
+    ]
+    result = fit_documents(
+        [*noise, *pages], max_tokens=30, query="Where did the director of Night Ferry spend his childhood?", scorer=Bm25Scorer()
+    )
+    assert {"film", "man"} <= {segment.id for segment in result.segments}
+
+
+def test_turns_are_read_with_their_neighbours() -> None:
+    """Segments with a role are a conversation: the answer beside the question's words is kept."""
+    chat = [Segment(id=str(i), role="user" if i % 2 == 0 else "assistant", text=("So so.", "Fine then.")[i % 2]) for i in range(60)]
+    chat[30] = Segment(id="30", role="user", text="When does the ferry to Dover leave?")
+    chat[31] = Segment(id="31", role="assistant", text="It is at seven sharp.")
+    result = fit_documents(chat, max_tokens=30, query="ferry to Dover", dedup=False)
+    assert {"30", "31"} <= {segment.id for segment in result.segments}
+
+
+def test_a_floor_on_evidence_takes_less_than_the_limit() -> None:
+    """keep_evidence stops early, says how much it expects to hold, and a higher floor keeps no less."""
+    texts = [f"Chapter {i} is about gardening, roses and soil in region {i}." for i in range(20)] + [
+        "The refund takes ten days after the request."
+    ]
+    used = []
+    for floor in (0.2, 0.6, 0.95):
+        result = fit_documents(texts, max_tokens=180, query="How long does the refund take?", keep_evidence=floor, dedup=False)
+        used.append(result.report.total_tokens)
+        said = next(w for w in result.report.warnings if w.startswith("expected_evidence"))
+        assert f"asked for: {floor:.0%}" in said
+        assert "refund" in result.text
+    assert used == sorted(used)
+    assert used[0] < 60
+    assert any(d.reason == "enough" for d in fit_documents(texts, max_tokens=180, query="refund", keep_evidence=0.2).report.decisions)
+
+
+def test_scopes_do_not_leak() -> None:
+    """Documents of other users are never kept, and the report says that some were left out."""
+    segments = [Segment(id="mine", text="tea", scope=Scope(user="ann")), Segment(id="theirs", text="tea secret", scope=Scope(user="bob"))]
+    result = fit_documents(segments, max_tokens=50, query="tea", scope=Scope(user="ann"))
+    assert [s.id for s in result.segments] == ["mine"]
+    assert any(w.startswith("out_of_scope: 1 ") for w in result.report.warnings)
+    assert "secret" not in str(result.report.to_dict())
+
+
+def test_own_scores_are_obeyed() -> None:
+    """Scores a caller brings decide, not the words."""
+    segments = [Segment(id="a", text="refund days", score=0.1), Segment(id="b", text="cats sleep", score=0.9)]
+    assert [s.id for s in fit_documents(segments, max_tokens=3, query="refund days", compress=False).segments] == ["b"]
+
+
+def test_a_cost_with_wrapping_holds() -> None:
+    """With a cost of one's own, wrapping included, the sum of costs stays within the bound."""
+
+    def cost(segment: Segment, text: str) -> int:
+        return O200K.count(f"<document source={segment.id!r}>\n{text}\n</document>\n")
+
+    texts = [f"Sentence {i} one. Sentence {i} two about tea. Sentence {i} three." for i in range(12)]
+    result = fit_documents(texts, max_tokens=90, query="tea 7", cost=cost)
+    assert 0 < sum(cost(s, s.text) for s in result.segments) == result.report.total_tokens <= 90
+
+
+def test_everything_that_fits_comes_back_untouched() -> None:
+    """With room for all, all come back: the same objects, in order; an empty list gives an empty result."""
+    segments = [Segment(id=str(i), text=f"text {i}") for i in range(4)]
+    result = fit_documents(segments, max_tokens=100, query="q")
+    assert all(a is b for a, b in zip(result.segments, segments, strict=True))
+    assert fit_documents([], max_tokens=10, query="q").segments == ()
+    assert fit_documents(["a b c"], max_tokens=0, query="q").text == ""
+
+
+def test_bad_arguments() -> None:
+    """Negative room, a text for a list, repeated ids, unknown orders and floors are typed errors."""
+    with pytest.raises(BudgetConfigError, match="max_tokens is -1"):
+        fit_documents(["a"], max_tokens=-1, query="q")
+    with pytest.raises(BudgetConfigError, match="list"):
+        fit_documents("a", max_tokens=1, query="q")
+    with pytest.raises(BudgetConfigError, match=r"\['a'\]"):
+        fit_documents([Segment(id="a", text="x"), Segment(id="a", text="y")], max_tokens=5, query="q")
+    with pytest.raises(BudgetConfigError, match="original, edges, score"):
+        fit_documents(["a"], max_tokens=5, query="q", order="random")  # type: ignore[arg-type]
+    with pytest.raises(BudgetConfigError, match="at most 1"):
+        Evidence(keep_evidence=2.0)
+    with pytest.raises(BudgetExceededError, match="unpin"):
+        fit_documents([Segment(id="p", text="one two three", pinned=True)], max_tokens=1, query="q")
+
+
+def test_many_sentences_stay_quick_to_pack() -> None:
+    """Sixty thousand tiny sentences are counted once each at most, not once per round."""
+    counted = 0
+
+    class Recording(WordCounter):
+        def count(self, text: str) -> int:
+            nonlocal counted
+            counted += 1
+            return super().count(text)
+
+    fit_documents([". " * 30_000, "a plain document"], max_tokens=20, query="plain document", counter=Recording(), scorer=Bm25Scorer())
+    assert counted < 120_000
+
+
+def call(name: str, arguments: str, number: int) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": arguments}}],
+    }
+
+
+def test_a_query_keeps_what_the_next_call_needs() -> None:
+    """With a query, an early turn that holds the user's id outlives newer small talk, call and result stay together."""
+    chat: list[dict[str, Any]] = [
+        {"role": "user", "content": "I am mia_li_3668."},
+        call("get_user", '{"user_id": "mia_li_3668"}', 1),
+        {"role": "tool", "tool_call_id": "c1", "content": '{"payment": "card_77", "user_id": "mia_li_3668"}'},
+        {"role": "assistant", "content": "Hello Mia."},
+    ]
+    for i in range(12):
+        chat += [
+            {"role": "user", "content": f"Tell me more, please, about the weather and the sea {'and so on ' * 3}"},
+            {"role": "assistant", "content": "It is mild and " * 6},
+        ]
+    chat.append({"role": "user", "content": "Book it with my card."})
+    plain = fit_messages(chat, max_tokens=150)
+    asked = fit_messages(chat, max_tokens=150, query="Book it with my card.")
+    assert chat[1] not in plain.messages
+    assert [m for m in asked.messages if m in chat[:3]] == chat[:3]
+    assert asked.messages[-1] is chat[-1]
+    assert asked.report.total_tokens <= 150
+    assert [chat.index(m) for m in asked.messages] == sorted(chat.index(m) for m in asked.messages)
+
+
+def test_a_query_keeps_relevant_turns_of_a_plain_chat() -> None:
+    """Without tools, half of the room stays with the newest turns and the rest goes to what the query is about."""
+    chat = [{"role": ("user", "assistant")[i % 2], "content": f"line {i} about gardens and roses and soil"} for i in range(80)]
+    chat[10] = {"role": "user", "content": "My ferry to Dover leaves at seven."}
+    chat.append({"role": "user", "content": "When does my ferry leave?"})
+    asked = fit_messages(chat, max_tokens=200, query="When does my ferry leave?")
+    assert chat[10] in asked.messages
+    assert asked.messages[-4:] == chat[-4:]
+    assert asked.report.total_tokens <= 200
+
+
+def test_values_are_read_from_calls_results_and_words() -> None:
+    """Arguments of calls, single words in JSON results and words that look like codes are values; prose is not."""
+    found = values_of(
+        [
+            ("see HAT136 on 2024-05-20, thanks", ['{"cabin": "economy"}'], ['{"city": "Oslo", "note": "two words"}'], True),
+            ("economy is fine", [], [], False),
+        ]
+    )
+    assert {"HAT136", "2024-05-20", "economy", "Oslo"} <= found.keys()
+    assert not {"see", "thanks", "two words", "fine"} & found.keys()
+    assert found["economy"].units == {0, 1}
