@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from langchain.agents.middleware import ContextEditingMiddleware, ModelRequest, ModelResponse
+from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, convert_to_messages
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
+from langchain_core.retrievers import BaseRetriever
 
 from langchain_budget import (
     BudgetChatPromptTemplate,
@@ -25,7 +27,8 @@ from langchain_budget import (
     trim_messages,
 )
 from langchain_budget._convert import CODEC
-from rankbudget.errors import BudgetError
+from rankbudget import counter_for
+from rankbudget.errors import BudgetError, BudgetExceededError
 from rankbudget.testing import (
     AdapterConformance,
     Application,
@@ -36,6 +39,7 @@ from rankbudget.testing import (
     check_same,
     check_superset,
     draws,
+    pairing_errors,
     snapshot,
 )
 
@@ -258,6 +262,45 @@ def test_the_laws_hold_async(entry: Entry) -> None:
 
 async def _await(call: Callable[[list[Any]], Awaitable[Any]], messages: list[Any]) -> Any:
     return await call(messages)
+
+
+class Given(BaseRetriever):
+    """Finds the documents it was made with."""
+
+    documents: list[str]
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return [Document(page_content=text) for text in self.documents]
+
+
+@pytest.mark.parametrize("text", [True, False], ids=["text", "messages"])
+def test_what_a_memory_loads_fits_the_chains_prompt(text: bool) -> None:
+    """Any drawn thread, documents and question: the chain's prompt, formatted with what was loaded, is within the limit on a real tokenizer."""
+    exact = counter_for("o200k_base")
+    prompt: Any = (
+        PromptTemplate.from_template("Talk. {history}x{documents}\nHuman: {input}\nAI:")
+        if text
+        else ChatPromptTemplate([("system", "Docs: {documents}."), MessagesPlaceholder("history"), ("human", "{input}")])
+    )
+
+    @draws(asynchronous=True)
+    @given(applications(systems=False))
+    def check(app: Application) -> None:
+        limit = max(30, app.limit(exact))
+        memory = BudgetMemory(
+            max_tokens=limit, counter=exact, prompt=prompt, return_messages=not text, retriever=Given(documents=list(app.documents))
+        )
+        memory.chat_memory.add_messages(to_host(app.messages))
+        inputs = {"input": app.question or "ok"}
+        try:
+            loaded = memory.load_memory_variables(inputs)
+        except BudgetExceededError:
+            return
+        sent = prompt.format_prompt(**loaded, **inputs).to_messages()
+        assert exact.count_messages([CODEC.to_dict(m) for m in sent]) <= limit
+        assert text or pairing_errors(sent, CODEC) == []
+
+    check()
 
 
 class TestTrimmerConformance(AdapterConformance):
