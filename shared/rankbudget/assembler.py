@@ -15,10 +15,12 @@ from .budget import TokenBudget
 from .codec import Codec, DictCodec
 from .conversation import CutMode, Summarizer
 from .counting import counter_for
+from .counting.profiles import RenderingProfile
 from .counting.protocol import TokenCounter, Tool
 from .effects import Steps, adrive, drive
 from .errors import BudgetConfigError
 from .measure import Measure
+from .messages import read_profile
 from .pipeline import Render, Run
 from .relevance.protocol import Scorer
 from .rendering import NOTICE
@@ -42,6 +44,7 @@ class Assembler:
         scope: who the prompt is for; segments of others are left out.
         strict: refuses a broken conversation instead of repairing it.
         notice: the sentence before inserted text; None leaves it out.
+        profile: what the provider demands of a conversation, see `fit_messages`.
 
     Example:
         >>> made = Assembler(TokenBudget(context_window=200, reserve=50)).assemble(
@@ -65,6 +68,7 @@ class Assembler:
         scope: Scope | None = None,
         strict: bool = False,
         notice: str | None = NOTICE,
+        profile: RenderingProfile | str | None = None,
     ) -> None:
         self.budget = plain_budget(budget) if not isinstance(budget, TokenBudget) else budget
         self.counter: TokenCounter = counter_for(counter if counter is not None else self.budget.model or "o200k_base")
@@ -77,6 +81,7 @@ class Assembler:
         self.scope = scope
         self.strict = strict
         self.notice = notice
+        self.profile = read_profile(profile, self.codec)
 
     def assemble(
         self,

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from .codec import Codec, DictCodec
 from .conversation import CutMode, Fitted, Request, Summarizer, fit_steps
 from .counting import counter_for
+from .counting.profiles import RenderingProfile, apply_profile, profile_for
 from .counting.protocol import Tool
 from .effects import Steps, adrive, drive
-from .errors import BudgetConfigError
+from .errors import BudgetConfigError, BudgetExceededError
 from .measure import CodecMeasure, Measure
 from .report import BlockTotal, BudgetReport
 from .result import FitResult
@@ -18,7 +19,7 @@ from .result import FitResult
 if TYPE_CHECKING:
     from .session import BudgetSession
 
-__all__ = ["afit_messages", "fit_messages", "report_on"]
+__all__ = ["afit_messages", "fit_messages", "read_profile", "report_on"]
 
 
 def fit_messages(
@@ -36,6 +37,7 @@ def fit_messages(
     summarizer: Summarizer | None = None,
     strict: bool = False,
     session: BudgetSession | None = None,
+    profile: RenderingProfile | str | None = None,
 ) -> FitResult:
     """Returns the newest part of a conversation that fits, always a valid conversation.
 
@@ -53,6 +55,8 @@ def fit_messages(
         summarizer: `(text, max_tokens) -> str`, writes a summary of what is dropped; None writes none.
         strict: refuses a broken conversation instead of repairing it.
         session: remembers the cut and the summary between calls.
+        profile: what the provider demands of a conversation ("anthropic", "mistral", "alternating", a model's name): late system messages are
+            moved and neighbours of one role joined, in copies; for OpenAI-style dicts.
 
     Returns:
         `.messages` are the same objects where they are kept whole; `.report` has a reason for every message.
@@ -85,6 +89,7 @@ async def afit_messages(
     summarizer: Summarizer | None = None,
     strict: bool = False,
     session: BudgetSession | None = None,
+    profile: RenderingProfile | str | None = None,
 ) -> FitResult:
     """Returns what `fit_messages` returns, without blocking the event loop while a summary is written."""
     return await adrive(_steps(messages, locals()))
@@ -99,6 +104,7 @@ def _steps(messages: Sequence[Any], given: dict[str, Any]) -> Steps[FitResult]:
         msg = f"cut is {given['cut']!r}, allowed: 'fill' or 'stable'"
         raise BudgetConfigError(msg)
     codec = given["codec"] or DictCodec()
+    profile = read_profile(given["profile"], codec)
     counter = counter_for(given["counter"])
     request = Request(
         messages=messages,
@@ -115,9 +121,32 @@ def _steps(messages: Sequence[Any], given: dict[str, Any]) -> Steps[FitResult]:
     )
     if session is not None:
         result: FitResult = yield from session.steps(request)
-        return result
+        return result if profile is None else _profiled(result, request, profile, given["tools"])
     fitted = yield from fit_steps(request)
-    return FitResult(messages=fitted.messages, report=report_on(fitted, request))
+    result = FitResult(messages=fitted.messages, report=report_on(fitted, request))
+    return result if profile is None else _profiled(result, request, profile, given["tools"])
+
+
+def _profiled(result: FitResult, request: Request, profile: RenderingProfile, tools: Sequence[Tool] | None) -> FitResult:
+    """Returns the same conversation as a provider demands it; joining messages saves framing, so it never grows, and it is counted again."""
+    messages = apply_profile(result.messages, profile)
+    tokens = request.counter.count_messages(messages, tools)
+    if tokens > request.limit:
+        msg = f"as the profile demands it the conversation has {tokens} tokens, the limit is {request.limit}; raise the limit"
+        raise BudgetExceededError(msg, limit=request.limit, needed=tokens)
+    report = result.report.replace(total_tokens=tokens, overhead=result.report.overhead + tokens - result.report.total_tokens)
+    return FitResult(messages=messages, report=report)
+
+
+def read_profile(given: RenderingProfile | str | None, codec: Codec) -> RenderingProfile | None:
+    """Returns the profile that is meant, None when every conversation is accepted as it is."""
+    if given is None:
+        return None
+    if not isinstance(codec, DictCodec):
+        msg = f"profile is {given!r} and the messages are read by {type(codec).__name__}, allowed: OpenAI-style dicts; other hosts render for their provider"
+        raise BudgetConfigError(msg)
+    profile = profile_for(given) if isinstance(given, str) else given
+    return None if profile.free else profile
 
 
 def report_on(fitted: Fitted, request: Request, *, rank: int = 5) -> BudgetReport:

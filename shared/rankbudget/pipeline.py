@@ -11,6 +11,7 @@ from .assembly import Assembly
 from .blocks import Blocks, for_reader, read_blocks
 from .codec import content_text
 from .conversation import Fitted, Memo, Request, fit_steps
+from .counting.profiles import apply_profile
 from .counting.protocol import Tool
 from .effects import Steps, drive
 from .errors import BudgetExceededError
@@ -237,7 +238,8 @@ class Run:
             return list(self.render(fits, self.layout.history))
         self.layout.static = {n: fits[n] for n in STATIC if n in fits}
         self.layout.volatile = {n: f for n, f in fits.items() if n not in STATIC}
-        return self.layout.messages()
+        messages = self.layout.messages()
+        return messages if self.setup.profile is None else apply_profile(messages, self.setup.profile)
 
     def verify(self) -> None:
         """Counts the final form; while it is too large, the lowest rank that still has something gives up some of the excess."""

@@ -172,6 +172,13 @@ class BudgetReport:
     def _rebuild(cls, data: Mapping[str, Any]) -> BudgetReport:
         return cls.from_dict(data)
 
+    def replace(self, *, total_tokens: int, overhead: int) -> BudgetReport:
+        """Returns the same report of a prompt that was rendered otherwise."""
+        return BudgetReport(
+            limit=self.limit, total_tokens=total_tokens, window=self.window, reserve=self.reserve, safety=self.safety, overhead=overhead,
+            blocks=self._given, parts=self.parts, warnings=self._warnings, counter=self.counter, exact=self.exact, model=self.model,
+        )  # fmt: skip
+
     # ---- what it says -----------------------------------------------------------------------------------------------------------
     @property
     def size(self) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from rankbudget import Assembler, Block, BudgetConfigError, BudgetExceededError, BudgetSession, Scope, Segment, TokenBudget
+from rankbudget import Assembler, Block, BudgetConfigError, BudgetExceededError, BudgetSession, Scope, Segment, TokenBudget, fit_messages
 from rankbudget.testing import WordCounter
 
 COUNTER = WordCounter()
@@ -22,7 +24,7 @@ def chat(n: int, size: int = 10) -> list[dict[str, Any]]:
 
 
 def assemble(blocks: Any, budget: Any, **options: Any) -> Any:
-    setup = {k: options.pop(k) for k in ("scope", "session", "notice", "strict", "scorer", "cut") if k in options}
+    setup = {k: options.pop(k) for k in ("scope", "session", "notice", "strict", "scorer", "cut", "profile") if k in options}
     made = Assembler(budget, counter=COUNTER, **setup).assemble(blocks, **options)
     assert COUNTER.count_messages(made.messages, options.get("tools")) == made.report.total_tokens <= made.report.limit
     return made
@@ -186,7 +188,7 @@ def test_a_session_keeps_the_history_where_it_was() -> None:
         made = assemble({"history": messages, "knowledge": [words(20)]}, TokenBudget(context_window=600), session=session)
         starts.append(id(made.history[0]))
         messages += [{"role": "assistant", "content": words(10)}]
-    assert sum(a != b for a, b in zip(starts, starts[1:], strict=False)) <= 8
+    assert sum(a != b for a, b in pairwise(starts)) <= 8
 
 
 def test_sync_and_async_agree() -> None:
@@ -200,8 +202,6 @@ def test_sync_and_async_agree() -> None:
 
 def test_inputs_stay_as_they_were() -> None:
     """Neither the mapping nor its messages are changed, and kept messages are the same objects."""
-    import copy
-
     blocks = {"system": "s", "history": chat(30), "knowledge": [words(30)] * 20}
     before = copy.deepcopy(blocks)
     made = assemble(blocks, 300, query="q")
@@ -234,3 +234,27 @@ def test_the_question_of_the_history_takes_from_every_rank() -> None:
     """A question larger than the history's share is kept at the cost of more important blocks."""
     made = assemble({"project": words(60), "task": words(60), "history": [{"role": "user", "content": words(60)}]}, 100)
     assert made.messages[-1]["content"] == words(60)
+
+
+@pytest.mark.parametrize("profile", ["anthropic", "alternating", "mixtral-8x7b"])
+def test_a_provider_gets_the_conversation_it_demands(profile: str) -> None:
+    """No late system message, no two of one role in a row, nothing lost, and the count is that of the final form."""
+    chat_ = [{"role": "user", "content": "a"}, {"role": "system", "content": "late"}, {"role": "user", "content": "b"}]
+    made = assemble({"system": "s", "knowledge": ["fact"], "history": chat_}, 1000, query="now?", profile=profile)
+    roles = [m["role"] for m in made.messages]
+    assert "system" not in roles[1:]
+    assert all(a != b for a, b in pairwise(roles))
+    assert all(text in str(made.messages) for text in ("late", "fact", "now?"))
+    found = fit_messages(chat_, max_tokens=100, counter=COUNTER, profile=profile)
+    assert COUNTER.count_messages(found.messages) == found.report.total_tokens <= 100
+    assert [m["role"] for m in found.messages][-1] == "user"
+
+
+def test_a_profile_is_for_plain_dicts() -> None:
+    """A host's own message objects are rendered by the host."""
+
+    class HostCodec:
+        pass
+
+    with pytest.raises(BudgetConfigError, match="HostCodec"):
+        Assembler(100, counter=COUNTER, codec=HostCodec(), profile="anthropic")  # type: ignore[arg-type]  # any codec but that of dicts
