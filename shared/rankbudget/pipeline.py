@@ -194,8 +194,7 @@ class Run:
         def widen(need: int, must: int) -> int:
             """Grants the stable share; more only where the last exchanges need it, and from everybody where the question does."""
             for minimum, rank in ((need, None), (must, 1)):
-                changes = {"minimum": minimum} if rank is None else {"minimum": minimum, "rank": rank}
-                demands = [replace(d, **changes) if d.name == "history" else d for d in everyone]
+                demands = [replace(d, minimum=minimum, rank=rank or d.rank) if d.name == "history" else d for d in everyone]
                 self.history_granted = allocate(self.room, demands, surplus=self.budget.surplus)["history"]
                 if self.history_granted >= must:
                     break
