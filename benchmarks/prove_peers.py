@@ -10,6 +10,7 @@ from prove_hosts import to_langchain, to_llamaindex
 from prove_ways import SYSTEM, Lab, Way, model
 from prove_ways import _retriever as retriever
 
+from rankbudget.codec import content_text
 from rankbudget.testing.server import request_tokens
 from rankbudget.testing.server.request_tokens import text_tokens
 
@@ -110,5 +111,7 @@ def stock_engine(case: Case, lab: Lab) -> None:
 def promptbudget(case: Case, lab: Lab) -> None:
     from promptbudget import pack_chat  # absent unless installed: then the row is left out
 
-    packed = pack_chat([as_sent(m) for m in case.messages], case.limit, tokenizer=text_tokens, tokens_per_message=4)
+    role = {"developer": "system"}  # it takes text and four roles: it is given those
+    messages = [{**m, "role": role.get(m["role"], m["role"]), "content": content_text(m["content"])} for m in map(as_sent, case.messages)]
+    packed = pack_chat(messages, case.limit, tokenizer=text_tokens, tokens_per_message=4)
     lab.send(case, [m if isinstance(m, dict) else {"role": m.role, "content": m.content} for m in packed.messages])

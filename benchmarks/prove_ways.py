@@ -13,6 +13,7 @@ from prove_hosts import to_langchain, to_llamaindex
 
 from rankbudget import Assembler, Block, BudgetSession, TokenBudget, build_constrained_prompt, fit_messages
 from rankbudget.testing.server import Reply, StrictModelServer
+from rankbudget.testing.server.request_tokens import text_tokens
 
 COUNTER = "o200k_base"
 SYSTEM = "Answer from the documents."
@@ -73,8 +74,10 @@ def lab() -> Iterator[Lab]:
     """Starts the server and makes the clients; nothing retries, so every refusal is seen."""
     import openai
     from langchain_openai import ChatOpenAI
+    from llama_index.core import Settings
     from llama_index.llms.openai_like import OpenAILike
 
+    Settings.tokenizer = lambda text: [0] * text_tokens(text)  # the host sizes its chunks with the model's tokenizer too
     with StrictModelServer() as server, openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
         chat = ChatOpenAI(base_url=server.base_url, api_key="none", model="openai@1", max_retries=0, output_version="v0")
         llm = OpenAILike(

@@ -14,7 +14,7 @@ from .conversation import Fitted, Memo, Request, Summarizer, fit_steps
 from .counting import counter_for
 from .counting.protocol import TokenCounter, Tool
 from .effects import Steps, adrive, drive
-from .errors import BudgetConfigError
+from .errors import BudgetConfigError, BudgetExceededError
 from .measure import CodecMeasure, Measure
 from .messages import report_on
 from .result import FitResult
@@ -175,7 +175,10 @@ class BudgetSession:
         measure = self._measured(tools)
         fixed = measure.overhead + extra_tokens + self._question_tokens(measure, question)
         if not isinstance(self.budget, TokenBudget):
-            return max(0, self.budget - fixed)
+            if fixed > self.budget:
+                msg = f"what always stays needs {fixed} tokens, the limit is {self.budget}; shorten the prompt or the question, or raise the limit"
+                raise BudgetExceededError(msg, limit=self.budget, needed=fixed)
+            return self.budget - fixed
         return self.budget.room(fixed=fixed, system_tokens=0, band=self.counter.band)
 
     def history_share(self, *, extra_tokens: int = 0, question: str | None = None, tools: Sequence[Tool] | None = None) -> int:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import BudgetSession, TokenBudget, afit_messages, fit_messages
-from rankbudget.errors import BudgetError, MessageError
+from rankbudget.errors import BudgetError, BudgetExceededError, MessageError
 from rankbudget.testing import (
     Application,
     WordCounter,
@@ -211,6 +211,15 @@ def check_laws_of_a_cut(messages: list[Any], found: Any, limit: int, tools: Any,
         reported=found.report.total_tokens,
         remembers=True,
     )
+
+
+def test_a_session_refuses_a_prompt_that_is_over_without_any_history() -> None:
+    """When what the prompt holds beside the history is over the limit, an empty history is no answer: law 1 beats all."""
+    for budget in (9, TokenBudget(context_window=9, reserve=0, ratios={"memory": 0.4, "history": 0.6}, max_system_ratio=None)):
+        session = BudgetSession(budget, counter=COUNTER)
+        assert session.fit([], extra_tokens=6).messages == []  # 3 more prime the reply
+        with pytest.raises(BudgetExceededError):
+            session.fit([], extra_tokens=7)
 
 
 @draws(asynchronous=True)
