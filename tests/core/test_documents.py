@@ -76,7 +76,7 @@ def test_every_rule_of_a_fitting_strategy(strategy: FitStrategy, case: tuple[lis
     try:
         fit = strategy.fit(segments, limit=limit, counter=O200K, block="knowledge", query=query)
     except BudgetExceededError as error:
-        assert error.needed > limit
+        assert error.needed > limit  # noqa: PT017 - whether it is raised depends on the draw
         return
     kept = {piece.segment.id: piece for piece in fit.pieces}
     assert fit.tokens <= limit
@@ -295,7 +295,7 @@ def test_a_query_keeps_what_the_next_call_needs() -> None:
         {"role": "tool", "tool_call_id": "c1", "content": '{"payment": "card_77", "user_id": "mia_li_3668"}'},
         {"role": "assistant", "content": "Hello Mia."},
     ]
-    for i in range(12):
+    for _ in range(12):
         chat += [
             {"role": "user", "content": f"Tell me more, please, about the weather and the sea {'and so on ' * 3}"},
             {"role": "assistant", "content": "It is mild and " * 6},

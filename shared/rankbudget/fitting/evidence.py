@@ -22,12 +22,14 @@ from .sentence_packing import SHORTEST_CUT, SentencePacking
 
 __all__ = ["Evidence", "Packed"]
 
-WHOLE_FROM, WHOLE_TURNS_FROM = 5, 2
+WHOLE_FROM, WHOLE_TURNS_FROM = 5, 6
 """Whole texts from so many that fit on average; below, sentences: documents, turns of a conversation. Measured in the quality benchmark."""
 MUCH_LEFT = 0.1
 """Share of the limit from which what whole texts left over is filled with sentences."""
 TURN_ODDS = (-5.0, 0.9)
 """Base and slope from a turn's score to the log-odds that it holds evidence."""
+SENTENCE_SLOPE = 0.3
+"""What a sentence of a turn, or of a segment with a score of its own, loses per spread it falls behind the best of its segment."""
 OWN_SCORE_ODDS = (-2.0, 1.5)
 """The same for normalised scores a caller brings."""
 
@@ -165,7 +167,7 @@ class _Rater:
         for rating, pieces in zip(odds, texts, strict=True):
             near = [next(own) for _ in pieces]
             best = max(near, default=0.0)
-            found.append([rating + score - best for score in near])
+            found.append([rating + SENTENCE_SLOPE * (score - best) for score in near])
         return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
@@ -28,6 +29,10 @@ __all__ = ["EmbedFunction", "Embedder", "EmbeddingScorer", "default_embedder", "
 
 EmbedFunction = Callable[[list[str]], Any]
 """Texts in, one vector each out: lists of floats or an array."""
+
+
+READS = 4_000
+"""Characters of a text that are embedded: a static vector of more is a mean of everything."""
 
 
 class Embedder:
@@ -59,7 +64,8 @@ class Embedder:
         if not texts or not query.strip():
             return [0.0] * len(texts)
         found: list[float] = (self.vectors(texts) @ self.vectors((query,))[0]).tolist()
-        return found
+        # A vector that is no number says nothing about its text.
+        return [score if math.isfinite(score) else 0.0 for score in found]
 
     def _rows(self, texts: tuple[str, ...]) -> Vectors:
         import numpy as np
@@ -72,11 +78,10 @@ class Embedder:
     def _embedded(self, texts: list[str]) -> Vectors:
         import numpy as np
 
-        found = np.asarray(self._embed(texts), dtype=np.float32)
+        found = np.asarray(self._embed([text[:READS] for text in texts]), dtype=np.float32)
         if found.ndim != 2 or len(found) != len(texts):  # noqa: PLR2004 - rows and columns
             msg = f"the embedding {self.name!r} gave an array of shape {found.shape} for {len(texts)} texts; allowed: one vector per text"
             raise BudgetConfigError(msg)
-        found = np.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0)
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         return np.asarray(found / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 

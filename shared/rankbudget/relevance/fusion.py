@@ -22,6 +22,8 @@ DEFAULT_WEIGHTS = (1.0, 0.75, 1.0)
 """Weights of words, word pieces and meaning in the default mix; chosen on the development questions of the quality benchmark."""
 
 
+MANY, MUCH, POOL = 2_000, 2_000_000, 500
+"""Segments, or characters, above which only the best 500 by words are rated by everything."""
 _OURS = (Bm25Scorer, GramScorer, EmbeddingScorer)
 
 
@@ -63,6 +65,7 @@ class FusionScorer:
 
     def __init__(self, parts: Sequence[tuple[Scorer, float]] | None = None) -> None:
         self.reason: str | None = None
+        self._bounded = parts is None
         if parts is None:
             words, pieces, meaning = DEFAULT_WEIGHTS
             self.reason = missing_reason()
@@ -77,6 +80,8 @@ class FusionScorer:
         if not query.strip():
             return total
         texts = scored_texts(segments)
+        if self._bounded and (len(texts) > MANY or sum(map(len, texts)) > MUCH):
+            return self._in_two_steps(query, segments, texts)
         for scorer, weight in self.parts:
             # Our own scorers read texts only: made once, the tuple finds every cache.
             if isinstance(scorer, (Bm25Scorer, EmbeddingScorer)) and type(scorer) in _OURS:
@@ -85,6 +90,23 @@ class FusionScorer:
                 raw = scorer.score(query, segments)
             total = [sum_ + weight * score for sum_, score in zip(total, normalised(raw), strict=True)]
         return total
+
+    def _in_two_steps(self, query: str, segments: Sequence[Segment], texts: tuple[str, ...]) -> list[float]:
+        """Rates many texts by words alone, and the best of them by everything, above all others."""
+        words = normalised(Bm25Scorer().score_texts(query, texts))
+        best = sorted(range(len(texts)), key=lambda i: (-words[i], i))
+        pool: list[int] = []
+        size = 0
+        for i in best[:POOL]:
+            size += len(texts[i])
+            if pool and size > MUCH:
+                break
+            pool.append(i)
+        close = FusionScorer(self.parts).score(query, [segments[i] for i in pool])
+        lift = max(words, default=0.0) - min(close, default=0.0)
+        for i, score in zip(pool, close, strict=True):
+            words[i] = score + lift
+        return words
 
 
 @lru_cache(maxsize=1)

@@ -165,6 +165,10 @@ class EmbeddingIndex:
     def _append(self, segments: Sequence[Segment], vectors: Vectors) -> None:
         import numpy as np
 
+        if not np.isfinite(vectors).all():
+            broken = [segment.id for segment, row in zip(segments, vectors, strict=True) if not np.isfinite(row).all()]
+            msg = f"the embedding {self.embedding_name!r} gave vectors that are not numbers for {broken[:5]!r}; allowed: finite numbers"
+            raise EmbeddingIndexError(msg)
         if self._vectors is not None and vectors.shape[1] != self._vectors.shape[1]:
             msg = f"new vectors have {vectors.shape[1]} numbers, those in the index {self._vectors.shape[1]}; use one embedding for all"
             raise EmbeddingIndexError(msg)

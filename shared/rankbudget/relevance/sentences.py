@@ -27,6 +27,8 @@ _BEFORE_NUMBERS = frozenset({"no", "nos", "art", "fig", "figs", "op", "ch", "p",
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)$")
 _NOT_SPACE = re.compile(r"[^ ]")
 _SHORTEST = 2
+MOST = 20_000
+"""Sentences that are told apart in one text; the rest of a longer one is a single piece."""
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
@@ -58,6 +60,8 @@ def _split(text: str) -> tuple[str, ...]:
         if len(text[start:end].strip()) >= _SHORTEST:
             pieces.append(text[start:end])
             start = end
+            if len(pieces) >= MOST:
+                break
     if text[start:].strip() or not pieces:
         pieces.append(text[start:])
     elif start < len(text):

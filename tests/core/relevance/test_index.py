@@ -84,7 +84,7 @@ def test_faiss_and_numpy_find_the_same() -> None:
 
 
 def test_auto_takes_faiss_above_the_threshold() -> None:
-    """ "auto" stays with numpy up to the threshold and changes over above it."""
+    """The backend "auto" stays with numpy up to the threshold and changes over above it."""
     pytest.importorskip("faiss")
     index = EmbeddingIndex(numbers, faiss_above=2)
     index.add(["a", "b"])
