@@ -5,7 +5,6 @@ A thin face of the `Assembler`: it says how the text looks and how it is counted
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,22 +12,18 @@ from typing import Any
 
 from .assembler import Assembler
 from .budget import TokenBudget
-from .codec import content_text
+from .codec import DictCodec, content_text
 from .counting import counter_for
 from .counting.protocol import TokenCounter
 from .errors import BudgetConfigError
 from .fitting.protocol import Fit
-from .rendering import NOTICE, escape_text, placeholder, render_block
+from .rendering import NOTICE, escape_text, one_turn, placeholder, render_block, role_line
 from .result import FitResult
 from .segment import Block, Provenance, Segment
 
 __all__ = ["BlockAssembler"]
 
 _SUMMARY = "[Summary of earlier conversation"
-_SPEAKER = re.compile(
-    r"(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])([ \t]*)\[(?=\s?(?:system|developer|user|assistant|tool|summary)\b)", re.IGNORECASE
-)
-"""A line that would read as somebody else's turn."""
 
 
 class BlockAssembler:
@@ -100,11 +95,11 @@ class BlockAssembler:
         ratio = self.budget.reserve if reserve == self.budget.reserve_tokens(system_tokens) else max(reserve, 2)
         budget = self.budget.replace(sizes=sizes, reserve=ratio, max_system_ratio=None)
         look = _Look(self.counter, system=system, notice=self.notice if knowledge else None)
-        assembler = Assembler(budget, counter=self.counter, measure=look, summarizer=self.summarizer, notice=None)
+        assembler = Assembler(budget, counter=self.counter, codec=_Codec(), measure=look, summarizer=self.summarizer, notice=None)
         memories = [_memory(item, i) for i, item in enumerate(knowledge)]
         made = assembler.assemble(
             [
-                Block(name="system", messages=[{"role": "system", "content": system}] if system else []),
+                Block(name="system", messages=[_System(role="system", content=system)] if system else []),
                 _text_block("project", project),
                 _text_block("task", task),
                 Block(name="history", messages=[_message(m, i) for i, m in enumerate(history)]),
@@ -126,6 +121,20 @@ class _Text:
     """The finished prompt where the stations expect host messages."""
 
     text: str
+
+
+class _Summary(dict[str, Any]):
+    """A summary the stations wrote; a message that only looks like one is a message."""
+
+
+class _System(dict[str, Any]):
+    """The text of the system block; a system message of the history is a turn like any other."""
+
+
+class _Codec(DictCodec):
+    def make(self, role: str, text: str, *, origin: str) -> Any:
+        made = super().make(role, text, origin=origin)
+        return _Summary(made) if origin == "summary" else made
 
 
 class _Look:
@@ -182,19 +191,14 @@ def _text_block(name: str, text: str) -> Block:
 def _line(message: Mapping[str, Any]) -> str:
     """Returns a message as one line of the history, or the system text, or a summary, as they stand in the prompt."""
     text = content_text(message.get("content"))
-    if message["role"] == "system":
+    if isinstance(message, _System):
         return text.rstrip("\n") + "\n"
-    if text.startswith(_SUMMARY) and "<summary>\n" in text:
+    if isinstance(message, _Summary):
         summary = text.partition("<summary>\n")[2].rpartition("\n</summary>")[0]
-        return f"{_SUMMARY}]:\n{_one_turn(chr(10) + summary)[1:]}\n\n"
+        return f"{_SUMMARY}]:\n{one_turn(chr(10) + summary)[1:]}\n\n"
     calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
     lines = [text, *(f"[calls {call.get('name')}({call.get('arguments')})]" for call in calls)] if calls else [text]
-    return f"[{message['role']}]: {_one_turn(escape_text(chr(10).join(lines).strip(chr(10))))}\n"
-
-
-def _one_turn(text: str) -> str:
-    """Returns a message's text so that none of its lines starts like another message's."""
-    return _SPEAKER.sub(r"\1\\[", text)
+    return role_line(message["role"], chr(10).join(lines).strip(chr(10)))
 
 
 def _message(item: Any, position: int) -> Mapping[str, Any]:
