@@ -227,14 +227,23 @@ class BudgetSession:
     ) -> Request:
         measure = self._measured(tools)
         spoken_for = extra_tokens + self._question_tokens(measure, question)
-        if limit is None:
-            limit = self.history_share(extra_tokens=extra_tokens, question=question, tools=tools) + measure.overhead + spoken_for
+        most = self.room(extra_tokens=extra_tokens, question=question, tools=tools) + measure.overhead if limit is None else limit - spoken_for
         if ceiling is not None:
-            limit = min(limit, ceiling)
+            most = min(most, ceiling - spoken_for)
+        share = most
+        if limit is None:
+            share = min(most, self.history_share(extra_tokens=extra_tokens, question=question, tools=tools) + measure.overhead)
         budget = self.budget if isinstance(self.budget, TokenBudget) else _PLAIN
+        documents_give_way = budget.surplus != "keep" and budget.rank_of("knowledge") > budget.rank_of("history")
+
+        def widen(need: int, must: int) -> int:
+            """Grants the share; more where the last exchanges need it and documents rank lower, or where the question does."""
+            wanted = need if documents_give_way else must
+            return min(most, max(share, wanted + measure.overhead))
+
         return Request(
             messages=messages,
-            limit=limit - spoken_for,
+            limit=share,
             codec=self.codec,
             counter=self.counter,
             measure=measure,
@@ -243,6 +252,7 @@ class BudgetSession:
             summarizer=self.summarizer,
             strict=strict,
             asked_elsewhere=question is not None,
+            widen=widen if share < most else None,
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rankbudget import BudgetExceededError, BudgetSession, MessageError, fit_messages
+from rankbudget import BudgetExceededError, BudgetSession, MessageError, TokenBudget, fit_messages
 from rankbudget.errors import BudgetConfigError, BudgetError
 from rankbudget.testing import WordCounter
 
@@ -262,3 +262,14 @@ def test_a_session_summarizes_only_what_is_new() -> None:
     told = " ".join(seen)
     first_kept = next(m["content"].split()[0] for m in kept if m["content"].startswith("q"))
     assert all(told.count(f"user: q{i} ") == 1 for i in range(int(first_kept[1:])))
+
+
+def test_the_last_exchanges_take_from_documents_that_rank_lower() -> None:
+    """Three exchanges that exceed the history's share stay whole in a session, and documents get the rest; not so where documents rank higher."""
+    chat = exchanges(3, size=40)  # 88 tokens an exchange
+    for preset, whole in ((None, True), ("rag", False)):
+        session = BudgetSession(TokenBudget(context_window=503, reserve=100, ratios={"memory": 0.6, "history": 0.4}, preset=preset), counter=COUNTER)
+        session.attach(lambda: chat)
+        kept = session.fit(chat).messages
+        assert (list(kept) == chat) == whole
+        assert session.room_for() == 400 - COUNTER.count_messages(kept) + 3
