@@ -65,6 +65,7 @@ def chat(turns: int) -> list[Any]:
 
 
 # ---------------------------------------------------------------- against the strict server
+@pytest.mark.slow
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["invoke", "ainvoke"])
 def test_an_agent_of_forty_turns_with_ten_parallel_calls_always_fits(server: StrictModelServer, asynchronous: bool) -> None:
     """Forty turns of ten 3,000-token results in a window of 8,192: every request the server receives fits and is valid."""
