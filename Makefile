@@ -14,8 +14,6 @@ PIP_FLAGS := --disable-pip-version-check --quiet
 PINS := pyproject.toml constraints.txt
 T ?=
 
-export MPLBACKEND := Agg
-
 .PHONY: help
 help: ## Lists what can be asked for
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
