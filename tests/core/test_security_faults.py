@@ -167,8 +167,9 @@ def test_a_scorer_that_fails_is_named_or_survived(answer: Any) -> None:
     documents = [f"Document {i} says " + "word " * 9 for i in range(20)]
     try:
         result = fit_documents(documents, max_tokens=60, query="word", counter=COUNTER, scorer=_BadScorer(answer))
-    except Exception as error:  # noqa: BLE001 - any error is fine as long as it says what happened
-        assert str(error).strip()
+    except Exception as error:  # any error is fine as long as it says what happened
+        if not str(error).strip():
+            raise
         return
     assert sum(COUNTER.count(s.text + "\n") for s in result.segments) <= 60
 

@@ -64,6 +64,12 @@ class BoundedCache(Generic[K, V]):
         with self._lock:
             return key in self._held
 
+    def forget(self, key: K) -> None:
+        """Drops the value of `key`, if it is held."""
+        with self._lock:
+            if self._held.pop(key, None) is not None:
+                self._total -= self._size(key)
+
     def keys(self) -> list[K]:
         """Returns the keys it holds, the one used longest ago first."""
         with self._lock:

@@ -57,7 +57,14 @@ class Embedder:
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Returns one unit vector per text, as the rows of an array; a text is embedded once while memory lasts."""
-        return self._many.get(tuple(texts), self._rows)  # type: ignore[no-any-return]  # the cache holds what _rows made
+        import numpy as np
+
+        found = self._many.get(tuple(texts), self._rows)
+        if not np.isfinite(found).all():  # an embedder that failed once is asked again
+            self._many.forget(tuple(texts))
+            for text in texts:
+                self._one.forget(text)
+        return found  # type: ignore[no-any-return]  # the cache holds what _rows made
 
     def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
         """Returns the cosine between the query and each text, -1 to 1."""
