@@ -19,12 +19,14 @@ _GRAPHEME = regex.compile(r"\X")
 _PLAIN = r"[\x20-\x7e\u00a1-\u00ac\u00c0-\u02ff\u0391-\u03c9\u0410-\u044f\u05d0-\u05ea\u0620-\u064a\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff]"
 _SYNC = regex.compile(rf"(?r){_PLAIN}(?={_PLAIN})")
 _SYNC_WITHIN = 2_000
+_JOINT = regex.compile(r"(?<=\n)(?=[^\s/])|(?<=\S)(?= [A-Za-z])")
+_JOINT_WITHIN = 400
 _REACH = 48
 """How many characters past the first answer are searched for a longer one."""
 
 
 def cut_text(
-    text: str, max_tokens: int, count: Callable[[str], int], *, side: Side = "right", guess: int | None = None, widest: int = 512
+    text: str, max_tokens: int, count: Callable[[str], int], *, side: Side = "right", guess: int | None = None, widest: int = 512, joints: bool = False
 ) -> str:
     r"""Returns the longest start (side="right") or end (side="left") of `text` that counts at most `max_tokens`.
 
@@ -35,6 +37,8 @@ def cut_text(
         side: which side is cut off.
         guess: characters that are likely to fit.
         widest: characters of the longest token; a text of more than `widest * max_tokens` is not counted whole.
+        joints: counts add up where a word follows a space or a line starts (docs/counting.md, rules S and N), so that only the text next to the
+            cut is counted again and again; what is returned has been counted whole.
 
     Example:
         >>> cut_text("one two three", 2, lambda text: len(text.split()))
@@ -57,6 +61,10 @@ def cut_text(
             fits = middle
         else:
             over = middle
+    if joints:
+        found = keep.longest_near(fits, min(size, over + _REACH), max_tokens)
+        if found is not None:
+            return keep.cut(found)
     for length in keep.edges(fits, min(size, over + _REACH)):
         if keep.tokens(length) <= max_tokens:
             return keep.cut(length)
@@ -81,6 +89,24 @@ class _Keep:
 
     def tokens(self, length: int) -> int:
         return self._count(self.cut(length))
+
+    def longest_near(self, shortest: int, longest: int, max_tokens: int) -> int | None:
+        """Returns the longest length that fits, counting only the text after the last joint; None when there is no joint or it misled."""
+        size = len(self._text)
+        if self._right:
+            low = max(0, shortest - _JOINT_WITHIN)
+            joint = max((m.start() for m in _JOINT.finditer(self._text, low, shortest)), default=0)
+        else:
+            first = _JOINT.search(self._text, size - shortest + 1, min(size, size - shortest + _JOINT_WITHIN))
+            joint = first.start() if first else 0
+        if joint <= 0:
+            return None
+        kept = self._count(self._text[:joint] if self._right else self._text[joint:])
+        for length in self.edges(shortest, longest):
+            near = self._text[joint:length] if self._right else self._text[size - length : joint]
+            if kept + self._count(near) <= max_tokens:
+                return length if self.tokens(length) <= max_tokens else None
+        return None
 
     def edges(self, shortest: int, longest: int) -> list[int]:
         """Returns the lengths from `longest` down to `shortest` that end between graphemes."""

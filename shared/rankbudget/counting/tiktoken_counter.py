@@ -80,7 +80,7 @@ class TiktokenCounter(TextCounter):
         if len(tokens) > max_tokens:
             part = tokens[:max_tokens] if side == "right" else tokens[-max_tokens:]
             guess = len(self.encoding.decode_bytes(part).decode("utf-8", "ignore")) or 1
-        return cut_text(text, max_tokens, self._measure, side=side, guess=guess, widest=_WIDEST_TOKEN)
+        return cut_text(text, max_tokens, self._measure, side=side, guess=guess, widest=_WIDEST_TOKEN, joints=True)
 
     def _measure(self, text: str) -> int:
         if len(text) < LONG_RUN:
