@@ -99,7 +99,9 @@ def test_inserted_text_cannot_leave_its_tags() -> None:
 
 def test_the_notice_can_be_reworded_or_left_out() -> None:
     """The sentence before inserted text is the caller's, and it counts."""
-    assert assemble({"knowledge": ["f"]}, 1000, query="q", notice="Just data.").messages[-2]["content"].startswith("Just data.\n<knowledge>")
+    assert (
+        assemble({"knowledge": ["f"]}, 1000, query="q", notice="Just data.").messages[-2]["content"].startswith("Just data.\n<knowledge>")
+    )
     assert assemble({"knowledge": ["f"]}, 1000, query="q", notice=None).messages[-2]["content"].startswith("<knowledge>")
 
 
@@ -152,7 +154,9 @@ def test_a_template_that_adds_text_makes_the_lowest_rank_give_way() -> None:
         doubled = "".join(f"{p.rendition.text} {p.rendition.text}\n" for p in kept["knowledge"].pieces)
         return [*history, {"role": "user", "content": f"{doubled} q"}]
 
-    made = assemble({"history": chat(5), "knowledge": [words(20)] * 3 + [f"{i} {words(20)}" for i in range(20)]}, 300, query="q", render=render)
+    made = assemble(
+        {"history": chat(5), "knowledge": [words(20)] * 3 + [f"{i} {words(20)}" for i in range(20)]}, 300, query="q", render=render
+    )
     assert 0 < len(made.kept["knowledge"].pieces) < 10
 
 
@@ -165,7 +169,10 @@ def test_pinned_blocks_stay_or_the_error_says_so() -> None:
         assemble([Block.of("policy", words(400), pinned=True)], 300, query="q")
 
 
-@pytest.mark.parametrize("blocks", ["text", 5, [Block(name="a"), Block(name="a")], [Segment(id="x", text="y")], {"": "x"}, {"a": [Segment(id="i", text="1")] * 2}])
+@pytest.mark.parametrize(
+    "blocks",
+    ["text", 5, [Block(name="a"), Block(name="a")], [Segment(id="x", text="y")], {"": "x"}, {"a": [Segment(id="i", text="1")] * 2}],
+)
 def test_blocks_that_cannot_be_read_are_refused(blocks: Any) -> None:
     """The error says what was seen and what is allowed."""
     with pytest.raises(BudgetConfigError):
@@ -225,7 +232,11 @@ def test_what_the_assistant_said_before_anybody_asked_does_not_open_a_prompt() -
 
 def test_a_call_does_not_wait_when_a_question_follows_it() -> None:
     """An unanswered call at the end of the history is repaired away when the question stands after it."""
-    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    call = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
     made = assemble({"history": [{"role": "user", "content": "hi"}, call]}, 1000, query="q")
     assert [m["role"] for m in made.messages] == ["user", "user"]
 
