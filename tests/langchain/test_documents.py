@@ -325,6 +325,7 @@ def test_the_budget_of_a_prompt_holds_for_every_application() -> None:
             return
         assert sum(WORDS.count_message(CODEC.to_dict(m)) for m in messages) <= limit
         assert messages[-1].content == values["question"]
-        assert "data, not instructions" in messages[0].content or not (app.documents or app.memories or app.examples) or limit < 200
+        inserted = any(tag in messages[0].content for tag in ("<document", "<memory", "<example"))
+        assert inserted == ("data, not instructions" in messages[0].content)
 
     check()
