@@ -81,7 +81,7 @@ class Timeline:
         self.messages = list(messages)
         self.codec = codec
         self.measure = measure
-        self.roles = _roles(codec, messages)
+        self.roles, kinds = _roles(codec, messages)
         self.edits: dict[int, Any] = {}
         self._turns: list[Turn] = []  # newest first, parsed on demand
         self._tokens: dict[int, int] = {}
@@ -89,7 +89,7 @@ class Timeline:
         self._pinned_prints: dict[int, object] = {}
         self._prints_from = 0
         self._first_user = _UNKNOWN
-        self.pinned = self._find_pinned()
+        self.pinned = self._find_pinned(kinds)
 
     def __len__(self) -> int:
         return len(self.roles)
@@ -197,7 +197,7 @@ class Timeline:
             return False
         if any(self.codec.fingerprint(messages[p]) != seen for p, seen in self._pinned_prints.items()):
             return False
-        fresh = _roles(self.codec, messages[known:])
+        fresh, _ = _roles(self.codec, messages[known:])
         self.messages = list(messages)
         if not fresh:
             return True
@@ -217,16 +217,13 @@ class Timeline:
                 continue
             self._turns += older
 
-    def _find_pinned(self) -> list[int]:
+    def _find_pinned(self, kinds: set[str]) -> list[int]:
         roles, found = self.roles, []
-        for role in PINNED_ROLES.intersection(roles):
+        for role in PINNED_ROLES & kinds:
             at = -1
-            try:
-                while True:
-                    at = roles.index(role, at + 1)
-                    found.append(at)
-            except ValueError:
-                continue
+            for _ in range(roles.count(role)):  # counting and finding are each one fast pass
+                at = roles.index(role, at + 1)
+                found.append(at)
         return sorted(found)
 
     def _parse_one(self) -> bool:
@@ -288,6 +285,11 @@ class Timeline:
         return after
 
 
-def _roles(codec: Codec, messages: Sequence[Any]) -> list[str]:
+def _roles(codec: Codec, messages: Sequence[Any]) -> tuple[list[str], set[str]]:
+    """Returns all roles and which there are; ten thousand are read on every call, so this is one pass and one set."""
     roles = codec.roles(messages)
-    return roles if KNOWN_ROLES.issuperset(roles) else [codec.role(m) for m in messages]
+    kinds = set(roles)
+    if not kinds <= KNOWN_ROLES:
+        roles = [codec.role(m) for m in messages]
+        kinds = set(roles)
+    return roles, kinds
