@@ -98,7 +98,7 @@ class Timeline:
         """Returns a timeline of its own over the same messages; turns are parsed again, counts come from the counter's cache."""
         new = copy.copy(self)
         fresh: dict[str, Any] = {"_turns": [], "_tokens": dict(self._tokens), "_prints": list(self._prints)}
-        vars(new).update(fresh, edits=dict(self.edits), roles=list(self.roles), pinned=list(self.pinned))
+        vars(new).update(fresh, messages=list(self.messages), edits=dict(self.edits), roles=list(self.roles), pinned=list(self.pinned))
         return new
 
     @property
@@ -193,12 +193,17 @@ class Timeline:
         known, start = len(self.roles), self._prints_from
         if len(messages) < known or len(self._prints) != known - start:
             return False
-        if self.codec.fingerprints(messages[start:known]) != self._prints:
+        kept = messages[start:known]
+        if self.codec.fingerprints(kept) != self._prints:
             return False
         if any(self.codec.fingerprint(messages[p]) != seen for p, seen in self._pinned_prints.items()):
             return False
-        fresh, _ = _roles(self.codec, messages[known:])
-        self.messages = list(messages)
+        added = messages[known:]
+        fresh, _ = _roles(self.codec, added)
+        self.messages[start:known] = kept  # equal, but what is handed back are the objects of this call
+        for p in self._pinned_prints:
+            self.messages[p] = messages[p]
+        self.messages += added
         if not fresh:
             return True
         self.roles += fresh
