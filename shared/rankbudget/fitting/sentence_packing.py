@@ -164,8 +164,14 @@ class SentencePacking:
 
     def _text(self, i: int) -> str:
         cut = self._cut
-        pieces = self._texts[i]
-        return "".join(cut[2] if cut is not None and cut[:2] == (i, j) else pieces[j] for j in sorted(self.partial[i])).strip()
+        text, whole = "", -1  # the last sentence that stands to its end
+        for j in sorted(self.partial[i]):
+            if text and whole != j - 1 and not text[-1].isspace():
+                text += " "  # what stood between is gone, and with it what kept the words apart
+            is_cut = cut is not None and cut[:2] == (i, j)
+            text += cut[2] if cut is not None and is_cut else self._texts[i][j]
+            whole = -1 if is_cut else j
+        return text.strip()
 
     def _piece(self, i: int) -> Piece:
         if i in self._whole:
