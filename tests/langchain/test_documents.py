@@ -20,7 +20,6 @@ from langchain_core.prompts import (
     PromptTemplate,
 )
 from langchain_core.retrievers import BaseRetriever
-from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from langchain_budget import BudgetChatPromptTemplate, BudgetDocumentCompressor, BudgetExampleSelector, BudgetRetriever
 from langchain_budget._convert import CODEC
@@ -162,22 +161,6 @@ def test_a_retriever_returns_what_fits_and_at_most_k() -> None:
         retriever.invoke("cats", k=0)
     with pytest.raises(BudgetConfigError, match="one or the other"):
         BudgetRetriever(retriever=Facts(), max_tokens=5, compressor=BudgetDocumentCompressor(max_tokens=5))
-
-
-class TestRetrieverStandards(RetrieversIntegrationTests):
-    """LangChain's own standard tests for retrievers."""
-
-    @property
-    def retriever_constructor(self) -> Any:
-        return BudgetRetriever
-
-    @property
-    def retriever_constructor_params(self) -> dict[str, Any]:
-        return {"retriever": Facts(), "max_tokens": 2000, "counter": "o200k_base"}
-
-    @property
-    def retriever_query_example(self) -> str:
-        return "What is known about cats?"
 
 
 # ---------------------------------------------------------------- examples

