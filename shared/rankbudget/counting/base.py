@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ _GENERATION_TEXTS = 200_000
 _DIGEST_OVER = 65_536  # a longer text is remembered by its digest, so that one giant does not push everything else out
 
 
-class TextCounter:
+class TextCounter(ABC):
     """Counts messages and tools by counting texts; a request is the sum of its parts.
 
     Args:
@@ -123,9 +124,9 @@ class TextCounter:
         """Returns the bound in tokens as `_measure` counts them."""
         return max_tokens if self._learned is None else self._learned.unscaled(max_tokens)
 
+    @abstractmethod
     def _measure(self, text: str) -> int:
         """Returns the tokens of a text that is not remembered."""
-        raise NotImplementedError
 
     def _count_new(self, text: str) -> int:
         if not text:
