@@ -94,10 +94,11 @@ def race(contenders: Sequence[Contender], *, rounds: int, seed: str) -> None:
             gc.collect()
             gc.disable()
             begin, cpu = time.perf_counter(), time.process_time()
-            contender.result = call()
+            result = call()
             contender.seconds.append(time.perf_counter() - begin)
             contender.cpu.append(time.process_time() - cpu)
             gc.enable()
+            contender.result = result  # only now: this frees the result before it, and with it a whole thread
 
 
 def table(title: str, contenders: Sequence[Contender], *, base: Contender, describe: Callable[[Any], str] = lambda result: "") -> str:

@@ -234,7 +234,7 @@ def _select(timeline: Timeline, request: Request, memo: Memo | None, room: int, 
     minimum = request.min_exchanges
     found: Selection | None = None
     if memo is not None:
-        found = resume(timeline, room, minimum, memo.cut, memo.run, fresh=memo.fresh)
+        found = _all_again(timeline, room, memo) or resume(timeline, room, minimum, memo.cut, memo.run, fresh=memo.fresh)
     elif request.cut == "stable":
         found = stable(timeline, room, minimum)
     elif request.query:
@@ -249,6 +249,20 @@ def _select(timeline: Timeline, request: Request, memo: Memo | None, room: int, 
         smallest = [units for _, units in minimum_sets(timeline, 1)][-1]
         raise _exceeded(request, pinned, sum(timeline.tokens_of(u) for u in smallest))
     return found
+
+
+def _all_again(timeline: Timeline, room: int, memo: Memo) -> Selection | None:
+    """Forgets the cut and takes shortened texts back when all would fit: a repair or a larger limit can make room."""
+    if timeline.least > room or (memo.cut is None and not timeline.edits):
+        return None
+    edits = dict(timeline.edits)
+    timeline.unedit()
+    whole = fill(timeline, room, 1)
+    if whole is not None and whole.complete:
+        return whole
+    timeline.note_least()
+    timeline.edit(edits)
+    return None
 
 
 def _ladder(timeline: Timeline, request: Request, room: int) -> Selection | None:
@@ -334,6 +348,8 @@ def _repairs(timeline: Timeline, selection: Selection) -> list[Broken]:
 
 
 def _note(memo: Memo, timeline: Timeline, selection: Selection, chosen: list[int], summary: str) -> None:
+    if selection.cut is not None and selection.cut is not memo.cut:
+        timeline.note_least()
     memo.run = None if timeline.edits else closed(timeline, selection)
     timeline.remember(0 if selection.complete else selection.cut.oldest if selection.cut else 0)
     memo.timeline, memo.cut, memo.fresh = timeline, selection.cut, False

@@ -7,7 +7,7 @@ is read until it is asked for, except the roles, which are one fast pass: system
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,8 @@ class Timeline:
         self.measure = measure
         self.roles, kinds = _roles(codec, messages)
         self.edits: dict[int, Any] = {}
+        self.least = 0
+        """What all that is valid costs at the least, as it was written: what a session once knew to be too long for a room stays too long for it."""
         self._turns: list[Turn] = []  # newest first, parsed on demand
         self._tokens: dict[int, int] = {}
         self._prints: list[object] = []
@@ -143,10 +145,26 @@ class Timeline:
 
     def edit(self, edits: dict[int, Any]) -> None:
         """Puts shortened copies in the place of messages, from now on."""
+        self.note_least()
         self.edits.update(edits)
+        self._recount(edits)
+
+    def unedit(self) -> None:
+        """Takes all shortened copies back."""
+        edits, self.edits = self.edits, {}
+        self._recount(edits)
+
+    def note_least(self) -> None:
+        """Remembers what all that was counted so far costs, apart from what may yet turn out not to be valid."""
+        if not self.edits:
+            certain = [u.tokens for t in self._turns if t.question for u in (t.question, *t.body) if u.tokens > 0 and not u.waiting]
+            self.least = max(self.least, sum(certain))
+
+    def _recount(self, edits: Iterable[int]) -> None:
+        changed = frozenset(edits)
         for turn in self._turns:
             for unit in [turn.question, *turn.body] if turn.question else turn.body:
-                if not edits.keys().isdisjoint(range(unit.start, unit.stop)):
+                if not changed.isdisjoint(range(unit.start, unit.stop)):
                     unit.tokens = -1
 
     def end(self, *, ended: bool) -> None:

@@ -188,7 +188,7 @@ def test_a_session_over_a_growing_conversation(application: Application, step: i
             check_refusal(so_far, error, limit=limit, counter=COUNTER, tools=tools)
             last = None
             continue
-        check_laws_of_a_cut(so_far, found, limit, tools, before)
+        check_laws(so_far, found.messages, limit=limit, counter=COUNTER, tools=tools, before=before, reported=found.report.total_tokens)
         again = session.fit(so_far, tools=tools, limit=limit)
         check_same(found.messages, again.messages, what="a second reading in the same turn")
         if last is not None:
@@ -197,20 +197,6 @@ def test_a_session_over_a_growing_conversation(application: Application, step: i
             fits = current and COUNTER.count_messages(grown, tools) <= limit and not is_broken(so_far) and not is_broken(grown)
             check_prefix(last, found.messages, fits=fits)
         last, last_size = list(found.messages), size
-
-
-def check_laws_of_a_cut(messages: list[Any], found: Any, limit: int, tools: Any, before: object) -> None:
-    """A session may keep less than fits (it cuts to half), so only laws 1 to 6 are asked of it."""
-    check_laws(
-        messages,
-        found.messages,
-        limit=limit,
-        counter=COUNTER,
-        tools=tools,
-        before=before,
-        reported=found.report.total_tokens,
-        remembers=True,
-    )
 
 
 def test_a_session_refuses_a_prompt_that_is_over_without_any_history() -> None:
