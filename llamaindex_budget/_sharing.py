@@ -16,7 +16,7 @@ from rankbudget.codec import DictCodec
 from ._convert import CODEC, defused
 from ._frame import Frame
 
-__all__ = ["active_session", "adopt", "budget_for", "engine_session", "fixed_tokens", "slot_tokens", "use_session"]
+__all__ = ["active_session", "adopt", "budget_for", "engine_session", "finished", "fixed_tokens", "slot_tokens", "use_session"]
 
 _active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", default=None)
 
@@ -83,6 +83,11 @@ def fixed_tokens(session: BudgetSession, frame: Frame | None) -> int:
     budget = session.budget
     ours = budget.limit() if isinstance(budget, TokenBudget) else budget
     return around + max(0, ours - (frame.window - frame.num_output - frame.padding))
+
+
+def finished(messages: Sequence[ChatMessage]) -> bool:
+    """Says whether a thread ends on a finished answer: what comes next is a new question."""
+    return not messages or (CODEC.role(messages[-1]) in {"assistant", "system", "developer"} and not CODEC.call_ids(messages[-1]))
 
 
 def slot_tokens(session: BudgetSession, frame: Frame | None, messages: Sequence[ChatMessage]) -> int:

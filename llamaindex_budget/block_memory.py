@@ -21,7 +21,7 @@ from rankbudget.rendering import NOTICE, escape_text
 
 from ._convert import CODEC, copy_message, counter_of, defused
 from ._frame import Frame, current_frame, watch_engines
-from ._sharing import fixed_tokens
+from ._sharing import finished, fixed_tokens
 from ._store import name_of_tokenizer, tokenizer_named
 from .blocks import BudgetMemoryBlock
 
@@ -111,9 +111,13 @@ class BudgetMemory(Memory):
                 )
             except BudgetExceededError:
                 fixed = [p for p in parts if p.attached and not p.pinned]
-                if not fixed:
+                if fixed:  # media cannot be shortened: the lowest rank goes
+                    parts = [p for p in parts if p is not max(fixed, key=lambda p: p.rank)]
+                    continue
+                system = [m for m in stored if CODEC.role(m) in {"system", "developer"}]
+                if pending or len(system) == len(stored) or not finished(stored):
                     raise
-                parts = [p for p in parts if p is not max(fixed, key=lambda p: p.rank)]  # media cannot be shortened: the lowest rank goes
+                stored = system  # whoever reads a finished thread brings the question
             else:
                 return made
 

@@ -6,6 +6,7 @@ import copy
 import json
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
@@ -16,12 +17,13 @@ from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 
 from rankbudget import BudgetSession, TokenBudget
+from rankbudget.effects import Call, Steps, adrive, drive
 from rankbudget.errors import BudgetExceededError
 from rankbudget.result import FitResult
 
 from ._convert import CODEC, ChatCodec, copy_message, counter_of, defused
 from ._frame import Frame, current_frame, watch_engines
-from ._sharing import active_session, adopt, engine_session, fixed_tokens, slot_tokens
+from ._sharing import active_session, adopt, engine_session, finished, fixed_tokens, slot_tokens
 from ._store import dump_store, load_store, name_of_tokenizer, tokenizer_named
 from .models import as_summarizer
 
@@ -149,24 +151,34 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         return (await self.afit(input, initial_token_count)).messages  # type: ignore[return-value]  # as above
 
     def fit(self, question: Any = None, initial_token_count: int = 0) -> FitResult:
-        """Returns what `get` returns, with the report that says why."""
-        frame, session, asked = self._turn(initial_token_count)
-        stored = self._stored()
-        slots = 0
-        while True:
-            result = session.fit(stored, **asked(question, stored, slots))
-            needed = slot_tokens(session, frame, result.messages)
-            if needed <= slots:
-                return self._copied(result, frame)
-            slots = needed
+        """Returns what `get` returns, with the report that says why.
+
+        A finished thread without a question is read for a question that stands elsewhere: it keeps what it can, and if need be all of it goes.
+
+        Raises:
+            BudgetExceededError: system messages and the current question alone exceed the limit.
+        """
+        return drive(self._steps(self._stored(), question, initial_token_count))
 
     async def afit(self, question: Any = None, initial_token_count: int = 0) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop."""
-        frame, session, asked = self._turn(initial_token_count)
         stored = list(await self.chat_store.aget_messages(self.chat_store_key))
+        return await adrive(self._steps(stored, question, initial_token_count))
+
+    def _steps(self, stored: list[ChatMessage], question: Any, initial_token_count: int) -> Steps[FitResult]:
+        """Fits until what defusing adds is paid for; a finished thread whose last question does not fit may go altogether."""
+        frame, session, options = self._turn(initial_token_count)
+        pending = frame.question if frame is not None else _pending(question, stored)
         slots = 0
         while True:
-            result = await session.afit(stored, **asked(question, stored, slots))
+            given = {**options, "question": pending, "extra_tokens": options["extra_tokens"] + slots}
+            try:
+                result = yield Call(partial(session.fit, stored, **given), (), partial(session.afit, stored, **given))
+            except BudgetExceededError:
+                if pending is not None or not finished(stored):
+                    raise
+                pending = ""
+                continue
             needed = slot_tokens(session, frame, result.messages)
             if needed <= slots:
                 return self._copied(result, frame)
@@ -178,7 +190,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
             return 0
         return slot_tokens(self.session_in(frame), frame, self.fit(frame.question).messages)
 
-    def _turn(self, initial_token_count: int) -> tuple[Frame | None, BudgetSession, Callable[..., dict[str, Any]]]:
+    def _turn(self, initial_token_count: int) -> tuple[Frame | None, BudgetSession, dict[str, Any]]:
         if initial_token_count > self.token_limit:
             msg = (
                 f"Initial token count exceeds token limit: {initial_token_count} tokens stand before the history, token_limit is {self.token_limit}; "
@@ -187,17 +199,8 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
             raise BudgetExceededError(msg, limit=self.token_limit, needed=initial_token_count, blocks={"initial": initial_token_count})
         frame = current_frame(self)
         session = self.session_in(frame)
-
-        def asked(question: Any, stored: Sequence[ChatMessage], slots: int) -> dict[str, Any]:
-            pending = frame.question if frame is not None else _pending(question, stored)
-            return {
-                "limit": self._alone(session, frame),
-                "ceiling": self.token_limit,
-                "extra_tokens": max(initial_token_count, fixed_tokens(session, frame)) + slots,
-                "question": pending,
-            }
-
-        return frame, session, asked
+        spoken_for = max(initial_token_count, fixed_tokens(session, frame))
+        return frame, session, {"limit": self._alone(session, frame), "ceiling": self.token_limit, "extra_tokens": spoken_for}
 
     def _alone(self, session: BudgetSession, frame: Frame | None) -> int | None:
         """Returns the limit of a whole prompt where nothing competes with the history, None where documents have a share."""

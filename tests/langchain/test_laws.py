@@ -12,7 +12,7 @@ from hypothesis import given
 from langchain.agents.middleware import ContextEditingMiddleware, ModelRequest, ModelResponse
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 from langchain_core.retrievers import BaseRetriever
 
@@ -34,8 +34,7 @@ from rankbudget.testing import (
     Application,
     WordCounter,
     applications,
-    check_laws,
-    check_refusal,
+    check_outcome,
     check_same,
     check_superset,
     draws,
@@ -198,19 +197,8 @@ entries = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name
 
 def _judge(entry: Entry, app: Application, found: Any, host: list[Any], before: Any, limit: int, counter: WordCounter) -> None:
     tools = list(app.tools) if entry.tools and app.tools else None
-    if entry.stored and host and CODEC.role(host[-1]) != "user" and not CODEC.call_ids(host[-1]) and CODEC.role(host[-1]) != "tool":
-        if isinstance(found, BudgetExceededError) and limit < counter.overhead(tools):
-            return  # not even an empty prompt fits
-        asked = HumanMessage("next question", id="next")  # a finished thread: what comes next is the question, set aside by the caller
-        limit = max(limit, counter.overhead(tools)) + counter.count_message(CODEC.to_dict(asked))
-        host, before = [*host, asked], None
-        found = found if isinstance(found, BaseException) else [*found, asked]
-    if isinstance(found, BaseException):
-        check_refusal(host, found, limit=limit, counter=counter, codec=CODEC, tools=tools)
-        return
-    check_laws(
-        host, found, limit=limit, counter=counter, codec=CODEC, tools=tools, before=before, identity=entry.identity, edits=entry.edits
-    )
+    rules = {"before": before, "identity": entry.identity, "edits": entry.edits, "stored": entry.stored}
+    check_outcome(host, found, limit=limit, counter=counter, codec=CODEC, tools=tools, **rules)
 
 
 def _run(call: Callable[[list[Any]], Any], messages: list[Any]) -> Any:

@@ -31,8 +31,7 @@ from rankbudget.testing import (
     Application,
     WordCounter,
     applications,
-    check_laws,
-    check_refusal,
+    check_outcome,
     check_same,
     draws,
     snapshot,
@@ -90,7 +89,7 @@ class Entry:
     identity: bool = False
     tools: bool = False
     superset: bool = True
-    inserts: bool = False
+    stored: bool = True
 
 
 def buffer(app: Application, limit: int, counter: WordCounter) -> Any:
@@ -159,7 +158,7 @@ def blocks(app: Application, limit: int, counter: WordCounter) -> Any:
 ENTRIES = [
     Entry("buffer", buffer),
     Entry("session", session, tools=True),
-    Entry("agent", agent, identity=True, tools=True, superset=False),
+    Entry("agent", agent, identity=True, tools=True, superset=False, stored=False),
     Entry("memory with blocks", blocks, superset=False),
 ]
 entries = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
@@ -174,10 +173,8 @@ def _run(call: Callable[[list[Any]], Any], messages: list[Any]) -> Any:
 
 def _judge(entry: Entry, app: Application, found: Any, host: list[Any], before: Any, limit: int, counter: WordCounter) -> None:
     tools = list(app.tools) if entry.tools and app.tools else None
-    if isinstance(found, BaseException):
-        check_refusal(host, found, limit=limit, counter=counter, codec=CODEC, tools=tools)
-        return
-    check_laws(host, found, limit=limit, counter=counter, codec=CODEC, tools=tools, before=before, identity=entry.identity)
+    rules = {"before": before, "identity": entry.identity, "stored": entry.stored}
+    check_outcome(host, found, limit=limit, counter=counter, codec=CODEC, tools=tools, **rules)
 
 
 def _ids(messages: Sequence[ChatMessage]) -> set[str]:
@@ -328,6 +325,7 @@ class TestBufferConformance(AdapterConformance):
     codec = CODEC
     has_async = True
     identity = False
+    stored = True
     examples = 60
 
     def to_host(self, messages: Sequence[dict[str, Any]]) -> list[Any]:

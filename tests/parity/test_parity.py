@@ -18,10 +18,11 @@ from llama_index.core.base.llms.types import AudioBlock, ChatMessage, DocumentBl
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from langchain_budget import BudgetDocumentCompressor, BudgetMessageHistory, BudgetTrimmer
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, BudgetNodePostprocessor
 from rankbudget import counter_for, fit_messages
 from rankbudget.errors import BudgetError
 from rankbudget.testing import Application, applications, draws
+from tests.llamaindex.models import ListStore
 
 COUNTER = "o200k_base"
 
@@ -118,11 +119,42 @@ def test_the_same_history_is_read(application: Application) -> None:
         assert [m.content for m in asyncio.run(memory.aget())] == [m.content for m in found]
         return [(_role(m.role.value), m.content or "", [b.tool_call_id for b in m.blocks if isinstance(b, ToolCallBlock)]) for m in found]
 
-    read, gotten = outcome(through_langchain), outcome(through_llamaindex)
-    if read == [] and gotten == "BudgetExceededError":
-        assert messages[-1]["role"] == "assistant"  # a finished LangChain thread is read before its next question: all of it may go
-        return
-    assert _plain(read) == _plain(gotten)
+    assert _plain(outcome(through_langchain)) == _plain(outcome(through_llamaindex))
+
+
+READERS = {
+    "LangChain": lambda thread: _history(thread).messages,
+    "LangChain async": lambda thread: asyncio.run(_history(thread).aget_messages()),
+    "LlamaIndex": lambda thread: _memory(thread).get(),
+    "LlamaIndex async": lambda thread: asyncio.run(_memory(thread).aget()),
+    "LlamaIndex blocks": lambda thread: _blocks_memory(thread).get(),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_finished_thread_waits_for_a_question_that_stands_elsewhere(reader: str) -> None:
+    """Where the last question does not fit, a finished thread is read as its system messages; one that still asks is refused."""
+    picture = [{"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}]  # cannot be shortened
+    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": picture}]
+    done = [*asked, {"role": "assistant", "content": "A cat."}]
+    assert [m.content for m in READERS[reader](done)] == ["Be brief."]
+    assert outcome(lambda: READERS[reader](asked)) == "BudgetExceededError"
+
+
+def _history(thread: Any) -> BudgetMessageHistory:
+    history = BudgetMessageHistory(max_tokens=40, counter=COUNTER)
+    history.add_messages(langchain(thread))
+    return history
+
+
+def _memory(thread: Any) -> BudgetChatMemoryBuffer:
+    return BudgetChatMemoryBuffer.from_defaults(chat_history=llamaindex(thread), token_limit=40, counter=COUNTER)
+
+
+def _blocks_memory(thread: Any) -> BudgetMemory:
+    memory = BudgetMemory.from_defaults(token_limit=40, counter=COUNTER, chat_store=ListStore())
+    asyncio.run(memory.aset(llamaindex(thread)))
+    return memory
 
 
 def _role(name: str) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .application import Application, MemoryItem, reproduction
     from .conformance import AdapterConformance, CounterConformance, FitStrategyConformance, StoreConformance
     from .drawing import draws
+    from .entries import check_outcome
     from .fakes import RecordingCounter, WordCounter
     from .laws import (
         LAWS,
@@ -46,6 +47,7 @@ _HOME = {
     "applications": "strategies",
     "check_delimited": "laws",
     "check_laws": "laws",
+    "check_outcome": "entries",
     "check_prefix": "laws",
     "check_refusal": "laws",
     "check_same": "laws",
@@ -78,6 +80,7 @@ __all__ = [
     "applications",
     "check_delimited",
     "check_laws",
+    "check_outcome",
     "check_prefix",
     "check_refusal",
     "check_same",

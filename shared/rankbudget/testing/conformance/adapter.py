@@ -11,8 +11,9 @@ from ...codec import Codec, content_text
 from ...counting.protocol import TokenCounter
 from ...errors import BudgetError
 from ..application import Application
+from ..entries import check_outcome
 from ..fakes import WordCounter
-from ..laws import check_laws, check_refusal, check_same, check_superset, snapshot
+from ..laws import check_same, check_superset, snapshot
 from ..strategies import applications, conversations
 from ._draws import for_all
 
@@ -31,6 +32,8 @@ class AdapterConformance:
     codec: Codec
     identity = True
     """Whether kept messages are the same objects; memories return copies."""
+    stored = False
+    """Whether it reads a stored thread: a finished one waits for its next question, and all of it may go where its last one does not fit."""
     has_async = False
 
     def to_host(self, messages: Sequence[dict[str, Any]]) -> list[Any]:
@@ -126,10 +129,10 @@ class AdapterConformance:
         host = self.to_host(application.messages)
         before = snapshot(host)
         found = self._run(host, limit, counter, application)
+        rules: dict[str, Any] = {"before": before, "identity": self.identity, "stored": self.stored}
+        check_outcome(host, found, limit=limit, counter=counter, codec=self.codec, tools=tools, **rules)
         if isinstance(found, BudgetError):
-            check_refusal(host, found, limit=limit, counter=counter, codec=self.codec, tools=tools)
             return
-        check_laws(host, found, limit=limit, counter=counter, codec=self.codec, tools=tools, before=before, identity=self.identity)
         check_same(found, self._run(host, limit, counter, application), codec=self.codec)
         check_same(found, self._run(found, limit, counter, application), codec=self.codec, what="fitting twice")
         larger = self._run(host, limit + 50, counter, application)
