@@ -9,6 +9,8 @@ PYTHON ?= python3
 VENV ?= .venv
 VENV_FLOOR ?= .venv-floor
 VENV_WHEEL ?= .venv-wheel
+VENV_UPSTREAM ?= .venv-upstream
+UPSTREAM ?= .upstream
 PY := $(VENV)/bin/python
 PIP_FLAGS := --disable-pip-version-check --quiet
 PINS := pyproject.toml constraints.txt
@@ -84,6 +86,19 @@ test-floor: ## Runs the suite with the oldest supported versions, in an environm
 	@$(VENV_FLOOR)/bin/python -m pip install $(PIP_FLAGS) -c constraints-floor.txt -e '.[test]'
 	@$(VENV_FLOOR)/bin/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not notebook" $(T)
 
+$(VENV_UPSTREAM)/.done: $(PINS)
+	@test -x $(VENV_UPSTREAM)/bin/python || $(PYTHON) -m venv $(VENV_UPSTREAM)
+	@$(VENV_UPSTREAM)/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -e '.[langchain,agents,classic,upstream]'
+	@rm -rf $(UPSTREAM) && mkdir $(UPSTREAM)
+	@cd $(UPSTREAM) && $(CURDIR)/$(VENV_UPSTREAM)/bin/python -m pip download $(PIP_FLAGS) --no-deps --no-build-isolation --no-binary :all: \
+		$$($(CURDIR)/$(VENV_UPSTREAM)/bin/python -m pip freeze | grep -E '^langchain-(core|classic)==')
+	@cd $(UPSTREAM) && for archive in *.tar.gz; do tar xzf $$archive; done
+	@touch $@
+
+.PHONY: upstream
+upstream: $(VENV_UPSTREAM)/.done ## Runs LangChain's own tests of trimming, memories and retrievers with ours in their place
+	@LANGCHAIN_SDISTS=$(CURDIR)/$(UPSTREAM) $(VENV_UPSTREAM)/bin/python -m pytest -q -rs tests/langchain/test_upstream.py tests/langchain/test_retriever_standards.py $(T)
+
 .PHONY: lint
 lint: $(VENV)/.dev ## Checks style
 	@$(PY) -m ruff check .
@@ -110,9 +125,9 @@ wheel-test: $(VENV)/.dev ## Builds the wheel, looks into it, installs it alone a
 	@$(PY) .ci/wheel_test.py --venv $(VENV_WHEEL)
 
 .PHONY: all
-all: lint type imports test notebooks wheel-test ## Runs every check
+all: lint type imports test upstream notebooks wheel-test ## Runs every check
 
 .PHONY: clean
 clean: ## Removes what the other targets made
-	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
+	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError
+from .base import TextCounter
 from .media import MediaTable, media_for
 from .models import encoding_for, similar_to
 from .protocol import TokenCounter
@@ -68,7 +69,7 @@ def counter_for(spec: Any = "o200k_base", *, media: MediaTable | None = None, fa
                     _by_name.clear()
                 _by_name[spec] = _from_name(spec)
             return _by_name[spec]
-    if isinstance(spec, TokenCounter) and not isinstance(spec, type):
+    if isinstance(spec, TextCounter) or (isinstance(spec, TokenCounter) and not isinstance(spec, type)):  # asking a protocol takes long
         return spec
     if model is not None:
         from .provider import ProviderCounter
