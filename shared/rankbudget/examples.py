@@ -27,8 +27,9 @@ _LONGEST_LABEL = 60
 class FewShotSelector:
     """Picks few-shot examples greedily by relevance, less what they repeat of those already picked.
 
-    Examples that carry a label (`label`, `class`, `category`, `intent`, or short outputs that recur) are rated together with their label:
-    by itself, the best three of its label and how likely its label is, so that one lucky match does not decide.
+    Examples that carry a label (`label`, `class`, `category`, `intent`, or short outputs that recur) are rated by how likely their label is,
+    then by themselves, so that one lucky match does not decide. Where tokens are the only limit, the most examples of the likely labels for
+    the tokens are picked: by the likelihood of the label for each token an example costs.
 
     Args:
         embedding_engine: rates by meaning: a `Scorer`, an `Embedder`, a function from texts to vectors, or an object with `embed`,
@@ -77,52 +78,34 @@ class FewShotSelector:
         _check(max_examples, diversity_weight, max_tokens)
         if not examples or max_examples == 0:
             return []
-        scores = self.score(query, examples)
         costs: list[int] = []
         if max_tokens is not None and cost is not None:
             costs = [cost(e) for e in examples]
         elif max_tokens is not None:
             costs = counter_for("o200k_base" if counter is None else counter).count_many([example_text(e) + "\n" for e in examples])
-        return [examples[i] for i in self._pick(examples, scores, costs, max_examples, diversity_weight, max_tokens)]
+        labels = _labels(examples)
+        if costs and max_examples is None and any(labels):
+            chances = LabelScorer(self._scorer).probabilities(query, _segments(examples, labels))
+            relevance = [chance / max(1, price) for chance, price in zip(chances, costs, strict=True)]
+
+            def worth(i: int, alike: float) -> float:
+                return relevance[i] * (1 - diversity_weight * alike)
+        else:
+            relevance = self.score(query, examples)
+            # Cosines are on one scale with likeness already; other scores are brought there.
+            shown = relevance if isinstance(self._scorer, EmbeddingScorer) and not any(labels) else _unit(relevance)
+
+            def worth(i: int, alike: float) -> float:
+                return shown[i] - diversity_weight * alike
+
+        likeness = _Likeness(examples, self._scorer) if diversity_weight else None
+        return [examples[i] for i in _picked(relevance, worth, likeness, costs, max_examples, max_tokens)]
 
     def score(self, query: str, examples: Sequence[Mapping[str, Any]]) -> list[float]:
         """Returns the relevance of each example, its label's included; any range, higher is better."""
         labels = _labels(examples)
-        segments = [Segment(id=str(i), text=_input_of(e), label=labels[i] or None) for i, e in enumerate(examples)]
         scorer = LabelScorer(self._scorer) if any(labels) else self._scorer
-        return scorer.score(query, segments)
-
-    def _pick(
-        self,
-        examples: Sequence[Mapping[str, Any]],
-        scores: Sequence[float],
-        costs: Sequence[int],
-        max_examples: int | None,
-        diversity_weight: float,
-        max_tokens: int | None,
-    ) -> list[int]:
-        likeness = _Likeness(examples, self._scorer) if diversity_weight else None
-        # Cosines are on one scale with likeness already; other scores are brought there.
-        cosines = isinstance(self._scorer, EmbeddingScorer) and not any(_labels(examples))
-        relevance = list(scores) if cosines else _unit(scores)
-        penalty = [0.0] * len(examples)
-        left = sorted(range(len(examples)), key=lambda i: (-scores[i], i))
-        room = max_tokens
-        picked: list[int] = []
-        while left and (max_examples is None or len(picked) < max_examples):
-            if room is not None:
-                left = [i for i in left if costs[i] <= room]
-                if not left:
-                    break
-            best = max(left, key=lambda i: (relevance[i] - diversity_weight * penalty[i], -i)) if likeness else left[0]
-            left.remove(best)
-            picked.append(best)
-            if room is not None:
-                room -= costs[best]
-            if likeness:
-                for i, alike in likeness.to(best, left):
-                    penalty[i] = max(penalty[i], alike)
-        return picked
+        return scorer.score(query, _segments(examples, labels))
 
 
 class _Likeness:
@@ -145,6 +128,35 @@ class _Likeness:
             return [(i, max(row[i], 0.0)) for i in others]
         mine = self._terms[picked]
         return [(i, len(mine & self._terms[i]) / max(len(mine | self._terms[i]), 1)) for i in others]
+
+
+def _picked(
+    relevance: Sequence[float],
+    worth: Callable[[int, float], float],
+    likeness: _Likeness | None,
+    costs: Sequence[int],
+    max_examples: int | None,
+    max_tokens: int | None,
+) -> list[int]:
+    """Returns the picked positions, best first; `worth` rates one by its likeness to what is picked."""
+    penalty = [0.0] * len(relevance)
+    left = sorted(range(len(relevance)), key=lambda i: (-relevance[i], i))
+    room = max_tokens
+    picked: list[int] = []
+    while left and (max_examples is None or len(picked) < max_examples):
+        if room is not None:
+            left = [i for i in left if costs[i] <= room]
+            if not left:
+                break
+        best = max(left, key=lambda i: (worth(i, penalty[i]), -i)) if likeness else left[0]
+        left.remove(best)
+        picked.append(best)
+        if room is not None:
+            room -= costs[best]
+        if likeness:
+            for i, alike in likeness.to(best, left):
+                penalty[i] = max(penalty[i], alike)
+    return picked
 
 
 def example_text(example: Mapping[str, Any]) -> str:
@@ -192,6 +204,10 @@ def _input_of(example: Mapping[str, Any]) -> str:
         if isinstance(example.get(key), str):
             return str(example[key])
     return str(next((value for value in example.values() if isinstance(value, str)), ""))
+
+
+def _segments(examples: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Segment]:
+    return [Segment(id=str(i), text=_input_of(e), label=labels[i] or None) for i, e in enumerate(examples)]
 
 
 def _labels(examples: Sequence[Mapping[str, Any]]) -> list[str]:

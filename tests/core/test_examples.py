@@ -93,6 +93,34 @@ def test_labels_are_rated_by_their_best_examples():
     assert [e["label"] for e in picked] == ["card", "card", "card"]
 
 
+def test_tokens_buy_the_most_examples_of_the_likely_label():
+    """With tokens as the only limit, short examples of the likely label come before one long example that matches best."""
+    examples = [
+        {"input": "my card is lost and I do not know where I lost my card or who has my lost card", "label": "lost"},
+        {"input": "lost my card", "label": "lost"},
+        {"input": "card lost", "label": "lost"},
+        {"input": "rate of the euro", "label": "rate"},
+        {"input": "euro rate", "label": "rate"},
+    ]
+    picked = FewShotSelector().select("where is my lost card", examples, None, max_tokens=12, cost=lambda e: len(e["input"].split()))
+    assert picked[:2] == [examples[2], examples[1]]
+    assert examples[0] not in picked
+
+
+def test_likeness_to_picked_examples_costs_labelled_ones_too():
+    """Of two equally short examples of a label, the one that repeats a picked one word for word comes last."""
+    examples = [
+        {"input": "card lost", "label": "lost"},
+        {"input": "card lost", "label": "lost"},
+        {"input": "wallet gone", "label": "lost"},
+        {"input": "euro rate", "label": "rate"},
+        {"input": "dollar rate", "label": "rate"},
+    ]
+    words = {"max_tokens": 4, "cost": lambda e: len(e["input"].split())}
+    assert FewShotSelector().select("card lost", examples, None, 1.0, **words) == [examples[0], examples[2]]
+    assert FewShotSelector().select("card lost", examples, None, 0.0, **words) == examples[:2]
+
+
 def test_short_outputs_that_recur_are_labels():
     """Classes are recognised without a label key; answers that stand once are not classes."""
     classes = [{"input": f"parcel {i}", "output": "shipping"} for i in range(3)] + [

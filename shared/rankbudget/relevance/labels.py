@@ -1,12 +1,16 @@
 """Relevance of labelled examples: a label that fits the question lifts all its examples.
 
-One lucky match does not decide. The examples most like the question vote with the best three of their label, and where vectors are at hand a
-ridge regression over all examples says which label the question most likely has.
+One lucky match does not decide. Four ratings say how likely a label is: its best example, the middle of its examples' vectors, its examples
+read as one text, and its name.
 """
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..segment import Segment
@@ -14,20 +18,26 @@ from .corpus import BoundedCache, scored_texts
 from .embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
 from .fusion import FusionScorer, default_scorer, normalised
 from .protocol import Scorer
+from .words import terms
 
 if TYPE_CHECKING:
     from .embedding import Vectors
 
 __all__ = ["LabelScorer"]
 
-BEST_OF_LABEL = 3
-LABEL_WEIGHT, LIKELY_WEIGHT = 2.0, 2.0
-RIDGE = 10.0
-"""How strongly the regression is held back; 3 to 10 rate alike on the development questions."""
+NEAREST, MIDDLE, TEXT, NAME = 0.15, 1.2, 0.16, 0.3
+"""Weights of the four ratings, by logistic regression on the development questions."""
+NEAREST_ALONE, TEXT_ALONE = 0.7, 0.2
+"""The same where no vectors are at hand."""
+LIFT = 2.0
+"""What a label's log-odds count beside an example's own rating."""
+SATURATION = 1.2
+"""How soon more examples of a label with the same word stop counting; the usual one of BM25."""
+_NOT_NAME = re.compile(r"[\W_]+")
 
 
 class LabelScorer:
-    """Rates examples by themselves, the best three of their label, and how likely their label is; segments without a label by themselves.
+    """Rates examples by how likely their label is, then by themselves; segments without a label count as of a middling one.
 
     Args:
         scorer: rates single examples; None takes the default mix of words and meaning.
@@ -39,9 +49,13 @@ class LabelScorer:
         ...     Segment(id="2", text="Is my parcel on its way?", label="shipping"),
         ...     Segment(id="3", text="My money back, please", label="refund"),
         ... ]
-        >>> scores = LabelScorer(Bm25Scorer()).score("Has the parcel left?", examples)
+        >>> scorer = LabelScorer(Bm25Scorer())
+        >>> scores = scorer.score("Has the parcel left?", examples)
         >>> scores.index(min(scores))
         2
+        >>> chances = scorer.probabilities("Has the parcel left?", examples)
+        >>> chances[0] == chances[1] > chances[2]
+        True
     """
 
     def __init__(self, scorer: Scorer | None = None) -> None:
@@ -49,40 +63,110 @@ class LabelScorer:
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each example."""
-        scorer = self._scorer or default_scorer()
-        shown = [Segment(id=s.id, text=_with_label(s), title=s.title) for s in segments]
-        found = normalised(scorer.score(query, shown))
-        labels = [segment.label for segment in segments]
-        if not query.strip() or not any(labels):
-            return found
-        best: dict[str, list[float]] = {}
-        for label, score in zip(labels, found, strict=True):
-            if label:
-                best.setdefault(label, []).append(score)
-        names = list(best)
-        votes = normalised([_mean(sorted(scores, reverse=True)[:BEST_OF_LABEL]) for scores in best.values()])
-        likely = self._likely(scorer, query, scored_texts(segments), tuple(labels), names)
-        lift = {name: LABEL_WEIGHT * vote + LIKELY_WEIGHT * odds for name, vote, odds in zip(names, votes, likely, strict=True)}
-        return [score + lift.get(label or "", 0.0) for label, score in zip(labels, found, strict=True)]
+        own = self._own(query, segments)
+        odds = self._odds(query, segments, own)
+        return [score + LIFT * odds.get(segment.label or "", 0.0) for score, segment in zip(own, segments, strict=True)]
 
-    def _likely(
-        self, scorer: Scorer, query: str, texts: tuple[str, ...], labels: tuple[str | None, ...], names: Sequence[str]
-    ) -> list[float]:
-        embedder = _embedder_of(scorer)
-        if embedder is None or len(names) < 2:  # noqa: PLR2004 - one label is as likely as itself
-            return [0.0] * len(names)
-        middle, weights = _REGRESSIONS.get((id(embedder), texts, labels), lambda _: _regression(embedder.vectors(texts), labels, names))
-        guess: list[float] = ((embedder.vectors((query,))[0] - middle) @ weights).tolist()
-        return normalised(guess)
+    def probabilities(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns for each example how likely its label is the question's; equal for all examples of a label."""
+        odds = self._odds(query, segments, self._own(query, segments))
+        if not odds:
+            return [1.0] * len(segments)
+        top = max(odds.values())
+        chances = {label: math.exp(rating - top) for label, rating in odds.items()}
+        total = sum(chances.values())
+        return [chances.get(segment.label or "", math.exp(-top)) / total for segment in segments]
+
+    def _own(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        scorer = self._scorer or default_scorer()
+        return normalised(scorer.score(query, [Segment(id=s.id, text=_with_label(s), title=s.title) for s in segments]))
+
+    def _odds(self, query: str, segments: Sequence[Segment], own: Sequence[float]) -> dict[str, float]:
+        """Returns the log-odds of each label, against a middling one."""
+        best: dict[str, float] = {}
+        for segment, score in zip(segments, own, strict=True):
+            if segment.label:
+                best[segment.label] = max(best.get(segment.label, score), score)
+        if not query.strip() or not best:
+            return {}
+        texts, labels = scored_texts(segments), tuple([segment.label for segment in segments])
+        words = _WORDS.get((texts, labels), lambda key: _LabelWords(*key)).rate(query)
+        near = list(best.values())
+        embedder = _embedder_of(self._scorer or default_scorer())
+        if embedder is None:
+            ratings = [NEAREST_ALONE * n + TEXT_ALONE * words[label] for label, n in zip(best, near, strict=True)]
+        else:
+            middle, name = _meaning(embedder, query, texts, labels, list(best))
+            ratings = [
+                NEAREST * n + MIDDLE * m + TEXT * words[label] + NAME * called
+                for label, n, m, called in zip(best, near, middle, name, strict=True)
+            ]
+        mean = sum(ratings) / len(ratings)
+        return {label: rating - mean for label, rating in zip(best, ratings, strict=True)}
+
+
+class _LabelWords:
+    """A label's examples as one text: BM25 over words and word pairs, function words included, for short questions have little else."""
+
+    def __init__(self, texts: Sequence[str], labels: Sequence[str | None]) -> None:
+        self._names = list(dict.fromkeys(label for label in labels if label))
+        held: dict[str, Counter[str]] = {name: Counter() for name in self._names}
+        for text, label in zip(texts, labels, strict=True):
+            if label:
+                held[label].update(_words_and_pairs(text))
+        self._labels_of: dict[str, list[tuple[str, int]]] = {}
+        for name, counts in held.items():
+            for term, examples in counts.items():
+                self._labels_of.setdefault(term, []).append((name, examples))
+
+    def rate(self, query: str) -> dict[str, float]:
+        found = dict.fromkeys(self._names, 0.0)
+        for term in sorted(_words_and_pairs(query)):
+            holders = self._labels_of.get(term, ())
+            weight = math.log(1 + (len(found) - len(holders) + 0.5) / (len(holders) + 0.5))
+            for name, examples in holders:
+                found[name] += weight * examples * (SATURATION + 1) / (examples + SATURATION)
+        return found
+
+
+def _words_and_pairs(text: str) -> set[str]:
+    words = terms(text)
+    return {*words, *[f"{a} {b}" for a, b in pairwise(words)]}
+
+
+def _meaning(
+    embedder: Embedder, query: str, texts: tuple[str, ...], labels: tuple[str | None, ...], names: Sequence[str]
+) -> tuple[list[float], list[float]]:
+    """Returns how near the question is to the middle of each label's examples and to its name, in spreads of its nearness to examples."""
+    asked = embedder.vectors((query,))[0]
+    middles = _MIDDLES.get((embedder, texts, labels), lambda _: _middles(embedder.vectors(texts), labels, names))
+    called = embedder.vectors(tuple([_NOT_NAME.sub(" ", name).strip() or name for name in names]))
+    spread = float((embedder.vectors(texts) @ asked).std()) or 1.0
+    return _apart((middles @ asked).tolist(), spread), _apart((called @ asked).tolist(), spread)
+
+
+def _middles(vectors: Vectors, labels: tuple[str | None, ...], names: Sequence[str]) -> Vectors:
+    """Returns the mean vector of each label's examples, at length 1."""
+    import numpy as np
+
+    column = {name: n for n, name in enumerate(names)}
+    found = np.zeros((len(names), vectors.shape[1]), dtype=np.float32)
+    for row, label in zip(vectors, labels, strict=True):
+        if label:
+            found[column[label]] += row
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
+
+
+def _apart(ratings: Sequence[float], spread: float) -> list[float]:
+    known = [rating if math.isfinite(rating) else 0.0 for rating in ratings]
+    mean = sum(known) / len(known)
+    return [(rating - mean) / spread for rating in known]
 
 
 def _with_label(segment: Segment) -> str:
     label = segment.label
     return segment.text if not label or label in segment.text else f"{segment.text}\n{label}"
-
-
-def _mean(scores: Sequence[float]) -> float:
-    return sum(scores) / len(scores)
 
 
 def _embedder_of(scorer: Scorer) -> Embedder | None:
@@ -93,22 +177,9 @@ def _embedder_of(scorer: Scorer) -> Embedder | None:
     return default_embedder() if missing_reason() is None else None
 
 
-def _regression(vectors: Vectors, labels: tuple[str | None, ...], names: Sequence[str]) -> tuple[Vectors, Vectors]:
-    """Returns the middle of the vectors and the weights that turn a vector into a rating of each label."""
-    import numpy as np
-
-    known = [i for i, label in enumerate(labels) if label]
-    rows = vectors[known].astype(np.float64)
-    middle = rows.mean(axis=0)
-    rows = rows - middle
-    column = {name: n for n, name in enumerate(names)}
-    target = np.full((len(known), len(names)), -1 / len(names))
-    for row, i in enumerate(known):
-        target[row, column[labels[i] or ""]] += 1
-    weights = np.linalg.solve(rows.T @ rows + RIDGE * np.eye(rows.shape[1]), rows.T @ target)
-    return middle.astype(np.float32), weights.astype(np.float32)
-
-
-_REGRESSIONS: BoundedCache[tuple[int, tuple[str, ...], tuple[str | None, ...]], tuple[Vectors, Vectors]] = BoundedCache(
+_WORDS: BoundedCache[tuple[tuple[str, ...], tuple[str | None, ...]], _LabelWords] = BoundedCache(
+    max_size=4_000_000, size=lambda key: 2 * sum(map(len, key[0])) + 64
+)
+_MIDDLES: BoundedCache[tuple[Embedder, tuple[str, ...], tuple[str | None, ...]], Vectors] = BoundedCache(
     max_size=4_000_000, size=lambda key: sum(map(len, key[1])) + 64
 )

@@ -177,6 +177,20 @@ def test_a_label_lifts_its_examples() -> None:
     assert min(scores[:3]) > max(scores[3:])
 
 
+@pytest.mark.parametrize("without_vectors", [False, True])
+def test_labels_are_as_likely_as_the_question_fits_them(monkeypatch: pytest.MonkeyPatch, without_vectors: bool) -> None:
+    """Probabilities are one per label, sum to 1 over the labels, and an example without a label counts as of a middling one."""
+    if without_vectors:
+        monkeypatch.setattr("rankbudget.relevance.labels.missing_reason", lambda: "not installed")
+    texts = {"lost_card": ["i lost my card", "card lost abroad"], "rates": ["what is the rate of the euro"], "pin": ["change my pin"]}
+    examples = [Segment(id=f"{label}{i}", text=text, label=label) for label, known in texts.items() for i, text in enumerate(known)]
+    plain = Segment(id="plain", text="good morning")
+    likely = LabelScorer(Bm25Scorer()).probabilities("lost card", [*examples, plain])
+    assert likely[0] == likely[1] > likely[4] > min(likely[2:4])
+    assert sum([likely[0], *likely[2:4]]) == pytest.approx(1.0)
+    assert LabelScorer(Bm25Scorer()).probabilities("", examples) == [1.0] * 4
+
+
 def test_memory_scorer_is_a_scorer() -> None:
     """The memory formula plugs in wherever a scorer does."""
     assert isinstance(MemoryScorer(), Scorer)
