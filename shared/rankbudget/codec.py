@@ -33,6 +33,7 @@ class Codec(Protocol):
            up one by one: ten thousand roles are read on every call.
         3. `call_ids` lists the tool calls a message asks for, from every place the host keeps them, each once, in order.
         4. `to_dict` holds all that is sent to the model and nothing that is not.
+        5. It may also have `kinds(messages) -> set[str]`, the set of `roles`, where that is faster to tell than each role.
     """
 
     def role(self, message: Any) -> str:
@@ -112,6 +113,13 @@ class DictCodec:
             return list(map(_ROLE, messages))
         except (TypeError, KeyError, IndexError):
             return [self.role(m) for m in messages]
+
+    def kinds(self, messages: Sequence[Any]) -> set[str]:
+        """Returns which roles there are."""
+        try:
+            return set(map(_ROLE, messages))
+        except (TypeError, KeyError, IndexError):
+            return {self.role(m) for m in messages}
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
         return message  # type: ignore[no-any-return]  # a dict is its own neutral form

@@ -1,7 +1,7 @@
 """One conversation, read from its newest end: turns, units that live or die together, pinned positions, lazy counts.
 
 A turn starts at a user message. Its units are that message, plain answers, and tool batches (a call with all its results). Nothing old
-is read until it is asked for, except the roles, which are one fast pass: system messages may stand anywhere.
+is read until it is asked for, except which roles there are, which is one fast pass: system messages may stand anywhere.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .measure import Measure
 __all__ = ["Broken", "Timeline", "Turn", "Unit"]
 
 _UNKNOWN = -2
+_BLOCK = 128  # roles read at once
 
 
 @dataclass(slots=True)
@@ -81,7 +82,8 @@ class Timeline:
         self.messages = list(messages)
         self.codec = codec
         self.measure = measure
-        self.roles, kinds = _roles(codec, messages)
+        self._roles: list[str] = [""] * len(self.messages)
+        self._unread = len(self.messages)  # roles before this position are not read yet
         self.edits: dict[int, Any] = {}
         self.least = 0
         """What all that is valid costs at the least, as it was written: what a session once knew to be too long for a room stays too long for it."""
@@ -91,16 +93,22 @@ class Timeline:
         self._pinned_prints: dict[int, object] = {}
         self._prints_from = 0
         self._first_user = _UNKNOWN
-        self.pinned = self._find_pinned(kinds)
+        self.pinned = self._find_pinned()
 
     def __len__(self) -> int:
-        return len(self.roles)
+        return len(self._roles)
+
+    @property
+    def roles(self) -> Sequence[str]:
+        """All roles, oldest first."""
+        self._read_roles(0)
+        return self._roles
 
     def copy(self) -> Timeline:
         """Returns a timeline of its own over the same messages; turns are parsed again, counts come from the counter's cache."""
         new = copy.copy(self)
         fresh: dict[str, Any] = {"_turns": [], "_tokens": dict(self._tokens), "_prints": list(self._prints)}
-        vars(new).update(fresh, messages=list(self.messages), edits=dict(self.edits), roles=list(self.roles), pinned=list(self.pinned))
+        vars(new).update(fresh, messages=list(self.messages), edits=dict(self.edits), _roles=list(self._roles), pinned=list(self.pinned))
         return new
 
     @property
@@ -208,7 +216,7 @@ class Timeline:
 
         Returns False, and changes nothing, when what was kept is not there any more: then it is another conversation.
         """
-        known, start = len(self.roles), self._prints_from
+        known, start = len(self._roles), self._prints_from
         if len(messages) < known or len(self._prints) != known - start:
             return False
         kept = messages[start:known]
@@ -217,14 +225,14 @@ class Timeline:
         if any(self.codec.fingerprint(messages[p]) != seen for p, seen in self._pinned_prints.items()):
             return False
         added = messages[known:]
-        fresh, _ = _roles(self.codec, added)
+        fresh = _known_roles(self.codec, added)
         self.messages[start:known] = kept  # equal, but what is handed back are the objects of this call
         for p in self._pinned_prints:
             self.messages[p] = messages[p]
         self.messages += added
         if not fresh:
             return True
-        self.roles += fresh
+        self._roles += fresh
         self.pinned += [known + i for i, role in enumerate(fresh) if role in PINNED_ROLES]
         if self._first_user < 0:
             self._first_user = _UNKNOWN
@@ -240,21 +248,32 @@ class Timeline:
                 continue
             self._turns += older
 
-    def _find_pinned(self, kinds: set[str]) -> list[int]:
-        roles, found = self.roles, []
-        for role in PINNED_ROLES & kinds:
-            at = -1
-            for _ in range(roles.count(role)):  # counting and finding are each one fast pass
-                at = roles.index(role, at + 1)
-                found.append(at)
-        return sorted(found)
+    def _find_pinned(self) -> list[int]:
+        """Looks through all messages once, and only where system messages stand after the first others through all of them again."""
+        role, messages = self.codec.role, self.messages
+        leading = 0
+        while leading < len(messages) and role(messages[leading]) in PINNED_ROLES:
+            leading += 1
+        kinds = _kinds(self.codec, messages[leading:] if leading else messages)
+        if kinds <= KNOWN_ROLES and kinds.isdisjoint(PINNED_ROLES):
+            return list(range(leading))
+        return [i for i, found in enumerate(self.roles) if found in PINNED_ROLES]
+
+    def _read_roles(self, position: int) -> None:
+        """Reads the roles down to a position."""
+        while self._unread > position:
+            low = max(0, min(position, self._unread - _BLOCK))
+            self._roles[low : self._unread] = _known_roles(self.codec, self.messages[low : self._unread])
+            self._unread = low
 
     def _parse_one(self) -> bool:
-        stop = self._turns[-1].start if self._turns else len(self.roles)
+        roles = self._roles
+        stop = self._turns[-1].start if self._turns else len(roles)
         if stop <= 0:
             return False
-        roles = self.roles
         for start in range(stop - 1, -1, -1):
+            if start < self._unread:
+                self._read_roles(max(0, start - _BLOCK))
             if roles[start] == "user":
                 self._turns.append(self._parse(start, stop, asked=True))
                 return True
@@ -264,7 +283,7 @@ class Timeline:
         return False
 
     def _parse(self, start: int, stop: int, *, asked: bool) -> Turn:
-        roles = self.roles
+        roles = self._roles
         body: list[Unit] = []
         broken: list[Broken] = []
         at = start + 1 if asked else start
@@ -286,7 +305,7 @@ class Timeline:
 
     def _batch(self, at: int, stop: int, ids: tuple[str, ...], body: list[Unit], broken: list[Broken]) -> int:
         """Reads a call and the results that directly follow it; returns the position after them."""
-        roles, result_id, messages = self.roles, self.codec.result_id, self.messages
+        roles, result_id, messages = self._roles, self.codec.result_id, self.messages
         open_ids = set(ids)
         results, strays = [], []
         after = at + 1
@@ -308,11 +327,12 @@ class Timeline:
         return after
 
 
-def _roles(codec: Codec, messages: Sequence[Any]) -> tuple[list[str], set[str]]:
-    """Returns all roles and which there are; ten thousand are read on every call, so this is one pass and one set."""
+def _kinds(codec: Codec, messages: Sequence[Any]) -> set[str]:
+    """Returns which roles there are; ten thousand messages are looked at on every call, so that a codec may have a shorter way."""
+    shorter = getattr(codec, "kinds", None)
+    return shorter(messages) if shorter is not None else set(codec.roles(messages))
+
+
+def _known_roles(codec: Codec, messages: Sequence[Any]) -> list[str]:
     roles = codec.roles(messages)
-    kinds = set(roles)
-    if not kinds <= KNOWN_ROLES:
-        roles = [codec.role(m) for m in messages]
-        kinds = set(roles)
-    return roles, kinds
+    return roles if set(roles) <= KNOWN_ROLES else [codec.role(m) for m in messages]
