@@ -43,6 +43,7 @@ class Frame:
         window: the model's context window.
         num_output: tokens the host keeps for the answer.
         padding: tokens the host's response synthesizer keeps free beside the nodes; more nodes than that become more calls.
+        host_counts: the host's own prompt helper sizes the request, with figures of its own for media.
     """
 
     engine: Any
@@ -53,6 +54,7 @@ class Frame:
     window: int
     num_output: int
     padding: int
+    host_counts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,21 +147,27 @@ def _frame_of(engine: Any, question: str | None) -> Frame | None:
     pending = question if templates else "" if isinstance(engine, BaseQueryEngine) else None
     own = (ChatMessage(role=MessageRole.SYSTEM, content=llm.system_prompt),) if getattr(llm, "system_prompt", None) else ()
     num_output = metadata.num_output if metadata.num_output > 0 else DEFAULT_NUM_OUTPUTS
-    padding = _padding(synthesizer) if retrieves else 0
+    ours = isinstance(_helper(synthesizer), BudgetPromptHelper)  # it makes one call and needs no room for a second
+    padding = SPARE if ours else int(getattr(synthesizer, "_response_padding_size", DEFAULT_RESPONSE_PADDING_SIZE))
     return Frame(
-        engine, tuple(own + v for v in variants), pending, retrieves, bool(templates), metadata.context_window, num_output, padding
+        engine=engine,
+        variants=tuple(own + v for v in variants),
+        question=pending,
+        retrieves=retrieves,
+        formats_history=bool(templates),
+        window=metadata.context_window,
+        num_output=num_output,
+        padding=padding if retrieves else 0,
+        host_counts=retrieves and not ours,
     )
 
 
 _TEMPLATES = (("_context_template", "_context_refine_template"), ("_context_prompt_template", "_context_refine_prompt_template"))
 
 
-def _padding(synthesizer: Any) -> int:
-    """Returns what the synthesizer will ask its prompt helper to keep free; ours makes one call and needs none of it."""
-    helper = getattr(synthesizer, "_prompt_helper", None) if synthesizer is not None else Settings._prompt_helper  # noqa: SLF001 - reading it otherwise makes one
-    if isinstance(helper, BudgetPromptHelper):
-        return SPARE
-    return int(getattr(synthesizer, "_response_padding_size", DEFAULT_RESPONSE_PADDING_SIZE))
+def _helper(synthesizer: Any) -> Any:
+    """Returns the prompt helper at work, as far as one was set."""
+    return getattr(synthesizer, "_prompt_helper", None) if synthesizer is not None else Settings._prompt_helper  # noqa: SLF001 - reading it otherwise makes one
 
 
 def _emptied(template: str) -> str:

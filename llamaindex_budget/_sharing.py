@@ -10,13 +10,24 @@ from typing import Any
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 
-from rankbudget import BudgetSession, TokenBudget
+from rankbudget import BudgetSession, TokenBudget, TokenCounter
 from rankbudget.codec import DictCodec
 
 from ._convert import CODEC, defused
 from ._frame import Frame
+from ._measured import measured, underestimate
 
-__all__ = ["active_session", "adopt", "budget_for", "engine_session", "finished", "fixed_tokens", "slot_tokens", "use_session"]
+__all__ = [
+    "active_session",
+    "adopt",
+    "budget_for",
+    "engine_session",
+    "finished",
+    "fixed_tokens",
+    "for_templates",
+    "slot_tokens",
+    "use_session",
+]
 
 _active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", default=None)
 
@@ -80,9 +91,20 @@ def fixed_tokens(session: BudgetSession, frame: Frame | None) -> int:
         neutral = [codec.to_dict(m) for m in variant]
         size = sum(map(counter.count_message, neutral)) if counter.additive else counter.count_messages(neutral) if neutral else 0
         around = max(around, size)
+    if frame.host_counts:
+        around += max((underestimate(variant, counter) for variant in frame.variants), default=0)
     budget = session.budget
     ours = budget.limit() if isinstance(budget, TokenBudget) else budget
     return around + max(0, ours - (frame.window - frame.num_output - frame.padding))
+
+
+def for_templates(messages: Sequence[ChatMessage], counter: TokenCounter) -> None:
+    """Changes copies that an engine takes for templates: texts have no slot of its own, other blocks cost what we count."""
+    for message in messages:
+        message.blocks = [measured(block, counter) for block in message.blocks]
+        for block in message.blocks:
+            if isinstance(block, TextBlock):
+                block.text = defused(block.text)
 
 
 def finished(messages: Sequence[ChatMessage]) -> bool:

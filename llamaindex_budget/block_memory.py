@@ -19,9 +19,9 @@ from rankbudget import Assembler, Assembly, Block, BudgetSession, Segment, Token
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.rendering import NOTICE, escape_text
 
-from ._convert import CODEC, copy_message, counter_of, defused
+from ._convert import CODEC, copy_message, counter_of
 from ._frame import Frame, current_frame, watch_engines
-from ._sharing import finished, fixed_tokens
+from ._sharing import finished, fixed_tokens, for_templates
 from ._store import name_of_tokenizer, tokenizer_named
 from .blocks import BudgetMemoryBlock
 
@@ -289,8 +289,7 @@ class _Render:
         if shown:
             self._insert(messages, self._written(shown), leading)
         if self.frame is not None and self.frame.formats_history:
-            for block in (b for m in messages for b in m.blocks if isinstance(b, TextBlock)):
-                block.text = defused(block.text)
+            for_templates(messages, self.memory._session.counter)  # noqa: SLF001 - its own half
         return messages
 
     def _written(self, shown: list[tuple[str, list[Any]]]) -> list[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_serializer
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import ChatMemoryBuffer
@@ -21,9 +21,9 @@ from rankbudget.effects import Call, Steps, adrive, drive
 from rankbudget.errors import BudgetExceededError
 from rankbudget.result import FitResult
 
-from ._convert import CODEC, ChatCodec, copy_message, counter_of, defused
+from ._convert import CODEC, ChatCodec, copy_message, counter_of
 from ._frame import Frame, current_frame, watch_engines
-from ._sharing import active_session, adopt, engine_session, finished, fixed_tokens, slot_tokens
+from ._sharing import active_session, adopt, engine_session, finished, fixed_tokens, for_templates, slot_tokens
 from ._store import dump_store, load_store, name_of_tokenizer, tokenizer_named
 from .models import as_summarizer
 
@@ -181,7 +181,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
                 continue
             needed = slot_tokens(session, frame, result.messages)
             if needed <= slots:
-                return self._copied(result, frame)
+                return self._copied(result, session, frame)
             slots = needed
 
     def slot_tokens_in(self, frame: Frame | None) -> int:
@@ -207,13 +207,10 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         shared = self._shares or session is not self._session or (frame is not None and frame.retrieves)
         return session.budget.limit(band=session.counter.band) if not shared and isinstance(session.budget, TokenBudget) else None
 
-    def _copied(self, result: FitResult, frame: Frame | None) -> FitResult:
+    def _copied(self, result: FitResult, session: BudgetSession, frame: Frame | None) -> FitResult:
         copies = [copy_message(m) for m in result.messages]
         if frame is not None and frame.formats_history:
-            for message in copies:
-                for block in message.blocks:
-                    if isinstance(block, TextBlock):
-                        block.text = defused(block.text)
+            for_templates(copies, session.counter)
         return FitResult(messages=copies, segments=result.segments, text=result.text, report=result.report)
 
     def _stored(self) -> list[ChatMessage]:

@@ -22,7 +22,7 @@ from rankbudget.relevance.protocol import Scorer
 from ._convert import counter_of, settings_counter
 from ._events import BudgetEvent
 from ._frame import Frame, current_frame, watch_engines
-from ._nodes import to_nodes, to_segments
+from ._nodes import shortened, to_nodes, to_segments
 from ._sharing import active_session, adopt, engine_session, fixed_tokens
 from .block_memory import BudgetMemory
 from .memory import BudgetChatMemoryBuffer
@@ -39,7 +39,8 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
 
     Nodes kept whole come back as the same objects; shortened ones are copies with their id, score, metadata and relationships.
     Where the limit comes from, the first that is there: `session`, `memory`'s session, `budget`, the session of the engine's own
-    `BudgetChatMemoryBuffer`, the window of the engine's model; `max_tokens` is a ceiling beside all of them.
+    `BudgetChatMemoryBuffer`, the window of the engine's model; `max_tokens` is a ceiling beside all of them. Where no node fits, a context engine
+    gets the best one with an empty text: without any it would answer "Empty Response" and not ask the model.
 
     Args:
         max_tokens: most tokens of all returned nodes together; `token_limit` is the same.
@@ -131,6 +132,9 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             dedup=self.dedup,
         )
         kept = to_nodes(result.segments, given)
+        if nodes and not kept and frame is not None and frame.formats_history:
+            # A context engine without nodes never asks the model. The best one, without its text, costs nothing and has the question asked.
+            kept = [shortened(max(nodes, key=lambda n: n.score or 0.0), "")]
         dispatcher.event(BudgetEvent(report=result.report))
         dispatcher.event(ReRankEndEvent(nodes=kept))
         return kept

@@ -107,10 +107,10 @@ class BudgetPromptHelper(PromptHelper):
         llm: LLM | None = None,
         tools: list[BaseTool] | None = None,
     ) -> list[str]:
-        """Returns one chunk that fits the prompt: the best of `text_chunks` in their order; empty when there is no text."""
+        """Returns one chunk that fits the prompt: the best of `text_chunks` in their order; an empty one when all are empty, as the stock helper does."""
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
         if not chunks:
-            return []
+            return [""] if text_chunks else []
         room = self._get_available_chunk_size(prompt, 1, min(padding, SPARE), llm, tools)
         kept = self._kept(prompt, chunks, room)
         return [_SEPARATOR.join(kept.values())]

@@ -46,9 +46,10 @@ def test_what_fits_is_what_the_stock_helper_makes() -> None:
 
 
 def test_nothing_to_pack_is_nothing() -> None:
-    """No chunks, or only blank ones, give no chunk."""
+    """No chunks give no chunk; blank ones give an empty one, as from the stock helper, so that the question is still asked."""
     helper = BudgetPromptHelper()
-    assert helper.repack(CHAT, []) == helper.repack(CHAT, [" ", ""]) == helper.truncate(CHAT, []) == []
+    assert helper.repack(CHAT, []) == helper.truncate(CHAT, []) == []
+    assert helper.repack(CHAT, [" ", ""]) == PromptHelper().repack(CHAT, [" ", ""]) == [""]
 
 
 def test_a_tokenizer_of_ones_own_counts_chat_templates_too() -> None:
