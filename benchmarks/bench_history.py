@@ -2,7 +2,8 @@
 
     cold            the tokenizer is loaded, no text of this thread was counted before
     stateless warm  the same list again, no session
-    session warm    the same thread plus two messages, after fits in a session
+    session warm    the same thread plus two messages, after fits in a session; nine turns in a row, each a sample
+    cold [fast]     cold with fastokens, where the extra is installed: the same counts
 
 Every run gets a thread of its own. All count the same way: 3 tokens around each message, its role and content, 3 to prime the reply;
 `ChatMemoryBuffer` counts content only, which flatters it.
@@ -10,7 +11,9 @@ Every run gets a thread of its own. All count the same way: 3 tokens around each
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from harness import Contender, bundled_vocabulary, chat, race, table
@@ -18,6 +21,7 @@ from harness import Contender, bundled_vocabulary, chat, race, table
 SIZES = (100, 1_000, 10_000)
 LIMITS = (4_096, 32_768)
 BUFFER_FINISHES = 1_000  # ChatMemoryBuffer.get recounts the rest per dropped message: 10,000 messages take it many minutes
+TURNS = 9
 NEW = ({"role": "assistant", "content": "A new answer that nobody has counted."}, {"role": "user", "content": "And a new question?"})
 
 
@@ -27,14 +31,18 @@ def _encoding() -> Any:
     return tiktoken.get_encoding("o200k_base")
 
 
-def cold(size: int, limit: int) -> Contender:
+def cold(size: int, limit: int, counter: str = "o200k_base", name: str = "cold") -> Contender:
     from rankbudget import fit_messages
 
     def prepare(seed: str) -> Callable[[], Any]:
         thread = chat(size, seed)
-        return lambda: fit_messages(thread, max_tokens=limit).messages
+        return lambda: fit_messages(thread, max_tokens=limit, counter=counter).messages
 
-    return Contender("cold", prepare)
+    return Contender(name, prepare)
+
+
+def cold_fast(size: int, limit: int) -> Contender:
+    return cold(size, limit, "o200k_base+fast", "cold [fast]")
 
 
 def stateless_warm(size: int, limit: int) -> Contender:
@@ -51,15 +59,21 @@ def stateless_warm(size: int, limit: int) -> Contender:
 def session_warm(size: int, limit: int) -> Contender:
     from rankbudget import BudgetSession
 
-    def prepare(seed: str) -> Callable[[], Any]:
+    def prepare(seed: str) -> Iterator[Callable[[], Any]]:
         thread = chat(size, seed)
         session = BudgetSession(limit, counter="o200k_base")
-        for _ in range(2):  # the first fit fills, the turn after it cuts to half; what is timed is a turn like most
-            session.fit(thread)
-            thread += [dict(message) for message in NEW]
-        return lambda: session.fit(thread).messages
+        for number in range(TURNS + 2):
+            if number >= 2:  # the first fit fills, the turn after it cuts to half; what is timed are turns like most
+                yield partial(_fitted, session, thread)
+            else:
+                session.fit(thread)
+            thread += [{**message, "content": f"{message['content']} ({number})"} for message in NEW]
 
     return Contender("session warm", prepare)
+
+
+def _fitted(session: Any, thread: list[dict[str, Any]]) -> list[Any]:
+    return session.fit(thread).messages  # type: ignore[no-any-return]  # a session of plain dicts
 
 
 def langchain_trimmer(size: int, limit: int) -> Contender:
@@ -129,7 +143,9 @@ def _langchain(thread: list[dict[str, Any]]) -> list[Any]:
 def main(*, rounds: int = 7, sizes: tuple[int, ...] = SIZES, limits: tuple[int, ...] = LIMITS) -> None:
     """Runs all of it and prints one table for each size and limit."""
     bundled_vocabulary()
-    makers = (cold, stateless_warm, session_warm, langchain_trimmer, llamaindex_buffer, trim_messages, chat_memory_buffer)
+    makers = [cold, stateless_warm, session_warm, langchain_trimmer, llamaindex_buffer, trim_messages, chat_memory_buffer]
+    if find_spec("fastokens") is not None:
+        makers.insert(1, cold_fast)
     for size in sizes:
         for limit in limits:
             contenders = [make(size, limit) for make in makers if size <= BUFFER_FINISHES or make is not chat_memory_buffer]

@@ -6,17 +6,23 @@ trim_messages     ours, with "approximate", which counts exactly
 memory again      BudgetMemory.load_memory_variables after two more messages were saved
 middleware cold   one model call, the handler returning at once, on a thread nobody has counted
 middleware warm   the next model call of the same thread, two messages later
+cold [fast]       the trimmer cold, counting with fastokens, where the extra is installed
+
+Whatever remembers (a session, the memory, the middleware) is timed for nine turns in a row, each a sample, after the two calls in which it first
+fills the limit and then cuts to half.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 from harness import Contender, bundled_vocabulary, chat, race, table
 
 SIZES = (100, 1_000, 10_000)
 LIMIT = 4_096
+TURNS = 9
 
 
 def _thread(size: int, seed: str) -> list[Any]:
@@ -50,16 +56,16 @@ def _stock(size: int) -> Contender:
     return Contender("langchain-core trim_messages", prepare)
 
 
-def _cold(size: int) -> Contender:
+def _cold(size: int, counter: str = "o200k_base", name: str = "trimmer cold") -> Contender:
     from langchain_budget import BudgetTrimmer
 
-    trimmer = BudgetTrimmer(max_tokens=LIMIT)
+    trimmer = BudgetTrimmer(max_tokens=LIMIT, counter=counter)
 
     def prepare(seed: str) -> Callable[[], Any]:
         thread = _thread(size, seed)
         return lambda: trimmer.invoke(thread)
 
-    return Contender("trimmer cold", prepare)
+    return Contender(name, prepare)
 
 
 def _again(size: int) -> Contender:
@@ -79,14 +85,22 @@ def _warm(size: int) -> Contender:
     from langchain_budget import BudgetTrimmer
     from rankbudget import BudgetSession
 
-    def prepare(seed: str) -> Callable[[], Any]:
+    def prepare(seed: str) -> Iterator[Callable[[], Any]]:
         thread = _thread(size, seed)
         trimmer = BudgetTrimmer(max_tokens=LIMIT, session=BudgetSession(LIMIT))
-        trimmer.invoke(thread)
-        thread += _new(seed)
-        return lambda: trimmer.invoke(thread)
+        return _turns(lambda: trimmer.invoke(thread), lambda number: thread.extend(_new(f"{seed}-{number}")))
 
     return Contender("trimmer warm in a session", prepare)
+
+
+def _turns(call: Callable[[], Any], say: Callable[[int], None]) -> Iterator[Callable[[], Any]]:
+    """Yields one call for each turn like most; between them, untimed, two messages are said."""
+    for number in range(TURNS + 2):
+        if number >= 2:  # the first call fills the limit, the second cuts to half
+            yield call
+        else:
+            call()
+        say(number)
 
 
 def _drop_in(size: int) -> Contender:
@@ -104,12 +118,12 @@ def _drop_in(size: int) -> Contender:
 def _memory(size: int) -> Contender:
     from langchain_budget import BudgetMemory
 
-    def prepare(seed: str) -> Callable[[], Any]:
+    def prepare(seed: str) -> Iterator[Callable[[], Any]]:
         memory = BudgetMemory(max_tokens=LIMIT, return_messages=True)
         memory.chat_memory.add_messages(_thread(size, seed))
-        memory.load_memory_variables({})
-        memory.chat_memory.add_messages(_new(seed))
-        return lambda: memory.load_memory_variables({})["history"]
+        return _turns(
+            lambda: memory.load_memory_variables({})["history"], lambda number: memory.chat_memory.add_messages(_new(f"{seed}-{number}"))
+        )
 
     return Contender("memory again", prepare)
 
@@ -123,11 +137,8 @@ def _middleware(size: int, *, warm: bool) -> Contender:
     model, response = FakeListChatModel(responses=[""]), ModelResponse(result=[])
     middleware = BudgetMiddleware(max_tokens=LIMIT)
 
-    def prepare(seed: str) -> Callable[[], Any]:
+    def prepare(seed: str) -> Callable[[], Any] | Iterator[Callable[[], Any]]:
         thread = _thread(size, seed)
-        if warm:
-            middleware.wrap_model_call(ModelRequest(model=model, messages=thread[1:], system_message=thread[0]), lambda _: response)
-            thread += _new(seed)
         asked: list[Any] = []
 
         def handler(request: Any) -> Any:
@@ -138,7 +149,7 @@ def _middleware(size: int, *, warm: bool) -> Contender:
             middleware.wrap_model_call(ModelRequest(model=model, messages=thread[1:], system_message=thread[0]), handler)
             return asked
 
-        return call
+        return _turns(call, lambda number: thread.extend(_new(f"{seed}-{number}"))) if warm else call
 
     return Contender(f"middleware {'warm' if warm else 'cold'}", prepare)
 
@@ -150,6 +161,8 @@ def main(*, rounds: int = 9) -> None:
         contenders = [
             _stock(size), _cold(size), _again(size), _warm(size), _drop_in(size), _memory(size), _middleware(size, warm=False), _middleware(size, warm=True),
         ]  # fmt: skip
+        if find_spec("fastokens") is not None:
+            contenders.append(_cold(size, "o200k_base+fast", "trimmer cold [fast]"))
         race(contenders, rounds=rounds, seed=f"langchain-{size}")
         print(
             table(

@@ -1,19 +1,20 @@
 """The LlamaIndex parts against the host's own: reading long memories, packing nodes and chunks.
 
 cold       the tokenizer is loaded, no text of this thread was counted before
-warm       the same memory, two messages later: a session remembers cut and counts
+warm       the same memory, two messages later: a session remembers cut and counts; nine turns in a row, each a sample
 stateless  a new memory over the same stored messages
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from harness import Contender, bundled_vocabulary, chat, documents, race, table
 
 LIMITS = (4_096, 32_768)
 STOCK_FINISHES = 1_000  # the stock buffer recounts the rest for each message it drops: 10,000 messages take it some 20 minutes
+TURNS = 9
 NODES, NODE_LIMIT = 200, 8_192
 
 
@@ -43,13 +44,15 @@ def cold(size: int, limit: int) -> Contender:
 def warm(size: int, limit: int) -> Contender:
     from llama_index.core.base.llms.types import ChatMessage
 
-    def prepare(seed: str) -> Callable[[], Any]:
+    def prepare(seed: str) -> Iterator[Callable[[], Any]]:
         memory = _memory(_messages(size, seed), limit)
-        for turn in range(2):  # a fresh session fills the limit, the next turn cuts to half; then it stays for many turns
-            memory.get()
+        for turn in range(TURNS + 2):  # a fresh session fills the limit, the next turn cuts to half; then it stays for many turns
+            if turn >= 2:
+                yield memory.get
+            else:
+                memory.get()
             memory.put(ChatMessage(role="assistant", content=f"A new answer {turn} that nobody has counted."))
             memory.put(ChatMessage(role="user", content=f"And a new question {turn}?"))
-        return memory.get
 
     return Contender("warm", prepare)
 

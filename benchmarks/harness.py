@@ -13,7 +13,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,12 +64,12 @@ class Contender:
 
     Args:
         name: what the table calls it.
-        prepare: makes fresh input from a seed, untimed, and returns the call to time.
+        prepare: makes fresh input from a seed, untimed, and returns the call to time, or yields several: each is a sample, what stands between them is untimed.
         rounds: how many rounds it takes part in; None is all of them.
     """
 
     name: str
-    prepare: Callable[[str], Callable[[], Any]]
+    prepare: Callable[[str], Callable[[], Any] | Iterator[Callable[[], Any]]]
     rounds: int | None = None
     seconds: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -81,29 +81,36 @@ class Contender:
 
 
 def race(contenders: Sequence[Contender], *, rounds: int, seed: str) -> None:
-    """Times all contenders, in a new random order each round; garbage is collected between runs, not during them."""
+    """Times all contenders, in a new random order each round; garbage is collected before the input is made, not during a run."""
     order = random.Random(seed)
     for contender in contenders:  # once untimed: imports, vocabularies, first calls
         if contender.rounds is None:
-            contender.prepare(f"{seed}-warm-up-{contender.name}")()
+            for call in _calls(contender, f"{seed}-warm-up-{contender.name}"):
+                call()
     for turn in range(rounds):
         for contender in order.sample(list(contenders), len(contenders)):
             if contender.rounds is not None and turn >= contender.rounds:
                 continue
-            call = contender.prepare(f"{seed}-{turn}-{contender.name}")
             gc.collect()
             gc.disable()
-            begin, cpu = time.perf_counter(), time.process_time()
-            result = call()
-            contender.seconds.append(time.perf_counter() - begin)
-            contender.cpu.append(time.process_time() - cpu)
+            calls = _calls(contender, f"{seed}-{turn}-{contender.name}")
+            for call in calls:
+                begin, cpu = time.perf_counter(), time.process_time()
+                result = call()
+                contender.seconds.append(time.perf_counter() - begin)
+                contender.cpu.append(time.process_time() - cpu)
+                contender.result = result  # only now: this frees the result before it, and with it a whole thread
             gc.enable()
-            contender.result = result  # only now: this frees the result before it, and with it a whole thread
+
+
+def _calls(contender: Contender, seed: str) -> Iterable[Callable[[], Any]]:
+    prepared = contender.prepare(seed)
+    return prepared if isinstance(prepared, Iterator) else [prepared]
 
 
 def table(title: str, contenders: Sequence[Contender], *, base: Contender, describe: Callable[[Any], str] = lambda result: "") -> str:
     """Returns medians and bests, CPU medians, and how many times as long as `base` each takes (by the medians of the CPU time)."""
-    lines = [title, f"  {'':<42}{'median':>14}{'best':>14}{'CPU':>14}{'x ' + base.name:>20}  rounds"]
+    lines = [title, f"  {'':<42}{'median':>14}{'best':>14}{'CPU':>14}{'x ' + base.name:>20}  samples"]
     own = statistics.median(base.cpu)
     for c in contenders:
         ratio = statistics.median(c.cpu) / own

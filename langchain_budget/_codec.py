@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, cast
 
 from langchain_core.messages import (
@@ -102,10 +103,10 @@ class LangChainCodec:
             return [self.role(m) if known is None else known for known, m in zip(found, messages, strict=True)]
         return found
 
-    def kinds(self, messages: Sequence[Any]) -> set[str]:
-        """Returns which roles there are, from the classes alone where these say it."""
-        found = {self._roles.get(kind) for kind in set(map(type, messages))}
-        return set(self.roles(messages)) if None in found else cast("set[str]", found)
+    def kinds(self, messages: Sequence[Any], start: int) -> set[str]:
+        """Returns which roles there are from a position on, from the classes alone where these say it."""
+        found = {self._roles.get(kind) for kind in set(map(type, islice(messages, start, None)))}
+        return set(self.roles(messages[start:])) if None in found else cast("set[str]", found)
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
         role, fields = self.role(message), message.__dict__

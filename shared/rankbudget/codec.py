@@ -7,6 +7,7 @@ written once. `DictCodec` is the codec of plain dicts; each adapter has its own 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -33,7 +34,7 @@ class Codec(Protocol):
            up one by one: ten thousand roles are read on every call.
         3. `call_ids` lists the tool calls a message asks for, from every place the host keeps them, each once, in order.
         4. `to_dict` holds all that is sent to the model and nothing that is not.
-        5. It may also have `kinds(messages) -> set[str]`, the set of `roles`, where that is faster to tell than each role.
+        5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on, where that is faster than each role.
     """
 
     def role(self, message: Any) -> str:
@@ -114,12 +115,12 @@ class DictCodec:
         except (TypeError, KeyError, IndexError):
             return [self.role(m) for m in messages]
 
-    def kinds(self, messages: Sequence[Any]) -> set[str]:
-        """Returns which roles there are."""
+    def kinds(self, messages: Sequence[Any], start: int) -> set[str]:
+        """Returns which roles there are from a position on; without a copy of the list, which would touch every message twice more."""
         try:
-            return set(map(_ROLE, messages))
+            return set(map(_ROLE, islice(messages, start, None)))
         except (TypeError, KeyError, IndexError):
-            return {self.role(m) for m in messages}
+            return {self.role(m) for m in islice(messages, start, None)}
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
         return message  # type: ignore[no-any-return]  # a dict is its own neutral form

@@ -254,7 +254,7 @@ class Timeline:
         leading = 0
         while leading < len(messages) and role(messages[leading]) in PINNED_ROLES:
             leading += 1
-        kinds = _kinds(self.codec, messages[leading:] if leading else messages)
+        kinds = _kinds(self.codec, messages, leading)
         if kinds <= KNOWN_ROLES and kinds.isdisjoint(PINNED_ROLES):
             return list(range(leading))
         return [i for i, found in enumerate(self.roles) if found in PINNED_ROLES]
@@ -327,10 +327,10 @@ class Timeline:
         return after
 
 
-def _kinds(codec: Codec, messages: Sequence[Any]) -> set[str]:
+def _kinds(codec: Codec, messages: Sequence[Any], start: int) -> set[str]:
     """Returns which roles there are; ten thousand messages are looked at on every call, so that a codec may have a shorter way."""
     shorter = getattr(codec, "kinds", None)
-    return shorter(messages) if shorter is not None else set(codec.roles(messages))
+    return shorter(messages, start) if shorter is not None else set(codec.roles(messages[start:]))
 
 
 def _known_roles(codec: Codec, messages: Sequence[Any]) -> list[str]:
