@@ -25,15 +25,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import prove_parts as _more_ways  # noqa: F401 - registers them
 from prove_cases import Case, draw, shrink
 from prove_peers import LONGEST, PEERS
-from prove_ways import SYSTEM, WAYS, Lab, Way, lab
+from prove_ways import COUNTER, SYSTEM, WAYS, Lab, Way, lab
 
+from rankbudget import counter_for
 from rankbudget.errors import BudgetError
 from rankbudget.testing import reproduction
 
 FAILURES = ("overflow", "invalid", "question lost", "leak", "refused needlessly", "miscounted", "crash")
-SLACK = {"core Assembler": 120, "core build_constrained_prompt": 120, "RetrieverQueryEngine": 200, "ContextChatEngine": 850}
+SLACK = {
+    "core Assembler": 120,
+    "core build_constrained_prompt": 120,
+    "BlockAssembler": 120,
+    "RetrieverQueryEngine": 200,
+    "BudgetPromptHelper": 200,
+    "ContextChatEngine": 850,
+}
 """Tokens of templates, notices and tags that stand beside the conversation: a refusal within them is not called needless."""
 
 
@@ -89,6 +98,10 @@ def judge(name: str, case: Case, lab: Lab, failure: BaseException | None, *, our
     for item in case.application.memories:
         if not item.scope.visible_to(case.application.reader) and json.dumps(item.text, ensure_ascii=False)[1:-1] in text:
             return "leak", f"{item.text!r} reached {case.application.reader}"
+    for received in requests if ours else ():
+        counted = counter_for(COUNTER).count_messages(received.messages, received.body.get("tools"))
+        if counted != received.prompt_tokens:
+            return "miscounted", f"our counter says {counted}, the server counts {received.prompt_tokens} in the same request"
     for total, counts in lab.reported:
         if counts and total not in [r.prompt_tokens for r in requests]:
             return "miscounted", f"reported {total}, the server counts {[r.prompt_tokens for r in requests]}"

@@ -32,6 +32,8 @@ class BudgetExampleSelector(BaseExampleSelector):
         counter: counts instead of the model's tokenizer.
         embeddings: rates by meaning: LangChain embeddings, or whatever `FewShotSelector` takes; None takes its default.
         diversity: how much likeness to a picked example costs, 0 = nothing, 1 = as much as relevance gives.
+        double_braces: hands out copies with `{` and `}` doubled, for `FewShotPromptTemplate`: it puts the examples into a template and fills that
+            in once more, which raises KeyError for JSON. `FewShotChatMessagePromptTemplate` and other template formats need no doubling.
 
     Example:
         >>> examples = [
@@ -57,6 +59,7 @@ class BudgetExampleSelector(BaseExampleSelector):
         counter: Any = None,
         embeddings: Any = None,
         diversity: float = 0.2,
+        double_braces: bool = False,
     ) -> None:
         check_number("max_tokens", max_tokens, "or None for no limit but k")
         check_number("k", k, "or None for no limit but the tokens")
@@ -67,6 +70,7 @@ class BudgetExampleSelector(BaseExampleSelector):
         self.separator = separator
         self.input_keys = input_keys
         self.diversity = diversity
+        self.double_braces = double_braces
         limits = limits_of(model=model, counter=counter, max_tokens=max_tokens or 1)
         self._counter = limits.counter
         self._selector = FewShotSelector(embedder(embeddings) if hasattr(embeddings, "aembed_documents") else embeddings)
@@ -85,7 +89,8 @@ class BudgetExampleSelector(BaseExampleSelector):
         """Returns the best examples for the input, best first."""
         keys = self.input_keys if self.input_keys is not None else list(input_variables)
         query = "\n".join(_text(input_variables[key]) for key in keys if key in input_variables)
-        return self._selector.select(query, self.examples, self.k, self.diversity, max_tokens=self.max_tokens, cost=self._cost)
+        found = self._selector.select(query, self.examples, self.k, self.diversity, max_tokens=self.max_tokens, cost=self._cost)
+        return [{key: _doubled(value) for key, value in example.items()} for example in found] if self.double_braces else found
 
     async def aselect_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns what `select_examples` returns; rating runs in a thread."""
@@ -93,6 +98,10 @@ class BudgetExampleSelector(BaseExampleSelector):
 
     def _cost(self, example: Mapping[str, Any]) -> int:
         return self._counter.count(example_text(example, self.example_prompt) + self.separator)
+
+
+def _doubled(value: Any) -> Any:
+    return value.replace("{", "{{").replace("}", "}}") if isinstance(value, str) else value
 
 
 def _text(value: Any) -> str:

@@ -194,6 +194,14 @@ def test_examples_cost_what_their_prompt_makes_of_them(limit: int) -> None:
     assert (limit < 400) or text.count("Customer:") == len(EXAMPLES)
 
 
+def test_examples_with_braces_survive_a_prompt_that_is_filled_in_twice() -> None:
+    """`FewShotPromptTemplate` fills in its examples as a template; doubled braces come out as they were written."""
+    shown = PromptTemplate.from_template("{input} -> {output}")
+    selector = BudgetExampleSelector([{"input": "rows?", "output": '{"rows": [1]}'}], k=1, double_braces=True)
+    prompt = FewShotPromptTemplate(example_selector=selector, example_prompt=shown, suffix="{question}", input_variables=["question"])
+    assert prompt.format(question="{rows}") == 'rows? -> {"rows": [1]}\n\n{rows}'
+
+
 async def test_examples_stand_in_a_chat_prompt() -> None:
     """FewShotChatMessagePromptTemplate takes the selector, sync and async alike."""
     shown = ChatPromptTemplate([("human", "{input}"), ("ai", "{output}")])
