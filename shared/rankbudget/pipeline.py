@@ -31,7 +31,7 @@ __all__ = ["Render", "Run"]
 Render = Callable[[Mapping[str, Fit], list[Any]], Sequence[Any]]
 """Makes the final host messages from the kept pieces by block and the kept history: a host's own prompt template."""
 
-_ROUNDS = 8
+_ROUNDS = 12
 _UNBOUNDED = 1 << 40
 
 
@@ -250,12 +250,13 @@ class Run:
                 return
             if attempt < _ROUNDS // 2:  # a template may count a text more than once: what is asked for first is what a doubled text needs
                 over = (over + 1) // 2
+            given = over
             for competitor in reversed(self.competitors):
                 if competitor.fit.pieces and over > 0:
                     before = competitor.fit.tokens
                     self._fit(competitor, max(0, before - over))
                     over -= before - competitor.fit.tokens
-            if over > 0 and not self._shrink_history(over):
+            if over == given and not self._shrink_history(over):  # a block that is gone takes its frame with it: look again before the history gives
                 break
         blocks = {"system": self.system_tokens, "history": self._history_used(), **{c.block.name: c.fit.tokens for c in self.competitors}}
         msg = f"the prompt has {self.total:,} tokens in its final form, the limit is {self.limit:,}; shorten the fixed parts or raise the limit"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -269,3 +270,20 @@ def test_a_profile_is_for_plain_dicts() -> None:
 
     with pytest.raises(BudgetConfigError, match="HostCodec"):
         Assembler(100, counter=COUNTER, codec=HostCodec(), profile="anthropic")  # type: ignore[arg-type]  # any codec but that of dicts
+
+
+def test_a_block_that_goes_takes_its_frame_with_it() -> None:
+    """A template that adds much around a small block does not make the prompt impossible: the block goes, the frame with it, the history stays."""
+
+    def render(kept: Mapping[str, Any], history: list[Any]) -> list[Any]:
+        note = " ".join(p.rendition.text for p in kept["project"].pieces) if "project" in kept else ""
+        framed = [{"role": "system", "content": f"these are nine words around {note} for the model"}] if note else []
+        return [*framed, *history]
+
+    history = [{"role": "user", "content": "why"}]
+    counter = WordCounter()  # 4 frame a message, 3 prime the reply
+    budget = TokenBudget(context_window=12, reserve=0, ratios={"history": 0.5, "memory": 0.5}, max_system_ratio=None)
+    blocks = [Block.of("project", "tabs"), Block(name="history", messages=history)]
+    made = Assembler(budget, counter=counter, notice=None).assemble(blocks, render=render)
+    assert made.messages == history
+    assert made.report.total_tokens == 8
