@@ -1,7 +1,11 @@
-"""What every test stands on: repeatable draws, no network, no tracing."""
+"""What every test stands on: repeatable draws, no network, no tracing, no connection that outlives its answer."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import importlib.util
+import inspect
 import os
 import socket
 from collections.abc import Iterator
@@ -55,3 +59,39 @@ def offline() -> Iterator[None]:
     patch.setattr(socket, "getaddrinfo", local_getaddrinfo)
     yield
     patch.undo()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_kept_connections() -> Iterator[None]:
+    """Has the hosts' model clients close each connection with its answer: nobody closes the clients, and their loops are gone before them."""
+    if importlib.util.find_spec("httpcore") is None:
+        yield
+        return
+    import httpcore
+
+    patch = pytest.MonkeyPatch()
+    for pool in (httpcore.ConnectionPool, httpcore.AsyncConnectionPool):
+        patch.setattr(pool, "__init__", functools.partialmethod(_keeping_none, pool.__init__))
+    yield
+    patch.undo()
+
+
+def _keeping_none(self: Any, made: Any, *args: Any, **options: Any) -> None:
+    made(self, *args, **{**options, "max_keepalive_connections": 0})
+
+
+_BLOCKING = {"llamaindex", "parity", "test_demo.py", "test_server.py", "test_readme.py"}
+"""Folders and files whose tests call the blocking form of what is async in LlamaIndex."""
+
+
+@pytest.fixture(autouse=True)
+def closed_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Gives such a test the event loop LlamaIndex would otherwise open in the main thread and leave, and closes it."""
+    if _BLOCKING.isdisjoint(request.node.path.parts) or inspect.iscoroutinefunction(getattr(request.node, "obj", None)):
+        yield  # an async test has a loop of its own
+        return
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()

@@ -25,8 +25,6 @@ from tests.llamaindex.models import FixedRetriever, ListStore, calls, exchanges,
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),  # the host's own, of its workflows
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),  # the client's sockets, which the host keeps open
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 WINDOW, REPLY = 4096, 512
 PAST = [say("system", "RULE"), *exchanges(40), calls("c1", "c2"), result("c1", words(400)), result("c2", "two"), say("assistant", "found")]
