@@ -1,7 +1,8 @@
 """`TokenOptimizer`: a whole prompt in, the same prompt without what the question does not need out, and how risky that was.
 
 Seven steps: parse, analyze, remove, compress, select examples, put together, calculate. It removes a document only when another one clearly
-answers to the question; where nothing does, everything stays, because then nothing is known to be irrelevant.
+answers to the question; where nothing does, everything stays, because then nothing is known to be irrelevant. A document that goes on about
+what the relevant one before it says stays with it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from .counting.protocol import TokenCounter
 from .errors import BudgetConfigError
 from .examples import FewShotSelector, example_text
 from .relevance.analyzer import AnalyzerConfig, ContextAnalyzer
-from .relevance.words import content_words, raw_words
+from .relevance.stopwords import STOP_WORDS
+from .relevance.words import content_words, raw_words, stem
 
 __all__ = ["OptimizationResult", "OptimizerConfig", "QualityRisk", "TokenOptimizer"]
 
@@ -50,6 +52,12 @@ class OptimizerConfig(BaseModel):
     decisive_words: int = Field(default=6, ge=1, description="or when the relevant ones are set apart by so many of the question's words.")
     short_question_words: int = Field(
         default=4, ge=0, description="Up to so many words in the question, one of them in a document is enough to keep it."
+    )
+    continued_share: float = Field(
+        default=0.15,
+        ge=0,
+        le=1,
+        description="A document that shares this much of its words with the relevant one right before it continues that one and stays.",
     )
     low_quality_ratio: float = Field(
         default=0.4, ge=0, lt=1, description="Share of the kept documents that goes with quality_preference='low'."
@@ -255,14 +263,17 @@ class TokenOptimizer:
             if part.category != "document":
                 continue
             kept: list[tuple[str, str]] = []
+            relevant: tuple[str, ...] = ()  # the words of the document right before, where that is relevant by itself
             for i, (text, gap) in enumerate(split_paragraphs(part.text)):
                 words = tuple(raw_words(text))
+                needed = parsed.relevance.get(f"document_{p * 100_000 + i}", 1.0) >= threshold
                 if words and words in seen:
                     parsed.note("deduplicate")
-                elif parsed.relevance.get(f"document_{p * 100_000 + i}", 1.0) < threshold:
-                    parsed.note("relevance_filter")
-                else:
+                elif needed or (relevant and self._continues(words, relevant)):
                     kept.append((text, gap))
+                else:
+                    parsed.note("relevance_filter")
+                relevant = words if needed else ()
                 seen.add(words)
             text = "".join(f"{text}{gap}" for text, gap in kept).rstrip() if len(kept) < len(split_paragraphs(part.text)) else part.text
             if parsed.low_quality and text:
@@ -276,6 +287,11 @@ class TokenOptimizer:
             parsed.parts[p] = (
                 PromptPart("document", part.before, text, part.after) if text or not part.text else PromptPart("document", "", "", "")
             )
+
+    def _continues(self, words: Sequence[str], before: Sequence[str]) -> bool:
+        """Returns whether a document goes on about what the one before it says: its "this" and "these" hold none of the question's words."""
+        own, other = ({stem(word) for word in text if word not in STOP_WORDS} for text in (words, before))
+        return bool(own) and len(own & other) >= self.config.continued_share * len(own)
 
     def _system(self, parsed: _Prompt) -> None:
         if not (self.config.compress_system_prompt and parsed.system):

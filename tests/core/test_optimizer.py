@@ -79,8 +79,20 @@ def test_one_word_of_a_short_question_is_enough():
     short = TokenOptimizer().optimize(prompt)
     assert "carry genes" in short.optimized_prompt
     assert "Soup" not in short.optimized_prompt
-    strict = TokenOptimizer(config=OptimizerConfig(short_question_words=0)).optimize(prompt)
+    strict = TokenOptimizer(config=OptimizerConfig(short_question_words=0, continued_share=1)).optimize(prompt)
     assert "carry genes" not in strict.optimized_prompt
+
+
+def test_a_document_that_continues_a_relevant_one_stays_with_it():
+    """What goes on about the relevant document right before it stays, though it has none of the question's words; set apart from it, it goes."""
+    relevant = "Alphavirus vectors are replicons that carry a foreign gene into the cell."
+    continued = "The replicons make many copies of the gene."
+    question = "How do alphavirus vectors work?"
+    together = TokenOptimizer().optimize(f"{relevant}\n\n{continued}\n\nSoup is served at noon.\n\n{question}")
+    assert continued in together.optimized_prompt
+    assert "Soup" not in together.optimized_prompt
+    apart = TokenOptimizer().optimize(f"{relevant}\n\nSoup is served at noon.\n\n{continued}\n\n{question}")
+    assert continued not in apart.optimized_prompt
 
 
 def test_figures_are_counted_on_the_prompts_themselves():
