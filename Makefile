@@ -11,6 +11,7 @@ VENV_FLOOR ?= .venv-floor
 VENV_WHEEL ?= .venv-wheel
 VENV_UPSTREAM ?= .venv-upstream
 UPSTREAM ?= .upstream
+VENV_FUZZ ?= .venv-fuzz
 PY := $(VENV)/bin/python
 PIP_FLAGS := --disable-pip-version-check --quiet
 PINS := pyproject.toml constraints.txt
@@ -61,6 +62,15 @@ quality: $(VENV)/.dev ## Scores what survives a budget (QUALITY_DIR=folder of la
 .PHONY: prove
 prove: $(VENV)/.dev ## Sends N=2000 random applications through every entry point into a strict model server (docs/proof.md)
 	@$(PY) benchmarks/prove.py $(or $(N),2000) $(T)
+
+$(VENV_FUZZ)/.done: $(PINS)
+	@test -x $(VENV_FUZZ)/bin/python || $(PYTHON) -m venv $(VENV_FUZZ)
+	@$(VENV_FUZZ)/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -e '.[llamaindex,embed]' 'hypothesis>=6.100' 'atheris>=2.3'
+	@touch $@
+
+.PHONY: fuzz
+fuzz: $(VENV_FUZZ)/.done ## Fuzzes what reads and writes text for SECONDS=60, guided by coverage (docs/proof.md)
+	@$(VENV_FUZZ)/bin/python benchmarks/fuzz.py --seconds $(or $(SECONDS),60) $(T)
 
 # -- to check ----------------------------------------------------------------------------------------------------------------
 
@@ -129,5 +139,5 @@ all: lint type imports test upstream notebooks wheel-test ## Runs every check
 
 .PHONY: clean
 clean: ## Removes what the other targets made
-	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
+	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) $(VENV_FUZZ) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

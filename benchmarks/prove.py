@@ -98,14 +98,18 @@ def judge(name: str, case: Case, lab: Lab, failure: BaseException | None, *, our
     for item in case.application.memories:
         if not item.scope.visible_to(case.application.reader) and json.dumps(item.text, ensure_ascii=False)[1:-1] in text:
             return "leak", f"{item.text!r} reached {case.application.reader}"
-    for received in requests if ours else ():
+    wrong = miscounted(lab) if ours else ""
+    return ("miscounted", wrong) if wrong else ("fine", "")
+
+
+def miscounted(lab: Lab) -> str:
+    """Returns where our counter or a report says otherwise than the server, request by request."""
+    sent = [r.prompt_tokens for r in lab.server.requests]
+    for received in lab.server.requests:
         counted = counter_for(COUNTER).count_messages(received.messages, received.body.get("tools"))
         if counted != received.prompt_tokens:
-            return "miscounted", f"our counter says {counted}, the server counts {received.prompt_tokens} in the same request"
-    for total, counts in lab.reported:
-        if counts and total not in [r.prompt_tokens for r in requests]:
-            return "miscounted", f"reported {total}, the server counts {[r.prompt_tokens for r in requests]}"
-    return "fine", ""
+            return f"our counter says {counted}, the server counts {received.prompt_tokens} in the same request"
+    return next((f"reported {total}, the server counts {sent}" for total, counts in lab.reported if counts and total not in sent), "")
 
 
 def feasible(name: str, case: Case) -> bool:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from .errors import BudgetConfigError
+
 __all__ = ["Action", "Block", "Decision", "DecisionRange", "Provenance", "Rendition", "Scope", "Segment"]
 
 Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
@@ -188,8 +190,14 @@ class Block:
     def of(cls, name: str, *texts: str, **fields: Any) -> Block:
         """Returns a block whose segments are plain `texts`, with the ids "name-0", "name-1", ...
 
+        Raises:
+            BudgetConfigError: a text is something else, as a list of texts.
+
         Example:
             >>> [s.id for s in Block.of("knowledge", "one", "two").segments]
             ['knowledge-0', 'knowledge-1']
         """
+        odd = [f"text {i} of block {name!r} is a {type(t).__name__}, allowed: str" for i, t in enumerate(texts) if not isinstance(t, str)]  # type: ignore[redundant-expr]  # whoever does not check types gives a list
+        if odd:
+            raise BudgetConfigError.of([*odd[:5], "give texts one by one, Block.of(name, *texts), and segments as Block(name=.., segments=..)"])
         return cls(name=name, segments=tuple(Segment(id=f"{name}-{i}", text=t) for i, t in enumerate(texts)), **fields)

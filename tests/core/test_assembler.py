@@ -287,3 +287,9 @@ def test_a_block_that_goes_takes_its_frame_with_it() -> None:
     made = Assembler(budget, counter=counter, notice=None).assemble(blocks, render=render)
     assert made.messages == history
     assert made.report.total_tokens == 8
+
+
+def test_a_list_of_texts_where_texts_belong_is_an_error() -> None:
+    """`Block.of("knowledge", texts)` says what it takes instead of failing somewhere inside."""
+    with pytest.raises(BudgetConfigError, match=r"text 0 of block 'knowledge' is a list.*one by one"):
+        Block.of("knowledge", ["one", "two"])  # type: ignore[arg-type]  # the mistake
