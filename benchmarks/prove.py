@@ -42,6 +42,10 @@ SLACK = {
     "RetrieverQueryEngine": 200,
     "BudgetPromptHelper": 200,
     "ContextChatEngine": 850,
+    "retrieval chain": 40,
+    "ContextualCompression": 40,
+    "fit_documents": 40,
+    "few_shot_function": 40,
 }
 """Tokens of templates, notices and tags that stand beside the conversation: a refusal within them is not called needless."""
 
