@@ -57,6 +57,10 @@ class Turn:
     body: list[Unit]
     broken: list[Broken]
 
+    def units(self) -> list[Unit]:
+        """Returns all units, oldest first."""
+        return [self.question, *self.body] if self.question else self.body
+
     def core(self) -> list[Unit]:
         """Returns what an exchange is at the least: the question and its last answer or tool batch."""
         units = [self.question] if self.question else []
@@ -165,13 +169,13 @@ class Timeline:
     def note_least(self) -> None:
         """Remembers what all that was counted so far costs, apart from what may yet turn out not to be valid."""
         if not self.edits:
-            certain = [u.tokens for t in self._turns if t.question for u in (t.question, *t.body) if u.tokens > 0 and not u.waiting]
+            certain = [u.tokens for t in self._turns if t.question for u in t.units() if u.tokens > 0 and not u.waiting]
             self.least = max(self.least, sum(certain))
 
     def _recount(self, edits: Iterable[int]) -> None:
         changed = frozenset(edits)
         for turn in self._turns:
-            for unit in [turn.question, *turn.body] if turn.question else turn.body:
+            for unit in turn.units():
                 if not changed.isdisjoint(range(unit.start, unit.stop)):
                     unit.tokens = -1
 
@@ -240,13 +244,18 @@ class Timeline:
         return True
 
     def _reparse_end(self) -> None:
-        """Parses the newest turn again, which new messages changed, and the turns they opened."""
-        older, self._turns = self._turns[1:], []
+        """Parses the newest turn again, which new messages changed, and the turns they opened; a unit that is as it was keeps its count."""
+        newest, older = self._turns[:1], self._turns[1:]
+        self._turns = []
         if older:
             edge = older[0].stop
             while self._parse_one() and self._turns[-1].start > edge:
                 continue
-            self._turns += older
+        known = {(u.start, u.stop, u.holes): u.tokens for turn in newest for u in turn.units()}
+        for turn in self._turns if known else ():
+            for unit in turn.units():
+                unit.tokens = known.get((unit.start, unit.stop, unit.holes), -1)
+        self._turns += older
 
     def _find_pinned(self) -> list[int]:
         """Looks through all messages once, and only where system messages stand after the first others through all of them again."""
