@@ -6,9 +6,11 @@ finds fewer, and so does rewarding variety.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
-__all__ = ["NEAR", "NEXT", "smoothed"]
+__all__ = ["NEAR", "NEXT", "smoothed", "surrounding"]
 
 NEAR, NEXT = 0.35, 0.15
 """Weights of a turn's direct neighbours and of those one further away; chosen on the development questions of the quality benchmark."""
@@ -38,3 +40,21 @@ def smoothed(scores: Sequence[float], *, near: float = NEAR, further: float = NE
             found[i] += share * scores[j]
             found[j] += share * scores[i]
     return found
+
+
+def surrounding(scores: Sequence[float], lengths: Sequence[int], within: float) -> list[float]:
+    """Returns the sum of the scores of all turns that stand within so many words before or after each turn.
+
+    Args:
+        scores: one per turn, in the order of the conversation.
+        lengths: words of each turn.
+        within: distance in words, middle to middle.
+
+    Example:
+        >>> surrounding([1.0, 0.0, 0.0, 2.0], [10, 10, 10, 10], 20)
+        [1.0, 3.0, 3.0, 2.0]
+    """
+    ends = list(accumulate(lengths, initial=0))
+    middles = [end - length / 2 for end, length in zip(ends[1:], lengths, strict=True)]
+    sums = list(accumulate(scores, initial=0.0))
+    return [sums[bisect_right(middles, middle + within)] - sums[bisect_left(middles, middle - within)] for middle in middles]

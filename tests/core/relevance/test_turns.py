@@ -1,0 +1,103 @@
+"""How turns of a conversation are rated: by what is asked about, by whom, and by how people talk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rankbudget import Segment, fit_documents
+from rankbudget.relevance.asking import subject
+from rankbudget.relevance.bm25 import Bm25Scorer
+from rankbudget.relevance.smoothing import surrounding
+from rankbudget.relevance.speakers import named_in, speakers
+from rankbudget.relevance.turns import TurnScorer
+
+
+def turns(*texts: str, names: Sequence[str] = ()) -> list[Segment]:
+    return [Segment(id=str(i), role="user", text=text, metadata={"name": names[i]} if names else {}) for i, text in enumerate(texts)]
+
+
+def test_asking_words_do_not_count() -> None:
+    """A turn that happens to say "discuss" does not beat the turn that says what was asked about."""
+    chat = turns("We can discuss that later.", "The battery lasts a year.", "Fine.", "So so.", "Right.", "Good.")
+    scores = TurnScorer(Bm25Scorer()).score("Summarize what they discussed about the battery.", chat)
+    assert scores.index(max(scores)) == 1
+    assert subject("What was said about the group's budget?") == "What was about budget?"
+
+
+@pytest.mark.parametrize("query", ["What did they say?", "Summarize the discussion", "", "  ", "要約", "!?", "the group"])
+def test_a_question_of_asking_words_alone_stays(query: str) -> None:
+    """Where nothing would be left to look for, the question is taken as it is."""
+    assert subject(query) == query
+
+
+def test_speakers_come_from_metadata_or_from_the_opening() -> None:
+    """Names are read from metadata first, then from before a colon; a chat that names few speakers names none."""
+    assert speakers(turns("Hi.", "Hi.", "Hm.", names=("Ann", "Ann", ""))) == ["Ann", "Ann", ""]
+    assert speakers(turns("Kirsty Williams AM: Yes.", "Chair: No.", "Chair: Yes.", "Kirsty Williams AM: No.")) == [
+        "Kirsty Williams AM",
+        "Chair",
+        "Chair",
+        "Kirsty Williams AM",
+    ]
+    assert speakers(turns("Note: tea", "see https://a.b", "10:30: tea", "Dear all, one thing: tea", "Note: tea")) == [""] * 5
+    assert speakers([]) == []
+
+
+def test_half_of_a_name_names_somebody() -> None:
+    """Titles are left out of questions, and a name is found in another form; one word of three is no name."""
+    assert named_in("What does Kirsty Williams want?", ["Kirsty Williams AM", "Chair"]) == [True, False]
+    assert named_in("What did the marketing's people want?", ["Marketing"]) == [True]
+    assert named_in("Who is Ann?", ["Ann Mary Lee", "", "ANN"]) == [False, False, True]
+
+
+def test_whom_the_question_names_said_it() -> None:
+    """Of two people who say the same, the one the question names is rated higher; without names they are equal but for their place."""
+    chat = turns("Ann: I like tea a lot.", "Bo: I like tea a lot.", "Ann: Well now then.", "Bo: Well now then.")
+    scores = TurnScorer(Bm25Scorer()).score("What does Bo like?", chat)
+    assert scores[1] > scores[0]
+    assert TurnScorer(Bm25Scorer()).score("What does Ann like?", chat)[0] > scores[0]
+
+
+def test_a_meeting_keeps_what_stands_together() -> None:
+    """Among several people, a word of assent beside the topic gains on a lone mention far away, compared with a talk between two."""
+    filler = ["Ann: Well.", "Bo: Yes.", "Cy: The weather " + "was really rather fine again " * 12, "Bo: Hm."] * 30
+    topic = [
+        "Ann: The battery " + "must last for a year in the remote control " * 8,
+        "Bo: Agreed.",
+        "Cy: The battery " + "is dear, and the charger too " * 8,
+        "Bo: Agreed.",
+        "Ann: So the battery and its charger " + "will be bought from the supplier " * 8,
+    ]
+    texts = [*filler, *topic, *filler, "Bo: My battery died.", *filler]
+    assent, lone, far = len(filler) + 1, 2 * len(filler) + len(topic), len(filler) - 3
+    meeting = TurnScorer(Bm25Scorer()).score("What was decided about the battery?", turns(*texts))
+    dialogue = TurnScorer(Bm25Scorer()).score(
+        "What was decided about the battery?", turns(*[text.replace("Cy:", "Ann:") for text in texts])
+    )
+    assert meeting[assent] > meeting[far]
+    assert meeting[assent] / meeting[lone] > 1.5 * dialogue[assent] / dialogue[lone] > 0
+
+
+def test_an_empty_question_prefers_no_turn() -> None:
+    """Without a question every turn is worth the same, however long it is."""
+    assert TurnScorer().score(" ", turns("a long turn of many words", "short")) == [0.0, 0.0]
+    assert TurnScorer().score("tea", []) == []
+
+
+def test_surrounding_counts_by_words() -> None:
+    """What stands near is summed up by distance in words, not in turns, and each turn counts itself."""
+    assert surrounding([1.0, 1.0, 1.0], [2, 100, 2], 51) == [2.0, 3.0, 2.0]
+    assert surrounding([1.0, 1.0, 1.0], [2, 100, 2], 50) == [1.0, 1.0, 1.0]
+    assert surrounding([1.0, 2.0], [0, 0], 0) == [3.0, 3.0]
+    assert surrounding([], [], 10) == []
+
+
+def test_a_named_speaker_decides_what_is_kept() -> None:
+    """`fit_documents` keeps the turn of the person who was asked about."""
+    small_talk = [f"{name}: {text}" for text in ("Nice day today.", "See you soon then.", "How are you?") for name in ("Ann", "Bo")]
+    chat = turns(*small_talk, "Ann: I moved to a house in Oslo.", "Bo: I moved to a house in Rome.", *small_talk)
+    kept = fit_documents(chat, max_tokens=13, query="Where did Bo move?", dedup=False).text
+    assert "Rome" in kept
+    assert "Oslo" not in kept
