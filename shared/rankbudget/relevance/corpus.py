@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import pairwise
 from threading import Lock
 from typing import Generic, TypeVar
 
 from ..segment import Segment
-from .words import content_terms, content_words, grams, raw_words, stem
+from .words import content_terms, content_words, grams, raw_words, stem, terms
 
 __all__ = ["BoundedCache", "TermIndex", "scored_text", "scored_texts", "word_counts"]
 
@@ -100,6 +101,8 @@ class TermIndex:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
+        self._texts = tuple(texts)
+        self._lines: list[str | None] = [None] * len(texts)
         postings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         self.lengths: list[int] = []
         for i, text in enumerate(texts):
@@ -128,6 +131,30 @@ class TermIndex:
         pieces = self.grams
         wanted = Counter([gram for word in content_words(query) for gram in grams(word)])
         return self._rate(wanted, pieces, self._gram_lengths, ("gram", k1, b))
+
+    def pairs(self, query: str) -> list[float]:
+        """Returns the summed weight of the pairs of neighbouring query words that stand side by side in each text, function words included.
+
+        Example:
+            >>> index = TermIndex.of(("father of the bride", "the bride of his father", "a cat"))
+            >>> [round(x, 2) for x in index.pairs("Father of whom?")]
+            [0.98, 0.0, 0.0]
+        """
+        scores = [0.0] * self.size
+        words = terms(query)
+        for first, second in sorted(set(pairwise(words))):
+            if first in self.stems and second in self.stems:
+                both = self.counts(self.stems[first]).keys() & self.counts(self.stems[second]).keys()
+                holders = [i for i in sorted(both) if f" {first} {second} " in self._line(i)]
+                for i in holders:
+                    scores[i] += self.idf(len(holders))
+        return scores
+
+    def _line(self, i: int) -> str:
+        """Returns the stems of a text in order, a space around each."""
+        if self._lines[i] is None:
+            self._lines[i] = f" {' '.join(terms(self._texts[i]))} "
+        return self._lines[i] or ""
 
     def idf(self, holders: int) -> float:
         """Returns the weight of a term that stands in `holders` texts; rare terms weigh more."""
