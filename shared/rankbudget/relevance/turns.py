@@ -1,4 +1,4 @@
-"""Relevance of the turns of a conversation: a turn's own, its neighbours', that of the passage it stands in, and its speaker's.
+"""Relevance of the turns of a conversation: a turn's own, its neighbours', that of the passage it stands in, its speaker and its day.
 
 What was talked about spans many turns, and few of them hold the words of the question. So passages of four lengths are rated as if they
 were documents, and each turn adds the rating of the best passage it stands in. Where several people speak in turns of very uneven length, as
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from ..segment import Segment
 from .asking import subject
 from .corpus import BoundedCache, TermIndex, scored_texts
+from .dates import closeness
 from .fusion import normalised
 from .protocol import Scorer
 from .smoothing import smoothed, surrounding
@@ -32,6 +33,8 @@ AROUND: tuple[tuple[int, Weight], ...] = ((300, (0.0, 0.4)), (1250, (0.0, 0.6)))
 """Words before and after a turn, and the weight of all relevant turns there together."""
 SPEAKER: Weight = (2.5, 1.0)
 """For turns of whom the question names."""
+DATE: Weight = (6.0, 6.0)
+"""For turns of a day the question names, less for its month."""
 LENGTH: Weight = (0.35, 0.0)
 """For the logarithm of a turn's length: more words say more."""
 SCALE: Weight = (1.0, 0.45)
@@ -43,7 +46,7 @@ SEVERAL = 3
 
 
 class TurnScorer:
-    """Rates turns by themselves, their neighbours, their passage and their speaker.
+    """Rates turns by themselves, their neighbours, their passage, their speaker and their day.
 
     Args:
         scorer: rates single texts; None takes the default mix of words and meaning.
@@ -89,6 +92,9 @@ class TurnScorer:
         of_speaker = named_in(query, names)
         if any(of_speaker):
             _add(found, [float(named) for named in of_speaker], _mixed(SPEAKER, meeting))
+        when = closeness(query, [segment.created_at for segment in segments])
+        if any(when):
+            _add(found, when, _mixed(DATE, meeting))
         _add(found, _LENGTHS.get(tuple(lengths), lambda lengths: normalised([math.log1p(n) for n in lengths])), _mixed(LENGTH, meeting))
         return [_mixed(SCALE, meeting) * score for score in found]
 
