@@ -85,7 +85,7 @@ class Embedder:
     def _embedded(self, texts: list[str]) -> Vectors:
         import numpy as np
 
-        found = np.asarray(self._embed([text[:READS] for text in texts]), dtype=np.float32)
+        found = np.asarray(self._embed([_encodable(text[:READS]) for text in texts]), dtype=np.float32)
         if found.ndim != 2 or len(found) != len(texts):  # noqa: PLR2004 - rows and columns
             msg = f"the embedding {self.name!r} gave an array of shape {found.shape} for {len(texts)} texts; allowed: one vector per text"
             raise BudgetConfigError(msg)
@@ -171,6 +171,11 @@ def _logging_untouched() -> Iterator[None]:
     finally:
         root.setLevel(level)
         root.handlers[:] = handlers
+
+
+def _encodable(text: str) -> str:
+    """Returns a text that has a UTF-8 form: a lone surrogate, at which models and services fail, becomes a question mark."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _name_of(embed: EmbedFunction) -> str:

@@ -194,3 +194,13 @@ def test_labels_are_as_likely_as_the_question_fits_them(monkeypatch: pytest.Monk
 def test_memory_scorer_is_a_scorer() -> None:
     """The memory formula plugs in wherever a scorer does."""
     assert isinstance(MemoryScorer(), Scorer)
+
+
+def test_a_broken_character_does_not_break_the_ranking() -> None:
+    """A lone surrogate, as a badly decoded file leaves it, has no UTF-8 form; tokenizers of embeddings raise at it."""
+    segments = [Segment(id="1", text="cats \udcff sleep \U0001f600"), Segment(id="2", text="a refund takes ten days")]
+    first, second = FusionScorer().score("how long does a refund take \ud800?", segments)
+    assert second > first
+    seen: list[str] = []
+    EmbeddingScorer(lambda texts: [seen.append(text) or [1.0] for text in texts]).score("q", segments)
+    assert "cats ? sleep \U0001f600" in seen
