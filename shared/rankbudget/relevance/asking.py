@@ -6,11 +6,12 @@ As such words are rare in what was said, they would weigh most where one of them
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from .stopwords import STOP_WORDS
 from .words import raw_words
 
-__all__ = ["ASKING_WORDS", "subject"]
+__all__ = ["ASKING_WORDS", "subject", "without"]
 
 ASKING_WORDS = frozenset(
     """according conclude concluded conclusion conversation conversations decide decided decision decisions describe described
@@ -32,6 +33,21 @@ def subject(query: str) -> str:
         >>> subject("What did they say?")
         'What did they say?'
     """
-    kept = [word for word in _WORD.findall(_ALL_OF_THEM.sub("", query)) if not ASKING_WORDS.issuperset(raw_words(word) or [""])]
-    text = " ".join(kept)
-    return text if any(word not in STOP_WORDS for word in raw_words(text)) else query
+    return _less(_ALL_OF_THEM.sub("", query), ASKING_WORDS) or query
+
+
+def without(query: str, names: Iterable[str]) -> str:
+    """Returns a question without the words of some names; as it is when nothing else is left.
+
+    Example:
+        >>> without("What did Ann Lee's brother cook?", ["Ann Lee"])
+        'What did brother cook?'
+    """
+    words = frozenset([word for name in names for word in raw_words(name)])
+    return (_less(query, words | {"s"}) or query) if words else query
+
+
+def _less(query: str, words: frozenset[str]) -> str:
+    """Returns the text without these words, "" when only function words are left."""
+    text = " ".join([word for word in _WORD.findall(query) if not words.issuperset(raw_words(word) or [""])])
+    return text if any(word not in STOP_WORDS for word in raw_words(text)) else ""

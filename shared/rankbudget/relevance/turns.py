@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from ..segment import Segment
-from .asking import subject
+from .asking import subject, without
 from .corpus import BoundedCache, TermIndex, scored_texts
 from .dates import closeness
 from .fusion import normalised
@@ -25,7 +25,7 @@ __all__ = ["TurnScorer", "passages"]
 Weight = tuple[float, float]
 """In a chat, in a meeting. All are chosen on the development questions of the quality benchmark, and checked on the half they were not chosen on."""
 NEAR: Weight = (0.15, 0.2)
-FURTHER: Weight = (0.3, 0.1)
+FURTHER: Weight = (0.2, 0.1)
 """Share of the neighbours' own relevance."""
 PASSAGES: tuple[tuple[int, Weight], ...] = ((115, (0.6, 0.6)), (300, (0.4, 0.5)), (750, (0.5, 1.8)), (1900, (0.35, 2.2)))
 """Length of the passages in words, and the weight of each."""
@@ -41,6 +41,8 @@ SCALE: Weight = (1.0, 0.45)
 """Brings the sum to one scale, so that a score means the same in both."""
 EVEN, UNEVEN = 0.6, 0.75
 """Spread of the turns' lengths over their mean: up to the first a chat, from the second on a meeting; measured .2 to .6 and .7 to 2.0."""
+HALF = 0.5
+"""Meetings from here on; there a speaker's name is often a party's, and a topic ("the marketing")."""
 SEVERAL = 3
 """Speakers from which a conversation may be a meeting."""
 
@@ -74,7 +76,8 @@ class TurnScorer:
         names = speakers(segments)
         meeting = _like_a_meeting(lengths, names)
         asked = subject(query)
-        own = normalised(scorer.score(asked, segments))
+        of_speaker = named_in(query, names)
+        own = normalised(scorer.score(asked if meeting > HALF else _without_speakers(asked, names, of_speaker), segments))
         found = smoothed(own, near=_mixed(NEAR, meeting), further=_mixed(FURTHER, meeting))
         for words, weight in PASSAGES:
             spans = passages(texts, words)
@@ -89,7 +92,6 @@ class TurnScorer:
         for words, weight in AROUND:
             if _mixed(weight, meeting):
                 _add(found, normalised(surrounding([max(0.0, score) for score in own], lengths, words)), _mixed(weight, meeting))
-        of_speaker = named_in(query, names)
         if any(of_speaker):
             _add(found, [float(named) for named in of_speaker], _mixed(SPEAKER, meeting))
         when = closeness(query, [segment.created_at for segment in segments])
@@ -106,6 +108,11 @@ def _like_a_meeting(lengths: Sequence[int], names: Sequence[str]) -> float:
     mean = sum(lengths) / len(lengths)
     spread = math.sqrt(sum([(length - mean) ** 2 for length in lengths]) / len(lengths)) / (mean or 1.0)
     return min(1.0, max(0.0, (spread - EVEN) / (UNEVEN - EVEN)))
+
+
+def _without_speakers(query: str, names: Sequence[str], named: Sequence[bool]) -> str:
+    """Returns the query without whom it names: a name is heard most where others address its owner, and would bring their turns."""
+    return without(query, {name for name, is_named in zip(names, named, strict=True) if is_named})
 
 
 def _mixed(weight: Weight, meeting: float) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from rankbudget import Segment, fit_documents
-from rankbudget.relevance.asking import subject
+from rankbudget.relevance.asking import subject, without
 from rankbudget.relevance.bm25 import Bm25Scorer
 from rankbudget.relevance.smoothing import surrounding
 from rankbudget.relevance.speakers import named_in, speakers
@@ -101,3 +101,13 @@ def test_a_named_speaker_decides_what_is_kept() -> None:
     kept = fit_documents(chat, max_tokens=13, query="Where did Bo move?", dedup=False).text
     assert "Rome" in kept
     assert "Oslo" not in kept
+
+
+def test_a_name_does_not_bring_those_who_address_it() -> None:
+    """Between two people, calling somebody by name says nothing about what was asked of them."""
+    chat = turns("Ann: Bo, Bo, Bo!", "Bo: The boat is blue.", "Ann: Well, Bo.", "Bo: Yes.", "Ann: Bo?", "Bo: No.")
+    scores = TurnScorer(Bm25Scorer()).score("What colour is the boat of Bo?", chat)
+    assert scores.index(max(scores)) == 1
+    assert without("What did Ann Lee's brother cook?", ["Ann Lee", "Bo"]) == "What did brother cook?"
+    assert without("Who is Ann?", ["Ann"]) == "Who is Ann?"
+    assert without("As  it is", []) == "As  it is"
