@@ -2,7 +2,7 @@
 
 Seven steps: parse, analyze, remove, compress, select examples, put together, calculate. It removes a document only when another one clearly
 answers to the question; where nothing does, everything stays, because then nothing is known to be irrelevant. A document that goes on about
-what the relevant one before it says stays with it.
+what the relevant one before it says, or opens with a name that a relevant one gives, stays with it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .counting.protocol import TokenCounter
 from .errors import BudgetConfigError
 from .examples import FewShotSelector, example_text
 from .relevance.analyzer import AnalyzerConfig, ContextAnalyzer
-from .relevance.stopwords import STOP_WORDS
-from .relevance.words import content_words, raw_words, stem
+from .relevance.passages import needed_passages
+from .relevance.words import content_words, raw_words
 
 __all__ = ["OptimizationResult", "OptimizerConfig", "QualityRisk", "TokenOptimizer"]
 
@@ -263,19 +263,19 @@ class TokenOptimizer:
             if part.category != "document":
                 continue
             kept: list[tuple[str, str]] = []
-            relevant: tuple[str, ...] = ()  # the words of the document right before, where that is relevant by itself
-            for i, (text, gap) in enumerate(split_paragraphs(part.text)):
-                words = tuple(raw_words(text))
-                needed = parsed.relevance.get(f"document_{p * 100_000 + i}", 1.0) >= threshold
-                if words and words in seen:
+            paragraphs = split_paragraphs(part.text)
+            words = [tuple(raw_words(text)) for text, _ in paragraphs]
+            ratings = [parsed.relevance.get(f"document_{p * 100_000 + i}", 1.0) for i in range(len(paragraphs))]
+            needed = needed_passages(words, ratings, threshold=threshold, continued_share=self.config.continued_share)
+            for i, paragraph in enumerate(paragraphs):
+                if words[i] and words[i] in seen:
                     parsed.note("deduplicate")
-                elif needed or (relevant and self._continues(words, relevant)):
-                    kept.append((text, gap))
+                elif needed[i]:
+                    kept.append(paragraph)
                 else:
                     parsed.note("relevance_filter")
-                relevant = words if needed else ()
-                seen.add(words)
-            text = "".join(f"{text}{gap}" for text, gap in kept).rstrip() if len(kept) < len(split_paragraphs(part.text)) else part.text
+                seen.add(words[i])
+            text = "".join(f"{text}{gap}" for text, gap in kept).rstrip() if len(kept) < len(paragraphs) else part.text
             if parsed.low_quality and text:
                 target = self.counter.count(text)
                 target -= int(target * self.config.low_quality_ratio)
@@ -287,11 +287,6 @@ class TokenOptimizer:
             parsed.parts[p] = (
                 PromptPart("document", part.before, text, part.after) if text or not part.text else PromptPart("document", "", "", "")
             )
-
-    def _continues(self, words: Sequence[str], before: Sequence[str]) -> bool:
-        """Returns whether a document goes on about what the one before it says: its "this" and "these" hold none of the question's words."""
-        own, other = ({stem(word) for word in text if word not in STOP_WORDS} for text in (words, before))
-        return bool(own) and len(own & other) >= self.config.continued_share * len(own)
 
     def _system(self, parsed: _Prompt) -> None:
         if not (self.config.compress_system_prompt and parsed.system):

@@ -95,6 +95,17 @@ def test_a_document_that_continues_a_relevant_one_stays_with_it():
     assert continued not in apart.optimized_prompt
 
 
+def test_a_document_about_a_name_in_a_relevant_one_stays():
+    """A page that opens with a name a relevant page gives may hold the answer; a page with one word of the name does not."""
+    film = "The film The Zone was directed by Denys Roy and shot in Quebec."
+    director = "Denys Roy comes from Montreal."
+    namesake = "Denys Blanc is a baker."
+    result = TokenOptimizer().optimize(f"{namesake}\n\n{director}\n\nSoup is served at noon.\n\n{film}\n\nWho directed the film The Zone?")
+    assert director in result.optimized_prompt
+    assert namesake not in result.optimized_prompt
+    assert "Soup" not in result.optimized_prompt
+
+
 def test_figures_are_counted_on_the_prompts_themselves():
     """Tokens are counts of the two texts, savings and money follow from them."""
     config = OptimizerConfig(model="mine", prices={"mine": 10.0})

@@ -205,7 +205,8 @@ class TermIndex:
         scale = k1 * b / (sum(lengths) / max(1, self.size) or 1.0)
         base = k1 * (1 - b)
         found = [(i, weight * n / (n + base + scale * lengths[i])) for i, n in holders.items()]
-        self._weights[(*kind, term)] = found
+        key = (*kind, term)
+        self._weights[key] = found
         return found
 
 

@@ -1,4 +1,4 @@
-"""What the ratings of documents and sentences are made of."""
+"""What the ratings of documents and sentences are made of, and which passages stay beside the ones rated high."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rankbudget import Segment
 from rankbudget.relevance.bm25 import Bm25Scorer
 from rankbudget.relevance.corpus import TermIndex
 from rankbudget.relevance.evidence import DOCUMENT_WEIGHTS, SENTENCE_WEIGHTS, features, rate_documents, rate_sentences
+from rankbudget.relevance.passages import needed_passages
 
 PAGES = [
     Segment(id="film", title="The Zone", text="The Zone is a film directed by Denys Roy. It was shot in one night."),
@@ -49,3 +50,13 @@ def test_neighbouring_words_count_together() -> None:
     assert TermIndex.of((apart, together, "Nobody.")).pairs("fathers of")[0] == 0.0
     assert TermIndex.of((apart, together, "Nobody.")).pairs("fathers of")[1] > 0.0
     assert TermIndex.of((apart,)).pairs("") == [0.0]
+
+
+def test_passages_stay_with_what_they_belong_to() -> None:
+    """What continues or is named by a needed passage is needed; what continues or is named by those only is not, nor what shares too little."""
+    passages = ["the zone by denys roy", "roy made it", "then he made more", "denys roy of quebec", "quebec is cold", "the roy family", ""]
+    words = [passage.split() for passage in passages]
+    ratings = [0.9, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]
+    assert needed_passages(words, ratings, threshold=0.5, continued_share=0.3) == [True, True, False, True, False, False, False]
+    assert needed_passages(words, ratings, threshold=0.5, continued_share=1.0) == [True, False, False, True, False, False, False]
+    assert needed_passages(words, ratings, threshold=0.0, continued_share=0.3) == [True] * 7
