@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, MessagesPlaceholder
 
-from rankbudget import Assembler, afit_messages, fit_messages
+from rankbudget import Assembler, TokenBudget, afit_messages, fit_messages
 from rankbudget.effects import Call, Steps
 from rankbudget.errors import BudgetConfigError
 from rankbudget.fitting.protocol import Fit
@@ -124,7 +124,7 @@ def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, repo
         system = [m for m, role in zip(fixed, CODEC.roles(fixed), strict=True) if role in {"system", "developer"}]
         blocks = [Block(name="system", messages=system), *blocks] if system else blocks
     assembler = Assembler(
-        limits.whole(),
+        _budget(slots, limits),
         counter=limits.counter,
         codec=CODEC,
         measure=limits.measure(),
@@ -141,6 +141,15 @@ def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, repo
         out[report_key] = assembly.report
     segments = tuple(piece.segment for fit in assembly.kept.values() for piece in fit.pieces)
     return Trimmed(value=out, messages=assembly.messages, segments=segments, text=assembly.text, report=assembly.report)
+
+
+def _budget(slots: Slots, limits: Limits) -> TokenBudget:
+    """Returns the budget of the slots; where history is the only one that can ever be filled, nobody else needs a share."""
+    whole = limits.whole()
+    if set(slots.keys) != {"history"}:
+        return whole
+    reserve = whole.reserve_tokens()
+    return whole.replace(ratios={"history": 1.0}, reserve=reserve if reserve > 1 else 0)
 
 
 def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:

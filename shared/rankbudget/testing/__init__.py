@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .application import Application, MemoryItem, reproduction
     from .conformance import AdapterConformance, CounterConformance, FitStrategyConformance, StoreConformance
     from .drawing import draws
-    from .entries import check_outcome
-    from .fakes import RecordingCounter, WordCounter
+    from .entries import EntryPoint, Opened, check_entry, check_entry_async, check_growth, check_outcome, drawn_summarizer
+    from .fakes import ListCounter, RecordingCounter, WordCounter
     from .laws import (
         LAWS,
         LawBroken,
@@ -47,7 +47,14 @@ _HOME = {
     "applications": "strategies",
     "check_delimited": "laws",
     "check_laws": "laws",
+    "EntryPoint": "entries",
+    "ListCounter": "fakes",
+    "Opened": "entries",
+    "check_entry": "entries",
+    "check_entry_async": "entries",
+    "check_growth": "entries",
     "check_outcome": "entries",
+    "drawn_summarizer": "entries",
     "check_prefix": "laws",
     "check_refusal": "laws",
     "check_same": "laws",
@@ -71,14 +78,20 @@ __all__ = [
     "AdapterConformance",
     "Application",
     "CounterConformance",
+    "EntryPoint",
     "FitStrategyConformance",
     "LawBroken",
+    "ListCounter",
     "MemoryItem",
+    "Opened",
     "RecordingCounter",
     "StoreConformance",
     "WordCounter",
     "applications",
     "check_delimited",
+    "check_entry",
+    "check_entry_async",
+    "check_growth",
     "check_laws",
     "check_outcome",
     "check_prefix",
@@ -87,6 +100,7 @@ __all__ = [
     "check_scopes",
     "check_superset",
     "conversations",
+    "drawn_summarizer",
     "draws",
     "is_broken",
     "pairing_errors",

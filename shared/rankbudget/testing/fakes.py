@@ -10,7 +10,7 @@ from typing import Any
 
 from ..counting.protocol import Message, Side, TokenCounter, Tool
 
-__all__ = ["RecordingCounter", "WordCounter"]
+__all__ = ["ListCounter", "RecordingCounter", "WordCounter"]
 
 _WORD = re.compile(r"\S+")
 
@@ -104,6 +104,33 @@ class WordCounter:
         if kind in ("tool_use", "tool_call", "tool_result"):
             return self.count(json.dumps({k: v for k, v in block.items() if k != "type"}, ensure_ascii=False, default=str))
         return self.media
+
+
+class ListCounter(WordCounter):
+    """Counts words like its base, but only whole requests, as a provider's counting API: a list no provider would take is an error.
+
+    Its counts do not add up: a request costs one token more for every pair of messages.
+
+    Example:
+        >>> counter = ListCounter()
+        >>> counter.count_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}])  # 5 each, 3 priming, 1 for the pair
+        14
+        >>> counter.count_messages([{"role": "tool", "tool_call_id": "c1", "content": "found"}])
+        Traceback (most recent call last):
+        AssertionError: asked to count an invalid request: result 'c1' at 0 follows no call that asks for it
+    """
+
+    additive = False
+
+    def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
+        """Returns the words of a whole request, and one token for every pair of messages."""
+        from .repairs import pairing_errors
+
+        problems = pairing_errors(messages)
+        if problems:
+            msg = f"asked to count an invalid request: {problems[0]}"
+            raise AssertionError(msg)
+        return super().count_messages(messages, tools) + len(messages) // 2
 
 
 class RecordingCounter:
