@@ -27,7 +27,7 @@ WEIGHTS = {
     "age": -0.25,
 }
 """A logistic regression over airline-support conversations: how likely a value is an argument of the next call. Fitted to all tasks but one, it
-finds as much in the one left out as when fitted to all."""
+finds about as much in the one left out as when fitted to all."""
 ATTEMPT = 3
 """Arguments that make a call more than a look-up."""
 _LONGEST = 40

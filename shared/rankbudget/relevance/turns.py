@@ -3,7 +3,7 @@
 What was talked about spans many turns, and few of them hold the words of the question. So passages of four lengths are rated as if they
 were documents, and each turn adds the rating of the best passage it stands in. Where several people speak in turns of very uneven length, as
 in a meeting, long passages count most: one word of assent belongs to the answer as much as the speech it follows. In other chats a turn says
-what it says by itself, and whom the question names said it most likely.
+what it says by itself, and whom the question names said it most likely, on the day it names or soon after.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from .speakers import named_in, speakers
 __all__ = ["TurnScorer", "passages"]
 
 Weight = tuple[float, float]
-"""In a chat, in a meeting. All are chosen on the development questions of the quality benchmark, and checked on the half they were not chosen on."""
+"""In a chat, in a meeting. All are chosen on the development questions of the quality benchmark; those of passages, surroundings and speakers also
+helped on the half of the conversations they were not chosen on."""
 NEAR: Weight = (0.15, 0.2)
 FURTHER: Weight = (0.2, 0.1)
 """Share of the neighbours' own relevance."""
@@ -40,7 +41,7 @@ LENGTH: Weight = (0.35, 0.0)
 SCALE: Weight = (1.0, 0.45)
 """Brings the sum to one scale, so that a score means the same in both."""
 EVEN, UNEVEN = 0.6, 0.75
-"""Spread of the turns' lengths over their mean: up to the first a chat, from the second on a meeting; measured .2 to .6 and .7 to 2.0."""
+"""Spread of the turns' lengths over their mean: up to the first a chat, from the second on a meeting."""
 HALF = 0.5
 """Meetings from here on; there a speaker's name is often a party's, and a topic ("the marketing")."""
 SEVERAL = 3
