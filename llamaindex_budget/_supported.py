@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 __all__ = ["SUPPORTED", "require_llama_index"]
 
-SUPPORTED = "llama-index-core>=0.14.22,<0.15"
+SUPPORTED = "llama-index-core>=0.14.24,<0.15"
 """Tested at the newest."""
 
 
