@@ -162,7 +162,7 @@ def check_growth(entry: EntryPoint, app: Application, given: Sequence[Any], *, l
         entry.judge(app, given[:size], found, limit, _COUNTER, codec)
         if not isinstance(found, BudgetError):
             check_same(found, _run(opened.run, given[:size]), codec=codec, what="reading again")
-        _check_kept(entry, app, earlier, given[size - 1 : size], found, limit, codec)
+        _check_kept(entry, app, given[:size], earlier, found, limit, codec)
         earlier = found
     if opened.stored is not None and given:
         check_same(given, opened.stored(), codec=codec, what="what is stored")
@@ -173,19 +173,24 @@ def check_growth(entry: EntryPoint, app: Application, given: Sequence[Any], *, l
 def _check_appended(entry: EntryPoint, app: Application, given: Sequence[Any], limit: int, codec: Codec) -> None:
     """Checks that a turn which still fits leaves what was sent before it in place."""
     asked = next((i for i in range(len(given) - 1, 0, -1) if codec.role(given[i]) == "user"), 0)
-    if asked:
+    if asked and repaired(given, codec) == list(given):  # a repair may move the start
         opened = entry.open(app, limit, _COUNTER)
         earlier = _run(opened.run, given[:asked])
         found = _run(opened.run, given)
         entry.judge(app, given, found, limit, _COUNTER, codec)
-        _check_kept(entry, app, earlier, given[asked:], found, limit, codec)
+        _check_kept(entry, app, given, earlier, found, limit, codec, added=len(given) - asked)
 
 
-def _check_kept(entry: EntryPoint, app: Application, earlier: Any, added: Sequence[Any], found: Any, limit: int, codec: Codec) -> None:
+def _check_kept(
+    entry: EntryPoint, app: Application, given: Sequence[Any], earlier: Any, found: Any, limit: int, codec: Codec, *, added: int = 1
+) -> None:
     """Checks law 9 where nothing forces the prefix to move: it was not cut, is valid with what was added, and both fit."""
     if entry.inserts or earlier is None or isinstance(earlier, BudgetError) or isinstance(found, BudgetError):
         return  # a summary takes room of its own, and is written anew when more is dropped
-    both = [*earlier, *added]
+    texts = [codec.to_dict(m) for m in given]
+    if any(codec.to_dict(m) not in texts for m in earlier):
+        return  # how much of a text stays depends on what stands beside it
+    both = [*earlier, *given[len(given) - added :]]
     if repaired(both, codec) != both:
         return
     tools = list(app.tools) if entry.tools and app.tools else None
