@@ -144,6 +144,20 @@ def test_doubles_are_left_out_once_room_is_short() -> None:
         assert len(strategy.fit(segments, limit=10, counter=WordCounter(), block="knowledge").pieces) == 3
 
 
+def test_a_short_turn_is_never_a_double() -> None:
+    """Two people who say "Yes." both stay; a long turn said twice goes once, and so does a short document."""
+    long = "the refund takes ten days and then the money is on your own account again"
+
+    def kept(text: str, role: str | None) -> list[str]:
+        segments = [Segment(id=name, text=said, role=role, score=1) for name, said in (("a", text), ("b", text), ("c", "w " * 20 + long))]
+        return [piece.segment.id for piece in Evidence(compress=False).fit(segments, limit=32, counter=WordCounter(), block="chat").pieces]
+
+    assert kept("Yes, it is.", "user") == ["a", "b"]
+    assert kept("是的。", "user") == ["a", "b"]
+    assert kept("Yes, it is.", None) == ["a"]
+    assert kept(long, "user") == ["a"]
+
+
 def test_edges_first_puts_the_best_at_both_ends() -> None:
     """Order "edges" places the best first and the second best last; "score" goes from best to worst."""
     segments = [Segment(id=str(i), text=f"w{i}", score=i) for i in range(5)]

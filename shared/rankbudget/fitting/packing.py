@@ -17,6 +17,8 @@ Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
 NEAR = 0.9
 """Share of common words from which two texts say the same."""
+SHORT_TURN = 12
+"""Words up to which a turn of a conversation is never a double: "Yeah." answers another question each time, and costs next to nothing."""
 
 
 def check_order(order: str) -> None:
@@ -56,7 +58,7 @@ def pinned_groups(
 
 
 class Doubles:
-    """Notices a text that says what a kept one says already.
+    """Notices a text that says what a kept one says already; a short turn of a conversation, such as "Yes.", is new every time.
 
     Example:
         >>> doubles = Doubles()
@@ -75,6 +77,8 @@ class Doubles:
 
     def of(self, segment: Segment) -> str | None:
         """Returns the id of the kept segment this one repeats, None when it is new."""
+        if segment.role and sum(word_counts(segment.text).values()) <= SHORT_TURN:
+            return None
         words = _word_set(segment.text)
         for size in range(math.ceil(NEAR * len(words)), int(len(words) / NEAR) + 1):
             for name, others in self._kept.get(size, ()):
