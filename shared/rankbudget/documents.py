@@ -78,7 +78,7 @@ def fit_documents(
     packed, text, total = _fitted(strategy, segments, query, max_tokens, measure, cost)
     warnings = [] if hidden == 0 else [f"out_of_scope: {hidden} segments belong to other users or projects"]
     if keep_evidence is not None:
-        warnings.append(f"expected_evidence: {packed.expected:.0%} of the expected evidence is kept, asked for: {keep_evidence:.0%}")
+        warnings.append(f"expected_evidence: {packed.expected:.1%} of the expected evidence is kept, asked for: {keep_evidence:.0%}")
     reason = getattr(default_scorer() if scorer is None else scorer, "reason", None)
     if reason:
         warnings.append(f"relevance: {reason}")

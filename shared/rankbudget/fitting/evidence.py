@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..relevance.evidence import probability, rate_documents, rate_sentences
+from ..relevance.evidence import rate_documents, rate_sentences
 from ..relevance.fusion import default_scorer, normalised
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
 from ..relevance.turns import TurnScorer
 from ..segment import Decision, Segment
+from .enough import Enough, Rated
 from .packing import Order, check_order, in_order, members, pinned_groups, whole
 from .protocol import Cost, Fit, plain_cost
 from .sentence_packing import SHORTEST_CUT, SentencePacking
@@ -109,10 +110,14 @@ class Evidence:
         free = [groups[g] for g in range(len(groups)) if g not in must]
         sentences = self._compress and not complete
         by_sentence = sentences and _few_fit(packing.room, free, costs, turns=rater.turns)
-        enough = _Enough(rater.sentences if by_sentence else [[odds] for odds in rater.documents], self._keep, packing)
-        if not by_sentence:
+        if by_sentence:
+            enough = Enough(rater.rated_sentences, rater.sentences, self._keep, packing)
+        else:
+            enough = Enough(rater.rated, [[odds] for odds in rater.documents], self._keep, packing)
             _take_whole(packing, free, rater.documents, enough)
             sentences = sentences and packing.room > max(limit * MUCH_LEFT, SHORTEST_CUT) and not enough.reached()
+            if sentences:
+                enough.split(rater.rated_sentences, rater.sentences)
         if sentences:
             _take_sentences(packing, free, rater, enough)
             packing.shrink(rater.sentences)
@@ -131,15 +136,17 @@ class _Rater:
         self._sentences: list[list[float]] | None = None
         self._documents: list[float] | None = None
         self.turns = bool(segments) and all(segment.role for segment in segments)
+        self.rated: Rated = "scores" if len(self._given) == len(segments) else "turns" if self.turns else "documents"
+        self.rated_sentences: Rated = "sentences" if self.rated == "documents" else self.rated
 
     @property
     def documents(self) -> list[float]:
         """Log-odds that each segment holds evidence."""
         if self._documents is None:
-            if len(self._given) == len(self._segments):
+            if self.rated == "scores":
                 base, slope = OWN_SCORE_ODDS
                 self._documents = [base + slope * score for score in normalised(self._given)]
-            elif self.turns:
+            elif self.rated == "turns":
                 base, slope = TURN_ODDS
                 scores = TurnScorer(self._scorer).score(self._query, self._segments)
                 self._documents = [base + slope * score for score in scores]
@@ -151,7 +158,7 @@ class _Rater:
     def sentences(self) -> list[list[float]]:
         """Log-odds that each sentence of each segment holds evidence."""
         if self._sentences is None:
-            if self.turns or len(self._given) == len(self._segments):
+            if self.rated != "documents":
                 self._sentences = self._below(self.documents)
             else:
                 self._sentences = rate_sentences(self._query, self._segments, self._scorer)
@@ -171,17 +178,20 @@ class _Rater:
         return found
 
 
-def _take_whole(packing: SentencePacking, free: Sequence[Sequence[int]], odds: Sequence[float], enough: _Enough) -> None:
+def _take_whole(packing: SentencePacking, free: Sequence[Sequence[int]], odds: Sequence[float], enough: Enough) -> None:
     best = [max([odds[i] for i in group]) for group in free]
+    changed: Sequence[int] = ()
     for g in sorted(range(len(free)), key=lambda g: (-best[g], g)):
-        if enough.reached():
+        if enough.reached(changed):
             return
+        changed = free[g]
         group = free[g]
         if packing.fits(group) and not (len(group) == 1 and packing.repeats(group[0])):
             packing.keep_whole(group)
+    enough.reached(changed)
 
 
-def _take_sentences(packing: SentencePacking, free: Sequence[Sequence[int]], rater: _Rater, enough: _Enough) -> None:
+def _take_sentences(packing: SentencePacking, free: Sequence[Sequence[int]], rater: _Rater, enough: Enough) -> None:
     pieces: list[tuple[float, int, int]] = []
     for g, group in enumerate(free):
         if group[0] in packing.settled:
@@ -190,39 +200,16 @@ def _take_sentences(packing: SentencePacking, free: Sequence[Sequence[int]], rat
             pieces += [(-rating, g, j) for j, rating in enumerate(rater.sentences[group[0]])]
         else:
             pieces.append((-max([rater.documents[i] for i in group]), g, -1))
+    changed: Sequence[int] = ()
     for _, g, j in sorted(pieces):
-        if packing.room < 1 or enough.reached():
+        if packing.room < 1 or enough.reached(changed):
             return
+        changed = free[g]
         i = free[g][0]
         if j >= 0:
             packing.take(i, j)
         elif packing.fits(free[g]):
             packing.keep_whole(free[g])
-
-
-class _Enough:
-    """Says when the share of the expected evidence that was asked for is in."""
-
-    def __init__(self, odds: Sequence[Sequence[float]], floor: float | None, packing: SentencePacking) -> None:
-        self._floor = floor
-        self._packing = packing
-        self._weights = [[probability(rating) for rating in row] for row in odds] if floor is not None else []
-        self._said_yes = False
-
-    def reached(self) -> bool:
-        self._said_yes = self._floor is not None and self.share() >= self._floor
-        return self._said_yes
-
-    def share(self) -> float:
-        return self._packing.kept_share(self._weights) if self._weights else 1.0
-
-    def left_out(self) -> dict[str, str]:
-        if not self._said_yes:
-            return {}
-        return {
-            "reason": "enough",
-            "detail": f"{self.share():.0%} of the expected evidence is kept without it, asked for: {self._floor:.0%}",
-        }
 
 
 def _few_fit(room: int, free: Sequence[Sequence[int]], costs: Sequence[int], *, turns: bool) -> bool:

@@ -117,11 +117,9 @@ class SentencePacking:
         """Returns the segments that are in, whole or in part."""
         return [*self._whole, *self.partial]
 
-    def kept_share(self, weights: Sequence[Sequence[float]]) -> float:
-        """Returns the share of all sentence weights that is in."""
-        total = sum(sum(row) for row in weights)
-        kept = sum(sum(weights[i]) for i in self._whole) + sum(weights[i][j] for i, taken in self.partial.items() for j in taken)
-        return kept / total if total else 1.0
+    def kept_of(self, i: int, weights: Sequence[float]) -> float:
+        """Returns the weights of those sentences of a segment that are in."""
+        return sum(weights) if i in self._whole else sum([weights[j] for j in sorted(self.partial.get(i, ()))])
 
     def result(self, block: str, order: Sequence[int], left_out: Mapping[str, str]) -> Fit:
         """Returns the fit; `left_out` is the reason and detail for what was not needed."""
