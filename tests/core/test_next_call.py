@@ -7,6 +7,7 @@ import time
 from itertools import combinations
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,6 +143,30 @@ def test_an_answer_never_opens_though_questions_go() -> None:
     ]
     kept = fit_messages(chat, max_tokens=60, query="Change it.", counter=COUNTER).messages
     assert [chat.index(message) for message in kept] == [0, 3, 4, 6]
+
+
+@pytest.mark.parametrize("limit", range(120, 240, 20))
+def test_a_small_newest_result_is_never_lost(limit: int) -> None:
+    """Where the newest call and its result take at most a quarter of the room they stay, however many values older results hold."""
+
+    def step(number: int, arguments: str, result: str) -> list[dict[str, Any]]:
+        called = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": arguments}}
+        return [
+            {"role": "assistant", "content": "", "tool_calls": [called]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": result},
+        ]
+
+    chat: list[dict[str, Any]] = [
+        {"role": "user", "content": "What is there?"},
+        {"role": "assistant", "content": "There is " + "much to tell " * 40},
+        {"role": "user", "content": "Book it."},
+    ]
+    for n in range(12):
+        chat += step(n, f'{{"user_id": "mia_li_{n}", "flight": "HAT{100 + n}", "day": "2024-05-{10 + n}"}}', f"found HAT{200 + n} card_{n}")
+    chat += step(99, "{}", "nothing more to do")
+    kept = fit_messages(chat, max_tokens=limit, query="Book it.", counter=COUNTER).messages
+    assert kept[-2:] == chat[-2:]
+    assert len(kept) < len(chat) - 2
 
 
 def test_a_thousand_values_are_covered_quickly() -> None:

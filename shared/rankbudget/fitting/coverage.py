@@ -1,6 +1,6 @@
 """Chooses pieces that together hold the most worth for their tokens, where every worth counts once.
 
-Greedy, several times: by gain per token, with the price weighed little, some and fully; the choice that holds most wins. A piece that
+Greedy, several times: by gain per token, with the price weighed little, some, much and fully; the choice that holds most wins. A piece that
 already lost its worth to others is looked at again only when it comes to the top, so that a thousand pieces cost little more than sorting.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["POWERS", "cover"]
 
-POWERS = (0.25, 0.5, 1.0)
+POWERS = (0.25, 0.5, 0.75, 1.0)
 """Gain is divided by tokens to this power: 0 would ignore the price, 1 prefers many short pieces."""
 _NEWEST = 1e-3
 """What the newest piece is worth when it holds nothing new; older ones less."""

@@ -21,13 +21,14 @@ WEIGHTS = {
     "called": 0.3,
     "attempt": 2.3,
     "user": 0.8,
-    "announced": 0.4,
+    "announced": 0.7,
     "digit": 2.2,
     "amount": -3.4,
     "age": -0.25,
 }
 """A logistic regression over airline-support conversations: how likely a value is an argument of the next call. Fitted to all tasks but one, it
-finds about as much in the one left out as when fitted to all."""
+finds about as much in the one left out as when fitted to all. What the newest answer says counts a little more than fitted, which kept more in
+both halves of the tasks: it is what the user agrees to."""
 ATTEMPT = 3
 """Arguments that make a call more than a look-up."""
 _LONGEST = 40

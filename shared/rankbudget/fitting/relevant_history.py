@@ -1,6 +1,7 @@
 """Which part of a conversation stays when there is a question to serve: continuity first, then what the question needs.
 
-The current question always stays, its last step where that leaves half of the room, the last exchanges where they take little of it. The rest goes to what is worth its tokens:
+The current question always stays, its last step where that takes at most a quarter of the room, the last exchanges where they take little of it.
+The rest goes to what is worth its tokens:
 - in a thread with tools, the names the next call will need: user ids, dates and codes, each counted once, by how likely they are (`next_call.py`);
 - in a plain conversation, the newest turns for half of what is left, then the turns most relevant to the question.
 An answer never opens the conversation: in a plain one a unit brings the question it belongs to; in a thread with tools, where room is for values,
@@ -24,9 +25,9 @@ __all__ = ["LOOKS_BACK", "relevant", "values_of"]
 
 LOOKS_BACK = 2_000
 """Turns that are read; what is older goes as it does without a question."""
-STEP, CONTINUITY, NEWEST = 0.5, 0.3, 0.5
+STEP, CONTINUITY, NEWEST = 0.25, 0.3, 0.5
 """Largest share of the room the last step of the current turn takes for sure, and the last exchanges; share of the rest that goes to the
-newest turns of a plain conversation."""
+newest turns of a plain conversation. A small newest result is never lost; a large one has to be worth its tokens like everything else."""
 
 
 def relevant(timeline: Timeline, room: int, minimum: int, query: str) -> Selection | None:
