@@ -112,17 +112,26 @@ def fit_steps(request: Request, memo: Memo | None = None) -> Steps[Fitted]:
     summary, warnings = "", []
     message: Any = None
     if not selection.complete and request.summarizer is not None:
+        edits = dict(timeline.edits)
         share = int(room * SUMMARY_SHARE)
-        smaller, smaller_chosen = _settle(timeline, request, memo, room - share, pinned, least=True) or settled
-        dropped = newly_dropped(timeline, smaller_chosen, memo)
+        smaller = _settle(timeline, request, memo, room - share, pinned, least=True)
+        if smaller is None or timeline.edits != edits:  # nothing is shortened for a summary: it gets what the last exchanges leave
+            timeline.restore(edits)
+            smaller, share = settled, room - selection.tokens
+        dropped = newly_dropped(timeline, smaller[1], memo)
         try:
             summary = yield from summarize(timeline, request, dropped, memo, share)
         except SummaryError as error:
+            timeline.restore(edits)
             warnings.append(f"summary_failed: {error}")
         else:
-            selection, chosen = smaller, smaller_chosen
+            selection, chosen = smaller
             message = request.codec.make("user", announce(summary), origin="summary") if summary else None
     fitted = _put_together(timeline, request, selection, chosen, message, summary, warnings)
+    if message is not None and fitted.tokens > request.limit:  # where counts do not add up, a summary may cost more in its place than alone
+        warnings.append("summary_left_out: in its place it is over the limit")
+        summary = ""
+        fitted = _put_together(timeline, request, selection, chosen, None, "", warnings)
     if memo is not None:
         _note(memo, timeline, selection, chosen, summary)
     return fitted
@@ -189,6 +198,7 @@ def _settle_counted(
     """Where counts do not add up: selects, counts the result whole, and selects again with what that taught."""
     measure, target = request.measure, room + pinned + request.measure.overhead
     best: tuple[Selection, list[int]] | None = None
+    edits: dict[int, Any] = {}
     aim, tried = room, set()
     for _ in range(_ROUNDS):
         selection = _select(timeline, request, memo, max(0, aim), pinned, least=True)
@@ -198,13 +208,22 @@ def _settle_counted(
         chosen = _positions(timeline, selection)
         spare = target - measure.total(_read(timeline, chosen))
         if spare >= 0 and (best is None or len(chosen) >= len(best[1])):
-            best = (selection, chosen)
+            best, edits = (selection, chosen), dict(timeline.edits)
         elif best is not None:
             break
         if spare >= 0 and selection.complete:
             break
         aim += max(1, spare) if spare >= 0 else spare
-    return _all_after_all(timeline, request, target, best) if best is not None else _smallest(timeline, request, target)
+    if best is None:
+        return _smallest(timeline, request, target)
+    newest = next(timeline.turns(), None)
+    if newest and newest.question and newest.question.start in edits:  # cut because its parts count too high? It is only cut when it cannot stay whole
+        timeline.unedit()
+        uncut = _smallest(timeline, request, target)
+        if uncut is not None:
+            return uncut
+    timeline.restore(edits)  # a later round may have shortened other texts
+    return _all_after_all(timeline, request, target, best)
 
 
 def _all_after_all(

@@ -28,29 +28,35 @@ def newly_dropped(timeline: Timeline, chosen: list[int], memo: Memo | None) -> l
 
 def summarize(timeline: Timeline, request: Request, dropped: list[int], memo: Memo | None, share: int) -> Steps[str]:
     """Asks for a summary that costs at most `share` tokens where it stands; "" when there is no room for one."""
-    from .fitting.summarize import summarize_steps
-
     previous = memo.summary if memo is not None else ""
     framing = request.measure.group([request.codec.make("user", announce(""), origin="summary")])
     most = share - framing
     if most <= 0:
         return ""
-    if not dropped:
-        return previous
-    texts = [f"{timeline.roles[i]}: {_text(timeline, i)}" for i in dropped]
-    summary = yield from summarize_steps(
-        texts,
-        previous=previous,
-        max_tokens=most,
-        counter=request.counter,
-        summarizer=request.summarizer,
-        input_window=getattr(request.summarizer, "input_window", None),  # a host model knows how much it can read
-        timeout=request.summary_timeout,
-    )
+    summary = previous
+    if dropped:
+        summary = yield from _written(timeline, request, dropped, previous, most)
     while summary and request.measure.group([request.codec.make("user", announce(summary), origin="summary")]) > share:
         most -= max(1, most // 16)
         summary = request.counter.truncate(summary, most) if most > 0 else ""
     return summary
+
+
+def _written(timeline: Timeline, request: Request, dropped: list[int], previous: str, most: int) -> Steps[str]:
+    from .fitting.summarize import summarize_steps
+
+    texts = [f"{timeline.roles[i]}: {_text(timeline, i)}" for i in dropped]
+    return (
+        yield from summarize_steps(
+            texts,
+            previous=previous,
+            max_tokens=most,
+            counter=request.counter,
+            summarizer=request.summarizer,
+            input_window=getattr(request.summarizer, "input_window", None),  # a host model knows how much it can read
+            timeout=request.summary_timeout,
+        )
+    )
 
 
 def _text(timeline: Timeline, position: int) -> str:

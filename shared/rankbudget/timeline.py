@@ -166,6 +166,12 @@ class Timeline:
         edits, self.edits = self.edits, {}
         self._recount(edits)
 
+    def restore(self, edits: dict[int, Any]) -> None:
+        """Puts the shortened copies back that were in place before."""
+        if edits != self.edits:
+            self.unedit()
+            self.edit(edits)
+
     def note_least(self) -> None:
         """Remembers what all that was counted so far costs, apart from what may yet turn out not to be valid."""
         if not self.edits:

@@ -225,14 +225,13 @@ def _template(app: Application, limit: int, counter: Any) -> Opened:
     return Opened(lambda messages: made.format_messages(history=messages), arun)
 
 
-# lists=False: a session whose texts were shortened can send too much when counts do not add up (rankbudget/conversation.py, _all_again).
 ENTRIES = [
     EntryPoint(name="trimmer", open=_trimmer()),
     EntryPoint(name="stable trimmer", open=_trimmer(cut="stable"), superset=False),
     EntryPoint(name="prompted trimmer", open=_trimmer(prompt=ChatPromptTemplate([MessagesPlaceholder("messages")]))),
     EntryPoint(name="template", open=_template),
     EntryPoint(name="trim_messages", open=_runnable(_trim), edits=False, tools=False),
-    EntryPoint(name="message history", open=_history, identity=False, stored=True, remembers=True, lists=False),
+    EntryPoint(name="message history", open=_history, identity=False, stored=True, remembers=True),
     EntryPoint(
         name="summarizing history",
         open=_summarizing,
@@ -240,12 +239,11 @@ ENTRIES = [
         superset=False,
         stored=True,
         remembers=True,
-        lists=False,
         inserts=True,
     ),
-    EntryPoint(name="memory", open=_memory, identity=False, stored=True, remembers=True, lists=False),
-    EntryPoint(name="middleware", open=_middleware(), remembers=True, lists=False),
-    EntryPoint(name="middleware that persists", open=_middleware(persist=True), remembers=True, lists=False),
-    EntryPoint(name="hook", open=_hook, remembers=True, lists=False),
+    EntryPoint(name="memory", open=_memory, identity=False, stored=True, remembers=True),
+    EntryPoint(name="middleware", open=_middleware(), remembers=True),
+    EntryPoint(name="middleware that persists", open=_middleware(persist=True), remembers=True),
+    EntryPoint(name="hook", open=_hook, remembers=True),
     EntryPoint(name="context edit", open=_edit, identity=False, tools=False, superset=False),
 ]

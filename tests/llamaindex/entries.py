@@ -145,10 +145,9 @@ class _Metadata(ToolMetadata):
         return self.schema
 
 
-# lists=False: a session whose texts were shortened can send too much when counts do not add up (rankbudget/conversation.py, _all_again).
 ENTRIES = [
-    EntryPoint(name="buffer", open=_buffer, identity=False, tools=False, stored=True, remembers=True, lists=False),
-    EntryPoint(name="session", open=_session, identity=False, stored=True, remembers=True, lists=False),
+    EntryPoint(name="buffer", open=_buffer, identity=False, tools=False, stored=True, remembers=True),
+    EntryPoint(name="session", open=_session, identity=False, stored=True, remembers=True),
     EntryPoint(
         name="memory with blocks",
         open=_blocks_memory,
@@ -157,7 +156,6 @@ ENTRIES = [
         superset=False,
         stored=True,
         remembers=True,
-        lists=False,
     ),
     EntryPoint(
         name="summarizing buffer",
@@ -167,7 +165,6 @@ ENTRIES = [
         superset=False,
         stored=True,
         remembers=True,
-        lists=False,
         inserts=True,
     ),
     EntryPoint(name="agent", open=_agent, superset=False),

@@ -62,14 +62,12 @@ def test_the_laws_hold_async(app: Application) -> None:
 
 
 @draws(asynchronous=True)  # each draw is as many fits as it has messages
-@given(applications(broken=False, max_turns=5))  # a broken call is repaired away when more follows; the cut it caused stays, as a session's cut does
+@given(applications(max_turns=5))
 def test_a_memory_that_grows_keeps_the_laws_at_every_turn(app: Application) -> None:
     """Message after message, reading twice each time: always valid, within the limit and with a prefix that stays; what is stored is what was put."""
     limit, host, before = _drawn(app)
     for entry in ENTRIES:
-        if (
-            entry.remembers and not entry.inserts
-        ):  # a growing thread's summary can come on top of what fills the limit (rankbudget/conversation.py)
+        if entry.remembers:
             with entry.named():
                 check_growth(entry, app, host, limit=limit, codec=CODEC, before=before)
 

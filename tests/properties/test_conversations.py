@@ -14,6 +14,7 @@ from rankbudget import BudgetSession, TokenBudget, afit_messages, fit_messages
 from rankbudget.errors import BudgetError, BudgetExceededError, MessageError
 from rankbudget.testing import (
     Application,
+    ListCounter,
     WordCounter,
     applications,
     check_laws,
@@ -225,3 +226,23 @@ def test_a_session_async(application: Application) -> None:
             continue
         found = asyncio.run(other.afit(so_far, limit=limit))
         check_same(expected.messages, found.messages, what="the async form")
+
+
+@pytest.mark.parametrize("counter", [COUNTER, ListCounter()], ids=["adds up", "whole lists only"])
+@draws(asynchronous=True)
+@given(applications(max_turns=6))
+def test_a_growing_conversation_with_a_summary(counter: Any, application: Application) -> None:
+    """A session that summarizes stays within the limit turn by turn, also where counts do not add up and texts must be shortened."""
+    messages, limit = application.fresh(), application.limit(COUNTER)
+    for summarizer in (_summary, None):
+        session = BudgetSession(TokenBudget(context_window=1_000_000, max_system_ratio=None), counter=counter, summarizer=summarizer)
+        for size in range(1, len(messages) + 1):
+            so_far = messages[:size]
+            try:
+                found = session.fit(so_far, limit=limit)
+            except BudgetError as error:
+                check_refusal(so_far, error, limit=limit, counter=counter)
+                continue
+            check_laws(
+                so_far, found.messages, limit=limit, counter=counter, reported=found.report.total_tokens, inserts=summarizer is not None
+            )

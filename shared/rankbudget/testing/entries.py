@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from ..codec import Codec
@@ -173,7 +174,7 @@ def check_growth(entry: EntryPoint, app: Application, given: Sequence[Any], *, l
 def _check_appended(entry: EntryPoint, app: Application, given: Sequence[Any], limit: int, codec: Codec) -> None:
     """Checks that a turn which still fits leaves what was sent before it in place."""
     asked = next((i for i in range(len(given) - 1, 0, -1) if codec.role(given[i]) == "user"), 0)
-    if asked and repaired(given, codec) == list(given):  # a repair may move the start
+    if asked:
         opened = entry.open(app, limit, _COUNTER)
         earlier = _run(opened.run, given[:asked])
         found = _run(opened.run, given)
@@ -193,9 +194,19 @@ def _check_kept(
     both = [*earlier, *given[len(given) - added :]]
     if repaired(both, codec) != both:
         return
+    if any(codec.role(m) == "user" and not _answered(m, after, texts, codec) for m, after in pairwise(both)):
+        return  # a question whose answer did not fit goes when the next one comes
+    if len(found) == len(repaired(given, codec)):
+        return  # a repair made room: all of it is there again, which is worth a new prefix
     tools = list(app.tools) if entry.tools and app.tools else None
     fits = _COUNTER.count_messages([codec.to_dict(m) for m in both], tools) <= limit
     check_prefix(earlier, found, fits=fits, codec=codec)
+
+
+def _answered(question: Any, after: Any, texts: list[Any], codec: Codec) -> bool:
+    """Says whether what stands after a question among the kept messages stood there in the conversation."""
+    at = texts.index(codec.to_dict(question))
+    return at + 1 < len(texts) and texts[at + 1] == codec.to_dict(after)
 
 
 def drawn_summarizer(app: Application) -> Callable[[str, int], str]:
