@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -322,6 +323,15 @@ def test_many_sentences_stay_quick_to_pack() -> None:
 
     fit_documents([". " * 30_000, "a plain document"], max_tokens=20, query="plain document", counter=Recording(), scorer=Bm25Scorer())
     assert counted < 120_000
+
+
+def test_a_floor_is_watched_quickly() -> None:
+    """Whether enough is kept is asked after each of thirty thousand sentences without adding all of them up again."""
+    texts = [" ".join(f"Word{i} stands here." for i in range(30_000)), "a plain document"]
+    begin = time.process_time()
+    found = fit_documents(texts, max_tokens=88_000, query="stands here", counter=WordCounter(), scorer=Bm25Scorer(), keep_evidence=0.9)
+    assert time.process_time() - begin < 5
+    assert found.report.parts[1].reason == "enough"
 
 
 def call(name: str, arguments: str, number: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ the two. `benchmarks/quality.py --floor 0.95` prints how near expectation and tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from ..relevance.evidence import probability
@@ -55,15 +55,20 @@ class Enough:
                 self._weights[i] = [sum(self._weights[i]) * chance / total for chance in chances]
         self._count()
 
-    def reached(self, changed: Iterable[int] = ()) -> bool:
-        """Returns whether enough is kept; `changed` are the segments of which more is kept than when it was last asked."""
+    def took(self, i: int, j: int | None = None) -> None:
+        """Counts a segment that was tried whole, or its sentence `j`, tried once; each as far as it is in."""
         if self._floor is None:
-            return False
-        for i in changed:
-            now = self._packing.kept_of(i, self._weights[i])
-            self._in += now - self._kept[i]
-            self._kept[i] = now
-        self._said_yes = self._in >= self._floor * self._total
+            return
+        if j is None:
+            before, self._kept[i] = self._kept[i], self._packing.kept_of(i, self._weights[i])
+            self._in += self._kept[i] - before
+        elif self._packing.holds(i, j):
+            self._kept[i] += self._weights[i][j]
+            self._in += self._weights[i][j]
+
+    def reached(self) -> bool:
+        """Returns whether enough is kept."""
+        self._said_yes = self._floor is not None and self._in >= self._floor * self._total
         return self._said_yes
 
     def share(self) -> float:

@@ -180,15 +180,14 @@ class _Rater:
 
 def _take_whole(packing: SentencePacking, free: Sequence[Sequence[int]], odds: Sequence[float], enough: Enough) -> None:
     best = [max([odds[i] for i in group]) for group in free]
-    changed: Sequence[int] = ()
     for g in sorted(range(len(free)), key=lambda g: (-best[g], g)):
-        if enough.reached(changed):
+        if enough.reached():
             return
-        changed = free[g]
         group = free[g]
         if packing.fits(group) and not (len(group) == 1 and packing.repeats(group[0])):
             packing.keep_whole(group)
-    enough.reached(changed)
+            for i in group:
+                enough.took(i)
 
 
 def _take_sentences(packing: SentencePacking, free: Sequence[Sequence[int]], rater: _Rater, enough: Enough) -> None:
@@ -200,16 +199,17 @@ def _take_sentences(packing: SentencePacking, free: Sequence[Sequence[int]], rat
             pieces += [(-rating, g, j) for j, rating in enumerate(rater.sentences[group[0]])]
         else:
             pieces.append((-max([rater.documents[i] for i in group]), g, -1))
-    changed: Sequence[int] = ()
     for _, g, j in sorted(pieces):
-        if packing.room < 1 or enough.reached(changed):
+        if packing.room < 1 or enough.reached():
             return
-        changed = free[g]
         i = free[g][0]
         if j >= 0:
             packing.take(i, j)
+            enough.took(i, j)
         elif packing.fits(free[g]):
             packing.keep_whole(free[g])
+            for member in free[g]:
+                enough.took(member)
 
 
 def _few_fit(room: int, free: Sequence[Sequence[int]], costs: Sequence[int], *, turns: bool) -> bool:

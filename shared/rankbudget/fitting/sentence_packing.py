@@ -117,6 +117,10 @@ class SentencePacking:
         """Returns the segments that are in, whole or in part."""
         return [*self._whole, *self.partial]
 
+    def holds(self, i: int, j: int) -> bool:
+        """Returns whether a sentence is in, alone or with its whole segment."""
+        return i in self._whole or j in self.partial.get(i, ())
+
     def kept_of(self, i: int, weights: Sequence[float]) -> float:
         """Returns the weights of those sentences of a segment that are in."""
         return sum(weights) if i in self._whole else sum([weights[j] for j in sorted(self.partial.get(i, ()))])
