@@ -64,6 +64,7 @@ class ThreadReader:
         self.limits = limits
         self._base = limits.measure()
         self._measure: Measure = self._base if as_text is None else _TextMeasure(limits.counter.count, as_text)
+        self._plain = 0  # how many of the oldest messages are known to be no orders to remove others
         whole = limits.budget if limits.budget is not None else limits.max_tokens
         assert whole is not None
         self.session = BudgetSession(
@@ -78,11 +79,11 @@ class ThreadReader:
 
     def fit(self, messages: Sequence[BaseMessage], *, extra_tokens: int = 0, asked: bool = False) -> FitResult:
         """Returns the part of the stored conversation that this turn may read; `asked` says that the question stands elsewhere."""
-        return drive(self._steps(_listed(messages), extra_tokens, asked=asked))
+        return drive(self._steps(self._listed(messages), extra_tokens, asked=asked))
 
     async def afit(self, messages: Sequence[BaseMessage], *, extra_tokens: int = 0, asked: bool = False) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop while a summary is written."""
-        return await adrive(self._steps(_listed(messages), extra_tokens, asked=asked))
+        return await adrive(self._steps(self._listed(messages), extra_tokens, asked=asked))
 
     def _steps(self, messages: list[BaseMessage], extra_tokens: int, *, asked: bool) -> Steps[FitResult]:
         """Fits as if the thread held the question; a finished thread whose last question does not fit may go altogether."""
@@ -96,6 +97,17 @@ class ThreadReader:
             except BudgetExceededError as error:
                 failure = error
         raise failure
+
+    def _listed(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Returns the thread as a list without copying one; each message is looked at once, so that a turn costs the same after ten thousand."""
+        listed = messages if isinstance(messages, list) else list(messages)
+        known = self._plain if self._plain <= len(listed) else 0
+        new = listed[known:]
+        if RemoveMessage in set(map(type, new)):
+            self._plain = 0
+            return as_messages(listed)
+        self._plain = known + len(new)
+        return listed
 
     def _check_rest(self, extra_tokens: int) -> None:
         """Refuses a prompt that is too large without any of the thread; a budget's own check is the session's."""
@@ -133,11 +145,6 @@ class _TextMeasure:
 
     def total(self, messages: Sequence[Any]) -> int:
         return self._count(self._as_text(messages))
-
-
-def _listed(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Returns a list of its own: a store may go on appending to the one it handed out."""
-    return as_messages(messages) if any(type(m) is RemoveMessage for m in messages) else list(messages)
 
 
 def _finished(messages: list[BaseMessage]) -> bool:

@@ -162,7 +162,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
 
     async def afit(self, question: Any = None, initial_token_count: int = 0) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop."""
-        stored = list(await self.chat_store.aget_messages(self.chat_store_key))
+        stored = await self.chat_store.aget_messages(self.chat_store_key)
         return await adrive(self._steps(stored, question, initial_token_count))
 
     def _steps(self, stored: list[ChatMessage], question: Any, initial_token_count: int) -> Steps[FitResult]:
@@ -214,7 +214,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         return FitResult(messages=copies, segments=result.segments, text=result.text, report=result.report)
 
     def _stored(self) -> list[ChatMessage]:
-        return list(self.chat_store.get_messages(self.chat_store_key))
+        return self.chat_store.get_messages(self.chat_store_key)  # read, never changed: a copy would cost more with every turn
 
     def get_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""
