@@ -196,7 +196,7 @@ def test_transformers_renders_the_same() -> None:
             chat_template=template,
             bos_token="<s>",
             eos_token="</s>",
-            extra_special_tokens=SPECIALS[2:],
+            **{"extra_special_tokens" if transformers.__version__ >= "5" else "additional_special_tokens": SPECIALS[2:]},
         )
         from_host = counter_for(host)
         for _ in range(5):
