@@ -1,6 +1,7 @@
 """Whole prompts: a system prompt, 200 messages and 50 documents (about 12,000 and 16,000 tokens) into a window of 8,192.
 
     cold   the tokenizer and the embedding are loaded, no text of this conversation was counted or embedded before
+    known  cold, but the documents' vectors are cached, as where the same documents were ranked for another conversation
     again  the same call once more, no session: counts and vectors are in the caches
     warm   the same conversation plus two messages, and the same documents, in a session
 """
@@ -35,6 +36,13 @@ def _contenders() -> list[Contender]:
         question = _question(blocks)
         return lambda: assembler.assemble(blocks, query=question)
 
+    def known(seed: str) -> Callable[[], Any]:
+        from rankbudget.relevance.embedding import default_embedder
+
+        call = cold(seed)
+        default_embedder().vectors(tuple(documents(DOCUMENTS, seed)))
+        return call
+
     def again(seed: str) -> Callable[[], Any]:
         blocks, assembler = _blocks(seed), Assembler(budget, counter="o200k_base")
         question = _question(blocks)
@@ -49,7 +57,7 @@ def _contenders() -> list[Contender]:
         blocks["history"] = [*blocks["history"], *(dict(message) for message in NEW)]
         return lambda: assembler.assemble(blocks, query=question)
 
-    return [Contender("cold", cold), Contender("again", again), Contender("warm", warm)]
+    return [Contender("cold", cold), Contender("known", known), Contender("again", again), Contender("warm", warm)]
 
 
 def main(*, rounds: int = 15) -> None:
