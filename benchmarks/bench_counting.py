@@ -26,7 +26,8 @@ ENCODINGS = ("o200k_base", "cl100k_base")
 
 
 def contents(seed: str, size: int) -> list[dict[str, Any]]:
-    return chat(size, seed)
+    """Returns the messages of a round: the same for all, for each counts with a memory of its own."""
+    return chat(size, seed.rpartition("-")[0])
 
 
 def messages_race(encoding: str, rounds: int, size: int = 10_000) -> None:

@@ -19,10 +19,11 @@ from .media import MediaTable
 from .protocol import Message, Side, Tool
 from .tools import schema_tokens
 
-__all__ = ["TextCounter"]
+__all__ = ["MOST_TEXTS", "TextCounter"]
 
 _GENERATION_CHARACTERS = 8_000_000  # two generations: at most 16 M characters, and less where the application holds the texts anyway
-_GENERATION_TEXTS = 200_000
+MOST_TEXTS = 200_000
+"""Counts remembered in one generation."""
 _DIGEST_OVER = 65_536  # a longer text is remembered by its digest, so that one giant does not push everything else out
 
 
@@ -132,23 +133,35 @@ class TextCounter(ABC):
         if not text:
             return 0
         size = len(text)
-        key: str | bytes = text if size <= _DIGEST_OVER else _digest(text)
-        found = self._recent.get(key) if key is not text else None
-        if found is not None:
-            return found
-        found = self._older.get(key)
+        if size > _DIGEST_OVER:
+            return self._count_long(text)
+        found = self._older.get(text)
         if found is None:
             found = self._measure(text)
             if self._learned is not None:
                 found = self._learned.scaled(found)
-        with self._lock:
-            self._room -= size if key is text else 64
-            if self._room < 0 or len(self._recent) >= _GENERATION_TEXTS:
-                self._older = self._recent
-                self._recent = {}
-                self._room = _GENERATION_CHARACTERS - min(size, _DIGEST_OVER)
-            self._recent[key] = found
+        self._remember(text, found, size)
         return found
+
+    def _count_long(self, text: str) -> int:
+        key = _digest(text)
+        found = self._recent.get(key)
+        if found is None:
+            found = self._older.get(key)
+            if found is None:
+                found = self._measure(text)
+                if self._learned is not None:
+                    found = self._learned.scaled(found)
+            self._remember(key, found, 64)
+        return found
+
+    def _remember(self, key: str | bytes, found: int, size: int) -> None:
+        """Keeps a count. Without a lock: two threads at once can only forget more than they must, never count wrong."""
+        self._room -= size
+        if self._room < 0 or len(self._recent) >= MOST_TEXTS:
+            self._older, self._recent = self._recent, {}
+            self._room = _GENERATION_CHARACTERS - size
+        self._recent[key] = found
 
     def _forget(self) -> None:
         """Drops every remembered count, for counters that change what they answer."""

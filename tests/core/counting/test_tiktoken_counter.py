@@ -10,7 +10,7 @@ import pytest
 import regex
 
 from rankbudget import counter_for
-from rankbudget.counting import TokenCounter, base
+from rankbudget.counting import TokenCounter, base, tiktoken_counter
 from rankbudget.counting.cutting import cut_text, grapheme_edges
 from rankbudget.counting.tiktoken_counter import TiktokenCounter
 from rankbudget.counting.vocabulary import load_encoding
@@ -196,11 +196,13 @@ def test_grapheme_edges_agree_with_segmenting_from_the_start() -> None:
 
 def test_counts_are_remembered_by_text_and_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text is measured once while it is remembered; what is remembered stays bounded; giants are remembered by digest."""
-    monkeypatch.setattr(base, "_GENERATION_TEXTS", 100)
+    monkeypatch.setattr(base, "MOST_TEXTS", 100)
+    monkeypatch.setattr(tiktoken_counter, "MOST_TEXTS", 100)
     counter = TiktokenCounter("o200k_base")
     measured: list[str] = []
-    plain = counter._measure
-    monkeypatch.setattr(counter, "_measure", lambda text: measured.append(text) or plain(text))
+    long, short = counter._measure, counter._tokens
+    monkeypatch.setattr(counter, "_measure", lambda text: measured.append(text) or long(text))
+    monkeypatch.setattr(counter, "_tokens", lambda text: measured.append(text) or short(text))
     for index in range(1_000):
         assert counter.count(f"text {index}") == counter.count("text " + str(index))
     assert len(measured) == 1_000
