@@ -148,7 +148,9 @@ def _said_before(plain: str, said: list[frozenset[str]]) -> bool:
 
 
 def _shorten(text: str) -> str:
-    # What must stay whole is lifted out, so that no pattern can reach into it.
+    # What must stay whole is lifted out, so that no pattern can reach into it; NULs mark the places.
+    if "\x00" in text:
+        return text
     held: list[str] = []
 
     def hold(match: re.Match[str]) -> str:

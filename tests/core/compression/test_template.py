@@ -103,3 +103,11 @@ def test_compressing_twice_changes_nothing_more():
     text = "\n".join((*FILLER, *INSTRUCTIONS, *FILLER))
     once = compress_template(text)
     assert compress_template(once) == once
+
+
+def test_marks_of_our_own_in_a_text_stay_text() -> None:
+    """A text may hold the very characters that mark what was lifted out; they are neither filled in nor an error."""
+    text = "Please note that you must basically keep \x009\x00 and \x000\x00 here. Please make sure to do it in order to help."
+    result = PromptCompressor(counter="o200k_base").compress(text, strategy="template")
+    assert "\x009\x00" in result.compressed_text
+    assert "\x000\x00" in result.compressed_text
