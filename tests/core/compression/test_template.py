@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import counter_for
+from rankbudget import PromptCompressor, counter_for
 from rankbudget.compression.template import compress_template, is_instruction
 
 EXACT = counter_for("o200k_base")
