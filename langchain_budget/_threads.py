@@ -10,6 +10,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, RemoveMessage, get_buffer_string
 
 from rankbudget import BudgetExceededError, BudgetSession
+from rankbudget.codec import finished
 from rankbudget.effects import Call, Steps, adrive, drive
 from rankbudget.measure import Measure
 from rankbudget.result import FitResult
@@ -65,6 +66,7 @@ class ThreadReader:
         self._base = limits.measure()
         self._measure: Measure = self._base if as_text is None else _TextMeasure(limits.counter.count, as_text)
         self._plain = 0  # how many of the oldest messages are known to be no orders to remove others
+        self._newest: BaseMessage | None = None  # the last of them
         whole = limits.budget if limits.budget is not None else limits.max_tokens
         assert whole is not None
         self.session = BudgetSession(
@@ -90,7 +92,7 @@ class ThreadReader:
         self._check_rest(extra_tokens)
         options: dict[str, Any] = {"extra_tokens": extra_tokens, **self._ceiling()}
         session = self.session
-        for question in [""] if asked else [None, ""] if _finished(messages) else [None]:
+        for question in [""] if asked else [None, ""] if finished(CODEC, messages) else [None]:
             fit = partial(session.fit, messages, question=question, **options)
             try:
                 return (yield Call(fit, (), partial(session.afit, messages, question=question, **options)))  # type: ignore[no-any-return]  # a Call answers with what its function returns
@@ -101,12 +103,13 @@ class ThreadReader:
     def _listed(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Returns the thread as a list without copying one; each message is looked at once, so that a turn costs the same after ten thousand."""
         listed = messages if isinstance(messages, list) else list(messages)
-        known = self._plain if self._plain <= len(listed) else 0
+        known = self._plain if 0 < self._plain <= len(listed) and listed[self._plain - 1] is self._newest else 0  # else another thread
         new = listed[known:]
         if RemoveMessage in set(map(type, new)):
             self._plain = 0
             return as_messages(listed)
         self._plain = known + len(new)
+        self._newest = new[-1] if new else self._newest
         return listed
 
     def _check_rest(self, extra_tokens: int) -> None:
@@ -145,11 +148,6 @@ class _TextMeasure:
 
     def total(self, messages: Sequence[Any]) -> int:
         return self._count(self._as_text(messages))
-
-
-def _finished(messages: list[BaseMessage]) -> bool:
-    """Says whether a thread ends on a finished answer: what comes next is a new question."""
-    return not messages or (CODEC.role(messages[-1]) in {"assistant", "system", "developer"} and not CODEC.call_ids(messages[-1]))
 
 
 def buffer_text(messages: Sequence[BaseMessage], *, human: str, ai: str) -> str:

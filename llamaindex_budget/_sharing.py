@@ -22,7 +22,6 @@ __all__ = [
     "adopt",
     "budget_for",
     "engine_session",
-    "finished",
     "fixed_tokens",
     "for_templates",
     "slot_tokens",
@@ -105,11 +104,6 @@ def for_templates(messages: Sequence[ChatMessage], counter: TokenCounter) -> Non
         for block in message.blocks:
             if isinstance(block, TextBlock):
                 block.text = defused(block.text)
-
-
-def finished(messages: Sequence[ChatMessage]) -> bool:
-    """Says whether a thread ends on a finished answer: what comes next is a new question."""
-    return not messages or (CODEC.role(messages[-1]) in {"assistant", "system", "developer"} and not CODEC.call_ids(messages[-1]))
 
 
 def slot_tokens(session: BudgetSession, frame: Frame | None, messages: Sequence[ChatMessage]) -> int:

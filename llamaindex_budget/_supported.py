@@ -7,7 +7,7 @@ from importlib.util import find_spec
 __all__ = ["SUPPORTED", "require_llama_index"]
 
 SUPPORTED = "llama-index-core>=0.14.24,<0.15"
-"""Tested at the newest."""
+"""Tested at both ends."""
 
 
 def require_llama_index() -> None:

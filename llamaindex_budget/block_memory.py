@@ -16,12 +16,13 @@ from llama_index.core.memory.memory import InsertMethod
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from rankbudget import Assembler, Assembly, Block, BudgetSession, Segment, TokenBudget
+from rankbudget.codec import finished
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.rendering import NOTICE, escape_text
 
 from ._convert import CODEC, copy_message, counter_of
 from ._frame import Frame, current_frame, watch_engines
-from ._sharing import finished, fixed_tokens, for_templates
+from ._sharing import fixed_tokens, for_templates
 from ._store import name_of_tokenizer, tokenizer_named
 from .blocks import BudgetMemoryBlock
 
@@ -115,7 +116,7 @@ class BudgetMemory(Memory):
                     parts = [p for p in parts if p is not max(fixed, key=lambda p: p.rank)]
                     continue
                 system = [m for m in stored if CODEC.role(m) in {"system", "developer"}]
-                if pending or len(system) == len(stored) or not finished(stored):
+                if pending or len(system) == len(stored) or not finished(CODEC, stored):
                     raise
                 stored = system  # whoever reads a finished thread brings the question
             else:

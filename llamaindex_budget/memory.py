@@ -17,13 +17,14 @@ from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 
 from rankbudget import BudgetSession, TokenBudget
+from rankbudget.codec import finished
 from rankbudget.effects import Call, Steps, adrive, drive
 from rankbudget.errors import BudgetExceededError
 from rankbudget.result import FitResult
 
 from ._convert import CODEC, ChatCodec, copy_message, counter_of
 from ._frame import Frame, current_frame, watch_engines
-from ._sharing import active_session, adopt, engine_session, finished, fixed_tokens, for_templates, slot_tokens
+from ._sharing import active_session, adopt, engine_session, fixed_tokens, for_templates, slot_tokens
 from ._store import dump_store, load_store, name_of_tokenizer, tokenizer_named
 from .models import as_summarizer
 
@@ -175,7 +176,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
             try:
                 result = yield Call(partial(session.fit, stored, **given), (), partial(session.afit, stored, **given))
             except BudgetExceededError:
-                if pending is not None or not finished(stored):
+                if pending is not None or not finished(CODEC, stored):
                     raise
                 pending = ""
                 continue

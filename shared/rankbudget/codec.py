@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from .errors import MessageError
 
-__all__ = ["KNOWN_ROLES", "PINNED_ROLES", "Codec", "DictCodec", "block_text", "content_text", "replace_text"]
+__all__ = ["KNOWN_ROLES", "PINNED_ROLES", "Codec", "DictCodec", "block_text", "content_text", "finished", "replace_text"]
 
 PINNED_ROLES = frozenset({"system", "developer"})
 """Roles that are never cut and stay where they are."""
@@ -167,6 +167,17 @@ class DictCodec:
         import copy
 
         return copy.deepcopy(message)
+
+
+def finished(codec: Codec, messages: Sequence[Any]) -> bool:
+    """Says whether a thread ends on a finished answer: what comes next is a new question.
+
+    Example:
+        >>> asked = [{"role": "user", "content": "hi"}]
+        >>> finished(DictCodec(), asked), finished(DictCodec(), [*asked, {"role": "assistant", "content": "hello"}])
+        (False, True)
+    """
+    return not messages or (codec.role(messages[-1]) in {"assistant", *PINNED_ROLES} and not codec.call_ids(messages[-1]))
 
 
 def block_text(block: Any) -> str | None:

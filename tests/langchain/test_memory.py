@@ -345,3 +345,13 @@ def test_a_runnable_with_message_history_sees_what_fits() -> None:
             chain.invoke([HumanMessage(f"question {i}")], config={"configurable": {"session_id": user}})
     assert [len(store.rows) for store in stores.values()] == [40, 40]
     assert max(seen) <= 13
+
+
+def test_a_thread_that_starts_anew_is_looked_at_from_its_beginning() -> None:
+    """What is known of a thread ends with it: an order to remove, deep inside another and longer one, is still carried out."""
+    memory = BudgetMemory(max_tokens=1000, return_messages=True)
+    memory.chat_memory.add_messages([HumanMessage("a", id="1"), AIMessage("b", id="2")])
+    memory.load_memory_variables({})
+    memory.chat_memory.clear()
+    memory.chat_memory.add_messages([HumanMessage("c", id="3"), RemoveMessage(id="3"), HumanMessage("d", id="4"), AIMessage("e", id="5")])
+    assert [m.content for m in memory.load_memory_variables({})["history"]] == ["d", "e"]

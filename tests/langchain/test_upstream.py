@@ -1,9 +1,7 @@
 """LangChain's own tests, run with ours in the place of theirs.
 
-They are in the source distributions only. Unpack these somewhere and name the folder:
-
-    pip download --no-binary :all: --no-deps langchain-core==1.7.2 langchain-classic==1.0.8 && tar xzf ...
-    LANGCHAIN_SDISTS=/path/to/folder pytest tests/langchain/test_upstream.py          (needs blockbuster, syrupy, pytest-asyncio)
+They are in the source distributions only. `make upstream`, which CI runs, fetches those of the installed versions and sets LANGCHAIN_SDISTS to their
+folder; everywhere else these tests are skipped.
 """
 
 from __future__ import annotations

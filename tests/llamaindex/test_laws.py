@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine, SimpleChatEngine
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, BudgetNodePostprocessor, BudgetPromptHelper, ProjectMemoryBlock
+from llamaindex_budget import (
+    BudgetChatMemoryBuffer,
+    BudgetMemory,
+    BudgetNodePostprocessor,
+    BudgetPromptHelper,
+    ProjectMemoryBlock,
+    few_shot_function,
+)
 from llamaindex_budget._convert import CODEC
 from rankbudget import BudgetSession
 from rankbudget.errors import BudgetError
@@ -191,3 +200,18 @@ class TestBufferConformance(AdapterConformance):
     async def afit(self, messages: list[Any], *, max_tokens: int, counter: Any, tools: Any) -> list[Any]:
         shared = BudgetSession(max_tokens, counter=counter, tools=tools)
         return await BudgetChatMemoryBuffer.from_defaults(session=shared, chat_history=messages).aget()
+
+
+@draws()
+@given(applications(), st.integers(0, 90))
+def test_picked_examples_fit_and_are_picked_once(app: Application, limit: int) -> None:
+    """Whatever `few_shot_function` writes counts at most its limit, the same each time, also without a question and from a copy."""
+    counter = WordCounter()
+    examples = [{"input": asked, "output": wanted} for asked, wanted in [*app.examples, ("a a", "b"), ("c", "d")]]
+    before = copy.deepcopy(examples)
+    pick = few_shot_function(examples, max_tokens=limit, max_examples=9, counter=counter)
+    for question in (app.question or "ok", ""):
+        text = pick(query_str=question)
+        assert counter.count(text) <= limit
+        assert text == pick(query_str=question) == copy.deepcopy(pick)(query_str=question)
+    assert examples == before

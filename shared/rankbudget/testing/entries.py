@@ -194,9 +194,10 @@ def _check_kept(
     both = [*earlier, *given[len(given) - added :]]
     if repaired(both, codec) != both:
         return
-    if any(codec.role(m) == "user" and not _answered(m, after, texts, codec) for m, after in pairwise(both)):
+    valid = [codec.to_dict(m) for m in repaired(given, codec)]
+    if any(codec.role(m) == "user" and not _answered(m, after, valid, codec) for m, after in pairwise(both)):
         return  # a question whose answer did not fit goes when the next one comes
-    if len(found) == len(repaired(given, codec)):
+    if len(found) == len(valid):
         return  # a repair made room: all of it is there again, which is worth a new prefix
     tools = list(app.tools) if entry.tools and app.tools else None
     fits = _COUNTER.count_messages([codec.to_dict(m) for m in both], tools) <= limit
