@@ -62,7 +62,7 @@ class Mentions:
         for document, words in enumerate(self.titles):
             hits: dict[int, int] = {}
             for word in words:
-                for sentence, _ in index.words.get(word, ()):
+                for sentence, _ in index.holders(word):
                     hits[sentence] = hits.get(sentence, 0) + 1
             named = [(sentence, share_named(words, n)) for sentence, n in hits.items() if owners[sentence] != document]
             self.of.append([(sentence, share) for sentence, share in named if share])

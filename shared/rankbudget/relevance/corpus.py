@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from threading import Lock
 from typing import Generic, TypeVar
@@ -18,6 +19,12 @@ from .words import content_terms, content_words, grams, raw_words, stem, terms
 
 __all__ = ["BoundedCache", "TermIndex", "scored_text", "scored_texts", "word_counts"]
 
+LOOKS = 5
+"""Looks into a text for a word that cost as much as listing one word of one text."""
+SCANS = 200
+"""Pieces to look for in all texts before all pieces are listed; a question has some thirty."""
+QUESTIONS = 12
+"""Score lists that are kept, three for each question."""
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -77,17 +84,33 @@ class BoundedCache(Generic[K, V]):
             return list(self._held)
 
 
-def word_counts(text: str) -> dict[str, int]:
+def word_counts(text: str) -> Mapping[str, int]:
     """Returns how often each unstemmed word stands in a text.
 
     Example:
-        >>> word_counts("to be or not to be")
+        >>> dict(word_counts("to be or not to be"))
         {'to': 2, 'be': 2, 'or': 1, 'not': 1}
     """
-    return _WORD_COUNTS.get(text, lambda text: dict(Counter(raw_words(text))))
+    return _analysed(text).counts
 
 
-_WORD_COUNTS: BoundedCache[str, dict[str, int]] = BoundedCache(max_size=8_000_000, size=lambda text: len(text) + 64)
+@dataclass(frozen=True, slots=True)
+class _Words:
+    counts: Mapping[str, int]
+    row: str
+    """All words in order, marked as `grams` marks them: what is between two marks is one word."""
+
+
+def _analysed(text: str) -> _Words:
+    return _WORDS.get(text, _analyse)
+
+
+def _analyse(text: str) -> _Words:
+    words = raw_words(text)
+    return _Words(Counter(words), f"_{'__'.join(words)}_")
+
+
+_WORDS: BoundedCache[str, _Words] = BoundedCache(max_size=8_000_000, size=lambda text: 2 * len(text) + 64)
 
 
 class TermIndex:
@@ -101,21 +124,19 @@ class TermIndex:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
-        self._texts = tuple(texts)
-        self._lines: list[str | None] = [None] * len(texts)
-        postings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        self.lengths: list[int] = []
-        for i, text in enumerate(texts):
-            counts = word_counts(text)
-            self.lengths.append(sum(counts.values()))
-            for word, n in counts.items():
-                postings[word].append((i, n))
-        self.words: dict[str, list[tuple[int, int]]] = dict(postings)
+        analysed = [_analysed(text) for text in texts]
+        self._counts = [words.counts for words in analysed]
+        self._rows = [words.row for words in analysed]
+        self.lengths: list[int] = [sum(counts.values()) for counts in self._counts]
         # Characters stand for word pieces: near enough to say which text is long, and known without a look.
         self._gram_lengths = [len(text) for text in texts]
+        self._looks = LOOKS * sum(map(len, self._counts))
+        self._scans = SCANS
+        self._holders: dict[str, list[tuple[int, int]]] = {}
         self._stems: dict[str, list[str]] | None = None
         self._grams: dict[str, list[str]] | None = None
         self._weights: dict[tuple[str, float, float, str], list[tuple[int, float]]] = {}
+        self._asked: dict[tuple[str, float, float, str], list[float]] = {}
 
     @classmethod
     def of(cls, texts: tuple[str, ...]) -> TermIndex:
@@ -124,13 +145,18 @@ class TermIndex:
 
     def bm25(self, query: str, *, k1: float = 1.2, b: float = 0.75) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
-        return self._rate(Counter(content_terms(query)), self.stems, self.lengths, ("stem", k1, b))
+        return self._once(
+            ("stem", k1, b, query), lambda: self._rate(Counter(content_terms(query)), self._with_stem, self.lengths, ("stem", k1, b))
+        )
 
     def gram_bm25(self, query: str, *, k1: float = 1.2, b: float = 0.75) -> list[float]:
         """Returns the BM25 score of each text over 4-character pieces of words: finds inflections, compounds and typing errors."""
-        pieces = self.grams
-        wanted = Counter([gram for word in content_words(query) for gram in grams(word)])
-        return self._rate(wanted, pieces, self._gram_lengths, ("gram", k1, b))
+
+        def rate() -> list[float]:
+            wanted = Counter([gram for word in content_words(query) for gram in grams(word)])
+            return self._rate(wanted, self._with_piece, self._gram_lengths, ("gram", k1, b))
+
+        return self._once(("gram", k1, b, query), rate)
 
     def pairs(self, query: str) -> list[float]:
         """Returns the summed weight of the pairs of neighbouring query words that stand side by side in each text, function words included.
@@ -140,21 +166,29 @@ class TermIndex:
             >>> [round(x, 2) for x in index.pairs("Father of whom?")]
             [0.98, 0.0, 0.0]
         """
-        scores = [0.0] * self.size
-        words = terms(query)
-        for first, second in sorted(set(pairwise(words))):
-            if first in self.stems and second in self.stems:
-                both = self.counts(self.stems[first]).keys() & self.counts(self.stems[second]).keys()
-                holders = [i for i in sorted(both) if f" {first} {second} " in self._line(i)]
-                for i in holders:
-                    scores[i] += self.idf(len(holders))
-        return scores
+        return self._once(("pairs", 0.0, 0.0, query), lambda: self._pairs(query))
 
-    def _line(self, i: int) -> str:
-        """Returns the stems of a text in order, a space around each."""
-        if self._lines[i] is None:
-            self._lines[i] = f" {' '.join(terms(self._texts[i]))} "
-        return self._lines[i] or ""
+    def _once(self, key: tuple[str, float, float, str], rate: Callable[[], list[float]]) -> list[float]:
+        """Returns scores of a question that was asked before without asking again: several raters, and every turn of an agent, ask the same."""
+        found = self._asked.get(key)
+        if found is None:
+            if len(self._asked) >= QUESTIONS:
+                self._asked = {}
+            found = self._asked[key] = rate()
+        return found[:]
+
+    def _pairs(self, query: str) -> list[float]:
+        scores = [0.0] * self.size
+        for first, second in sorted(set(pairwise(terms(query)))):
+            left, right = self.stems.get(first, ()), self.stems.get(second, ())
+            both = self.counts(left).keys() & self.counts(right).keys()
+            if not both:
+                continue
+            side_by_side = [f"_{one}__{other}_" for one in left for other in right]
+            holders = [i for i in sorted(both) if any(pair in self._rows[i] for pair in side_by_side)]
+            for i in holders:
+                scores[i] += self.idf(len(holders))
+        return scores
 
     def idf(self, holders: int) -> float:
         """Returns the weight of a term that stands in `holders` texts; rare terms weigh more."""
@@ -165,42 +199,76 @@ class TermIndex:
         """The unstemmed words of each stem."""
         if self._stems is None:
             found: dict[str, list[str]] = {}
-            for word in self.words:
+            for word in set().union(*self._counts):
                 found.setdefault(stem(word), []).append(word)
             self._stems = found
         return self._stems
 
-    @property
-    def grams(self) -> dict[str, list[str]]:
-        """The unstemmed words of each 4-character piece."""
-        if self._grams is None:
-            found: defaultdict[str, list[str]] = defaultdict(list)
-            for word in self.words:
-                for piece in grams(word):
-                    found[piece].append(word)
-            self._grams = dict(found)
-        return self._grams
+    def holders(self, word: str) -> Sequence[tuple[int, int]]:
+        """Returns the texts that hold an unstemmed word, and how often.
+
+        A question asks for few words: each is looked up when it is first asked for, until that has cost as much as listing all of them.
+        """
+        found = self._holders.get(word)
+        if found is None and self._looks > 0:
+            self._looks -= self.size
+            found = self._holders[word] = [(i, counts[word]) for i, counts in enumerate(self._counts) if word in counts]
+            if self._looks <= 0:
+                self._holders = self._list_all()
+        return found or ()
+
+    def _list_all(self) -> dict[str, list[tuple[int, int]]]:
+        found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for i, counts in enumerate(self._counts):
+            for word, n in counts.items():
+                found[word].append((i, n))
+        return dict(found)
 
     def counts(self, words: Iterable[str]) -> dict[int, int]:
         """Returns how often any of these unstemmed words stands in each text that has one."""
         found: dict[int, int] = {}
         for word in words:
-            for i, n in self.words.get(word, ()):
+            for i, n in self.holders(word):
                 found[i] = found.get(i, 0) + n
         return found
 
-    def _rate(self, wanted: Counter[str], index: dict[str, list[str]], lengths: list[int], kind: tuple[str, float, float]) -> list[float]:
+    def _with_stem(self, term: str) -> dict[int, int]:
+        return self.counts(self.stems.get(term, ()))
+
+    def _with_piece(self, piece: str) -> dict[int, int]:
+        """Returns how often a piece stands in each text that has it: read off the texts, and off a list of all pieces once that was asked often."""
+        if self._scans > 0:
+            self._scans -= 1
+            return {i: n for i, row in enumerate(self._rows) if (n := row.count(piece))}
+        if self._grams is None:
+            self._grams = self._list_grams()
+        return self.counts(self._grams.get(piece, ()))
+
+    def _list_grams(self) -> dict[str, list[str]]:
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for word in set().union(*self._counts):
+            marked = f"_{word}_"
+            for piece in set(grams(word)):
+                found[piece] += [word] * marked.count(piece)
+        return dict(found)
+
+    def _rate(
+        self, wanted: Counter[str], find: Callable[[str], dict[int, int]], lengths: list[int], kind: tuple[str, float, float]
+    ) -> list[float]:
         scores = [0.0] * self.size
         for term, times in wanted.items():
-            if term in index:
-                for i, weight in self._weights.get((*kind, term)) or self._weigh(term, index[term], lengths, kind):
-                    scores[i] += times * weight
+            weights = self._weights.get((*kind, term))
+            if weights is None:
+                weights = self._weigh(term, find(term), lengths, kind)
+            for i, weight in weights:
+                scores[i] += times * weight
         return scores
 
-    def _weigh(self, term: str, words: list[str], lengths: list[int], kind: tuple[str, float, float]) -> list[tuple[int, float]]:
+    def _weigh(self, term: str, holders: dict[int, int], lengths: list[int], kind: tuple[str, float, float]) -> list[tuple[int, float]]:
         """Returns what a term adds to each text that holds it; kept for the next question that has the term."""
+        if not holders:
+            return []
         _, k1, b = kind
-        holders = self.counts(words)
         weight = self.idf(len(holders)) * (k1 + 1)
         scale = k1 * b / (sum(lengths) / max(1, self.size) or 1.0)
         base = k1 * (1 - b)
