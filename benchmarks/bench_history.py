@@ -16,7 +16,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from harness import Contender, bundled_vocabulary, chat, race, table
+from harness import Contender, apart, bundled_vocabulary, chat, race, table
 
 SIZES = (100, 1_000, 10_000)
 LIMITS = (4_096, 32_768)
@@ -39,10 +39,6 @@ def cold(size: int, limit: int, counter: str = "o200k_base", name: str = "cold")
         return lambda: fit_messages(thread, max_tokens=limit, counter=counter).messages
 
     return Contender(name, prepare)
-
-
-def cold_fast(size: int, limit: int) -> Contender:
-    return cold(size, limit, "o200k_base+fast", "cold [fast]")
 
 
 def stateless_warm(size: int, limit: int) -> Contender:
@@ -76,18 +72,6 @@ def _fitted(session: Any, thread: list[dict[str, Any]]) -> list[Any]:
     return session.fit(thread).messages  # type: ignore[no-any-return]  # a session of plain dicts
 
 
-def langchain_trimmer(size: int, limit: int) -> Contender:
-    from langchain_budget import BudgetTrimmer
-
-    trimmer = BudgetTrimmer(max_tokens=limit, counter="o200k_base")
-
-    def prepare(seed: str) -> Callable[[], Any]:
-        thread = _langchain(chat(size, seed))
-        return lambda: trimmer.invoke(thread)
-
-    return Contender("langchain_budget.BudgetTrimmer cold", prepare)
-
-
 def trim_messages(size: int, limit: int) -> Contender:
     from langchain_core.messages import BaseMessage
     from langchain_core.messages import trim_messages as peer
@@ -103,19 +87,6 @@ def trim_messages(size: int, limit: int) -> Contender:
         return lambda: peer(thread, max_tokens=limit, token_counter=count, strategy="last", include_system=True, start_on="human")
 
     return Contender("langchain-core trim_messages", prepare)
-
-
-def llamaindex_buffer(size: int, limit: int) -> Contender:
-    from llama_index.core.base.llms.types import ChatMessage
-
-    from llamaindex_budget import BudgetChatMemoryBuffer
-
-    def prepare(seed: str) -> Callable[[], Any]:
-        thread = [ChatMessage(role=m["role"], content=m["content"]) for m in chat(size, seed)]
-        memory = BudgetChatMemoryBuffer.from_defaults(chat_history=thread, token_limit=limit)
-        return memory.get
-
-    return Contender("llamaindex_budget.BudgetChatMemoryBuffer cold", prepare)
 
 
 def chat_memory_buffer(size: int, limit: int) -> Contender:
@@ -140,20 +111,26 @@ def _langchain(thread: list[dict[str, Any]]) -> list[Any]:
     return [kinds[m["role"]](m["content"]) for m in thread]
 
 
-def main(*, rounds: int = 7, sizes: tuple[int, ...] = SIZES, limits: tuple[int, ...] = LIMITS) -> None:
-    """Runs all of it and prints one table for each size and limit."""
+def measure(size: int, limit: int, rounds: int) -> None:
+    """Prints the table of one size and limit."""
     bundled_vocabulary()
-    makers = [cold, stateless_warm, session_warm, langchain_trimmer, llamaindex_buffer, trim_messages, chat_memory_buffer]
+    contenders = [cold(size, limit), stateless_warm(size, limit), session_warm(size, limit), trim_messages(size, limit)]
     if find_spec("fastokens") is not None:
-        makers.insert(1, cold_fast)
-    for size in sizes:
-        for limit in limits:
-            contenders = [make(size, limit) for make in makers if size <= BUFFER_FINISHES or make is not chat_memory_buffer]
-            race(contenders, rounds=rounds, seed=f"history-{size}-{limit}")
-            print(table(f"{size:,} messages to {limit:,} tokens", contenders, base=contenders[0], describe=lambda kept: f"keeps {len(kept):,}"))
-            if size > BUFFER_FINISHES:
-                print("  llama-index ChatMemoryBuffer.get          left out: it recounts the rest for each message it drops")
-            print(flush=True)
+        contenders.insert(1, cold(size, limit, "o200k_base+fast", "cold [fast]"))
+    if size <= BUFFER_FINISHES:
+        contenders.append(chat_memory_buffer(size, limit))
+    race(contenders, rounds=rounds, seed=f"history-{size}-{limit}")
+    print(table(f"{size:,} messages to {limit:,} tokens", contenders, base=contenders[0], describe=lambda kept: f"keeps {len(kept):,}"))
+    if size > BUFFER_FINISHES:
+        print("  llama-index ChatMemoryBuffer.get          left out: it recounts the rest for each message it drops")
+    print(flush=True)
+
+
+def main(*, rounds: int = 9) -> None:
+    """Prints a table for each size and limit."""
+    for size in SIZES:
+        for limit in LIMITS:
+            apart(measure, size, limit, rounds)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from harness import Contender, bundled_vocabulary, chat, race, table
+from harness import Contender, apart, bundled_vocabulary, chat, race, table
 
 SIZES = (100, 1_000, 10_000)
 LIMIT = 4_096
@@ -154,21 +154,23 @@ def _middleware(size: int, *, warm: bool) -> Contender:
     return Contender(f"middleware {'warm' if warm else 'cold'}", prepare)
 
 
-def main(*, rounds: int = 9) -> None:
-    """Runs all sizes and prints one table for each."""
+def measure(size: int, rounds: int) -> None:
+    """Prints the table of one size."""
     bundled_vocabulary()
+    contenders = [
+        _stock(size), _cold(size), _again(size), _warm(size), _drop_in(size), _memory(size), _middleware(size, warm=False), _middleware(size, warm=True),
+    ]  # fmt: skip
+    if find_spec("fastokens") is not None:
+        contenders.append(_cold(size, "o200k_base+fast", "trimmer cold [fast]"))
+    race(contenders, rounds=rounds, seed=f"langchain-{size}")
+    title = f"{size:,} messages to {LIMIT:,} tokens"
+    print(table(title, contenders, base=contenders[1], describe=lambda kept: f"{len(kept)} messages kept"), flush=True)
+
+
+def main(*, rounds: int = 9) -> None:
+    """Prints a table for each size."""
     for size in SIZES:
-        contenders = [
-            _stock(size), _cold(size), _again(size), _warm(size), _drop_in(size), _memory(size), _middleware(size, warm=False), _middleware(size, warm=True),
-        ]  # fmt: skip
-        if find_spec("fastokens") is not None:
-            contenders.append(_cold(size, "o200k_base+fast", "trimmer cold [fast]"))
-        race(contenders, rounds=rounds, seed=f"langchain-{size}")
-        print(
-            table(
-                f"{size:,} messages to {LIMIT:,} tokens", contenders, base=contenders[1], describe=lambda kept: f"{len(kept)} messages kept"
-            )
-        )
+        apart(measure, size, rounds)
 
 
 if __name__ == "__main__":

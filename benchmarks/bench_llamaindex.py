@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from harness import Contender, bundled_vocabulary, chat, documents, race, table
+from harness import Contender, apart, bundled_vocabulary, chat, documents, race, table
 
 LIMITS = (4_096, 32_768)
 STOCK_FINISHES = 1_000  # the stock buffer recounts the rest for each message it drops: 10,000 messages take it some 20 minutes
@@ -128,22 +128,31 @@ def repacking(*, ours: bool) -> Contender:
     return Contender("BudgetPromptHelper.repack" if ours else "PromptHelper.repack", prepare)
 
 
-def main(rounds: int = 7) -> None:
-    """Prints the tables."""
+def histories(size: int, limit: int, rounds: int) -> None:
+    """Prints the table of one size and limit."""
     bundled_vocabulary()
-    for size in (1_000, 10_000):
-        for limit in LIMITS:
-            contenders = [cold(size, limit), warm(size, limit), stateless(size, limit)]
-            if size <= STOCK_FINISHES:
-                contenders.append(stock(size, limit))
-            race(contenders, rounds=rounds, seed=f"llamaindex-{size}-{limit}")
-            print(
-                table(f"{size:,} messages at {limit:,}", contenders, base=contenders[0], describe=lambda kept: f"{len(kept)} messages"),
-                "\n",
-            )
+    contenders = [cold(size, limit), warm(size, limit), stateless(size, limit)]
+    if size <= STOCK_FINISHES:
+        contenders.append(stock(size, limit))
+    race(contenders, rounds=rounds, seed=f"llamaindex-{size}-{limit}")
+    title = f"{size:,} messages at {limit:,}"
+    print(table(title, contenders, base=contenders[0], describe=lambda kept: f"{len(kept)} messages"), "\n", flush=True)
+
+
+def nodes(rounds: int) -> None:
+    """Prints the table of retrieved nodes."""
+    bundled_vocabulary()
     contenders = [counting(), packing(compress=False), packing(compress=True), repacking(ours=True), repacking(ours=False)]
     race(contenders, rounds=rounds, seed="llamaindex-nodes")
     print(table(f"{NODES} nodes at {NODE_LIMIT:,}", contenders, base=contenders[0], describe=lambda kept: f"{len(kept)} returned"))
+
+
+def main(rounds: int = 7) -> None:
+    """Prints the tables."""
+    for size in (1_000, 10_000):
+        for limit in LIMITS:
+            apart(histories, size, limit, rounds)
+    apart(nodes, rounds)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fair timing: contenders take turns in one process, each gets texts nobody has counted before, medians and ratios are printed.
+"""Fair timing: the contenders of a table take turns in one process, which is theirs alone; each gets texts nobody has counted before, medians and ratios are printed.
 
 Ratios compare CPU time: on a machine that others use, it moves least.
 """
@@ -15,9 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from typing import Any
 
-__all__ = ["Contender", "bundled_vocabulary", "chat", "documents", "race", "table", "versions"]
+__all__ = ["Contender", "apart", "bundled_vocabulary", "chat", "documents", "race", "table", "versions"]
 
 _SYLLABLES = "an ber con der el fi gra hon in jo ken lu mer nor ol per qui ra sen ti ul ver wil xen yor zan".split()
 
@@ -101,6 +102,15 @@ def race(contenders: Sequence[Contender], *, rounds: int, seed: str) -> None:
                 contender.cpu.append(time.process_time() - cpu)
                 contender.result = result  # only now: this frees the result before it, and with it a whole thread
             gc.enable()
+
+
+def apart(measure: Callable[..., None], *given: Any) -> None:
+    """Calls a function of a benchmark in a process of its own: what others leave in memory scatters new objects, which slows whatever reads many."""
+    process = get_context("spawn").Process(target=measure, args=given)
+    process.start()
+    process.join()
+    if process.exitcode:
+        sys.exit(process.exitcode)
 
 
 def _calls(contender: Contender, seed: str) -> Iterable[Callable[[], Any]]:

@@ -10,7 +10,7 @@ import importlib
 import time
 from pathlib import Path
 
-from harness import bundled_vocabulary, versions
+from harness import apart, bundled_vocabulary, versions
 
 HERE = Path(__file__).resolve().parent
 BENCHMARKS = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
@@ -27,9 +27,13 @@ def main() -> None:
     begin = time.monotonic()
     for name in given.only or BENCHMARKS:
         print(f"\n== {name}", flush=True)
-        module = importlib.import_module(f"bench_{name}")
-        module.main(**({"rounds": given.rounds} if given.rounds else {}))
+        apart(_run, name, given.rounds)
     print(f"\n{time.monotonic() - begin:.0f} s in all")
+
+
+def _run(name: str, rounds: int | None) -> None:
+    module = importlib.import_module(f"bench_{name}")
+    module.main(**({"rounds": rounds} if rounds else {}))
 
 
 if __name__ == "__main__":

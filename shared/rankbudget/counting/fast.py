@@ -14,6 +14,7 @@ from ..errors import CounterUnavailableError
 from .media import MediaTable
 from .tiktoken_counter import TiktokenCounter
 from .vocabulary import vocabulary_file
+from .whitespace import LONG_RUN
 
 __all__ = ["FastCounter"]
 
@@ -39,18 +40,16 @@ class FastCounter(TiktokenCounter):
             msg = f"fastokens is not proved equal for {encoding!r}; allowed: {', '.join(_PRESETS)}. Count without fast."
             raise CounterUnavailableError(msg)
         super().__init__(encoding, name=name or f"{encoding}+fast", why=f"fastokens with tiktoken's {encoding}", media=media)
-        self._fast: Callable[[str], Any] = _load(self.encoding).encode_ordinary
+        self._tokens: Callable[[str], Any] = _load(self.encoding).encode_ordinary
+        self._plain = type(self) is FastCounter
 
     def _measure(self, text: str) -> int:
-        if len(text) >= _LONG:
+        if len(text) >= LONG_RUN:
             return super()._measure(text)
         try:
-            return len(self._fast(text))
+            return len(self._tokens(text))
         except (UnicodeError, TypeError, ValueError):  # a lone surrogate has no UTF-8
             return super()._measure(text)
-
-
-_LONG = 50_000
 
 
 def _load(encoding: Any) -> Any:

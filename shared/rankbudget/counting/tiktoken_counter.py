@@ -92,8 +92,8 @@ class TiktokenCounter(TextCounter):
             if found is None:
                 try:
                     found = len(self._tokens(text))
-                except UnicodeEncodeError:
-                    found = len(self._encode(text))
+                except (UnicodeError, TypeError, ValueError):  # a lone surrogate
+                    found = self._measure(text)
             self._room = room
             self._recent[text] = found
             return found
