@@ -26,6 +26,7 @@ def _asked_often(texts: tuple[str, ...]) -> TermIndex:
 
 @given(TEXTS, QUERY)
 def test_an_index_asked_often_answers_as_a_new_one(texts: tuple[str, ...], query: str) -> None:
+    """Looking words up one by one and listing them all give the same scores, out of memory too."""
     new, old = TermIndex(texts), _asked_often(texts)
     for _ in range(2):  # the second time out of what it remembers
         assert new.bm25(query) == old.bm25(query)
@@ -35,6 +36,7 @@ def test_an_index_asked_often_answers_as_a_new_one(texts: tuple[str, ...], query
 
 @given(TEXTS)
 def test_holders_are_the_texts_with_the_word(texts: tuple[str, ...]) -> None:
+    """A word is found in the texts that have it, with how often."""
     index = TermIndex(texts)
     for word in sorted({word for text in texts for word in text.lower().split() if word.isascii()}):
         expected = [(i, text.split().count(word)) for i, text in enumerate(texts) if word in text.split()]
@@ -43,6 +45,7 @@ def test_holders_are_the_texts_with_the_word(texts: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("piece", [*grams("banana"), *grams("ab")])
 def test_a_piece_counts_in_every_word_that_has_it(piece: str) -> None:
+    """Read off the texts or off the list of all pieces, the count is that of the words."""
     texts = ("banana bananas", "ab", "cab", "")
     expected = {i: n for i, text in enumerate(texts) if (n := sum(f"_{word}_".count(piece) for word in text.split()))}
     assert TermIndex(texts)._with_piece(piece) == expected
@@ -50,18 +53,21 @@ def test_a_piece_counts_in_every_word_that_has_it(piece: str) -> None:
 
 
 def test_words_side_by_side_are_found_by_their_stems() -> None:
+    """Neighbours count whatever their endings, in their order, with nothing between."""
     index = TermIndex(("he ranks budgets", "budgets he ranks", "rank a budget"))
     assert (stem("ranks"), stem("budgets")) == ("rank", "budget")
     assert [score > 0 for score in index.pairs("rank budget")] == [True, False, False]
 
 
 def test_what_is_answered_may_be_changed_by_who_asked() -> None:
+    """Scores are handed out as a list of their own."""
     index = TermIndex(("rank", "budget"))
     index.bm25("rank")[0] = 99.0
     assert index.bm25("rank")[0] < 99.0
 
 
 def test_few_questions_are_remembered() -> None:
+    """What is remembered of questions is bounded."""
     index = TermIndex(("rank", "budget"))
     for number in range(10 * QUESTIONS):
         index.bm25(f"rank {number}")
