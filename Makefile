@@ -63,6 +63,10 @@ quality: $(VENV)/.dev ## Scores what survives a budget (QUALITY_DIR=folder of la
 prove: $(VENV)/.dev ## Sends N=2000 random applications through every entry point into a strict model server (docs/proof.md)
 	@$(PY) benchmarks/prove.py $(or $(N),2000) $(T)
 
+.PHONY: soak
+soak: $(VENV)/.dev ## Runs TURNS=10000 turns of one conversation beside a control, and judges memory and time (docs/proof.md)
+	@$(PY) benchmarks/soak.py $(or $(TURNS),10000) $(T)
+
 $(VENV_FUZZ)/.done: $(PINS)
 	@test -x $(VENV_FUZZ)/bin/python || $(PYTHON) -m venv $(VENV_FUZZ)
 	@$(VENV_FUZZ)/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -e '.[llamaindex,embed]' 'hypothesis>=6.100' 'atheris>=2.3'

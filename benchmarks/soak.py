@@ -1,188 +1,138 @@
-"""Runs one long conversation through both adapters in one process: is memory bounded, is speed steady, is every turn valid?
+"""Holds one long conversation through the core and both adapters: is memory bounded, is speed steady, is every turn valid?
 
-    python benchmarks/soak.py            # 10,000 turns each
-    python benchmarks/soak.py 2000
+    python benchmarks/soak.py            # 10,000 turns each, about four minutes
+    python benchmarks/soak.py 2000 --rounds 1
 
-A control only stores the same messages. Beyond it, memory may grow by less than 10 % of what is stored from the first tenth to the end, and by at
-most 64 bytes a message;
-a turn at the end may take at most 1.5 times as long as one at the first tenth. Ends with status 1 when one of these does not hold.
+Each part runs in fresh processes, as does its control, which only stores the same messages. Three clauses, and every read is valid:
+
+1. Growth. The memory of the whole process (tokenizer, library, what it keeps) minus the control's grows by less than 10 % from a tenth of
+   the turns to the end. Once with plain malloc, so that every free page is given back before measuring, and once with Python's own
+   allocator, which may put what is kept into room that loading the tokenizer left over.
+2. Bytes. Of what is allocated after the start, to the byte, at most 64 bytes beyond the control are kept for each message.
+3. Time. A read at the end takes at most 1.5 times as long as at a tenth of the turns.
+
+Ends with status 1 when one of these does not hold.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import json
+import os
 import statistics
+import subprocess
 import sys
-import time
-import tracemalloc
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from rankbudget import counter_for
-from rankbudget.testing.server import OPENAI, problems_of
+from soak_parts import PARTS
 
-LIMIT = 4_000
-COUNTER = "o200k_base"
-WORDS = "time year people way day man thing woman life child world school state family".split()
+SIDE = Path(__file__).with_name("soak_side.py")
+MOST_GROWTH = 0.10
+MOST_BYTES = 64
+MOST_SLOWER = 1.5
+ALLOCATORS = {"malloc": "malloc", "pymalloc": "Python's allocator"}
 
 
-@dataclass
-class Run:
-    """What one thread measured."""
+class Row(NamedTuple):
+    """One clause for one part; `held` is None for what is told and not bounded."""
 
-    name: str
-    seconds: list[float] = field(default_factory=list)
-    bytes_at: dict[int, int] = field(default_factory=dict)
-    messages: int = 0
-    invalid: int = 0
-    largest: int = 0
+    clause: str
+    figure: str
+    bound: str
+    held: bool | None
 
 
-def turn(number: int) -> tuple[str, list[tuple[str, str]], str]:
-    """Returns the question, the tool calls with their results, and the answer of a turn, all different."""
-    text = " ".join(WORDS[(number + i) % len(WORDS)] for i in range(10 + number % 50))
-    calls = [(f"call_{number}_{i}", f"result {number} {text}") for i in range(number % 4 if number % 5 == 0 else 0)]
-    return f"question {number}: {text}?", calls, f"answer {number}: {text}."
+def run(part: str, side: str, turns: int, *more: str, seed: int = 1, allocator: str = "pymalloc") -> dict[str, Any]:
+    """Runs one side in a process of its own and returns what it measured."""
+    command = [sys.executable, str(SIDE), part, side, str(turns), *more]
+    given = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONMALLOC": allocator}
+    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)  # noqa: S603 - our own code
+    if done.returncode:
+        sys.exit(f"{part}, {side}: {done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    found["memory"] = list(found["memory"].values())
+    return found
 
 
-Start = Callable[[], tuple[Callable[[int], int], Callable[[], list[dict[str, Any]]]]]
+def spread(values: Sequence[float], show: Callable[[float], str]) -> str:
+    """Returns the median, and the range where there is one."""
+    middle = show(statistics.median(values))
+    return middle if len(values) == 1 else f"{middle} ({show(min(values))} to {show(max(values))})"
 
 
-def measure(name: str, turns: int, start: Start, *, traced: bool = True) -> Run:
-    """Runs the turns; `start` returns a function that takes one turn and returns how many messages it added, and one that reads the thread.
-
-    Tracing memory makes everything slower, so time is measured in a run of its own, without it.
-    """
-    run = Run(name)
-    counter = counter_for(COUNTER)
-    gc.collect()
-    if traced:
-        tracemalloc.start()
-    base = tracemalloc.get_traced_memory()[0]
-    take, read = start()
-    marks = {turns // 10, turns}
-    for number in range(1, turns + 1):
-        run.messages += take(number)
-        begin = time.perf_counter()
-        seen = read()
-        run.seconds.append(time.perf_counter() - begin)
-        if seen and (number % 97 == 0 or number in marks):
-            run.invalid += bool(problems_of(seen, OPENAI))
-            run.largest = max(run.largest, counter.count_messages(seen))
-        if number in marks:
-            del seen
-            gc.collect()
-            run.bytes_at[number] = tracemalloc.get_traced_memory()[0] - base
-    tracemalloc.stop()
-    return run
+def growth(how: str, pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Row:
+    """Judges the memory of the whole process beyond the control's, measured several times."""
+    clause = f"growth of the process beyond the control, {how}"
+    if any(None in side["memory"] for pair in pairs for side in pair):
+        return Row(clause, "not measured: this system does not tell a process' own memory", f"< {MOST_GROWTH:.0%}", None)
+    beyond = [[ours - plain for ours, plain in zip(o["memory"], c["memory"], strict=True)] for o, c in pairs]
+    grown = [last / first - 1 for first, last in beyond]
+    first, last = (f"{statistics.median(at) / 1e6:.1f}" for at in zip(*beyond, strict=True))
+    figure = f"{spread(grown, '{:+.1%}'.format)}: {first} to {last} MB"
+    return Row(clause, figure, f"< {MOST_GROWTH:.0%}", statistics.median(grown) < MOST_GROWTH)
 
 
-def control_langchain() -> Any:
-    from langchain_core.chat_history import InMemoryChatMessageHistory
-
-    store = InMemoryChatMessageHistory()
-    return lambda number: _add_langchain(store, number), list
-
-
-def langchain() -> Any:
-    from langchain_core.chat_history import InMemoryChatMessageHistory
-    from langchain_core.messages import convert_to_openai_messages
-
-    from langchain_budget import BudgetMessageHistory
-
-    store = InMemoryChatMessageHistory()
-    history = BudgetMessageHistory(store, max_tokens=LIMIT, counter=COUNTER)
-
-    def read() -> list[dict[str, Any]]:
-        return convert_to_openai_messages(history.messages)
-
-    return lambda number: _add_langchain(history, number), read
+def kept(ours: dict[str, Any], control: dict[str, Any]) -> list[Row]:
+    """Judges what the conversation alone keeps beyond the control, to the byte, and whether what was read is right."""
+    first, last = (o - c for o, c in zip(ours["memory"], control["memory"], strict=True))
+    early, late = ours["stored"].values()
+    each = (last - first) / (late - early)
+    return [
+        Row("kept beyond the control, to the byte", f"{each:.1f} bytes a message", f"<= {MOST_BYTES}", each <= MOST_BYTES),
+        Row(
+            "the same, in all",
+            f"{first / 1000:,.0f} to {last / 1000:,.0f} kB, {last / first:.1f} times; the control itself holds {control['memory'][1] / 1e6:.1f} MB",
+            "none",
+            None,
+        ),
+        Row("reads invalid; tokens over the limit", f"{ours['invalid']}; {ours['over']}", "0; 0", not ours["invalid"] and not ours["over"]),
+    ]
 
 
-def _add_langchain(store: Any, number: int) -> int:
-    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-
-    question, calls, answer = turn(number)
-    made: list[Any] = [HumanMessage(question)]
-    if calls:
-        made.append(AIMessage("", tool_calls=[{"name": "search", "args": {"n": number}, "id": i} for i, _ in calls]))
-        made += [ToolMessage(text, tool_call_id=i) for i, text in calls]
-    store.add_messages([*made, AIMessage(answer)])
-    return len(made) + 1
+def timed(runs: Sequence[dict[str, Any]]) -> Row:
+    """Judges how much longer a read takes at the end."""
+    slower = [r["late"] / r["early"] for r in runs]
+    early, late = (statistics.median(r[at] for r in runs) * 1000 for at in ("early", "late"))
+    figure = f"{spread(slower, '{:.2f}'.format)} times: {early:.2f} to {late:.2f} ms"
+    return Row("time of a read, at the end over early", figure, f"<= {MOST_SLOWER}", statistics.median(slower) <= MOST_SLOWER)
 
 
-def control_llamaindex() -> Any:
-    from llama_index.core.storage.chat_store import SimpleChatStore
-
-    store = SimpleChatStore()
-    return lambda number: _add_llamaindex(lambda m: store.add_message("k", m), number), list
-
-
-def llamaindex() -> Any:
-    from llamaindex_budget import BudgetChatMemoryBuffer
-    from llamaindex_budget._convert import CODEC
-
-    memory = BudgetChatMemoryBuffer.from_defaults(token_limit=LIMIT, counter=COUNTER)
-
-    def read() -> list[dict[str, Any]]:
-        return [dict(CODEC.to_dict(m)) for m in memory.get()]
-
-    return lambda number: _add_llamaindex(memory.put, number), read
-
-
-def _add_llamaindex(put: Callable[[Any], None], number: int) -> int:
-    from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
-
-    question, calls, answer = turn(number)
-    made = [ChatMessage(role="user", content=question)]
-    if calls:
-        blocks = [ToolCallBlock(tool_call_id=i, tool_name="search", tool_kwargs={"n": number}) for i, _ in calls]
-        made.append(ChatMessage(role="assistant", blocks=blocks))
-        made += [ChatMessage(role="tool", content=text, additional_kwargs={"tool_call_id": i}) for i, text in calls]
-    for message in [*made, ChatMessage(role="assistant", content=answer)]:
-        put(message)
-    return len(made) + 1
+def judge(part: str, turns: int, rounds: int) -> list[Row]:
+    """Runs a part and its control as often as needed and returns a row for each clause."""
+    rows, reads = [], []
+    for allocator, told in ALLOCATORS.items():
+        pairs = []
+        for seed in range(1, rounds + 1):
+            control = run(part, "control", turns, seed=seed, allocator=allocator)
+            if control["loaded"]:
+                sys.exit(f"the control of {part} is not without the library: it loaded {control['loaded']}")
+            pairs.append((run(part, "ours", turns, seed=seed, allocator=allocator), control))
+        rows.append(growth(told, pairs))
+        reads = [ours for ours, _ in pairs]  # the last are those of Python as it comes
+    rows += kept(run(part, "ours", turns, "--traced"), run(part, "control", turns, "--traced"))
+    return [*rows, timed(reads)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("turns", nargs="?", type=int, default=10_000)
-    turns = parser.parse_args().turns
-    warnings.simplefilter("ignore")
-    failed = False
+    parser.add_argument("--rounds", type=int, default=3, help="how often memory and time are measured; the median is judged")
+    given = parser.parse_args()
+    if given.turns < 20 or given.rounds < 1:
+        parser.error("at least 20 turns and one round")
     print(
-        f"| adapter | turns | messages | beyond the control at turn {turns // 10:,} | at turn {turns:,} | growth, of what is stored | bytes a message | ms a turn | later | invalid |"
+        f"from turn {given.turns // 10:,} to turn {given.turns:,}, median of {given.rounds} (lowest to highest), CPython {sys.version.split()[0]}\n"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    for name, subject, control in (("LangChain", langchain, control_langchain), ("LlamaIndex", llamaindex, control_llamaindex)):
-        measure(name, 50, subject)  # imports and tokenizer are not the conversation's
-        plain, ours, timed = (
-            measure(f"{name} control", turns, control),
-            measure(name, turns, subject),
-            measure(name, turns, subject, traced=False),
-        )
-        extra = {mark: ours.bytes_at[mark] - plain.bytes_at[mark] for mark in ours.bytes_at}
-        first, last = extra[turns // 10], extra[turns]
-        growth = (last - first) / max(1, ours.messages * 9 // 10)
-        share = (last - first) / plain.bytes_at[turns]
-        tenth = turns // 10
-        early, late = (statistics.median(part) * 1000 for part in (timed.seconds[tenth // 2 : tenth * 3 // 2], timed.seconds[-tenth:]))
-        bad = [
-            f"grows by {growth:.0f} bytes a message" if growth > 64 else "",
-            f"memory beyond the control grows from {first:,} to {last:,}, {share:.1%} of what is stored" if share > 0.1 else "",
-            f"a turn takes {late / early:.2f} times as long" if late > 1.5 * early else "",
-            f"{ours.invalid} invalid turns" if ours.invalid else "",
-            f"{ours.largest} tokens > {LIMIT}" if ours.largest > LIMIT else "",
-        ]
-        row = [name, f"{turns:,}", f"{ours.messages:,}", f"{first / 1000:,.0f} kB", f"{last / 1000:,.0f} kB", f"{share:.1%}", f"{growth:.1f}"]
-        print("| " + " | ".join([*row, f"{early:.2f}", f"{late:.2f}", str(ours.invalid)]) + " |", flush=True)
-        for line in filter(None, bad):
-            print(f"  {name}: {line}")
-            failed = True
-    return 1 if failed else 0
+    print("| part | clause | measured | bound | |\n|---|---|---|---|---|")
+    held = True
+    for part in PARTS:
+        for row in judge(part, given.turns, given.rounds):
+            verdict = "" if row.held is None else "pass" if row.held else "**fail**"
+            print(f"| {part} | {row.clause} | {row.figure} | {row.bound} | {verdict} |", flush=True)
+            held = held and row.held is not False
+    return 0 if held else 1
 
 
 if __name__ == "__main__":
