@@ -183,7 +183,8 @@ def copy_message(message: ChatMessage) -> ChatMessage:
         'hi'
     """
     fresh: ChatMessage = shallow_copy(message)
-    fresh.__dict__["blocks"] = [shallow_copy(b) if type(b) is TextBlock else _copy_block(b) for b in message.blocks]
+    blocks = [shallow_copy(b) if type(b) is TextBlock else _copy_block(b) for b in message.blocks]
+    fresh.__dict__["blocks"] = blocks[:]  # a list of its very size: one that was grown keeps room for more in every stored message
     extra = message.additional_kwargs
     fresh.__dict__["additional_kwargs"] = _copy_plain(extra) if extra else {}
     return fresh

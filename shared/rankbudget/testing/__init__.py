@@ -26,10 +26,10 @@ if TYPE_CHECKING:
         check_same,
         check_scopes,
         check_superset,
-        snapshot,
     )
     from .payloads import HOSTILE
     from .repairs import is_broken, pairing_errors, repaired, waiting_from
+    from .snapshots import snapshot
     from .strategies import applications, conversations, texts, tools
 
 _HOME = {
@@ -66,7 +66,7 @@ _HOME = {
     "pairing_errors": "repairs",
     "repaired": "repairs",
     "reproduction": "application",
-    "snapshot": "laws",
+    "snapshot": "snapshots",
     "texts": "strategies",
     "tools": "strategies",
     "waiting_from": "repairs",

@@ -17,8 +17,9 @@ from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetError, BudgetExceededError
 from .application import Application
 from .fakes import ListCounter, WordCounter
-from .laws import LawBroken, check_laws, check_prefix, check_refusal, check_same, check_superset, snapshot
+from .laws import LawBroken, check_laws, check_prefix, check_refusal, check_same, check_superset
 from .repairs import least_messages, repaired
+from .snapshots import snapshot
 
 __all__ = ["EntryPoint", "Opened", "check_entry", "check_entry_async", "check_growth", "check_outcome", "drawn_summarizer"]
 

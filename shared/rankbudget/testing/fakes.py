@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ..counting.protocol import Message, Side, TokenCounter, Tool
@@ -51,7 +52,7 @@ class WordCounter:
 
     def count(self, text: str) -> int:
         """Returns the number of words."""
-        return len(text.split())
+        return _words(text)
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Returns the number of words of each text."""
@@ -104,6 +105,11 @@ class WordCounter:
         if kind in ("tool_use", "tool_call", "tool_result"):
             return self.count(json.dumps({k: v for k, v in block.items() if k != "type"}, ensure_ascii=False, default=str))
         return self.media
+
+
+@lru_cache(maxsize=4096)
+def _words(text: str) -> int:
+    return len(text.split())
 
 
 class ListCounter(WordCounter):

@@ -18,7 +18,6 @@ second time on purpose: a mistake in the product must not hide itself.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -27,6 +26,7 @@ from ..codec import Codec, DictCodec, block_text, content_text
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError
 from .repairs import is_broken, least_messages, pairing_errors, repaired, waiting_from
+from .snapshots import snapshot
 
 __all__ = [
     "LAWS",
@@ -38,7 +38,6 @@ __all__ = [
     "check_same",
     "check_scopes",
     "check_superset",
-    "snapshot",
 ]
 
 LAWS = {
@@ -234,11 +233,6 @@ def check_scopes(rendered: str, memories: Iterable[Any], reader: Any) -> None:
     for memory in memories:
         if memory.scope is not None and not memory.scope.visible_to(reader) and memory.text.strip() and memory.text in rendered:
             raise LawBroken(11, f"a text of {memory.scope} reached {reader}: {memory.text[:60]!r}")
-
-
-def snapshot(messages: Sequence[Any]) -> object:
-    """Returns something that compares equal exactly while the list and all its messages stay as they are."""
-    return [(id(m), copy.deepcopy(m)) for m in messages]
 
 
 # ---------------------------------------------------------------- the single laws

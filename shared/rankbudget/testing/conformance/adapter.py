@@ -13,7 +13,8 @@ from ...errors import BudgetError
 from ..application import Application
 from ..entries import check_outcome
 from ..fakes import WordCounter
-from ..laws import check_same, check_superset, snapshot
+from ..laws import check_same, check_superset
+from ..snapshots import snapshot
 from ..strategies import applications, conversations
 from ._draws import for_all
 
