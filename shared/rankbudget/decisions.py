@@ -26,7 +26,7 @@ def decisions_on(timeline: Timeline, block: str, chosen: list[int], broken: list
     def spread(positions: Sequence[int], action: Action, reason: str) -> DecisionRange:
         def expand() -> Iterator[Decision]:
             for i in positions:
-                yield decide(i, action, "pinned" if action == "kept" and timeline.roles[i] in PINNED_ROLES else reason)
+                yield decide(i, action, "pinned" if action == "kept" and timeline.role(i) in PINNED_ROLES else reason)
 
         return DecisionRange(block=block, action=action, reason=reason, size=len(positions), expand=expand)
 

@@ -45,7 +45,7 @@ def summarize(timeline: Timeline, request: Request, dropped: list[int], memo: Me
 def _written(timeline: Timeline, request: Request, dropped: list[int], previous: str, most: int) -> Steps[str]:
     from .fitting.summarize import summarize_steps
 
-    texts = [f"{timeline.roles[i]}: {_text(timeline, i)}" for i in dropped]
+    texts = [f"{timeline.role(i)}: {_text(timeline, i)}" for i in dropped]
     return (
         yield from summarize_steps(
             texts,

@@ -17,6 +17,11 @@ from .measure import Measure
 __all__ = ["Broken", "Timeline", "Turn", "Unit"]
 
 _UNKNOWN = -2
+_CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assistant", "tool")}
+"""A byte for each role: a long thread keeps one a message, and is searched for its questions at the speed of memory."""
+_NAMES = {code: role for role, code in _CODES.items()}
+_USER, _ASSISTANT, _TOOL = _CODES["user"], _CODES["assistant"], _CODES["tool"]
+_PINNED = frozenset(_CODES[role] for role in PINNED_ROLES)
 _BLOCK = 128  # roles read at once
 
 
@@ -86,7 +91,7 @@ class Timeline:
         self.messages = list(messages)
         self.codec = codec
         self.measure = measure
-        self._roles: list[str] = [""] * len(self.messages)
+        self._roles = bytearray(len(self.messages))
         self._unread = len(self.messages)  # roles before this position are not read yet
         self.edits: dict[int, Any] = {}
         self.least = 0
@@ -102,24 +107,24 @@ class Timeline:
     def __len__(self) -> int:
         return len(self._roles)
 
-    @property
-    def roles(self) -> Sequence[str]:
-        """All roles, oldest first."""
-        self._read_roles(0)
-        return self._roles
+    def role(self, position: int) -> str:
+        """Returns the role of one message."""
+        self._read_roles(position)
+        return _NAMES[self._roles[position]]
 
     def copy(self) -> Timeline:
         """Returns a timeline of its own over the same messages; turns are parsed again, counts come from the counter's cache."""
         new = copy.copy(self)
         fresh: dict[str, Any] = {"_turns": [], "_tokens": dict(self._tokens), "_prints": list(self._prints)}
-        vars(new).update(fresh, messages=list(self.messages), edits=dict(self.edits), _roles=list(self._roles), pinned=list(self.pinned))
+        vars(new).update(fresh, messages=list(self.messages), edits=dict(self.edits), _roles=self._roles[:], pinned=list(self.pinned))
         return new
 
     @property
     def first_user(self) -> int:
         """The position of the first user message, -1 without one."""
         if self._first_user == _UNKNOWN:
-            self._first_user = self.roles.index("user") if "user" in self.roles else -1
+            self._read_roles(0)
+            self._first_user = self._roles.find(_USER)
         return self._first_user
 
     @property
@@ -200,14 +205,15 @@ class Timeline:
 
     def turn_number(self, start: int) -> int:
         """Returns the ordinal of the turn that starts at a position, 1 for the first."""
-        return self.roles[: start + 1].count("user")
+        self._read_roles(0)
+        return self._roles.count(_USER, 0, start + 1)
 
     def leftovers(self) -> list[Broken]:
         """Returns what stands before the first user message and may not open a conversation."""
         opening = self.first_user
         if opening < 0:
-            opening = len(self.roles) if self.ended else 0
-        return [Broken(i, "leading_assistant") for i in range(opening) if self.roles[i] not in PINNED_ROLES]
+            opening = len(self) if self.ended else 0
+        return [Broken(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
 
     def remember(self, start: int) -> None:
         """Notes what is kept from a position on, so that `extend` can tell the same conversation from another."""
@@ -235,7 +241,7 @@ class Timeline:
         if any(self.codec.fingerprint(messages[p]) != seen for p, seen in self._pinned_prints.items()):
             return False
         added = messages[known:]
-        fresh = _known_roles(self.codec, added)
+        fresh = _codes(self.codec, added)
         self.messages[start:known] = kept  # equal, but what is handed back are the objects of this call
         for p in self._pinned_prints:
             self.messages[p] = messages[p]
@@ -243,7 +249,7 @@ class Timeline:
         if not fresh:
             return True
         self._roles += fresh
-        self.pinned += [known + i for i, role in enumerate(fresh) if role in PINNED_ROLES]
+        self.pinned += [known + i for i, role in enumerate(fresh) if role in _PINNED]
         if self._first_user < 0:
             self._first_user = _UNKNOWN
         self._reparse_end()
@@ -272,13 +278,14 @@ class Timeline:
         kinds = _kinds(self.codec, messages, leading)
         if kinds <= KNOWN_ROLES and kinds.isdisjoint(PINNED_ROLES):
             return list(range(leading))
-        return [i for i, found in enumerate(self.roles) if found in PINNED_ROLES]
+        self._read_roles(0)
+        return [i for i, role in enumerate(self._roles) if role in _PINNED]
 
     def _read_roles(self, position: int) -> None:
         """Reads the roles down to a position."""
         while self._unread > position:
             low = max(0, min(position, self._unread - _BLOCK))
-            self._roles[low : self._unread] = _known_roles(self.codec, self.messages[low : self._unread])
+            self._roles[low : self._unread] = _codes(self.codec, self.messages[low : self._unread])
             self._unread = low
 
     def _parse_one(self) -> bool:
@@ -286,12 +293,14 @@ class Timeline:
         stop = self._turns[-1].start if self._turns else len(roles)
         if stop <= 0:
             return False
-        for start in range(stop - 1, -1, -1):
-            if start < self._unread:
-                self._read_roles(max(0, start - _BLOCK))
-            if roles[start] == "user":
+        while True:
+            start = roles.rfind(_USER, self._unread, stop)
+            if start >= 0:
                 self._turns.append(self._parse(start, stop, asked=True))
                 return True
+            if not self._unread:
+                break
+            self._read_roles(max(0, self._unread - _BLOCK))
         if not self._turns and not self.ended:  # a thread without any user message is one turn
             self._turns.append(self._parse(0, stop, asked=False))
             return True
@@ -304,7 +313,7 @@ class Timeline:
         at = start + 1 if asked else start
         while at < stop:
             role = roles[at]
-            if role == "assistant":
+            if role == _ASSISTANT:
                 ids = self.codec.call_ids(self.messages[at])
                 after = at + 1
                 if ids:
@@ -313,7 +322,7 @@ class Timeline:
                     body.append(Unit(at, after))
                 at = after
                 continue
-            if role == "tool":
+            if role == _TOOL:
                 broken.append(Broken(at, "orphan_result"))
             at += 1
         return Turn(start, stop, Unit(start, start + 1) if asked else None, body, broken)
@@ -324,7 +333,7 @@ class Timeline:
         open_ids = set(ids)
         results, strays = [], []
         after = at + 1
-        while after < stop and roles[after] == "tool":
+        while after < stop and roles[after] == _TOOL:
             answered = result_id(messages[after])
             if answered in open_ids:
                 open_ids.discard(answered)
@@ -348,6 +357,6 @@ def _kinds(codec: Codec, messages: Sequence[Any], start: int) -> set[str]:
     return shorter(messages, start) if shorter is not None else set(codec.roles(messages[start:]))
 
 
-def _known_roles(codec: Codec, messages: Sequence[Any]) -> list[str]:
+def _codes(codec: Codec, messages: Sequence[Any]) -> bytes:
     roles = codec.roles(messages)
-    return roles if set(roles) <= KNOWN_ROLES else [codec.role(m) for m in messages]
+    return bytes(map(_CODES.__getitem__, roles if set(roles) <= KNOWN_ROLES else [codec.role(m) for m in messages]))

@@ -94,7 +94,7 @@ def _long_texts(timeline: Timeline, units: Sequence[Unit], counter: TokenCounter
             text = content_text(timeline.codec.to_dict(message).get("content"))
             tokens = counter.count(text)
             if tokens > LEAST_TOKENS:
-                found.append(_Text(position, text, tokens, timeline.roles[position] == "tool"))
+                found.append(_Text(position, text, tokens, timeline.role(position) == "tool"))
     return found
 
 
