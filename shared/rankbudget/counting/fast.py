@@ -40,14 +40,15 @@ class FastCounter(TiktokenCounter):
             msg = f"fastokens is not proved equal for {encoding!r}; allowed: {', '.join(_PRESETS)}. Count without fast."
             raise CounterUnavailableError(msg)
         super().__init__(encoding, name=name or f"{encoding}+fast", why=f"fastokens with tiktoken's {encoding}", media=media)
-        self._tokens: Callable[[str], Any] = _load(self.encoding).encode_ordinary
+        self._fast: Callable[[str], Any] = _load(self.encoding).encode_ordinary
+        self._length = self._measure
         self._plain = type(self) is FastCounter
 
     def _measure(self, text: str) -> int:
         if len(text) >= LONG_RUN:
             return super()._measure(text)
         try:
-            return len(self._tokens(text))
+            return len(self._fast(text))
         except (UnicodeError, TypeError, ValueError):  # a lone surrogate has no UTF-8
             return super()._measure(text)
 

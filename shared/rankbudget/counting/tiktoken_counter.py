@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .base import MOST_TEXTS, TextCounter
@@ -63,7 +64,7 @@ class TiktokenCounter(TextCounter):
         self.encoding = loaded
         self._encode = loaded.encode_ordinary
         self._shape = shape_of(loaded.name)
-        self._tokens = loaded._core_bpe.encode_ordinary  # noqa: SLF001 - the same, without a look at lone surrogates
+        self._length = _length_with(loaded)
         self._plain = exact and type(self) is TiktokenCounter  # whoever counts otherwise goes the long way
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
@@ -91,7 +92,7 @@ class TiktokenCounter(TextCounter):
             found = self._older.get(text)
             if found is None:
                 try:
-                    found = len(self._tokens(text))
+                    found = self._length(text)
                 except (UnicodeError, TypeError, ValueError):  # a lone surrogate
                     found = self._measure(text)
             self._room = room
@@ -117,3 +118,18 @@ class TiktokenCounter(TextCounter):
 
     def _merged(self, piece: str) -> int:
         return len(self.encoding._encode_single_piece(piece))  # noqa: SLF001 - the only way around the pattern that panics
+
+
+def _length_with(encoding: tiktoken.Encoding) -> Callable[[str], int]:
+    """Returns what counts as `encode_ordinary` does, without making a list of numbers that nobody reads; a lone surrogate is an error here."""
+    encode = encoding._core_bpe.encode_to_tiktoken_buffer  # noqa: SLF001 - tiktoken's own `encode_to_numpy`, without numpy
+
+    def length(text: str) -> int:
+        return memoryview(encode(text, _NO_SPECIAL)).nbytes // _TOKEN_BYTES
+
+    return length
+
+
+_NO_SPECIAL: set[str] = set()
+"""No text is special: what looks so is ordinary text."""
+_TOKEN_BYTES = 4

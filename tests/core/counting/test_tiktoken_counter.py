@@ -200,9 +200,9 @@ def test_counts_are_remembered_by_text_and_forgotten_in_time(monkeypatch: pytest
     monkeypatch.setattr(tiktoken_counter, "MOST_TEXTS", 100)
     counter = TiktokenCounter("o200k_base")
     measured: list[str] = []
-    long, short = counter._measure, counter._tokens
+    long, short = counter._measure, counter._length
     monkeypatch.setattr(counter, "_measure", lambda text: measured.append(text) or long(text))
-    monkeypatch.setattr(counter, "_tokens", lambda text: measured.append(text) or short(text))
+    monkeypatch.setattr(counter, "_length", lambda text: measured.append(text) or short(text))
     for index in range(1_000):
         assert counter.count(f"text {index}") == counter.count("text " + str(index))
     assert len(measured) == 1_000
