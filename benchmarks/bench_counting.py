@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
-from harness import Contender, bundled_vocabulary, chat, documents, race, table
+from harness import Contender, apart, bundled_vocabulary, chat, documents, race, table
 from texts_by_kind import KINDS, texts
 
 from rankbudget import counter_for
@@ -37,8 +37,8 @@ def messages_race(encoding: str, rounds: int, size: int = 10_000) -> None:
     encode = tiktoken.get_encoding(encoding).encode_ordinary
 
     def peer(seed: str) -> Callable[[], Any]:
-        drawn = [m["content"] for m in contents(seed, size)]
-        return lambda: sum([len(encode(text)) for text in drawn])
+        drawn = contents(seed, size)
+        return lambda: sum([len(encode(message["content"])) for message in drawn])
 
     def first(seed: str) -> Callable[[], Any]:
         drawn, counter = contents(seed, size), TiktokenCounter(encoding)
@@ -56,7 +56,7 @@ def messages_race(encoding: str, rounds: int, size: int = 10_000) -> None:
         return lambda: counter.count_messages(equal)
 
     contenders = [
-        Contender("tiktoken encode_ordinary, texts only", peer),
+        Contender("tiktoken encode_ordinary", peer),
         Contender("count_messages, first time", first),
         Contender("count_messages, second time", second),
         Contender("count_messages, equal texts, new objects", again),
@@ -207,14 +207,20 @@ def _small_vocabulary() -> Callable[[str], int] | None:
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False))
 
 
-def main(rounds: int = 5) -> None:
+def measure(encoding: str, rounds: int) -> None:
+    """Prints what is measured of one encoding."""
+    bundled_vocabulary()
+    messages_race(encoding, rounds)
+    megabytes(encoding, min(5, rounds))
+    threads(encoding)
+    fast(encoding, min(3, rounds))
+
+
+def main(rounds: int = 9) -> None:
     """Runs all of it."""
     look_ups()
     for encoding in ENCODINGS:
-        messages_race(encoding, rounds)
-        megabytes(encoding, min(5, rounds))
-        threads(encoding)
-        fast(encoding, min(3, rounds))
+        apart(measure, encoding, rounds)
 
 
 if __name__ == "__main__":
