@@ -5,8 +5,9 @@
     session warm    the same thread plus two messages, after fits in a session; nine turns in a row, each a sample
     cold [fast]     cold with fastokens, where the extra is installed: the same counts
 
-Every run gets a thread of its own. All count the same way: 3 tokens around each message, its role and content, 3 to prime the reply;
-`ChatMemoryBuffer` counts content only, which flatters it.
+`trim_messages` is timed as LangChain documents it for exact counts, with the model as its `token_counter`, and with a counter written for this
+benchmark that does no more than it must. Every run gets a thread of its own. All count the same way: 3 tokens around each message, its role and
+content, 3 to prime the reply; `ChatMemoryBuffer` counts content only, which flatters it.
 """
 
 from __future__ import annotations
@@ -72,11 +73,12 @@ def _fitted(session: Any, thread: list[dict[str, Any]]) -> list[Any]:
     return session.fit(thread).messages  # type: ignore[no-any-return]  # a session of plain dicts
 
 
-def trim_messages(size: int, limit: int) -> Contender:
+def trim_messages(size: int, limit: int, *, model: bool = False) -> Contender:
     from langchain_core.messages import BaseMessage
     from langchain_core.messages import trim_messages as peer
 
     encode = _encoding().encode_ordinary
+    counter = counting_model() if model else None
     roles = {"human": "user", "ai": "assistant", "system": "system"}
 
     def count(messages: list[BaseMessage]) -> int:
@@ -84,9 +86,16 @@ def trim_messages(size: int, limit: int) -> Contender:
 
     def prepare(seed: str) -> Callable[[], Any]:
         thread = _langchain(chat(size, seed))
-        return lambda: peer(thread, max_tokens=limit, token_counter=count, strategy="last", include_system=True, start_on="human")
+        return lambda: peer(thread, max_tokens=limit, token_counter=counter or count, strategy="last", include_system=True, start_on="human")
 
-    return Contender("langchain-core trim_messages", prepare)
+    return Contender("trim_messages, counted by ChatOpenAI" if model else "trim_messages, counter of our own", prepare)
+
+
+def counting_model() -> Any:
+    """Returns a model that counts, and is never called."""
+    from langchain_openai import ChatOpenAI
+
+    return ChatOpenAI(model="gpt-4o", api_key="none")
 
 
 def chat_memory_buffer(size: int, limit: int) -> Contender:
@@ -111,26 +120,45 @@ def _langchain(thread: list[dict[str, Any]]) -> list[Any]:
     return [kinds[m["role"]](m["content"]) for m in thread]
 
 
-def measure(size: int, limit: int, rounds: int) -> None:
-    """Prints the table of one size and limit."""
+def alone(size: int, limit: int, rounds: int) -> None:
+    """Prints what our own ways take, in a process where nothing else was trimmed."""
     bundled_vocabulary()
-    contenders = [cold(size, limit), stateless_warm(size, limit), session_warm(size, limit), trim_messages(size, limit)]
-    if find_spec("fastokens") is not None:
-        contenders.insert(1, cold(size, limit, "o200k_base+fast", "cold [fast]"))
+    contenders = [*_cold(size, limit), stateless_warm(size, limit), session_warm(size, limit)]
+    race(contenders, rounds=rounds, seed=f"history-{size}-{limit}")
+    _show(f"{size:,} messages to {limit:,} tokens, alone", contenders)
+
+
+def beside(size: int, limit: int, rounds: int) -> None:
+    """Prints what the peers take, and ours between them."""
+    bundled_vocabulary()
+    contenders = [*_cold(size, limit), trim_messages(size, limit)]
+    if find_spec("langchain_openai") is not None:
+        contenders.append(trim_messages(size, limit, model=True))
     if size <= BUFFER_FINISHES:
         contenders.append(chat_memory_buffer(size, limit))
     race(contenders, rounds=rounds, seed=f"history-{size}-{limit}")
-    print(table(f"{size:,} messages to {limit:,} tokens", contenders, base=contenders[0], describe=lambda kept: f"keeps {len(kept):,}"))
+    _show(f"{size:,} messages to {limit:,} tokens, beside the peers", contenders)
     if size > BUFFER_FINISHES:
-        print("  llama-index ChatMemoryBuffer.get          left out: it recounts the rest for each message it drops")
-    print(flush=True)
+        print("  llama-index ChatMemoryBuffer.get          left out: it recounts the rest for each message it drops\n", flush=True)
+
+
+def _cold(size: int, limit: int) -> list[Contender]:
+    ways = [cold(size, limit)]
+    if find_spec("fastokens") is not None:
+        ways.append(cold(size, limit, "o200k_base+fast", "cold [fast]"))
+    return ways
+
+
+def _show(title: str, contenders: list[Contender]) -> None:
+    print(table(title, contenders, base=contenders[0], describe=lambda kept: f"keeps {len(kept):,}"), "\n", flush=True)
 
 
 def main(*, rounds: int = 9) -> None:
-    """Prints a table for each size and limit."""
+    """Prints two tables for each size and limit."""
     for size in SIZES:
         for limit in LIMITS:
-            apart(measure, size, limit, rounds)
+            apart(alone, size, limit, rounds)
+            apart(beside, size, limit, rounds)
 
 
 if __name__ == "__main__":

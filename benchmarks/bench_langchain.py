@@ -1,8 +1,8 @@
-"""The LangChain entry points, through `invoke`, against langchain-core's `trim_messages` with an exact counter.
+"""The LangChain entry points, through `invoke`, against langchain-core's `trim_messages`, counted exactly by the model and by a bare counter.
 
 trimmer cold      BudgetTrimmer.invoke on a thread nobody has counted
 trimmer again     the same list once more: stateless, counts are in the caches
-trim_messages     ours, with "approximate", which counts exactly
+trim_messages cold  ours, with "approximate", which counts exactly
 memory again      BudgetMemory.load_memory_variables after two more messages were saved
 middleware cold   one model call, the handler returning at once, on a thread nobody has counted
 middleware warm   the next model call of the same thread, two messages later
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
+from bench_history import counting_model
 from harness import Contender, apart, bundled_vocabulary, chat, race, table
 
 SIZES = (100, 1_000, 10_000)
@@ -39,21 +40,22 @@ def _new(seed: str) -> list[Any]:
     return [AIMessage("A new answer that nobody has counted.", id=f"{seed}-n1"), HumanMessage("And a new question?", id=f"{seed}-n2")]
 
 
-def _stock(size: int) -> Contender:
+def _stock(size: int, *, model: bool = False) -> Contender:
     import tiktoken
     from langchain_core.messages import trim_messages
 
     encoding = tiktoken.get_encoding("o200k_base")
+    counter = counting_model() if model else None
 
     def count(messages: list[Any]) -> int:
         return 3 + sum(4 + len(encoding.encode_ordinary(m.content)) for m in messages)
 
     def prepare(seed: str) -> Callable[[], Any]:
         thread = _thread(size, seed)
-        trimmer = trim_messages(max_tokens=LIMIT, token_counter=count, include_system=True, start_on="human")
+        trimmer = trim_messages(max_tokens=LIMIT, token_counter=counter or count, include_system=True, start_on="human")
         return lambda: trimmer.invoke(thread)
 
-    return Contender("langchain-core trim_messages", prepare)
+    return Contender("trim_messages, counted by ChatOpenAI" if model else "trim_messages, counter of our own", prepare)
 
 
 def _cold(size: int, counter: str = "o200k_base", name: str = "trimmer cold") -> Contender:
@@ -154,23 +156,42 @@ def _middleware(size: int, *, warm: bool) -> Contender:
     return Contender(f"middleware {'warm' if warm else 'cold'}", prepare)
 
 
-def measure(size: int, rounds: int) -> None:
-    """Prints the table of one size."""
+def alone(size: int, rounds: int) -> None:
+    """Prints what our entry points take, in a process where nothing else was trimmed."""
     bundled_vocabulary()
     contenders = [
-        _stock(size), _cold(size), _again(size), _warm(size), _drop_in(size), _memory(size), _middleware(size, warm=False), _middleware(size, warm=True),
+        *_colds(size), _again(size), _warm(size), _drop_in(size), _memory(size), _middleware(size, warm=False), _middleware(size, warm=True),
     ]  # fmt: skip
-    if find_spec("fastokens") is not None:
-        contenders.append(_cold(size, "o200k_base+fast", "trimmer cold [fast]"))
     race(contenders, rounds=rounds, seed=f"langchain-{size}")
-    title = f"{size:,} messages to {LIMIT:,} tokens"
-    print(table(title, contenders, base=contenders[1], describe=lambda kept: f"{len(kept)} messages kept"), flush=True)
+    _show(f"{size:,} messages to {LIMIT:,} tokens, alone", contenders)
+
+
+def beside(size: int, rounds: int) -> None:
+    """Prints what langchain-core's `trim_messages` takes, and our trimmer between its runs."""
+    bundled_vocabulary()
+    contenders = [*_colds(size), _stock(size)]
+    if find_spec("langchain_openai") is not None:
+        contenders.append(_stock(size, model=True))
+    race(contenders, rounds=rounds, seed=f"langchain-{size}")
+    _show(f"{size:,} messages to {LIMIT:,} tokens, beside trim_messages", contenders)
+
+
+def _colds(size: int) -> list[Contender]:
+    ways = [_cold(size)]
+    if find_spec("fastokens") is not None:
+        ways.append(_cold(size, "o200k_base+fast", "trimmer cold [fast]"))
+    return ways
+
+
+def _show(title: str, contenders: list[Contender]) -> None:
+    print(table(title, contenders, base=contenders[0], describe=lambda kept: f"{len(kept)} messages kept"), "\n", flush=True)
 
 
 def main(*, rounds: int = 9) -> None:
-    """Prints a table for each size."""
+    """Prints two tables for each size."""
     for size in SIZES:
-        apart(measure, size, rounds)
+        apart(alone, size, rounds)
+        apart(beside, size, rounds)
 
 
 if __name__ == "__main__":
