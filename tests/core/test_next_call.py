@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from rankbudget import fit_messages
 from rankbudget.errors import BudgetError
-from rankbudget.fitting.coverage import cover
+from rankbudget.fitting import coverage
+from rankbudget.fitting.coverage import EFFORT, POWERS, cover
 from rankbudget.fitting.next_call import Value, likely, values_of
 from rankbudget.testing import Application, WordCounter, applications, check_laws, check_refusal, check_same, draws, snapshot
 
@@ -78,6 +79,37 @@ def test_an_older_question_frees_what_follows_it() -> None:
     assert sorted(cover(prices, [[1], [], [0], []], [1.0, 1.0], opens, [3], 5)) == [0, 2]
 
 
+def test_a_cheap_early_question_opens_for_all() -> None:
+    """Two answers fit behind the cheap first question; behind the dear one of their turn only one would, though it holds something itself."""
+    prices, opens = [2, 6, 4, 4], [0, 1, 1, 1]
+    assert sorted(cover(prices, [[], [0], [1], [2]], [0.9, 1.0, 1.0], opens, [], 10)) == [0, 2, 3]
+
+
+def test_a_cheap_piece_does_not_keep_a_better_one_out() -> None:
+    """The cheap piece is worth more for its tokens whatever they weigh, but leaves no room for the one that holds more."""
+    assert cover([0, 1, 4], [[], [0], [1]], [0.8, 1.0], [0, 0, 0], [0], 4) == [2]
+
+
+@pytest.mark.parametrize("size", [10, 100, 300, 700])
+def test_the_search_is_bounded(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fewer pieces, the more choices are compared; with many pieces, or all values kept, none but the first four."""
+    fills: list[float] = []
+    fill = coverage._Shelf.fill
+
+    def counted(shelf: coverage._Shelf, room: int, power: float) -> list[int]:
+        fills.append(power)
+        return fill(shelf, room, power)
+
+    monkeypatch.setattr(coverage._Shelf, "fill", counted)
+    case = ([2 + n % 3 for n in range(size)], [[n] for n in range(size)], [1.0 + n % 7 for n in range(size)], [*range(size)])
+    cover(*case, [], size)
+    assert len(fills) <= len(POWERS) + EFFORT // size
+    assert (len(fills) > len(POWERS)) == (size < 700)
+    fills.clear()
+    cover(*case, [], 9 * size)
+    assert fills == list(POWERS)
+
+
 def test_signs_of_a_value_needed_again() -> None:
     """Calls, the newest attempt, what the user said and what the answer announces are told apart."""
     attempt = json.dumps({"user_id": "mia_li_3668", "flight": "HAT136", "cabin": "economy"})
@@ -95,6 +127,33 @@ def test_signs_of_a_value_needed_again() -> None:
     ranked = sorted(("mia_li_3668", "HAT136", "HAT039", "HAT777", "$255"), key=lambda name: -likely(name, found[name], 4))
     assert ranked[:2] == ["mia_li_3668", "HAT136"]
     assert ranked[2:] == ["HAT039", "HAT777", "$255"]
+
+
+def test_an_attempt_that_succeeded_is_done() -> None:
+    """What the result of the newest attempt repeats is no argument of the next call, until the user says something."""
+    attempt = json.dumps({"user_id": "mia_li_3668", "flight": "HAT136", "cabin": "economy", "day": "2024-05-20"})
+    units: list[tuple[str, list[str], list[str], bool]] = [
+        ("Book HAT136", [], [], True),
+        ("", [attempt], ["booked HAT136 in economy for mia_li_3668"], False),
+    ]
+    found = values_of(units)
+    assert {name: value.done for name, value in found.items() if value.attempt} == dict.fromkeys(json.loads(attempt).values(), 0.75)
+    assert values_of([*units, ("Change it", [], [], True)])["HAT136"].done == 0
+    assert values_of([("Book HAT136", [], [], True), ("", [attempt], ["no seats"], False)])["HAT136"].done == 0
+    done, failed = Value({1}, called=True, attempt=True, done=1.0), Value({1}, called=True, attempt=True)
+    assert likely("HAT136", done, 2) < likely("HAT136", failed, 2) / 2
+
+
+def test_an_answer_announces_what_is_new_and_reports_what_was_called() -> None:
+    """A name the newest answer says is likelier for it, unless it was an argument before."""
+    assert likely("HAT136", Value({3}, announced=True), 5) > 2 * likely("HAT136", Value({3}), 5)
+    assert likely("HAT136", Value({3}, called=True, announced=True), 5) < likely("HAT136", Value({3}, called=True), 5)
+
+
+def test_capitals_alone_are_no_name() -> None:
+    """A city's code or a shouted word is less likely than a word that was as much an argument, a code with digits likelier."""
+    called = Value({1}, called=True)
+    assert likely("JFK", called, 3) < likely("economy", called, 3) / 5 < likely("HAT136", called, 3) / 5
 
 
 def test_a_number_of_something_is_no_amount() -> None:
