@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BudgetConfigError, CounterUnavailableError
 from ..segment import Segment
 from .corpus import BoundedCache, scored_texts
+from .word_vectors import WordVectors, merges_within_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,6 +159,8 @@ def _wordllama() -> EmbedFunction:
 
     # Its own default folder lacks an "s" that the wheel has; the package folder as cache finds the shipped model without a download.
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    if merges_within_words(model):
+        return WordVectors(model).embed
     return model.embed  # type: ignore[no-any-return]  # wordllama is untyped
 
 
