@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from rankbudget.fitting.coverage import cover
 
 Array = NDArray[np.float64]
-NOISE = (0.15, 0.3, 0.45)
+NOISE = (0.25, 0.5, 0.75)
 """How far the weights of a trial lie from the regression's, in units of what a sign does to the odds."""
+PRESSED = 5.0
+"""What the values of a piece are worth that is pressed into a choice."""
 TRIALS = 4
 """Trials at each distance."""
 SHARPNESS = 6.0
@@ -99,7 +101,7 @@ def _regression(conversations: Sequence[Conversation]) -> Array:
 
 
 def _listed(conversations: Sequence[Conversation], start: Array, scale: Array) -> list[_Listed]:
-    """Lists the choices of every case: for the truth, for the regression's worths, and for worths some noise away."""
+    """Lists the choices of every case: for the regression's worths, for worths some noise away, and those that know the truth."""
     noise = np.random.default_rng(1)
     trials = [start, *[start + noise.normal(0, size, len(start)) / scale for size in NOISE for _ in range(TRIALS)]]
     found = []
@@ -107,7 +109,7 @@ def _listed(conversations: Sequence[Conversation], start: Array, scale: Array) -
         worths = [_share(conversation.signs @ trial) for trial in trials]
         for number, case in enumerate(conversation.cases):
             if number not in conversation.known:
-                conversation.known[number] = {case.choose(conversation.needed)}
+                conversation.known[number] = _known(case, conversation.needed)
             choices = sorted({*conversation.known[number], *map(case.choose, worths)}, key=sorted)
             holds = np.zeros((len(choices), len(conversation.needed)))
             for row, choice in zip(holds, choices, strict=True):
@@ -115,6 +117,16 @@ def _listed(conversations: Sequence[Conversation], start: Array, scale: Array) -
             keeps = np.array([conversation.evidence[sorted(choice)].any(axis=0).mean() for choice in choices])
             found.append(_Listed(at, holds, keeps, case.counts))
     return found
+
+
+def _known(case: Case, needed: Array) -> set[frozenset[int]]:
+    """Returns the choices for the truth, and for the truth with one piece pressed in, each piece that may fit in turn."""
+    worths = [needed]
+    for piece, price in enumerate(case.prices):
+        if price <= case.room and piece not in case.kept:
+            worths.append(needed.copy())
+            worths[-1][list(case.holds[piece])] = PRESSED
+    return {case.choose(worth) for worth in worths}
 
 
 def _climb(start: Array, scale: Array, conversations: Sequence[Conversation], listed: Sequence[_Listed]) -> Array:
