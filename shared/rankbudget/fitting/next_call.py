@@ -32,7 +32,7 @@ WEIGHTS = {
 }
 """What each sign adds to the odds that a value is an argument of the next call. Fitted to airline-support conversations: a logistic regression, then
 on to the weights under which, of a dozen or so choices for each conversation and each of six budgets from 5 to 30 %, those that hold most worth
-keep most arguments. Fitted to all tasks, they keep .582 of the arguments at 10 % of the tokens; fitted to all but one, .574 in the one left out.
+keep most arguments. Fitted to all tasks, they keep .582 of the arguments at 10 % of the tokens; fitted to all but one, .574 in the one left out (benchmarks/fit_next_call.py).
 Only the age, which hardly counts, changes its direction with the task that is left out."""
 ATTEMPT = 3
 """Arguments that make a call more than a look-up."""
