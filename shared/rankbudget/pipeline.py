@@ -31,6 +31,8 @@ __all__ = ["Render", "Run"]
 Render = Callable[[Mapping[str, Fit], list[Any]], Sequence[Any]]
 """Makes the final host messages from the kept pieces by block and the kept history: a host's own prompt template."""
 
+_JOINT = "\n\n"
+"""What a host's prompt puts between the pieces of a block, as LangChain's chains and LlamaIndex's synthesizers do; the finished prompt is counted anyway."""
 _ROUNDS = 12
 _UNBOUNDED = 1 << 40
 
@@ -165,7 +167,7 @@ class Run:
         return sum(self.counter.count_many(texts))
 
     def _piece(self, name: str, segment: Segment, text: str) -> str:
-        return text + "\n" if self.render is not None else wrapper_of(name)(segment, text)
+        return text + _JOINT if self.render is not None else wrapper_of(name)(segment, text)
 
     # ---- granted and fitted -----------------------------------------------------------------------------------------------------------
     def grant(self) -> Steps[None]:
