@@ -10,18 +10,15 @@ one; the signs, the search and the settings of the fit were chosen on all tasks.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from fit_next_call_parts import Array, Case, Conversation, fit
-from quality import FOLDER, Item, _judge, select
+from quality import Item, judged_data, select
 
 from rankbudget.fitting import relevant_history
 from rankbudget.fitting.next_call import WEIGHTS, Value, likely
@@ -142,12 +139,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-fit", action="store_true", help="only what the library's own weights keep")
     given = parser.parse_args()
-    folder = Path(os.environ.get("QUALITY_DIR") or FOLDER)
-    judge = _judge(folder)
-    if judge is None:
-        print(f"no quality data in {str(folder)!r}: set QUALITY_DIR to the folder that holds score.py and dev/")
+    found = judged_data()
+    if found is None:
         return 0
-    sys.path.insert(0, str(folder))
+    judge, folder = found
     begin = time.monotonic()
     asked: list[Asked] = judge.load("dev", SET, None, True, str(folder))
     print(f"{SET}: {len({task_of(question) for question, _ in asked})} tasks, {len(asked)} questions")

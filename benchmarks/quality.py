@@ -154,16 +154,20 @@ def _once(items: Sequence[Item], make: Any) -> Any:
     return known[1]
 
 
-def _judge(folder: Path) -> ModuleType | None:
+def judged_data() -> tuple[ModuleType, Path] | None:
+    """Returns the judge and the folder of its data; says so and returns None where there is none."""
+    folder = Path(os.environ.get("QUALITY_DIR") or FOLDER)
     path = folder / "score.py"
     if not path.is_file() or not (folder / "dev").is_dir():
+        print(f"no quality data in {str(folder)!r}: set QUALITY_DIR to the folder that holds score.py and dev/")
         return None
+    sys.path.insert(0, str(folder))
     spec = importlib.util.spec_from_file_location("quality_judge", path)
     assert spec is not None
     assert spec.loader is not None
     judge = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(judge)
-    return judge
+    return judge, folder
 
 
 def _run(judge: ModuleType, choose: Any, sets: Sequence[str], *, full: bool, folder: Path) -> dict[str, Any]:
@@ -238,12 +242,10 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="writes the figures to a file")
     parser.add_argument("--floor", type=float, help="what a floor on evidence, such as 0.95, saves and keeps; no other table")
     given = parser.parse_args()
-    folder = Path(os.environ.get("QUALITY_DIR") or FOLDER)
-    judge = _judge(folder)
-    if judge is None:
-        print(f"no quality data in {str(folder)!r}: set QUALITY_DIR to the folder that holds score.py and dev/")
+    found = judged_data()
+    if found is None:
         return 0
-    sys.path.insert(0, str(folder))
+    judge, folder = found
     sets = given.only.split(",") if given.only else judge.DATASETS
     begin = time.monotonic()
     if given.floor is not None:

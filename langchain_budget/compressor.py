@@ -14,6 +14,7 @@ from typing_extensions import Self, override
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.errors import BudgetConfigError
+from rankbudget.rendering import JOINT
 from rankbudget.result import FitResult
 from rankbudget.segment import Segment
 from rankbudget.session import stable_share
@@ -59,7 +60,7 @@ class BudgetDocumentCompressor(BaseDocumentCompressor):
     dedup: bool = True
     order: Literal["original", "edges", "score"] = "original"
     document_prompt: Any = None
-    separator: str = "\n\n"
+    separator: str = JOINT
 
     _limits: Limits = PrivateAttr()
 

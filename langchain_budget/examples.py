@@ -10,6 +10,7 @@ from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.runnables import run_in_executor
 
 from rankbudget.examples import FewShotSelector
+from rankbudget.rendering import JOINT
 
 from ._convert import example_text
 from ._limits import check_number, limits_of
@@ -53,7 +54,7 @@ class BudgetExampleSelector(BaseExampleSelector):
         max_tokens: int | None = None,
         k: int | None = None,
         example_prompt: Any = None,
-        separator: str = "\n\n",
+        separator: str = JOINT,
         input_keys: Sequence[str] | None = None,
         model: Any = None,
         counter: Any = None,

@@ -18,6 +18,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from rankbudget import BudgetSession, TokenBudget, TokenCounter, counter_for, fit_documents
 from rankbudget.errors import BudgetConfigError
 from rankbudget.relevance.protocol import Scorer
+from rankbudget.rendering import JOINT
 
 from ._convert import counter_of, settings_counter
 from ._events import BudgetEvent
@@ -31,7 +32,6 @@ from .models import embedder
 __all__ = ["BudgetNodePostprocessor"]
 
 dispatcher = get_dispatcher(__name__)
-_SEPARATOR = "\n\n"  # what response synthesizers put between nodes
 
 
 class BudgetNodePostprocessor(BaseNodePostprocessor):
@@ -127,7 +127,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             query=query,
             counter=counter,
             scorer=self._scorer,
-            cost=lambda segment, text: counter.count(text + _SEPARATOR),
+            cost=lambda segment, text: counter.count(text + JOINT),
             compress=self.compress,
             dedup=self.dedup,
         )

@@ -16,6 +16,7 @@ from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get
 
 from rankbudget import BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
 from rankbudget.errors import BudgetExceededError
+from rankbudget.rendering import JOINT
 
 from ._convert import CODEC, counter_of
 
@@ -27,7 +28,6 @@ __all__ = ["SPARE", "BudgetPromptHelper"]
 SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine in a second call, which there will not be; but it
 shows only the longer of its two templates, by characters, and the other may have some tokens more (13 with the host's own)."""
-_SEPARATOR = "\n\n"
 
 
 class BudgetPromptHelper(PromptHelper):
@@ -113,7 +113,7 @@ class BudgetPromptHelper(PromptHelper):
             return [""] if text_chunks else []
         room = self._get_available_chunk_size(prompt, 1, min(padding, SPARE), llm, tools)
         kept = self._kept(prompt, chunks, room)
-        return [_SEPARATOR.join(kept.values())]
+        return [JOINT.join(kept.values())]
 
     def truncate(
         self,
@@ -139,7 +139,7 @@ class BudgetPromptHelper(PromptHelper):
             query=str(prompt.kwargs.get("query_str") or ""),
             counter=counter,
             scorer=self._scorer,
-            cost=lambda segment, text: counter.count(text + _SEPARATOR),
+            cost=lambda segment, text: counter.count(text + JOINT),
             dedup=False,
         )
         return {segment.id: segment.text for segment in result.segments}

@@ -19,7 +19,7 @@ from .fitting.protocol import Fit
 from .fitting.strategies import strategy_for
 from .measure import CodecMeasure
 from .prompt import STATIC, Layout
-from .rendering import close_tag, open_tag, wrapper_of
+from .rendering import JOINT, close_tag, open_tag, wrapper_of
 from .report import BlockTotal, BudgetReport, warnings_for
 from .segment import Block, Decision, DecisionRange, Segment
 
@@ -31,8 +31,6 @@ __all__ = ["Render", "Run"]
 Render = Callable[[Mapping[str, Fit], list[Any]], Sequence[Any]]
 """Makes the final host messages from the kept pieces by block and the kept history: a host's own prompt template."""
 
-_JOINT = "\n\n"
-"""What a host's prompt puts between the pieces of a block, as LangChain's chains and LlamaIndex's synthesizers do; the finished prompt is counted anyway."""
 _ROUNDS = 12
 _UNBOUNDED = 1 << 40
 
@@ -167,7 +165,7 @@ class Run:
         return sum(self.counter.count_many(texts))
 
     def _piece(self, name: str, segment: Segment, text: str) -> str:
-        return text + _JOINT if self.render is not None else wrapper_of(name)(segment, text)
+        return text + JOINT if self.render is not None else wrapper_of(name)(segment, text)
 
     # ---- granted and fitted -----------------------------------------------------------------------------------------------------------
     def grant(self) -> Steps[None]:

@@ -293,14 +293,16 @@ class Timeline:
         stop = self._turns[-1].start if self._turns else len(roles)
         if stop <= 0:
             return False
+        looked = stop  # nobody asks from here on
         while True:
-            start = roles.rfind(_USER, self._unread, stop)
+            start = roles.rfind(_USER, self._unread, looked)
             if start >= 0:
                 self._turns.append(self._parse(start, stop, asked=True))
                 return True
-            if not self._unread:
+            looked = self._unread
+            if not looked:
                 break
-            self._read_roles(max(0, self._unread - _BLOCK))
+            self._read_roles(max(0, looked - _BLOCK))
         if not self._turns and not self.ended:  # a thread without any user message is one turn
             self._turns.append(self._parse(0, stop, asked=False))
             return True

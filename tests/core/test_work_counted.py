@@ -7,7 +7,10 @@ from itertools import pairwise
 import pytest
 
 from rankbudget import BudgetSession, counter_for, fit_messages
+from rankbudget.codec import DictCodec
+from rankbudget.measure import CodecMeasure
 from rankbudget.testing import RecordingCounter
+from rankbudget.timeline import Timeline
 
 LIMIT = 4_096
 
@@ -50,6 +53,24 @@ def test_the_work_does_not_grow_with_the_thread() -> None:
         fit_messages(messages[-size:], max_tokens=LIMIT, counter=counter)
         work.append(counter.characters)
     assert work[0] == work[1]
+
+
+def test_a_turn_of_ten_thousand_steps_is_searched_once() -> None:
+    """A question asked ten thousand messages ago is found by looking at each role once."""
+    looked: list[int] = []
+
+    class Watched(bytearray):
+        def rfind(self, *given: int) -> int:  # type: ignore[override]
+            looked.append(given[2] - given[1])
+            return super().rfind(*given)
+
+    messages = [{"role": "user", "content": "go"}] + [{"role": "assistant", "content": "step"}] * 10_000
+    codec = DictCodec()
+    timeline = Timeline(messages, codec, CodecMeasure(codec, counter_for("o200k_base")))
+    timeline._roles = Watched(timeline._roles)
+    assert next(timeline.turns()).start == 0
+    assert len(looked) > 10
+    assert sum(looked) == len(messages)
 
 
 @pytest.mark.parametrize("size", [1_000, 10_000])

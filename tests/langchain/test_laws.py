@@ -116,7 +116,6 @@ class TestTrimmerConformance(AdapterConformance):
     """The kit's own rules for adapters: the codec's four, and the laws."""
 
     codec = CODEC
-    has_async = True
     examples = 60
 
     def to_host(self, messages: Sequence[dict[str, Any]]) -> list[Any]:

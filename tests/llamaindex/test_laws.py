@@ -185,7 +185,6 @@ class TestBufferConformance(AdapterConformance):
     """The kit's own rules for adapters: the codec's four, and the laws."""
 
     codec = CODEC
-    has_async = True
     identity = False
     stored = True
     examples = 60

@@ -133,6 +133,7 @@ class TermIndex:
         self._looks = LOOKS * sum(map(len, self._counts))
         self._scans = SCANS
         self._holders: dict[str, list[tuple[int, int]]] = {}
+        self._listed = False
         self._stems: dict[str, list[str]] | None = None
         self._grams: dict[str, list[str]] | None = None
         self._weights: dict[tuple[str, float, float, str], list[tuple[int, float]]] = {}
@@ -210,11 +211,12 @@ class TermIndex:
         A question asks for few words: each is looked up when it is first asked for, until that has cost as much as listing all of them.
         """
         found = self._holders.get(word)
-        if found is None and self._looks > 0:
+        if found is None and not self._listed:
             self._looks -= self.size
             found = self._holders[word] = [(i, counts[word]) for i, counts in enumerate(self._counts) if word in counts]
             if self._looks <= 0:
                 self._holders = self._list_all()
+                self._listed = True  # only now: until then another thread looks for itself
         return found or ()
 
     def _list_all(self) -> dict[str, list[tuple[int, int]]]:

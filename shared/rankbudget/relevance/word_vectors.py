@@ -31,13 +31,12 @@ class WordVectors:
     """Embeds texts as a wordllama model does.
 
     Args:
-        model: a loaded model for which `merges_within_words` holds; its tokenizer is used without padding from now on.
+        model: a loaded model for which `merges_within_words` holds.
     """
 
     def __init__(self, model: Any) -> None:
         self._vectors: NDArray[np.float32] = model.embedding
         self._tokenizer = model.tokenizer
-        self._tokenizer.no_padding()
         self._special = tuple(token.content for token in model.tokenizer.get_added_tokens_decoder().values())
         self._words: dict[str, tuple[int, ...]] = {"": (model.tokenizer.token_to_id(_MARK),)}
 
@@ -56,9 +55,7 @@ class WordVectors:
         pieces = [self._pieces(text) for text in texts]
         words = self._look_up(chain.from_iterable(found for found in pieces if found is not None))
         return [
-            self._tokenizer.encode(text, add_special_tokens=False).ids
-            if found is None
-            else list(chain.from_iterable([words[p] for p in found]))
+            self._encoded(text) if found is None else list(chain.from_iterable([words[p] for p in found]))
             for text, found in zip(texts, pieces, strict=True)
         ]
 
@@ -79,15 +76,19 @@ class WordVectors:
                 pieces[at] = f"\n{piece}"
         return pieces
 
+    def _encoded(self, text: str) -> list[int]:
+        """Returns the tokens of one text; one by one nothing is padded."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
     def _look_up(self, pieces: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Returns the tokens of every piece; those nobody asked for before are tokenized together."""
+        """Returns the tokens of every piece; those nobody asked for before are tokenized."""
         words = self._words
         wanted = set(pieces)
         new = list(wanted.difference(words))
         if not new:
             return words
-        encoded = self._tokenizer.encode_batch(new, add_special_tokens=False)
-        fresh = {piece: tuple(one.ids[_in_front(piece) :]) for piece, one in zip(new, encoded, strict=True)}
+        fresh = {piece: tuple(self._encoded(piece)[_in_front(piece) :]) for piece in new}
         found = {**{piece: words[piece] for piece in wanted.intersection(words)}, **fresh}
         if len(words) + len(fresh) > _MOST_WORDS:
             words = self._words = {"": words[""]}

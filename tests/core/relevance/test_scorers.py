@@ -133,8 +133,10 @@ def test_a_second_question_reads_no_text_again(monkeypatch: pytest.MonkeyPatch) 
     Bm25Scorer().score("fresh", texts)
     from rankbudget.relevance import corpus
 
-    monkeypatch.setattr(corpus, "word_counts", lambda text: pytest.fail("read again"))
+    monkeypatch.setattr(corpus, "_analyse", lambda text: pytest.fail("read again"))
     assert Bm25Scorer().score("another question", texts)[1] > 0
+    with pytest.raises(pytest.fail.Exception, match="read again"):
+        Bm25Scorer().score("another question", segments("a text nobody has read"))
 
 
 def test_term_index_counts() -> None:

@@ -34,6 +34,23 @@ def test_an_index_asked_often_answers_as_a_new_one(texts: tuple[str, ...], query
         assert new.pairs(query) == old.pairs(query)
 
 
+def test_words_are_found_while_another_thread_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks in the middle of the listing looks for itself, and does not take an unfinished list for an answer."""
+    index, seen = TermIndex(("rank budget", "budget")), []
+    listing = index._list_all
+
+    def meanwhile() -> dict[str, list[tuple[int, int]]]:
+        monkeypatch.setattr(index, "_list_all", listing)
+        seen.append(list(index.holders("budget")))
+        return listing()
+
+    monkeypatch.setattr(index, "_list_all", meanwhile)
+    while not seen:
+        index.holders(f"none{index._looks}")
+    assert seen == [[(0, 1), (1, 1)]]
+    assert list(index.holders("rank")) == [(0, 1)]
+
+
 @given(TEXTS)
 def test_holders_are_the_texts_with_the_word(texts: tuple[str, ...]) -> None:
     """A word is found in the texts that have it, with how often."""

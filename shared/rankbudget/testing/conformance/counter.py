@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -20,15 +21,15 @@ __all__ = ["CounterConformance"]
 _ANY_TEXT = st.one_of(texts(giant=True), st.text(max_size=60), st.lists(st.sampled_from(WORDS + HOSTILE), max_size=4).map("".join))
 
 
-class CounterConformance:
+class CounterConformance(ABC):
     """Says how to test a token counter: subclass it and return a new counter from `make`."""
 
     examples = 60
     """Draws for each rule."""
 
+    @abstractmethod
     def make(self) -> TokenCounter:
         """Returns the counter under test."""
-        raise NotImplementedError
 
     @cached_property
     def counter(self) -> TokenCounter:

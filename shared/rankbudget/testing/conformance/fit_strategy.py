@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ def segments(*, max_size: int = 8) -> st.SearchStrategy[list[Segment]]:
     )
 
 
-class FitStrategyConformance:
+class FitStrategyConformance(ABC):
     """Says how to test a fitting strategy: subclass it and return a new strategy from `make`."""
 
     examples = 100
@@ -44,9 +45,9 @@ class FitStrategyConformance:
     """Whether the strategy promises the original order."""
     query = "What did we decide about the release?"
 
+    @abstractmethod
     def make(self) -> FitStrategy:
         """Returns the strategy under test."""
-        raise NotImplementedError
 
     def counter(self) -> TokenCounter:
         """Returns the counter the segments are counted with."""

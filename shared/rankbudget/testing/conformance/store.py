@@ -12,32 +12,33 @@ A store keeps conversations by key. What it must promise so that nothing is lost
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 __all__ = ["StoreConformance"]
 
 
-class StoreConformance:
+class StoreConformance(ABC):
     """Says how to test a store: subclass it and fill `make`, `append`, `read`, `clear`, `message`, `text_of` and `edit`."""
 
     threads = 8
 
+    @abstractmethod
     def make(self) -> Any:
         """Returns a new, empty store."""
-        raise NotImplementedError
 
+    @abstractmethod
     def append(self, store: Any, key: str, messages: list[Any]) -> None:
         """Appends messages to the conversation `key`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, store: Any, key: str) -> list[Any]:
         """Returns the conversation `key`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def clear(self, store: Any, key: str) -> None:
         """Forgets the conversation `key`."""
-        raise NotImplementedError
 
     def message(self, text: str) -> Any:
         """Returns a new message in the store's own form."""
