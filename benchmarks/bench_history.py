@@ -1,13 +1,13 @@
-"""Fitting long conversations, against LangChain's `trim_messages` with an exact counter and LlamaIndex's `ChatMemoryBuffer.get`.
+"""Fitting long conversations, against LangChain's `trim_messages` with exact counters and LlamaIndex's `ChatMemoryBuffer.get`.
 
-    cold            the tokenizer is loaded, no text of this thread was counted before
+    cold            the tokenizer is loaded, no text of this thread was counted before; thread after thread, as on a server
+    cold at first   the same for one thread after other work, which took the caches of the processor
     stateless warm  the same list again, no session
     session warm    the same thread plus two messages, after fits in a session; nine turns in a row, each a sample
-    cold [fast]     cold with fastokens, where the extra is installed: the same counts
+    [fast]          with fastokens, where the extra is installed: the same counts
 
-`trim_messages` is timed as LangChain documents it for exact counts, with the model as its `token_counter`, and with a counter written for this
-benchmark that does no more than it must. Every run gets a thread of its own. All count the same way: 3 tokens around each message, its role and
-content, 3 to prime the reply; `ChatMemoryBuffer` counts content only, which flatters it.
+The counters `trim_messages` is given stand in peers.py. All count alike: 3 tokens around each message, its role and content, 3 to prime the reply;
+`ChatMemoryBuffer` counts content only, which flatters it.
 """
 
 from __future__ import annotations
@@ -17,27 +17,23 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from harness import Contender, apart, bundled_vocabulary, chat, race, table
+from harness import Contender, apart, bundled_vocabulary, chat, race, ratios, table
+from peers import COUNTERS, langchain_thread
 
 SIZES = (100, 1_000, 10_000)
 LIMITS = (4_096, 32_768)
 BUFFER_FINISHES = 1_000  # ChatMemoryBuffer.get recounts the rest per dropped message: 10,000 messages take it many minutes
 TURNS = 9
+IN_A_ROW = 5
 NEW = ({"role": "assistant", "content": "A new answer that nobody has counted."}, {"role": "user", "content": "And a new question?"})
 
 
-def _encoding() -> Any:
-    import tiktoken
-
-    return tiktoken.get_encoding("o200k_base")
-
-
-def cold(size: int, limit: int, counter: str = "o200k_base", name: str = "cold") -> Contender:
+def cold(size: int, limit: int, counter: str = "o200k_base", name: str = "cold", *, in_a_row: int = IN_A_ROW) -> Contender:
     from rankbudget import fit_messages
 
-    def prepare(seed: str) -> Callable[[], Any]:
-        thread = chat(size, seed)
-        return lambda: fit_messages(thread, max_tokens=limit, counter=counter).messages
+    def prepare(seed: str) -> Iterator[Callable[[], Any]]:
+        threads = [chat(size, f"{seed}-{number}") for number in range(in_a_row)]
+        return (lambda thread=thread: fit_messages(thread, max_tokens=limit, counter=counter).messages for thread in threads)
 
     return Contender(name, prepare)
 
@@ -73,36 +69,24 @@ def _fitted(session: Any, thread: list[dict[str, Any]]) -> list[Any]:
     return session.fit(thread).messages  # type: ignore[no-any-return]  # a session of plain dicts
 
 
-def trim_messages(size: int, limit: int, *, model: bool = False) -> Contender:
-    from langchain_core.messages import BaseMessage
+def trim_messages(size: int, limit: int, counter: str) -> Contender:
     from langchain_core.messages import trim_messages as peer
 
-    encode = _encoding().encode_ordinary
-    counter = counting_model() if model else None
-    roles = {"human": "user", "ai": "assistant", "system": "system"}
-
-    def count(messages: list[BaseMessage]) -> int:
-        return 3 + sum(3 + len(encode(roles[m.type])) + len(encode(m.content)) for m in messages)  # type: ignore[arg-type]  # plain text here
+    count = COUNTERS[counter]()
 
     def prepare(seed: str) -> Callable[[], Any]:
-        thread = _langchain(chat(size, seed))
-        return lambda: peer(thread, max_tokens=limit, token_counter=counter or count, strategy="last", include_system=True, start_on="human")
+        thread = langchain_thread(size, seed)
+        return lambda: peer(thread, max_tokens=limit, token_counter=count, strategy="last", include_system=True, start_on="human")
 
-    return Contender("trim_messages, counted by ChatOpenAI" if model else "trim_messages, counter of our own", prepare)
-
-
-def counting_model() -> Any:
-    """Returns a model that counts, and is never called."""
-    from langchain_openai import ChatOpenAI
-
-    return ChatOpenAI(model="gpt-4o", api_key="none")
+    return Contender(f"trim_messages, counted {counter}", prepare)
 
 
 def chat_memory_buffer(size: int, limit: int) -> Contender:
+    import tiktoken
     from llama_index.core.base.llms.types import ChatMessage
     from llama_index.core.memory import ChatMemoryBuffer
 
-    encode = _encoding().encode_ordinary
+    encode = tiktoken.get_encoding("o200k_base").encode_ordinary
 
     def prepare(seed: str) -> Callable[[], Any]:
         thread = [ChatMessage(role=m["role"], content=m["content"]) for m in chat(size, seed)]
@@ -111,13 +95,6 @@ def chat_memory_buffer(size: int, limit: int) -> Contender:
 
     # At 1,000 messages one call takes seconds: one round must do.
     return Contender("llama-index ChatMemoryBuffer.get", prepare, rounds=1 if size >= BUFFER_FINISHES else None)
-
-
-def _langchain(thread: list[dict[str, Any]]) -> list[Any]:
-    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-
-    kinds = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
-    return [kinds[m["role"]](m["content"]) for m in thread]
 
 
 def alone(size: int, limit: int, rounds: int) -> None:
@@ -131,21 +108,22 @@ def alone(size: int, limit: int, rounds: int) -> None:
 def beside(size: int, limit: int, rounds: int) -> None:
     """Prints what the peers take, and ours between them."""
     bundled_vocabulary()
-    contenders = [*_cold(size, limit), trim_messages(size, limit)]
-    if find_spec("langchain_openai") is not None:
-        contenders.append(trim_messages(size, limit, model=True))
+    ours = _cold(size, limit)
+    contenders = [*ours, *[trim_messages(size, limit, counter) for counter in COUNTERS]]
     if size <= BUFFER_FINISHES:
         contenders.append(chat_memory_buffer(size, limit))
     race(contenders, rounds=rounds, seed=f"history-{size}-{limit}")
     _show(f"{size:,} messages to {limit:,} tokens, beside the peers", contenders)
+    print(ratios(contenders[len(ours) :], ours), "\n", flush=True)
     if size > BUFFER_FINISHES:
         print("  llama-index ChatMemoryBuffer.get          left out: it recounts the rest for each message it drops\n", flush=True)
 
 
 def _cold(size: int, limit: int) -> list[Contender]:
-    ways = [cold(size, limit)]
+    ways = [cold(size, limit), cold(size, limit, name="cold at first", in_a_row=1)]
     if find_spec("fastokens") is not None:
-        ways.append(cold(size, limit, "o200k_base+fast", "cold [fast]"))
+        fast = "o200k_base+fast"
+        ways += [cold(size, limit, fast, "cold [fast]"), cold(size, limit, fast, "cold at first [fast]", in_a_row=1)]
     return ways
 
 

@@ -1,12 +1,13 @@
-"""The LangChain entry points, through `invoke`, against langchain-core's `trim_messages`, counted exactly by the model and by a bare counter.
+"""The LangChain entry points, through `invoke`, against langchain-core's `trim_messages` with the exact counters of peers.py.
 
-trimmer cold      BudgetTrimmer.invoke on a thread nobody has counted
+trimmer cold      BudgetTrimmer.invoke on a thread nobody has counted; thread after thread, as on a server
+cold at first     the same for one thread after other work, which took the caches of the processor
 trimmer again     the same list once more: stateless, counts are in the caches
 trim_messages cold  ours, with "approximate", which counts exactly
 memory again      BudgetMemory.load_memory_variables after two more messages were saved
 middleware cold   one model call, the handler returning at once, on a thread nobody has counted
 middleware warm   the next model call of the same thread, two messages later
-cold [fast]       the trimmer cold, counting with fastokens, where the extra is installed
+[fast]            counting with fastokens, where the extra is installed
 
 Whatever remembers (a session, the memory, the middleware) is timed for nine turns in a row, each a sample, after the two calls in which it first
 fills the limit and then cuts to half.
@@ -18,20 +19,13 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from bench_history import counting_model
-from harness import Contender, apart, bundled_vocabulary, chat, race, table
+from harness import Contender, apart, bundled_vocabulary, race, ratios, table
+from peers import COUNTERS, langchain_thread
 
 SIZES = (100, 1_000, 10_000)
 LIMIT = 4_096
 TURNS = 9
-
-
-def _thread(size: int, seed: str) -> list[Any]:
-    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-
-    kinds = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
-    thread = [kinds[m["role"]](m["content"], id=f"{seed}-{i}") for i, m in enumerate(chat(size, seed))]
-    return thread if thread[-1].type == "human" else [*thread, HumanMessage(f"And {seed}?", id=f"{seed}-last")]
+IN_A_ROW = 5
 
 
 def _new(seed: str) -> list[Any]:
@@ -40,32 +34,26 @@ def _new(seed: str) -> list[Any]:
     return [AIMessage("A new answer that nobody has counted.", id=f"{seed}-n1"), HumanMessage("And a new question?", id=f"{seed}-n2")]
 
 
-def _stock(size: int, *, model: bool = False) -> Contender:
-    import tiktoken
+def _stock(size: int, counter: str) -> Contender:
     from langchain_core.messages import trim_messages
 
-    encoding = tiktoken.get_encoding("o200k_base")
-    counter = counting_model() if model else None
-
-    def count(messages: list[Any]) -> int:
-        return 3 + sum(4 + len(encoding.encode_ordinary(m.content)) for m in messages)
+    trimmer = trim_messages(max_tokens=LIMIT, token_counter=COUNTERS[counter](), include_system=True, start_on="human")
 
     def prepare(seed: str) -> Callable[[], Any]:
-        thread = _thread(size, seed)
-        trimmer = trim_messages(max_tokens=LIMIT, token_counter=counter or count, include_system=True, start_on="human")
+        thread = langchain_thread(size, seed)
         return lambda: trimmer.invoke(thread)
 
-    return Contender("trim_messages, counted by ChatOpenAI" if model else "trim_messages, counter of our own", prepare)
+    return Contender(f"trim_messages, counted {counter}", prepare)
 
 
-def _cold(size: int, counter: str = "o200k_base", name: str = "trimmer cold") -> Contender:
+def _cold(size: int, counter: str = "o200k_base", name: str = "trimmer cold", *, in_a_row: int = IN_A_ROW) -> Contender:
     from langchain_budget import BudgetTrimmer
 
     trimmer = BudgetTrimmer(max_tokens=LIMIT, counter=counter)
 
-    def prepare(seed: str) -> Callable[[], Any]:
-        thread = _thread(size, seed)
-        return lambda: trimmer.invoke(thread)
+    def prepare(seed: str) -> Iterator[Callable[[], Any]]:
+        threads = [langchain_thread(size, f"{seed}-{number}") for number in range(in_a_row)]
+        return (lambda thread=thread: trimmer.invoke(thread) for thread in threads)
 
     return Contender(name, prepare)
 
@@ -76,7 +64,7 @@ def _again(size: int) -> Contender:
     trimmer = BudgetTrimmer(max_tokens=LIMIT)
 
     def prepare(seed: str) -> Callable[[], Any]:
-        thread = _thread(size, seed)
+        thread = langchain_thread(size, seed)
         trimmer.invoke(thread)
         return lambda: trimmer.invoke(thread)
 
@@ -88,7 +76,7 @@ def _warm(size: int) -> Contender:
     from rankbudget import BudgetSession
 
     def prepare(seed: str) -> Iterator[Callable[[], Any]]:
-        thread = _thread(size, seed)
+        thread = langchain_thread(size, seed)
         trimmer = BudgetTrimmer(max_tokens=LIMIT, session=BudgetSession(LIMIT))
         return _turns(lambda: trimmer.invoke(thread), lambda number: thread.extend(_new(f"{seed}-{number}")))
 
@@ -111,7 +99,7 @@ def _drop_in(size: int) -> Contender:
     trimmer = trim_messages(max_tokens=LIMIT, token_counter="approximate", include_system=True)  # noqa: S106 - no secret
 
     def prepare(seed: str) -> Callable[[], Any]:
-        thread = _thread(size, seed)
+        thread = langchain_thread(size, seed)
         return lambda: trimmer.invoke(thread)
 
     return Contender("trim_messages cold", prepare)
@@ -122,7 +110,7 @@ def _memory(size: int) -> Contender:
 
     def prepare(seed: str) -> Iterator[Callable[[], Any]]:
         memory = BudgetMemory(max_tokens=LIMIT, return_messages=True)
-        memory.chat_memory.add_messages(_thread(size, seed))
+        memory.chat_memory.add_messages(langchain_thread(size, seed))
         return _turns(
             lambda: memory.load_memory_variables({})["history"], lambda number: memory.chat_memory.add_messages(_new(f"{seed}-{number}"))
         )
@@ -140,7 +128,7 @@ def _middleware(size: int, *, warm: bool) -> Contender:
     middleware = BudgetMiddleware(max_tokens=LIMIT)
 
     def prepare(seed: str) -> Callable[[], Any] | Iterator[Callable[[], Any]]:
-        thread = _thread(size, seed)
+        thread = langchain_thread(size, seed)
         asked: list[Any] = []
 
         def handler(request: Any) -> Any:
@@ -169,17 +157,18 @@ def alone(size: int, rounds: int) -> None:
 def beside(size: int, rounds: int) -> None:
     """Prints what langchain-core's `trim_messages` takes, and our trimmer between its runs."""
     bundled_vocabulary()
-    contenders = [*_colds(size), _stock(size)]
-    if find_spec("langchain_openai") is not None:
-        contenders.append(_stock(size, model=True))
+    ours = _colds(size)
+    contenders = [*ours, *[_stock(size, counter) for counter in COUNTERS]]
     race(contenders, rounds=rounds, seed=f"langchain-{size}")
     _show(f"{size:,} messages to {LIMIT:,} tokens, beside trim_messages", contenders)
+    print(ratios(contenders[len(ours) :], ours), "\n", flush=True)
 
 
 def _colds(size: int) -> list[Contender]:
-    ways = [_cold(size)]
+    ways = [_cold(size), _cold(size, name="cold at first", in_a_row=1)]
     if find_spec("fastokens") is not None:
-        ways.append(_cold(size, "o200k_base+fast", "trimmer cold [fast]"))
+        fast = "o200k_base+fast"
+        ways += [_cold(size, fast, "trimmer cold [fast]"), _cold(size, fast, "cold at first [fast]", in_a_row=1)]
     return ways
 
 

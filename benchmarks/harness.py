@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
 
-__all__ = ["Contender", "apart", "bundled_vocabulary", "chat", "documents", "race", "table", "versions"]
+__all__ = ["Contender", "apart", "bundled_vocabulary", "chat", "documents", "race", "ratios", "table", "versions"]
 
 _SYLLABLES = "an ber con der el fi gra hon in jo ken lu mer nor ol per qui ra sen ti ul ver wil xen yor zan".split()
 
@@ -126,6 +126,15 @@ def table(title: str, contenders: Sequence[Contender], *, base: Contender, descr
         ratio = statistics.median(c.cpu) / own
         times = "".join(f"{seconds * 1000:>11,.3f} ms" for seconds in (c.median, min(c.seconds), statistics.median(c.cpu)))
         lines.append(f"  {c.name:<42}{times}{ratio:>20,.{0 if ratio >= 10 else 2}f}  {len(c.seconds):>6}  {describe(c.result)}".rstrip())
+    return "\n".join(lines)
+
+
+def ratios(peers: Sequence[Contender], ours: Sequence[Contender]) -> str:
+    """Returns how many times as long as each of ours each peer takes, by the medians of the CPU time."""
+    lines = [f"  {'times as long as':<42}" + "".join(f"{c.name:>22}" for c in ours)]
+    for peer in peers:
+        taken = statistics.median(peer.cpu)
+        lines.append(f"  {peer.name:<42}" + "".join(f"{taken / statistics.median(c.cpu):>22,.1f}" for c in ours))
     return "\n".join(lines)
 
 

@@ -68,8 +68,9 @@ class Turn:
 
     def core(self) -> list[Unit]:
         """Returns what an exchange is at the least: the question and its last answer or tool batch."""
-        units = [self.question] if self.question else []
-        return units + self.body[-1:]
+        if self.question is None:
+            return self.body[-1:]
+        return [self.question, self.body[-1]] if self.body else [self.question]
 
     def rest(self) -> list[Unit]:
         """Returns the other units, newest first."""
@@ -148,9 +149,11 @@ class Timeline:
 
     def tokens_of(self, unit: Unit) -> int:
         """Returns what a unit costs; counted once."""
-        if unit.tokens < 0:
-            unit.tokens = self.measure.group(self.read(unit))
-        return unit.tokens
+        tokens = unit.tokens
+        if tokens < 0:
+            as_written = not self.edits and not unit.holes  # `read`, written out: most units are
+            tokens = unit.tokens = self.measure.group(self.messages[unit.start : unit.stop] if as_written else self.read(unit))
+        return tokens
 
     def read(self, unit: Unit) -> Sequence[Any]:
         """Returns the messages of a unit, shortened copies in the place of what they replace."""

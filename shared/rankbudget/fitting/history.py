@@ -68,7 +68,10 @@ class Selection:
         """Returns the kept positions in order."""
         found: list[int] = list(self.before.positions) if self.before else []
         for unit in self.units:
-            found.extend(unit.positions())
+            if unit.stop - unit.start == 1:  # most units are one message
+                found.append(unit.start)
+            else:
+                found.extend(unit.positions())
         found.sort()
         return found
 
@@ -85,20 +88,23 @@ def chain(timeline: Timeline, minimum: int) -> Iterator[list[Unit]]:
             yield [unit]
     for turn in turns:
         yield turn.core()
-        for unit in turn.rest():
-            yield [unit]
+        if len(turn.body) > 1:
+            for unit in turn.rest():
+                yield [unit]
 
 
 def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit."""
     kept: list[Unit] = []
-    used = 0
+    used, tokens_of = 0, timeline.tokens_of
     for links, link in enumerate(chain(timeline, minimum)):
-        price = sum([timeline.tokens_of(unit) for unit in link])
-        if used + price > room:
+        with_link = used
+        for unit in link:
+            with_link += tokens_of(unit)
+        if with_link > room:
             return Selection(kept, used) if links >= _guaranteed(timeline, minimum) else None
         kept += link
-        used += price
+        used = with_link
     return Selection(kept, used, complete=True)
 
 
