@@ -24,15 +24,17 @@ SIZES = (100, 1_000, 10_000)
 LIMITS = (4_096, 32_768)
 BUFFER_FINISHES = 1_000  # ChatMemoryBuffer.get recounts the rest per dropped message: 10,000 messages take it many minutes
 TURNS = 9
-IN_A_ROW = 5
+IN_A_ROW, OTHERS = 5, 5  # threads nobody has counted, one after another, after so many others
 NEW = ({"role": "assistant", "content": "A new answer that nobody has counted."}, {"role": "user", "content": "And a new question?"})
 
 
-def cold(size: int, limit: int, counter: str = "o200k_base", name: str = "cold", *, in_a_row: int = IN_A_ROW) -> Contender:
+def cold(size: int, limit: int, counter: str = "o200k_base", name: str = "cold", *, busy: bool = True) -> Contender:
     from rankbudget import fit_messages
 
     def prepare(seed: str) -> Iterator[Callable[[], Any]]:
-        threads = [chat(size, f"{seed}-{number}") for number in range(in_a_row)]
+        threads = [chat(size, f"{seed}-{number}") for number in range(IN_A_ROW if busy else 1)]
+        for number in range(OTHERS if busy else 0):
+            fit_messages(chat(limit // 20, f"{seed}-other-{number}"), max_tokens=limit, counter=counter)
         return (lambda thread=thread: fit_messages(thread, max_tokens=limit, counter=counter).messages for thread in threads)
 
     return Contender(name, prepare)
@@ -114,16 +116,16 @@ def beside(size: int, limit: int, rounds: int) -> None:
         contenders.append(chat_memory_buffer(size, limit))
     race(contenders, rounds=rounds, seed=f"history-{size}-{limit}")
     _show(f"{size:,} messages to {limit:,} tokens, beside the peers", contenders)
-    print(ratios(contenders[len(ours) :], ours), "\n", flush=True)
     if size > BUFFER_FINISHES:
-        print("  llama-index ChatMemoryBuffer.get          left out: it recounts the rest for each message it drops\n", flush=True)
+        print("  llama-index ChatMemoryBuffer.get          left out: it recounts the rest for each message it drops")
+    print(ratios(contenders[len(ours) :], ours), "\n", flush=True)
 
 
 def _cold(size: int, limit: int) -> list[Contender]:
-    ways = [cold(size, limit), cold(size, limit, name="cold at first", in_a_row=1)]
+    ways = [cold(size, limit), cold(size, limit, name="cold at first", busy=False)]
     if find_spec("fastokens") is not None:
         fast = "o200k_base+fast"
-        ways += [cold(size, limit, fast, "cold [fast]"), cold(size, limit, fast, "cold at first [fast]", in_a_row=1)]
+        ways += [cold(size, limit, fast, "cold [fast]"), cold(size, limit, fast, "cold at first [fast]", busy=False)]
     return ways
 
 

@@ -25,7 +25,7 @@ from peers import COUNTERS, langchain_thread
 SIZES = (100, 1_000, 10_000)
 LIMIT = 4_096
 TURNS = 9
-IN_A_ROW = 5
+IN_A_ROW, OTHERS = 5, 5  # threads nobody has counted, one after another, after so many others
 
 
 def _new(seed: str) -> list[Any]:
@@ -46,13 +46,15 @@ def _stock(size: int, counter: str) -> Contender:
     return Contender(f"trim_messages, counted {counter}", prepare)
 
 
-def _cold(size: int, counter: str = "o200k_base", name: str = "trimmer cold", *, in_a_row: int = IN_A_ROW) -> Contender:
+def _cold(size: int, counter: str = "o200k_base", name: str = "trimmer cold", *, busy: bool = True) -> Contender:
     from langchain_budget import BudgetTrimmer
 
     trimmer = BudgetTrimmer(max_tokens=LIMIT, counter=counter)
 
     def prepare(seed: str) -> Iterator[Callable[[], Any]]:
-        threads = [langchain_thread(size, f"{seed}-{number}") for number in range(in_a_row)]
+        threads = [langchain_thread(size, f"{seed}-{number}") for number in range(IN_A_ROW if busy else 1)]
+        for number in range(OTHERS if busy else 0):
+            trimmer.invoke(langchain_thread(LIMIT // 20, f"{seed}-other-{number}"))
         return (lambda thread=thread: trimmer.invoke(thread) for thread in threads)
 
     return Contender(name, prepare)
@@ -165,10 +167,10 @@ def beside(size: int, rounds: int) -> None:
 
 
 def _colds(size: int) -> list[Contender]:
-    ways = [_cold(size), _cold(size, name="cold at first", in_a_row=1)]
+    ways = [_cold(size), _cold(size, name="cold at first", busy=False)]
     if find_spec("fastokens") is not None:
         fast = "o200k_base+fast"
-        ways += [_cold(size, fast, "trimmer cold [fast]"), _cold(size, fast, "cold at first [fast]", in_a_row=1)]
+        ways += [_cold(size, fast, "trimmer cold [fast]"), _cold(size, fast, "cold at first [fast]", busy=False)]
     return ways
 
 
