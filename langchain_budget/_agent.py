@@ -27,6 +27,7 @@ __all__ = ["AgentBudget", "Prompt"]
 
 _STEP = 64
 _MOST_CORRECTION = 2.0
+_TIGHTER = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class AgentBudget:
         system: BaseMessage | None = None,
         tools: Sequence[Any] | None = None,
         thread: Any = None,
-        tighter: float = 1.0,
+        refused: Prompt | None = None,
     ) -> Steps[Prompt]:
         """Fits one request.
 
@@ -101,14 +102,16 @@ class AgentBudget:
             system: the system message that will be sent before it.
             tools: what is bound to the model.
             thread: what the conversation is known by; None goes by its first message.
-            tighter: part of the limit that may be used, below 1 after the model said it was too much.
+            refused: what the model said was too much; the next one has at most three quarters of its tokens.
         """
         limits = self._limits_for(model).with_tools(self._schemas(tools))
         whole = [system, *messages] if system is not None else list(messages)
         measure = limits.measure()
         allowed = limits.ceiling(whole, measure)
         name = str(model_name(model) or type(model).__name__)
-        limit = max(1, int(allowed * tighter / self._corrections.get(name, 1.0)))
+        limit = max(1, int(allowed / self._corrections.get(name, 1.0)))
+        if refused is not None:  # of what was sent, not of what might have been: else the same prompt may go out again
+            limit = max(1, int(min(limit, refused.result.report.total_tokens) * _TIGHTER))
         session = self._session(limits, thread if thread is not None else _thread_of(messages))
         result = yield from self._fit(session, whole, limit, limits)
         kept = list(result.messages)

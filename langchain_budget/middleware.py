@@ -31,7 +31,6 @@ __all__ = ["BudgetMiddleware"]
 
 ContextT = TypeVar("ContextT")
 Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
-_TIGHTER = 0.75
 
 
 class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -48,7 +47,7 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         counter: counts instead of the model's tokenizer.
         summarizer: a model, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
         persist: writes the cut to the state, too: what was dropped is gone from it.
-        retry: after a `ContextOverflowError` the call is tried once more with three quarters of the limit.
+        retry: after a `ContextOverflowError` the call is tried once more with three quarters of what was sent.
         calibrate: learns from the usage a model reports when counts are too low.
         tool_result_tokens: most tokens of one tool result as it enters the state; None leaves results whole.
         on_report: is called with the report of every model call.
@@ -119,21 +118,21 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         except ContextOverflowError:
             if not self.retry:
                 raise
-            prompt = yield from self._fit(request, tighter=_TIGHTER)
+            prompt = yield from self._fit(request, refused=prompt)
             answer = yield Call(handler, (request.override(messages=prompt.messages),), awaitable)
         for message in _messages_of(answer):
             self._budget.learn(prompt, message)
         self._tell(request, prompt)
         return self._persisted(request, prompt, answer) if self.persist else answer  # type: ignore[no-any-return]  # the handler's answer
 
-    def _fit(self, request: ModelRequest[Any], *, tighter: float = 1.0) -> Steps[Prompt]:
+    def _fit(self, request: ModelRequest[Any], *, refused: Prompt | None = None) -> Steps[Prompt]:
         return self._budget.steps(
             request.messages,
             model=request.model,
             system=request.system_message,
             tools=[*request.tools, *_structured_tools(request.response_format)],
             thread=_thread_id(request),
-            tighter=tighter,
+            refused=refused,
         )
 
     def _tell(self, request: ModelRequest[Any], prompt: Prompt) -> None:

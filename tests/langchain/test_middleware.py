@@ -129,6 +129,31 @@ def test_an_overflow_is_tried_once_more_with_less(server: StrictModelServer) -> 
         once.invoke({"messages": [*(m for m in chat(60)), HumanMessage("and now?")]})
 
 
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+async def test_the_second_try_is_smaller_than_the_first_was(asynchronous: bool) -> None:
+    """A prompt far below the limit that is refused is sent with three quarters of its own tokens, not of the limit it never reached."""
+    sizes: list[int] = []
+
+    def handler(asked: ModelRequest[Any]) -> ModelResponse[Any]:
+        sizes.append(sum(WORDS.count_message(CODEC.to_dict(m)) for m in asked.messages))
+        if sizes[-1] > 60:
+            raise ContextOverflowError
+        return answer()
+
+    async def ahandler(asked: ModelRequest[Any]) -> ModelResponse[Any]:
+        return handler(asked)
+
+    asked = request([*chat(12), HumanMessage("and now")])
+    middleware = BudgetMiddleware(max_tokens=1000, counter=WORDS)
+    if asynchronous:
+        await middleware.awrap_model_call(asked, ahandler)
+    else:
+        middleware.wrap_model_call(asked, handler)
+    assert sizes[0] == 12 * 6 + 3
+    assert len(sizes) == 2
+    assert 3 < sizes[1] <= sizes[0] * 0.75
+
+
 def test_streaming_carries_the_figures(server: StrictModelServer) -> None:
     """The custom stream holds one report for each model call, and the tokens stream as before."""
     server.script(Reply(text="", tool_calls=[("look", {"name": "x"})]), Reply(text="It is fine."))
