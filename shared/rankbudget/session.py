@@ -74,6 +74,7 @@ class BudgetSession:
         self._lock = threading.RLock()
         self._read: Callable[[], Sequence[Any]] | None = None
         self._ceiling: int | None = None
+        self._history_tokens: int | None = None
         self._task: tuple[str, int] = ("", 0)
 
     # ---- the conversation -----------------------------------------------------------------------------------------------------
@@ -83,6 +84,7 @@ class BudgetSession:
         *,
         limit: int | None = None,
         ceiling: int | None = None,
+        history_tokens: int | None = None,
         extra_tokens: int = 0,
         question: str | None = None,
         tools: Sequence[Tool] | None = None,
@@ -94,6 +96,7 @@ class BudgetSession:
             messages: the whole conversation so far.
             limit: tokens for the prompt that holds it, instead of the history's stable share of the budget.
             ceiling: tokens the prompt that holds it may not exceed, beside the share: the smaller wins.
+            history_tokens: tokens the part itself may not exceed, whatever stands beside it: the smallest wins.
             extra_tokens: tokens of the prompt that are spoken for (template, system prompt) and not in `messages`.
             question: the current question when it is not in `messages` yet; its tokens are set aside, and if need be all of the history goes.
             tools: tool schemas; None takes the session's.
@@ -102,7 +105,7 @@ class BudgetSession:
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        return drive(self.steps(self._request(messages, limit, ceiling, extra_tokens, question, tools, strict=strict)))
+        return drive(self.steps(self._request(messages, limit, ceiling, history_tokens, extra_tokens, question, tools, strict=strict)))
 
     async def afit(
         self,
@@ -110,13 +113,15 @@ class BudgetSession:
         *,
         limit: int | None = None,
         ceiling: int | None = None,
+        history_tokens: int | None = None,
         extra_tokens: int = 0,
         question: str | None = None,
         tools: Sequence[Tool] | None = None,
         strict: bool = False,
     ) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop while a summary is written."""
-        return await adrive(self.steps(self._request(messages, limit, ceiling, extra_tokens, question, tools, strict=strict)))
+        request = self._request(messages, limit, ceiling, history_tokens, extra_tokens, question, tools, strict=strict)
+        return await adrive(self.steps(request))
 
     def steps(self, request: Request) -> Steps[FitResult]:
         """Runs one fit on the session's memory; a failure leaves the memory as it was."""
@@ -155,20 +160,37 @@ class BudgetSession:
             since = max(self._task[1], len(messages) - 200)
         return sum(role == "user" for role in self.codec.roles(messages[since:]))
 
+    # ---- copies -----------------------------------------------------------------------------------------------------------------
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what travels: all but the lock and the place the conversation is read from, which is attached again there."""
+        with self._lock:
+            return {**self.__dict__, "_lock": None, "_read": None, "_memo": self._memo.copy()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BudgetSession:
+        """Returns a session of its own that starts from what this one remembers; it reads the same conversation until another is attached."""
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        twin.__setstate__({**self.__getstate__(), "_read": self._read})
+        return twin
+
     @property
     def summary(self) -> str:
         """The running summary, "" without one."""
         return self._memo.summary
 
     # ---- sharing with documents -------------------------------------------------------------------------------------------------
-    def attach(self, read: Callable[[], Sequence[Any]], *, ceiling: int | None = None) -> None:
+    def attach(self, read: Callable[[], Sequence[Any]], *, ceiling: int | None = None, history_tokens: int | None = None) -> None:
         """Tells the session where the stored conversation is read, so that documents can be fitted before the history is asked for.
 
         Args:
             read: returns the stored messages.
             ceiling: what `fit` will be given for them; both must cut alike.
+            history_tokens: the same.
         """
-        self._read, self._ceiling = read, ceiling
+        self._read, self._ceiling, self._history_tokens = read, ceiling, history_tokens
 
     def room(self, *, extra_tokens: int = 0, question: str | None = None, tools: Sequence[Tool] | None = None) -> int:
         """Returns the tokens history and documents share: window less reserve, safety, tools, framing, question and `extra_tokens`."""
@@ -201,7 +223,8 @@ class BudgetSession:
         used = 0
         messages = self._read() if self._read is not None else ()
         if messages:
-            report = self.fit(messages, ceiling=self._ceiling, extra_tokens=extra_tokens, question=question, tools=tools).report
+            given = self._request(messages, None, self._ceiling, self._history_tokens, extra_tokens, question, tools, strict=False)
+            report = drive(self.steps(given)).report
             used = report.total_tokens - report.overhead
         left = max(0, room - used)
         if isinstance(self.budget, TokenBudget) and (self.budget.surplus == "keep" or block in self.budget.sizes):
@@ -219,6 +242,7 @@ class BudgetSession:
         messages: Sequence[Any],
         limit: int | None,
         ceiling: int | None,
+        history_tokens: int | None,
         extra_tokens: int,
         question: str | None,
         tools: Sequence[Tool] | None,
@@ -230,6 +254,8 @@ class BudgetSession:
         most = self.room(extra_tokens=extra_tokens, question=question, tools=tools) + measure.overhead if limit is None else limit - spoken_for
         if ceiling is not None:
             most = min(most, ceiling - spoken_for)
+        if history_tokens is not None:  # tools stand beside the history, they are not in it
+            most = min(most, history_tokens + measure.overhead - self.counter.overhead())
         share = most
         if limit is None:
             share = min(most, self.history_share(extra_tokens=extra_tokens, question=question, tools=tools) + measure.overhead)
