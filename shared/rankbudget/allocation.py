@@ -3,7 +3,8 @@
 The order of events, each of which only moves tokens that are there:
     1. Fixed sizes are set aside in rank order; the rest of the room is shared by ratio, rounded down.
     2. Blocks with neither draw from the pool (the "memory" share) in rank order.
-    3. A block below its minimum takes what others leave, then from lower ranks, the least important first.
+    3. Pinned content takes what others leave, then from lower ranks, then from higher ones, the least important first, never what is pinned
+       there; then a block below its minimum takes what others leave, then from lower ranks.
     4. What is still unused moves as the surplus rule says.
 """
 
@@ -38,6 +39,7 @@ class Demand:
         ratio: its share of the room, in proportion to the other ratios.
         size: fixed tokens instead of a share.
         minimum: tokens it should have even at the cost of lower ranks.
+        pinned: tokens of content that is never cut: it has them at the cost of anybody's content that is not.
         stable: its grant should not move from turn to turn (history).
     """
 
@@ -47,6 +49,7 @@ class Demand:
     ratio: float | None = None
     size: int | None = None
     minimum: int = 0
+    pinned: int = 0
     stable: bool = False
 
 
@@ -95,7 +98,8 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
     ranked = [demands[i] for i in order]
     own = _shares(room, ranked, pool)
     shares = list(own)
-    _meet_minimums(ranked, own, room - sum(own))
+    _meet(ranked, own, [demand.pinned for demand in ranked], everybody=True, spare=room - sum(own))
+    _meet(ranked, own, [demand.minimum for demand in ranked], everybody=False, spare=room - sum(own))
     grants = [min(tokens, demand.wanted) for tokens, demand in zip(own, ranked, strict=True)]
     if surplus == "waterfall":
         _flow_down(ranked, own, grants, spare=room - sum(own))
@@ -110,26 +114,26 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
 
 
 def demand_for(
-    budget: TokenBudget, name: str, wanted: int, *, block: Block | None = None, minimum: int = 0, stable: bool | None = None
+    budget: TokenBudget, name: str, wanted: int, *, block: Block | None = None, minimum: int = 0, pinned: int = 0, stable: bool | None = None
 ) -> Demand:
     """Returns the demand of one block with the rank, ratio and size the block or else the budget gives it; a pinned block needs all it wants.
 
     Example:
         >>> from rankbudget.budget import TokenBudget
         >>> demand_for(TokenBudget(), "history", 500)
-        Demand(name='history', rank=5, wanted=500, ratio=0.4, size=None, minimum=0, stable=True)
+        Demand(name='history', rank=5, wanted=500, ratio=0.4, size=None, minimum=0, pinned=0, stable=True)
         >>> from rankbudget.segment import Block
-        >>> demand_for(TokenBudget(), "rules", 50, block=Block(name="rules", pinned=True)).minimum
+        >>> demand_for(TokenBudget(), "rules", 50, block=Block(name="rules", pinned=True)).pinned
         50
     """
     if block is not None and block.pinned:
-        minimum = max(minimum, wanted)
+        pinned = max(pinned, wanted)
     rank = budget.rank_of(name) if block is None or block.rank is None else block.rank
     ratio, size = budget.ratios.get(name), budget.sizes.get(name)
     if block is not None and (block.size is not None or block.ratio is not None):
         ratio, size = (None, block.size) if block.size is not None else (block.ratio, None)
     stable = name == "history" if stable is None else stable
-    return Demand(name=name, rank=rank, wanted=wanted, ratio=ratio, size=size, minimum=minimum, stable=stable)
+    return Demand(name=name, rank=rank, wanted=wanted, ratio=ratio, size=size, minimum=minimum, pinned=pinned, stable=stable)
 
 
 def with_absent(budget: TokenBudget, demands: Iterable[Demand]) -> list[Demand]:
@@ -154,7 +158,7 @@ def _check(room: int, demands: Sequence[Demand], surplus: str) -> None:
     if len(set(names)) < len(names):
         problems.append(f"blocks {', '.join(sorted({repr(n) for n in names if names.count(n) > 1}))} are there twice, allowed: once")
     for demand in demands:
-        for word, value in (("wanted", demand.wanted), ("minimum", demand.minimum), ("size", demand.size), ("ratio", demand.ratio)):
+        for word, value in (("wanted", demand.wanted), ("minimum", demand.minimum), ("pinned", demand.pinned), ("size", demand.size), ("ratio", demand.ratio)):
             if value is not None and not value >= 0:
                 problems.append(f"{word} of {demand.name!r} is {value}, allowed: 0 or more")
         if demand.ratio is not None and demand.size is not None:
@@ -187,22 +191,31 @@ def _shares(room: int, ranked: Sequence[Demand], pool: str) -> list[int]:
     return own
 
 
-def _meet_minimums(ranked: Sequence[Demand], own: list[int], spare: int) -> None:
-    """Moves tokens to blocks below their minimum, the most important of them first; `spare` is what rounding left over."""
+def _meet(ranked: Sequence[Demand], own: list[int], needs: Sequence[int], *, everybody: bool, spare: int) -> None:
+    """Moves tokens to blocks that have less than they need, the most important of them first.
+
+    Args:
+        ranked: the demands by rank.
+        own: what each has; changed in place.
+        needs: what each needs.
+        everybody: higher ranks give, too, after the lower ones.
+        spare: what rounding left over.
+    """
     for i, demand in enumerate(ranked):
-        need = min(demand.minimum, demand.wanted) - own[i]
-        if need > 0 < spare:
-            moved = min(need, spare)
-            own[i] += moved
-            need -= moved
-            spare -= moved
-        for only_spare in (True, False):
-            for j in range(len(ranked) - 1, -1, -1):
-                if need <= 0:
-                    break
-                if j == i or not (only_spare or ranked[j].rank > demand.rank):
-                    continue
-                moved = min(need, own[j] - ranked[j].wanted if only_spare else own[j])
+        need = min(needs[i], demand.wanted) - own[i]
+        if need <= 0:
+            continue
+        moved = min(need, spare)
+        own[i] += moved
+        spare -= moved
+        need -= moved
+        others = [j for j in range(len(ranked) - 1, -1, -1) if j != i]
+        lower = [j for j in others if ranked[j].rank > demand.rank]
+        rounds = [(others, True), (lower, False), (others if everybody else [], False)]
+        for givers, only_spare in rounds:
+            for j in givers:
+                floor = ranked[j].wanted if only_spare else min(ranked[j].pinned, ranked[j].wanted)
+                moved = min(need, own[j] - floor)
                 if moved > 0:
                     own[j] -= moved
                     own[i] += moved

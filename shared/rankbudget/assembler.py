@@ -7,7 +7,7 @@ add up or a host's own template added something, the lowest rank gives up the ex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from .assembly import Assembly
 from .blocks import Blocks
@@ -45,6 +45,10 @@ class Assembler:
         strict: refuses a broken conversation instead of repairing it.
         notice: the sentence before inserted text; None leaves it out.
         profile: what the provider demands of a conversation, see `fit_messages`.
+        text: the prompt is also used as text (`Assembly.text`), which has to fit, too.
+
+    Raises:
+        BudgetConfigError: a budget or a cut that is none.
 
     Example:
         >>> made = Assembler(TokenBudget(context_window=200, reserve=50)).assemble(
@@ -69,7 +73,11 @@ class Assembler:
         strict: bool = False,
         notice: str | None = NOTICE,
         profile: RenderingProfile | str | None = None,
+        text: bool = False,
     ) -> None:
+        if cut not in get_args(CutMode):
+            msg = f"cut is {cut!r}, allowed: {' or '.join(map(repr, get_args(CutMode)))}"
+            raise BudgetConfigError(msg)
         self.budget = plain_budget(budget) if not isinstance(budget, TokenBudget) else budget
         self.counter: TokenCounter = counter_for(counter if counter is not None else self.budget.model or "o200k_base")
         self.codec: Codec = codec or DictCodec()
@@ -81,6 +89,7 @@ class Assembler:
         self.scope = scope
         self.strict = strict
         self.notice = notice
+        self.text = text
         self.profile = read_profile(profile, self.codec)
 
     def assemble(

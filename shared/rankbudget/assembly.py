@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .counting.protocol import TokenCounter
+from .errors import BudgetExceededError
 from .fitting.protocol import Fit
 from .prompt import Layout
 from .report import BudgetReport
@@ -23,6 +25,7 @@ class Assembly:
         kept: what each block kept, by block name.
         report: why every piece was kept, shortened or dropped.
         layout: the parts in their places.
+        counter: counted them.
     """
 
     messages: list[Any]
@@ -30,8 +33,20 @@ class Assembly:
     kept: Mapping[str, Fit]
     report: BudgetReport
     layout: Layout
+    counter: TokenCounter
 
     @property
     def text(self) -> str:
-        """The prompt as tagged text, for completion models; empty blocks hold the specification's placeholders."""
-        return self.layout.text()
+        """The prompt as tagged text, for completion models; empty blocks hold the specification's placeholders.
+
+        Tags cost other tokens than the framing of messages, so the text is counted when it is asked for.
+
+        Raises:
+            BudgetExceededError: the text is over the limit although the messages are not; `Assembler(text=True)` fits both.
+        """
+        text = self.layout.text()
+        tokens = self.counter.count(text)
+        if tokens > self.report.limit:
+            msg = f"as text the prompt has {tokens:,} tokens, the limit is {self.report.limit:,}; make it with Assembler(text=True), which fits the text, too"
+            raise BudgetExceededError(msg, limit=self.report.limit, needed=tokens)
+        return text

@@ -90,10 +90,10 @@ class BlockAssembler:
         """Returns the same text with what it kept and the report that says why."""
         system_tokens = self.counter.count(system)
         self.budget.check_system(system_tokens)
-        sizes = {name: size for name, size in self.budget.sizes.items() if name not in ("system", "query")}
+        sizes = {name: size for name, size in self.budget.sizes.items() if name != "query"}
         reserve = self.budget.reserve_tokens(system_tokens) + self.budget.sizes.get("query", 0)
         ratio = self.budget.reserve if reserve == self.budget.reserve_tokens(system_tokens) else max(reserve, 2)
-        budget = self.budget.replace(sizes=sizes, reserve=ratio, max_system_ratio=None)
+        budget = self.budget.replace(sizes=sizes, reserve=ratio)
         look = _Look(self.counter, system=system, notice=self.notice if knowledge else None)
         assembler = Assembler(budget, counter=self.counter, codec=_Codec(), measure=look, summarizer=self.summarizer, notice=None)
         memories = [_memory(item, i) for i, item in enumerate(knowledge)]
@@ -222,7 +222,7 @@ def _memory(item: Any, position: int) -> Segment:
     source = source if isinstance(source, str) else f"knowledge-{position}"
     confidence = None if isinstance(item, str) else _field(item, "confidence")
     confidence = _field(provenance, "confidence") if confidence is None else confidence
-    shown = f' confidence="{float(confidence):.2f}"' if confidence is not None else ""
+    shown = f' confidence="{confidence:.2f}"' if isinstance(confidence, (int, float)) else "" if confidence is None else f' confidence="{escape(str(confidence))}"'
     tagged = f'<memory source="{escape(" ".join(source.split()))}"{shown}>\n{escape_text(text).rstrip(chr(10))}\n</memory>'
     return Segment(
         id=f"knowledge-{position}",

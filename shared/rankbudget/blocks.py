@@ -8,9 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from .errors import BudgetConfigError
+from .rendering import tag_name
 from .segment import Block, Decision, Scope, Segment
 
 __all__ = ["Blocks", "for_reader", "read_blocks"]
+
+_CONVERSATIONS = ("system", "history", "query")
+"""Blocks that may be made of host messages."""
 
 Blocks = Sequence[Block] | Mapping[str, Any]
 """Blocks; or names with a text, texts, segments, or (history) messages."""
@@ -38,6 +42,17 @@ def read_blocks(blocks: Blocks) -> list[Block]:
         raise BudgetConfigError.of(problems)
     names = [b.name for b in found]
     problems += [f"block {n!r} is there {names.count(n)} times, allowed: once" for n in dict.fromkeys(names) if names.count(n) > 1]
+    tags = Counter(tag_name(b.name) for b in found)
+    problems += [
+        f"blocks {', '.join(repr(b.name) for b in found if tag_name(b.name) == tag)} would all stand in <{tag}>, allowed: names that differ in more than punctuation"
+        for tag, times in tags.items()
+        if times > 1 and len({b.name for b in found if tag_name(b.name) == tag}) > 1
+    ]
+    problems += [
+        f"block {b.name!r} has messages, allowed: segments; only {', '.join(map(repr, _CONVERSATIONS))} are made of messages"
+        for b in found
+        if b.messages is not None and b.name not in _CONVERSATIONS
+    ]
     problems += [
         f"block {b.name!r} has the segment id {i!r} more than once" for b in found for i in _twice([s.id for s in b.segments])
     ]
@@ -70,13 +85,20 @@ def _block(name: Any, value: Any) -> Block:
         return Block.of(name, value) if value else Block(name=name)
     if isinstance(value, Segment):
         return Block(name=name, segments=(value,))
+    if not isinstance(value, Iterable):
+        msg = f"block {name!r} is {value!r:.80}, allowed: a text, a list of texts or segments, or (history) messages"
+        raise BudgetConfigError(msg)
     items = list(value)
     if all(isinstance(item, Segment) for item in items) and items:
         return Block(name=name, segments=tuple(items))
     if all(isinstance(item, str) for item in items) and name != "history":
         return Block.of(name, *items)
-    if name in ("history", "system", "query"):
+    if name in _CONVERSATIONS:
         return Block(name=name, messages=items)
+    wrong = [i for i, item in enumerate(items) if item is None]
+    if wrong:
+        msg = f"item {wrong[0]} of block {name!r} is None, allowed: texts, segments, or objects that say something; leave it out"
+        raise BudgetConfigError(msg)
     segments = tuple(
         item if isinstance(item, Segment) else Segment(id=f"{name}-{i}", text=item if isinstance(item, str) else str(item), source=item)
         for i, item in enumerate(items)

@@ -77,6 +77,16 @@ def assemble_constrained_prompt(
     if not isinstance(asked, str) or not asked:
         msg = f"user_question is {asked!r}, allowed: a text; the question is what the prompt is for"
         raise BudgetConfigError(msg)
+    problems = [
+        f"{name} is {value!r:.80}, allowed: {allowed}; give [] for none"
+        for name, value, allowed in (("rag_context", rag_context, "a list of texts"), ("conversation_history", conversation_history, "a list of messages"))
+        if isinstance(value, (str, bytes)) or not isinstance(value, Sequence)
+    ]
+    if not problems:
+        texts: Sequence[Any] = rag_context
+        problems = [f"rag_context[{i}] is {text!r:.80}, allowed: a text" for i, text in enumerate(texts) if not isinstance(text, str)]
+    if problems:
+        raise BudgetConfigError.of(problems)
     budget = _budget(max_tokens, output_reserve_tokens, model_name)
     pinned = _pinned(conversation_history, model_name)
     if pinned and pinned < budget.available:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .allocation import Demand, allocate, demand_for, with_absent
@@ -14,7 +15,7 @@ from .conversation import Fitted, Memo, Request, fit_steps
 from .counting.profiles import apply_profile
 from .counting.protocol import Tool
 from .effects import Steps, drive
-from .errors import BudgetExceededError
+from .errors import BudgetConfigError, BudgetExceededError
 from .fitting.protocol import Fit
 from .fitting.strategies import strategy_for
 from .measure import CodecMeasure
@@ -25,6 +26,7 @@ from .segment import Block, Decision, DecisionRange, Segment
 
 if TYPE_CHECKING:
     from .assembler import Assembler
+    from .budget import TokenBudget
 
 __all__ = ["Render", "Run"]
 
@@ -48,6 +50,8 @@ class _Competitor:
     query: str
     wanted: int
     base: int
+    pinned: int = 0
+    """Tokens of what is never cut, the block's frame included."""
     granted: int = 0
     fit: Fit = field(default_factory=_nothing)
 
@@ -68,27 +72,28 @@ class Run:
         self.fitted: Fitted | None = None
         self.history_granted = 0
         self.hidden: list[Decision] = []
-        self.system_tokens = self.fixed = self.room = self.limit = self.total = 0
+        self.system_tokens = self.system_text = self.fixed = self.room = self.limit = self.total = 0
         self.given: dict[str, int] = {}
         self.final: list[Any] = []
 
     # ---- data in ------------------------------------------------------------------------------------------------------------------
     def read(self, blocks: Blocks, query: Any, *, include_memories: bool, memory_query: str | None) -> None:
         question = ""
-        for block in read_blocks(blocks):
-            if block.name == "memory" and not include_memories:
+        for given in read_blocks(blocks):
+            if given.name == "memory" and not include_memories:
                 continue
+            block, hidden = for_reader(given, self.setup.scope)
+            self.hidden += hidden
             if block.name == "system":
                 self.layout.system = self._messages_of(block, "system")
             elif block.name == "history":
+                _check_history(block)
                 self.history = block
             elif block.name == "query":
                 query = self._messages_of(block, "user")[-1:] or query
                 query = query[0] if isinstance(query, list) else query
             else:
-                visible, hidden = for_reader(block, self.setup.scope)
-                self.hidden += hidden
-                self.competitors.append(_Competitor(visible, self._rank(block), "", 0, 0))
+                self.competitors.append(_Competitor(block, self._rank(block), "", 0, 0))
         if query is not None and query != "":
             self.layout.question = self.codec.make("user", query, origin="query") if isinstance(query, str) else query
             question = query if isinstance(query, str) else self._text(query)
@@ -131,7 +136,8 @@ class Run:
         """Counts what always stays, and what every other block would like to have."""
         layout, measure = self.layout, self.measure
         self.system_tokens = measure.group(layout.system) if layout.system else 0
-        self.budget.check_system(self.system_tokens)
+        self.system_text = sum(self.counter.count_many([self._text(m) for m in layout.system]))
+        self.budget.check_system(self.system_text)
         if self.render is not None:
             self.fixed = measure.total(list(self.render({c.block.name: c.fit for c in self.competitors}, [])))
         else:
@@ -148,7 +154,10 @@ class Run:
             first = block.name in STATIC or not changing
             changing = changing or block.name not in STATIC
             competitor.base = self._base(block.name, framing=first)
-            competitor.wanted = competitor.base + self._want(block)
+            costs = self._costs(block)
+            stay = self._staying(block)
+            competitor.wanted = competitor.base + sum(costs)
+            competitor.pinned = competitor.base + sum([costs[i] for i in stay]) if stay else 0
 
     def _base(self, name: str, *, framing: bool) -> int:
         """Returns what a block costs before its first piece: tags, and for the first of its message framing and notice."""
@@ -160,9 +169,16 @@ class Run:
         notice = self.counter.count(self.layout.notice + "\n") if self.layout.notice and name not in STATIC else 0
         return tags + notice + self.measure.group([self.codec.make("system", "", origin=name)])
 
-    def _want(self, block: Block) -> int:
-        texts = [self._piece(block.name, s, s.text) for s in block.segments]
-        return sum(self.counter.count_many(texts))
+    def _costs(self, block: Block) -> list[int]:
+        return self.counter.count_many([self._piece(block.name, s, s.text) for s in block.segments])
+
+    def _staying(self, block: Block) -> list[int]:
+        """Returns the positions of the segments that are never cut: the pinned ones, with all of their groups."""
+        if block.pinned:
+            return list(range(len(block.segments)))
+        pinned = [i for i, s in enumerate(block.segments) if s.pinned]
+        groups = {block.segments[i].group for i in pinned} - {None}
+        return [i for i, s in enumerate(block.segments) if s.pinned or s.group in groups] if groups else pinned
 
     def _piece(self, name: str, segment: Segment, text: str) -> str:
         return text + JOINT if self.render is not None else wrapper_of(name)(segment, text)
@@ -171,14 +187,14 @@ class Run:
     def grant(self) -> Steps[None]:
         """Grants the history first, then the others in rank order, each taking what the one before left."""
         history = self._history_messages()
-        rest = [demand_for(self.budget, c.block.name, c.wanted, block=c.block) for c in self.competitors]
+        rest = [demand_for(self.budget, c.block.name, c.wanted, block=c.block, pinned=c.pinned) for c in self.competitors]
         if history:
             yield from self._fit_history(history, rest)
         used = 0 if self.fitted is None else self._history_used()
         present = [*rest, demand_for(self.budget, "history", used, block=self.history)] if history else rest
         allocation = allocate(self.room, with_absent(self.budget, present), surplus=self.budget.surplus)
         if allocation["history"] < used:  # the last exchanges, or the question, needed more than the share
-            present[-1] = replace(present[-1], minimum=used, rank=1)
+            present[-1] = replace(present[-1], pinned=used, rank=1)
             allocation = allocate(self.room, with_absent(self.budget, present), surplus=self.budget.surplus)
         carry = 0
         for i, competitor in enumerate(self.competitors):
@@ -193,8 +209,10 @@ class Run:
 
         def widen(need: int, must: int) -> int:
             """Grants the stable share; more only where the last exchanges need it, and from everybody where the question does."""
-            for minimum, rank in ((need, None), (must, 1)):
-                demands = [replace(d, minimum=minimum, rank=rank or d.rank) if d.name == "history" else d for d in everyone]
+            for minimum, stays in ((need, 0), (must, must)):
+                demands = [
+                    replace(d, minimum=minimum, pinned=stays, rank=1 if stays else d.rank) if d.name == "history" else d for d in everyone
+                ]
                 self.history_granted = allocate(self.room, demands, surplus=self.budget.surplus)["history"]
                 if self.history_granted >= must:
                     break
@@ -245,7 +263,8 @@ class Run:
         for attempt in range(_ROUNDS):
             self.final = self.messages()
             self.total = self.measure.total(self.final)
-            over = self.total - self.limit
+            largest = max(self.total, self.counter.count(self.layout.text())) if self.setup.text else self.total
+            over = largest - self.limit
             if over <= 0:
                 return
             if attempt < _ROUNDS // 2:  # a template may count a text more than once: what is asked for first is what a doubled text needs
@@ -254,13 +273,13 @@ class Run:
             for competitor in reversed(self.competitors):
                 if competitor.fit.pieces and over > 0:
                     before = competitor.fit.tokens
-                    self._fit(competitor, max(0, before - over))
+                    self._fit(competitor, max(competitor.pinned, before - over))
                     over -= before - competitor.fit.tokens
             if over == given and not self._shrink_history(over):  # a block that is gone takes its frame with it: look again before the history gives
                 break
         blocks = {"system": self.system_tokens, "history": self._history_used(), **{c.block.name: c.fit.tokens for c in self.competitors}}
-        msg = f"the prompt has {self.total:,} tokens in its final form, the limit is {self.limit:,}; shorten the fixed parts or raise the limit"
-        raise BudgetExceededError(msg, limit=self.limit, needed=self.total, blocks=blocks)
+        msg = f"the prompt has {largest:,} tokens in its final form, the limit is {self.limit:,}; shorten the fixed parts or raise the limit"
+        raise BudgetExceededError(msg, limit=self.limit, needed=largest, blocks=blocks)
 
     def _shrink_history(self, over: int) -> bool:
         if self.fitted is None:
@@ -278,7 +297,7 @@ class Run:
     def assembly(self) -> Assembly:
         fits = {c.block.name: c.fit for c in self.competitors}
         return Assembly(
-            messages=self.final, history=self.layout.history, kept=fits, report=self._report(), layout=self.layout,
+            messages=self.final, history=self.layout.history, kept=fits, report=self._report(), layout=self.layout, counter=self.counter,
         )  # fmt: skip
 
     def _pinned(self, name: str, tokens: int) -> Decision:
@@ -301,9 +320,8 @@ class Run:
         parts += self.hidden
         for c in self.competitors:
             parts += c.fit.decisions
-        parts += self.fitted.parts if self.fitted is not None else []
+        parts += _named(self.fitted.parts, self.history) if self.fitted is not None and self.history is not None else []
         notes = tuple(self.fitted.warnings) if self.fitted is not None else ()
-        system_limit = None if budget.max_system_ratio is None else int(budget.context_window * budget.max_system_ratio)
         given, turns = self.given, self._task_turns()
         return BudgetReport(
             limit=self.limit,
@@ -316,7 +334,9 @@ class Run:
             parts=parts,
             warnings=lambda: (
                 *notes,
-                *warnings_for(totals, window=budget.context_window, system_limit=system_limit, given=given, task_turns=turns),
+                *warnings_for(
+                    totals, window=budget.context_window, system_tokens=self.system_text, system_limit=_most_system(budget), given=given, task_turns=turns
+                ),
             ),
             counter=self.counter.name,
             exact=self.counter.exact,
@@ -329,3 +349,40 @@ class Run:
         if self.setup.session is None or task is None:
             return 0
         return self.setup.session.task_turns("\n".join(s.text for s in task.segments), self._history_messages())
+
+
+def _most_system(budget: TokenBudget) -> int | None:
+    """Returns the tokens the system prompt may have at most, None where nothing limits it but the window."""
+    limits = [budget.sizes["system"]] if "system" in budget.sizes else []
+    if budget.max_system_ratio is not None:
+        limits.append(int(budget.context_window * budget.max_system_ratio))
+    return min(limits, default=None)
+
+
+def _named(parts: Sequence[Decision | DecisionRange], history: Block) -> list[Decision | DecisionRange]:
+    """Returns the decisions on a history of segments under the segments' own ids; messages keep theirs."""
+    if history.messages is not None:
+        return list(parts)
+    names = {f"history-{i}": s.id for i, s in enumerate(history.segments)}
+
+    def name(decision: Decision) -> Decision:
+        return replace(decision, segment_id=names.get(decision.segment_id, decision.segment_id))
+
+    def name_all(expand: Callable[[], Iterator[Decision]]) -> Iterator[Decision]:
+        return map(name, expand())
+
+    return [replace(p, expand=partial(name_all, p.expand)) if isinstance(p, DecisionRange) else name(p) for p in parts]
+
+
+def _check_history(block: Block) -> None:
+    """Refuses what a conversation cannot promise: it is cut by age, in turns."""
+    asked = [f"pinned segments {[s.id for s in block.segments if s.pinned][:5]!r}"] if any(s.pinned for s in block.segments) else []
+    asked += ["pinned=True"] if block.pinned else []
+    asked += [f"strategy={block.strategy!r}"] if block.strategy is not None else []
+    asked += [f"a group of its own for {[s.id for s in block.segments if s.group][:5]!r}"] if any(s.group for s in block.segments) else []
+    if asked:
+        msg = (
+            f"the history block has {', '.join(asked)}, allowed: neither, because a conversation is kept from its newest turn on, calls with their "
+            "results; put what must stay into the project or memory block or into a system message, and say cut= and min_exchanges= for the rest"
+        )
+        raise BudgetConfigError(msg)

@@ -64,12 +64,15 @@ class Layout:
         parts = [_tagged("system", [self._plain(m) for m in self.system])] if self.system else []
         parts += [block_text(name, fit, empty=placeholder(name)) for name, fit in self.static.items()]
         lines = [role_line(self.codec.role(m), self._plain(m)) for m in self.history]
-        parts.append(render_block("history", lines or [placeholder("history") or ""]))
+        at = len(lines) if self.asked is None or self.question is not None else self.asked
+        parts.append(render_block("history", lines[:at] or [placeholder("history") or ""]))
         if self.notice and any(fit.pieces for fit in self.volatile.values()):
             parts.append(self.notice + "\n")
         parts += [block_text(name, fit, empty=placeholder(name)) for name, fit in self.volatile.items()]
         if self.question is not None:
             parts.append(_tagged("query", [self._plain(self.question)]))
+        elif lines[at:]:  # the question is in the history, and what was done about it so far
+            parts.append(render_block("query", lines[at:]) if lines[at + 1 :] else _tagged("query", [self._plain(self.history[at])]))
         return "\n".join(part for part in parts if part).rstrip("\n")
 
     def _plain(self, message: Any) -> str:

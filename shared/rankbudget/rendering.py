@@ -25,6 +25,7 @@ __all__ = [
     "placeholder",
     "render_block",
     "role_line",
+    "tag_name",
     "wrapper_of",
 ]
 
@@ -63,7 +64,7 @@ def escape_text(text: str, *, block: str = "") -> str:
 
 @lru_cache(maxsize=64)
 def _tag(block: str) -> re.Pattern[str]:
-    names = f"{_OURS}|{re.escape(_name(block))}" if block else _OURS
+    names = f"{_OURS}|{re.escape(tag_name(block))}" if block else _OURS
     return re.compile(rf"<(?=[\s/]*(?:{names})\b)|<(?=\|)|(?<=\|)>", re.IGNORECASE)
 
 
@@ -85,15 +86,16 @@ def one_turn(text: str) -> str:
 
 def open_tag(name: str) -> str:
     """Returns the line that opens a block."""
-    return f"<{_name(name)}>\n"
+    return f"<{tag_name(name)}>\n"
 
 
 def close_tag(name: str) -> str:
     """Returns the line that closes a block."""
-    return f"</{_name(name)}>\n"
+    return f"</{tag_name(name)}>\n"
 
 
-def _name(name: str) -> str:
+def tag_name(name: str) -> str:
+    """Returns the name of a block's tag."""
     if name == "memory":  # the block, as each memory has a tag of its own
         return "memories"
     return re.sub(r"[^\w.-]", "_", name) or "block"
