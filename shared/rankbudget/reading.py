@@ -49,14 +49,11 @@ def read_chat(path: str | Path) -> Chat:
         BudgetConfigError: the file cannot be read or holds something else.
         MessageError: a message has no role.
     """
-    text = sys.stdin.read() if str(path) == "-" else _text(Path(path))
+    text = _standard_input() if str(path) == "-" else _text(Path(path))
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        data = _lines(text)
-        if data is None:
-            msg = f"{path}: not JSON ({error})"
-            raise BudgetConfigError(msg) from error
+        data = _lines(text, path, error)
     if isinstance(data, Mapping) and "role" in data:
         data = [data]
     messages, tools = (data.get("messages"), data.get("tools")) if isinstance(data, Mapping) else (data, None)
@@ -74,13 +71,27 @@ def read_chat(path: str | Path) -> Chat:
     return Chat(messages=messages, tools=tools or None)
 
 
-def _lines(text: str) -> list[Any] | None:
-    """Returns one message for each line, None when the lines are not that."""
-    try:
-        found = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (ValueError, RecursionError):
-        return None
-    return found if len(found) > 1 else None
+def _lines(text: str, path: str | Path, whole: Exception) -> list[Any]:
+    """Returns one message for each line; where the first line is a message, the first line that is none is named."""
+    found: list[Any] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            msg = f"{path}: line {number} is not JSON ({error})" if found else f"{path}: not JSON ({whole})"
+            raise BudgetConfigError(msg) from error
+    if len(found) < 2:  # noqa: PLR2004 - a single line would have been read as a whole
+        msg = f"{path}: not JSON ({whole})"
+        raise BudgetConfigError(msg) from whole
+    return found
+
+
+def _standard_input() -> str:
+    """Returns standard input as a file would be read, whatever encoding the terminal has."""
+    buffer = getattr(sys.stdin, "buffer", None)
+    return sys.stdin.read() if buffer is None else buffer.read().decode("utf-8-sig", "replace")
 
 
 def read_passages(folder: str | Path) -> list[Segment]:
