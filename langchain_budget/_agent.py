@@ -18,6 +18,7 @@ from rankbudget.effects import Call, Steps
 from rankbudget.measure import CodecMeasure
 from rankbudget.result import FitResult
 
+from ._asked import answer_tokens, bound_tools, unwrapped
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, as_tools
 from ._limits import Limits, limits_of
@@ -100,15 +101,16 @@ class AgentBudget:
             messages: the conversation, without `system`.
             model: the model that will be called.
             system: the system message that will be sent before it.
-            tools: what is bound to the model.
+            tools: what is bound to the model; None takes what the model itself has bound.
             thread: what the conversation is known by; None goes by its first message.
             refused: what the model said was too much; the next one has at most three quarters of its tokens.
         """
-        limits = self._limits_for(model).with_tools(self._schemas(tools))
+        own = self._model if self._model is not None else model
+        limits = self._limits_for(own).with_tools(bound_tools(own) if tools is None else self._schemas(tools))
         whole = [system, *messages] if system is not None else list(messages)
         measure = limits.measure()
         allowed = limits.ceiling(whole, measure)
-        name = str(model_name(model) or type(model).__name__)
+        name = str(model_name(model) or type(unwrapped(model)[0]).__name__)
         limit = max(1, int(allowed / self._corrections.get(name, 1.0)))
         if refused is not None:  # of what was sent, not of what might have been: else the same prompt may go out again
             limit = max(1, int(min(limit, refused.result.report.total_tokens) * _TIGHTER))
@@ -142,13 +144,12 @@ class AgentBudget:
             result = yield Call(lambda: session.fit(converted, **options), (), lambda: session.afit(converted, **options))
         return result  # type: ignore[no-any-return]  # a driver's answer is untyped
 
-    def _limits_for(self, model: Any) -> Limits:
-        own = self._model if self._model is not None else model
+    def _limits_for(self, own: Any) -> Limits:
         name = model_name(own)
-        key = (name or id(own), *_window(own))
+        key = (name or id(unwrapped(own)[0]), *_window(own), answer_tokens(own))
         found = self._limits.get(key)
         if found is None:
-            given = dict(self._given)
+            given: dict[str, Any] = {**self._given, "tools": []}
             if given["budget"] is None and given["max_tokens"] is None:
                 found = limits_of(**given, model=own)
             else:  # the window is given: of the model only its tokenizer is asked

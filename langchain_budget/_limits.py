@@ -15,7 +15,9 @@ from rankbudget.counting.protocol import TokenCounter, Tool
 from rankbudget.errors import BudgetConfigError, BudgetError
 from rankbudget.measure import CodecMeasure, Measure
 
+from ._asked import bound_tools, unwrapped
 from ._codec import CODEC
+from ._convert import as_tools
 from ._counters import CounterKind, HostCounter, counts_itself, host_counter
 from .models import budget_for, model_name
 
@@ -76,12 +78,13 @@ def limits_of(
     model: Any = None,
     max_tokens: int | None = None,
     counter: Any = None,
-    tools: Sequence[Tool] | None = None,
+    tools: Sequence[Any] | None = None,
     prefer: CounterKind | None = None,
 ) -> Limits:
     """Returns the limits of `budget=`, `model=` or `max_tokens=`; with none of them, of a window of 8,192 tokens.
 
-    A model beside a budget only says how to count; `max_tokens` beside either is a ceiling.
+    A model beside a budget only says how to count; `max_tokens` beside either is a ceiling. Without `tools` those bound to the model
+    are counted; an empty list says that there are none.
     """
     check_number("max_tokens", max_tokens, "give the tokens the prompt may have")
     if isinstance(budget, Mapping):
@@ -89,15 +92,17 @@ def limits_of(
     if budget is not None and not isinstance(budget, TokenBudget):
         msg = f"budget is a {type(budget).__name__}, allowed: a TokenBudget, or its fields in a dict; a number goes to max_tokens="
         raise BudgetConfigError(msg)
+    schemas = bound_tools(model) if tools is None else as_tools(tools)
     if budget is None and model is not None:
         budget = budget_for(model)
+    model = unwrapped(model)[0]
     if budget is None and max_tokens is None:
         budget = TokenBudget()
     name = (model_name(model) if model is not None else None) or (budget.model if budget is not None else None)
     if counter is None and name is None and counts_itself(model):
         counter = model
     return Limits(
-        budget=budget, max_tokens=max_tokens, host=host_counter(counter, default=name or "o200k_base", prefer=prefer), tools=tools
+        budget=budget, max_tokens=max_tokens, host=host_counter(counter, default=name or "o200k_base", prefer=prefer), tools=schemas
     )
 
 

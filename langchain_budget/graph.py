@@ -41,7 +41,7 @@ def pre_model_hook(
         max_tokens: tokens a prompt may have; beside a budget the smaller wins.
         counter: counts instead of the model's tokenizer.
         prompt: the system prompt the agent adds later; it is counted.
-        tools: what is bound to the model; it is counted.
+        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty list says nothing is.
         summarizer: keeps a running summary of what is cut.
         into: "llm_input_messages" leaves the state whole; "messages" replaces the state's messages.
 

@@ -23,7 +23,7 @@ from rankbudget.report import BudgetReport
 from rankbudget.result import FitResult
 
 from ._codec import CODEC
-from ._convert import as_messages, as_tools, from_segment, to_segments
+from ._convert import as_messages, from_segment, to_segments
 from ._limits import limits_of, typed_errors
 from ._slots import render_prompt
 from ._supported import require
@@ -48,7 +48,7 @@ class BudgetMemory(BaseMemory):
         max_tokens: tokens that conversation and documents may have together; beside a budget the smaller wins.
         counter: counts instead of the model's tokenizer.
         prompt: the chain's prompt; what it costs beside the memory is then counted exactly.
-        tools: what is bound to the model; it is counted.
+        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty list says nothing is.
         summarizer: a model, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
         retriever: finds documents for the input; they are trimmed to what the conversation leaves.
         scorer: ranks the documents; None takes the core's default.
@@ -106,9 +106,7 @@ class BudgetMemory(BaseMemory):
 
     @model_validator(mode="after")
     def _settle(self) -> Self:
-        limits = limits_of(
-            budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=as_tools(self.tools)
-        )
+        limits = limits_of(budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=self.tools)
         as_text = None if self.return_messages else self._text
         self._reader = ThreadReader(limits, summarizer=as_summarizer(self.summarizer), as_text=as_text)
         return self

@@ -19,7 +19,6 @@ from rankbudget.report import BudgetReport
 from rankbudget.result import FitResult
 
 from ._codec import CODEC
-from ._convert import as_tools
 from ._limits import limits_of
 from ._threads import ThreadReader
 from .models import as_summarizer
@@ -41,7 +40,7 @@ class BudgetMessageHistory(BaseChatMessageHistory):
         model: a chat model or a model's name; gives window and tokenizer.
         max_tokens: tokens the conversation may have; beside a budget the smaller wins.
         counter: counts instead of the model's tokenizer.
-        tools: what is bound to the model; it is counted.
+        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty list says nothing is.
         summarizer: a model, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
         extra_tokens: tokens of the prompt beside the conversation: system prompt, question, documents.
 
@@ -145,7 +144,7 @@ class BudgetMessageHistory(BaseChatMessageHistory):
 
 
 def _reader(*, summarizer: Any = None, tools: Sequence[Any] | None = None, **limits: Any) -> ThreadReader:
-    return ThreadReader(limits_of(tools=as_tools(tools), **limits), summarizer=as_summarizer(summarizer))
+    return ThreadReader(limits_of(tools=tools, **limits), summarizer=as_summarizer(summarizer))
 
 
 def _copies(result: FitResult) -> list[BaseMessage]:

@@ -128,7 +128,7 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def _fit(self, request: ModelRequest[Any], *, refused: Prompt | None = None) -> Steps[Prompt]:
         return self._budget.steps(
             request.messages,
-            model=request.model,
+            model=request.model.bind(**request.model_settings) if request.model_settings else request.model,
             system=request.system_message,
             tools=[*request.tools, *_structured_tools(request.response_format)],
             thread=_thread_id(request),

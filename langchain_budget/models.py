@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from rankbudget import TokenBudget
 from rankbudget.errors import BudgetConfigError
+
+from ._asked import answer_tokens, unwrapped
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -94,22 +97,58 @@ def model_name(model: Any) -> str | None:
 def budget_for(model: Any, **fields: Any) -> TokenBudget:
     """Returns the budget of a model: its own profile knows its window best, else the core's table does.
 
+    The reserve is at least the answer that the model object asks for (its `max_tokens`, or what its integration calls it), unless
+    `fields` name a reserve. An answer of more than half the window that may be the integration's default is reserved as without one,
+    with a warning: the window is the prompt's until the user says otherwise.
+
     Args:
-        model: a chat model or a model's name.
+        model: a chat model, bound or not, or a model's name.
         fields: any field of the budget.
+
+    Raises:
+        BudgetConfigError: when the window is unknown, or when the answer the user asked for leaves nothing of it.
     """
-    profile, name = _profile(model), model_name(model)
+    own = unwrapped(model)[0]
+    profile, name = _profile(own), model_name(own)
     window = profile.get("max_input_tokens")
     if window is None:
         if name is None:
             msg = (
-                f"the window of a {type(model).__name__} is unknown: it has neither a profile nor a name; "
+                f"the window of a {type(own).__name__} is unknown: it has neither a profile nor a name; "
                 "give budget=TokenBudget(context_window=..) or max_tokens=.."
             )
             raise BudgetConfigError(msg)
-        return TokenBudget.for_model(name, **fields)
-    output = profile.get("max_output_tokens")
-    return TokenBudget(**{"context_window": window, "max_output": output, "model": name, **fields})
+        budget = TokenBudget.for_model(name, **fields)
+    else:
+        output = profile.get("max_output_tokens")
+        budget = TokenBudget(**{"context_window": window, "max_output": output, "model": name, **fields})
+    return budget if "reserve" in fields or "reserve" in fields.get("ratios", ()) else _with_answer(budget, model)
+
+
+def _with_answer(budget: TokenBudget, model: Any) -> TokenBudget:
+    """Returns the budget with room for the answer that a model object asks for; a share that always leaves it stays a share."""
+    asked, chosen = answer_tokens(model)
+    if asked is None:
+        return budget
+    window = budget.context_window
+    largest_system = window if budget.max_system_ratio is None else int(window * budget.max_system_ratio) + 1
+    if asked <= budget.reserve_tokens(largest_system):
+        return budget
+    who = f"the {type(unwrapped(model)[0]).__name__}"
+    if asked > window // 2 and not chosen:
+        msg = (
+            f"{who} asks for answers of up to {asked:,} tokens, the window has {window:,}; {budget.reserve_tokens():,} are reserved. "
+            "Set a smaller answer on the model, or give budget=TokenBudget(context_window=.., reserve=..)"
+        )
+        warnings.warn(msg, stacklevel=2)
+        return budget
+    if asked >= window:
+        msg = (
+            f"{who} asks for answers of {asked:,} tokens, allowed: less than its window of {window:,}, which prompt and answer share; "
+            "set a smaller answer on the model, or give budget=TokenBudget(context_window=.., reserve=..)"
+        )
+        raise BudgetConfigError(msg)
+    return budget.replace(reserve=max(asked, budget.reserve_tokens()))
 
 
 def _profile(model: Any) -> dict[str, int]:
