@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, MessagesPlaceholder
@@ -20,8 +21,9 @@ from rankbudget.errors import BudgetConfigError
 from rankbudget.fitting.protocol import Fit
 from rankbudget.measure import Measure
 from rankbudget.result import FitResult
-from rankbudget.segment import Block
+from rankbudget.segment import Block, Segment
 
+from ._assembler import ShownAssembler
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
 from ._limits import Limits
@@ -70,12 +72,16 @@ class Slots:
     session: Any = None
 
     def text_of(self, block: str) -> Callable[[Any], str] | None:
-        """Returns how an item of a block reads in the prompt."""
-        if block == "knowledge" and self.document_prompt is not None:
-            return lambda item: document_text(item, self.document_prompt)
+        """Returns how an item of a block reads in the prompt; a document is its content, which is what may be cut."""
         if block == "examples" and self.example_prompt is not None:
             return lambda item: example_text(item, self.example_prompt)
         return None
+
+    def shown(self, block: str, segment: Segment, text: str) -> str:
+        """Returns how a text that stands for a segment reads in the prompt."""
+        if block != "knowledge" or not isinstance(segment.source, Document):
+            return text
+        return document_text(from_segment(segment, None if text == segment.text else text), self.document_prompt)
 
 
 class _Rendered:
@@ -107,7 +113,7 @@ def fit_list_steps(value: Any, slots: Slots, limits: Limits, report_key: str | N
 def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, report_key: str | None) -> Steps[Trimmed]:
     """Fits the slots of a dict together; other keys pass."""
     found = {block: key for block, key in slots.keys.items() if value.get(key) is not None}
-    question = _question(value.get(slots.question))
+    question = _question(value.get(slots.question), slots)
     if not found and question is None and slots.prompt is None:
         allowed = ", ".join([*slots.keys.values(), slots.question])
         msg = f"the input has the keys {', '.join(map(str, value)) or '(none)'}; allowed are one or more of {allowed}, or name yours with history_key= etc."
@@ -123,24 +129,27 @@ def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, repo
         fixed = render({}, [])
         system = [m for m, role in zip(fixed, CODEC.roles(fixed), strict=True) if role in {"system", "developer"}]
         blocks = [Block(name="system", messages=system), *blocks] if system else blocks
-    assembler = Assembler(
-        _budget(slots, limits),
-        counter=limits.counter,
-        codec=CODEC,
-        measure=limits.measure(),
-        scorer=slots.scorer,
-        summarizer=slots.summarizer,
-        cut=slots.cut,
-        strict=slots.strict,
-        session=slots.session,
-    )
+    options: dict[str, Any] = {
+        "counter": limits.counter,
+        "codec": CODEC,
+        "measure": limits.measure(),
+        "scorer": slots.scorer,
+        "summarizer": slots.summarizer,
+        "cut": slots.cut,
+        "strict": slots.strict,
+        "session": slots.session,
+    }
+    plain = slots.document_prompt is None
+    budget = _budget(slots, limits)
+    assembler = Assembler(budget, **options) if plain else ShownAssembler(budget, shown=slots.shown, **options)
     given = {"query": question, "render": render}
     assembly = yield Call(partial(assembler.assemble, blocks, **given), (), partial(assembler.aassemble, blocks, **given))
     out = {**value, **_values(value, found, assembly.kept, assembly.history)}
     if report_key is not None:
         out[report_key] = assembly.report
     segments = tuple(piece.segment for fit in assembly.kept.values() for piece in fit.pieces)
-    return Trimmed(value=out, messages=assembly.messages, segments=segments, text=assembly.text, report=assembly.report)
+    text = "\n".join([m.text for m in assembly.messages])  # what was counted: as tagged text it would be another prompt
+    return Trimmed(value=out, messages=assembly.messages, segments=segments, text=text, report=assembly.report)
 
 
 def _budget(slots: Slots, limits: Limits) -> TokenBudget:
@@ -197,15 +206,22 @@ def _adds_up(prompt: Any) -> bool:
     )
 
 
-def _question(given: Any) -> Any:
-    """Returns the question as a text or one message; an empty one is none."""
+def _question(given: Any, slots: Slots) -> Any:
+    """Returns the question as a text or one message; an empty one is none. Several are only counted where a prompt shows them."""
     if given is None or given in ("", []):
         return None
     if isinstance(given, (str, BaseMessage)):
         return given
     if isinstance(given, list) and given and isinstance(given[0], dict) and "type" in given[0]:
         return HumanMessage(given)  # content blocks
-    return as_messages(given)[-1]
+    messages = as_messages(given)
+    if len(messages) > 1 and slots.prompt is None:
+        msg = (
+            f"{slots.question} holds {len(messages)} messages, allowed: a text or one message; put the earlier ones into {slots.keys['history']}, "
+            "or give prompt=, which counts all that it shows"
+        )
+        raise BudgetConfigError(msg)
+    return messages[-1] if messages else None
 
 
 def _block(name: str, value: Any, slots: Slots) -> Block:

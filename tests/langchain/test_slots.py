@@ -1,0 +1,78 @@
+"""The slots of a dict: what is counted is what is sent, whatever form a slot comes in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate, format_document
+
+from langchain_budget import BudgetChatPromptTemplate, BudgetTrimmer
+from rankbudget import TokenBudget, counter_for
+from rankbudget.errors import BudgetConfigError
+
+EXACT = counter_for("o200k_base")
+HEADED = PromptTemplate.from_template("Source: {source}, {note}\n{page_content}")
+QUESTION = "When is the refund?"
+
+
+def long_documents(note: str, count: int = 1) -> list[Document]:
+    return [
+        Document(
+            page_content=f"The refund of part {i} takes ten days. " + "Filler about cats. " * 100,
+            metadata={"source": f"{i}.md", "note": note},
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("limit", [60, 120, 200, 400])
+@pytest.mark.parametrize("note", ["short", "very long note " * 25])
+def test_a_shortened_document_is_shortened_in_its_content(limit: int, note: str) -> None:
+    """The document prompt heads what is left of the content, once; what it makes of the returned documents is within the limit."""
+    trimmer = BudgetTrimmer(max_tokens=limit, counter=EXACT, document_prompt=HEADED)
+    done = trimmer.fit({"documents": long_documents(note, 3), "question": QUESTION})
+    shown = [format_document(d, HEADED) for d in done.value["documents"]]
+    assert EXACT.count("\n".join(shown)) <= done.report.total_tokens <= limit
+    assert all("Source:" not in d.page_content for d in done.value["documents"])
+    assert shown or EXACT.count(format_document(Document("", metadata=long_documents(note)[0].metadata), HEADED)) + 40 > limit
+
+
+def test_a_template_shows_a_shortened_document_once() -> None:
+    """Inside a prompt template the heading of each document stands once."""
+    prompt = BudgetChatPromptTemplate.from_messages(
+        [("system", "Use\n{documents}"), ("human", "{question}")], max_tokens=160, counter=EXACT, document_prompt=HEADED
+    )
+    text = prompt.format_messages(documents=long_documents("short", 4), question=QUESTION)[0].text
+    assert text.count("Source:") == text.count("<document ") >= 1
+
+
+async def test_sync_and_async_show_alike() -> None:
+    """The async form counts documents as the sync form does."""
+    given = {"documents": long_documents("short", 3), "question": QUESTION}
+    trimmer = BudgetTrimmer(max_tokens=150, counter=EXACT, document_prompt=HEADED)
+    assert (await trimmer.afit(given)).value == trimmer.fit(given).value
+
+
+def test_the_text_of_a_tight_fit_is_what_was_counted() -> None:
+    """A fit to the last token has a text; as tagged text the same prompt would be larger than the limit."""
+    thread = [m for i in range(20) for m in (HumanMessage(f"question {i}"), AIMessage(f"answer {i}"))]
+    for limit in range(60, 80):
+        done = BudgetTrimmer(max_tokens=limit, counter=EXACT).fit({"history": thread, "question": "x"})
+        assert done.text == "\n".join(m.text for m in done.messages)
+
+
+def test_a_question_of_several_messages_is_never_sent_uncounted() -> None:
+    """Without a prompt it is refused with a way out; a prompt that shows all of it has all of it counted."""
+    several: dict[str, Any] = {"history": [HumanMessage("a"), AIMessage("b")], "question": [HumanMessage("long " * 50), HumanMessage("y")]}
+    with pytest.raises(
+        BudgetConfigError, match="question holds 2 messages, allowed: a text or one message; put the earlier ones into history"
+    ):
+        BudgetTrimmer(budget=TokenBudget(context_window=500, reserve=100)).invoke(several)
+    prompt = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("question")])
+    done = BudgetTrimmer(max_tokens=400, counter=EXACT, prompt=prompt).fit(several)
+    assert done.report.total_tokens > 50
+    assert done.value["question"] == several["question"]
+    assert BudgetTrimmer(max_tokens=400, counter=EXACT).invoke({"question": [("human", "hi")]}) == {"question": [("human", "hi")]}
