@@ -20,7 +20,7 @@ from .fitting.protocol import Fit
 from .fitting.strategies import strategy_for
 from .measure import CodecMeasure
 from .prompt import STATIC, Layout
-from .rendering import JOINT, close_tag, open_tag, wrapper_of
+from .rendering import JOINT, close_tag, open_tag, own_tags, wrapper_of
 from .report import BlockTotal, BudgetReport, warnings_for
 from .segment import Block, Decision, DecisionRange, Segment
 
@@ -102,6 +102,7 @@ class Run:
         for competitor in self.competitors:
             block = competitor.block
             competitor.query = block.query or (memory_query if block.name == "memory" and memory_query else question)
+        self.layout.tags = own_tags(competitor.block.name for competitor in self.competitors)
         self.competitors.sort(key=lambda c: (c.rank, c.block.name))
 
     def _messages_of(self, block: Block, role: str) -> list[Any]:
@@ -181,7 +182,7 @@ class Run:
         return [i for i, s in enumerate(block.segments) if s.pinned or s.group in groups] if groups else pinned
 
     def _piece(self, name: str, segment: Segment, text: str) -> str:
-        return text + JOINT if self.render is not None else wrapper_of(name)(segment, text)
+        return text + JOINT if self.render is not None else wrapper_of(name, self.layout.tags)(segment, text)
 
     # ---- granted and fitted -----------------------------------------------------------------------------------------------------------
     def grant(self) -> Steps[None]:

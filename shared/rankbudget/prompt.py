@@ -33,6 +33,7 @@ class Layout:
         volatile: blocks that change every turn by name, in order.
         question: the current question as a message of its own.
         notice: the sentence before inserted text; None leaves it out.
+        tags: names of tags besides the usual ones, which no text may spell.
     """
 
     codec: Codec
@@ -43,10 +44,11 @@ class Layout:
     volatile: dict[str, Fit] = field(default_factory=dict)
     question: Any = None
     notice: str | None = None
+    tags: tuple[str, ...] = ()
 
     def messages(self) -> list[Any]:
         """Returns the prompt as host messages."""
-        static = [self.codec.make("system", block_text(name, fit).rstrip("\n"), origin=name) for name, fit in self.static.items() if fit.pieces]
+        static = [self.codec.make("system", self._block(name, fit).rstrip("\n"), origin=name) for name, fit in self.static.items() if fit.pieces]
         changing = self.changing()
         inserted = [self.codec.make("system", changing, origin="context")] if changing else []
         if self.question is not None:
@@ -56,23 +58,23 @@ class Layout:
 
     def changing(self) -> str:
         """Returns the text of what changes every turn, "" when there is none."""
-        text = "".join(block_text(name, fit) for name, fit in self.volatile.items() if fit.pieces)
+        text = "".join(self._block(name, fit) for name, fit in self.volatile.items() if fit.pieces)
         return "" if not text else (self.notice + "\n" + text if self.notice else text).rstrip("\n")
 
     def text(self) -> str:
         """Returns the prompt as tagged text, for completion models; empty blocks say so."""
-        parts = [_tagged("system", [self._plain(m) for m in self.system])] if self.system else []
-        parts += [block_text(name, fit, empty=placeholder(name)) for name, fit in self.static.items()]
-        lines = [role_line(self.codec.role(m), self._plain(m)) for m in self.history]
+        parts = [self._tagged("system", [self._plain(m) for m in self.system])] if self.system else []
+        parts += [self._block(name, fit, empty=placeholder(name)) for name, fit in self.static.items()]
+        lines = [role_line(self.codec.role(m), self._plain(m), tags=self.tags) for m in self.history]
         at = len(lines) if self.asked is None or self.question is not None else self.asked
         parts.append(render_block("history", lines[:at] or [placeholder("history") or ""]))
         if self.notice and any(fit.pieces for fit in self.volatile.values()):
             parts.append(self.notice + "\n")
-        parts += [block_text(name, fit, empty=placeholder(name)) for name, fit in self.volatile.items()]
+        parts += [self._block(name, fit, empty=placeholder(name)) for name, fit in self.volatile.items()]
         if self.question is not None:
-            parts.append(_tagged("query", [self._plain(self.question)]))
+            parts.append(self._tagged("query", [self._plain(self.question)]))
         elif lines[at:]:  # the question is in the history, and what was done about it so far
-            parts.append(render_block("query", lines[at:]) if lines[at + 1 :] else _tagged("query", [self._plain(self.history[at])]))
+            parts.append(render_block("query", lines[at:]) if lines[at + 1 :] else self._tagged("query", [self._plain(self.history[at])]))
         return "\n".join(part for part in parts if part).rstrip("\n")
 
     def _plain(self, message: Any) -> str:
@@ -81,15 +83,13 @@ class Layout:
         calls = [call.get("function") or {} for call in neutral.get("tool_calls") or () if isinstance(call, Mapping)]
         return "\n".join([text, *(f"[calls {c.get('name')}({c.get('arguments')})]" for c in calls)]).strip("\n") if calls else text
 
+    def _block(self, name: str, fit: Fit, *, empty: str | None = None) -> str:
+        """Returns a block as tagged text; "" or the placeholder `empty` in its tags when nothing of it is left."""
+        if not fit.pieces:
+            return open_tag(name) + empty + close_tag(name) if empty else ""
+        wrap = wrapper_of(name, self.tags)
+        return render_block(name, [wrap(piece.segment, piece.rendition.text) for piece in fit.pieces])
 
-def block_text(name: str, fit: Fit, *, empty: str | None = None) -> str:
-    """Returns a block as tagged text; "" or the placeholder `empty` in its tags when nothing of it is left."""
-    if not fit.pieces:
-        return open_tag(name) + empty + close_tag(name) if empty else ""
-    wrap = wrapper_of(name)
-    return render_block(name, [wrap(piece.segment, piece.rendition.text) for piece in fit.pieces])
-
-
-def _tagged(name: str, texts: Sequence[str]) -> str:
-    escaped = [text if name in PINNED_ROLES else escape_text(text) for text in texts]
-    return render_block(name, [text.rstrip("\n") + "\n" for text in escaped])
+    def _tagged(self, name: str, texts: Sequence[str]) -> str:
+        escaped = [text if name in PINNED_ROLES else escape_text(text, tags=self.tags) for text in texts]
+        return render_block(name, [text.rstrip("\n") + "\n" for text in escaped])
