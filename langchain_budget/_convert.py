@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import BasePromptTemplate, format_document
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from rankbudget.errors import MessageError
+from rankbudget.errors import BudgetConfigError, MessageError
 from rankbudget.segment import Provenance, Segment
 
 from ._codec import CODEC, MARK, LangChainCodec, NeedsConversionError
@@ -28,10 +28,14 @@ __all__ = [
     "as_messages",
     "as_tools",
     "document_text",
+    "example_messages",
     "example_text",
     "from_segment",
     "to_segments",
 ]
+
+_ASKED = ("input", "question", "query", "text", "prompt", "instruction")
+_ANSWERED = ("output", "answer", "response", "completion", "label")
 
 
 def as_messages(given: Any) -> list[BaseMessage]:
@@ -83,8 +87,31 @@ def example_text(example: Mapping[str, Any], prompt: Any = None) -> str:
     if prompt is None:
         return "\n".join(f"{key}: {value}" for key, value in example.items())
     if hasattr(prompt, "format_messages"):
-        return "\n".join(m.text for m in prompt.format_messages(**example))
-    return str(prompt.format(**example))
+        return "\n".join(m.text for m in example_messages(example, prompt))
+    return str(_filled(prompt.format, example))
+
+
+def example_messages(example: Mapping[str, Any], prompt: Any = None) -> list[BaseMessage]:
+    """Returns an example as the messages a prompt makes of it; without one, a question and its answer by the names of its two fields.
+
+    Raises:
+        BudgetConfigError: a field that the prompt needs is missing, or there is no prompt and the fields have other names.
+
+    Example:
+        >>> [(m.type, m.content) for m in example_messages({"output": "4", "input": "2+2"})]
+        [('human', '2+2'), ('ai', '4')]
+    """
+    if hasattr(prompt, "format_messages"):
+        return list(_filled(prompt.format_messages, example))
+    asked = [name for name in _ASKED if name in example]
+    answered = [name for name in _ANSWERED if name in example]
+    if len(example) == 2 and len(asked) == len(answered) == 1:  # noqa: PLR2004 - a question and its answer
+        return [HumanMessage(str(example[asked[0]])), AIMessage(str(example[answered[0]]))]
+    msg = (
+        f"an example has the fields {', '.join(map(str, example)) or '(none)'}, and nothing says which is the question and which the answer; "
+        "give example_prompt=, as ChatPromptTemplate([('human', '{..}'), ('ai', '{..}')])"
+    )
+    raise BudgetConfigError(msg)
 
 
 def to_segments(
@@ -120,6 +147,14 @@ def from_segment(segment: Segment, text: str | None = None) -> Any:
     if isinstance(source, BaseMessage):
         return CODEC.with_text(source, text)
     return text
+
+
+def _filled(write: Callable[..., Any], example: Mapping[str, Any]) -> Any:
+    try:
+        return write(**example)
+    except KeyError as error:
+        msg = f"the example prompt needs {error}, an example has {', '.join(map(str, example)) or 'no fields'}"
+        raise BudgetConfigError(msg) from error
 
 
 def _segment(item: Any, place: int, prefix: str, text_of: Callable[[Any], str] | None) -> Segment:

@@ -12,7 +12,7 @@ from langchain_core.runnables import run_in_executor
 from rankbudget.examples import FewShotSelector
 from rankbudget.rendering import JOINT
 
-from ._convert import example_text
+from ._convert import example_messages, example_text
 from ._limits import check_number, limits_of
 from .models import embedder
 
@@ -24,7 +24,8 @@ class BudgetExampleSelector(BaseExampleSelector):
 
     Args:
         examples: dicts; they come back as the same objects, best first.
-        max_tokens: most tokens of all examples, as `example_prompt` shows them; None has no limit but `k`.
+        max_tokens: most tokens of all examples, as `example_prompt` shows them, as a text or as messages with their roles; None has no limit
+            but `k`.
         k: most examples; None has no limit but the tokens.
         example_prompt: the few-shot prompt's own; None counts the fields of an example, one on a line.
         separator: stands between two examples.
@@ -74,6 +75,7 @@ class BudgetExampleSelector(BaseExampleSelector):
         self.double_braces = double_braces
         limits = limits_of(model=model, counter=counter, max_tokens=max_tokens or 1)
         self._counter = limits.counter
+        self._measure = limits.measure()
         self._selector = FewShotSelector(embedder(embeddings) if hasattr(embeddings, "aembed_documents") else embeddings)
         self._lock = threading.Lock()
 
@@ -90,14 +92,22 @@ class BudgetExampleSelector(BaseExampleSelector):
         """Returns the best examples for the input, best first."""
         keys = self.input_keys if self.input_keys is not None else list(input_variables)
         query = "\n".join(_text(input_variables[key]) for key in keys if key in input_variables)
-        found = self._selector.select(query, self.examples, self.k, self.diversity, max_tokens=self.max_tokens, cost=self._cost)
+        room = self.max_tokens
+        if room is not None and self._as_messages():
+            room = max(0, room - self._measure.overhead)
+        found = self._selector.select(query, self.examples, self.k, self.diversity, max_tokens=room, cost=self._cost)
         return [{key: _doubled(value) for key, value in example.items()} for example in found] if self.double_braces else found
 
     async def aselect_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns what `select_examples` returns; rating runs in a thread."""
         return await run_in_executor(None, self.select_examples, input_variables)
 
+    def _as_messages(self) -> bool:
+        return hasattr(self.example_prompt, "format_messages")
+
     def _cost(self, example: Mapping[str, Any]) -> int:
+        if self._as_messages():
+            return self._measure.group(example_messages(example, self.example_prompt))
         return self._counter.count(example_text(example, self.example_prompt) + self.separator)
 
 
