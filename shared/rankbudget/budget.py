@@ -10,7 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from .budget_checks import FrozenDict, check_choice, check_count, check_mapping, check_number, parts_of, shown
+from .budget_checks import (
+    DEFAULT_RATIOS,
+    DEFAULT_RESERVE,
+    LEAST_MESSAGE_CAP,
+    NO_CAP,
+    FrozenDict,
+    check_choice,
+    check_count,
+    check_mapping,
+    check_number,
+    check_ratios,
+    contradictions,
+    parts_of,
+    shown,
+)
 from .errors import BudgetConfigError, BudgetExceededError
 from .five_blocks import five_block_sizes
 
@@ -29,12 +43,7 @@ DEFAULT_RANKS: Mapping[str, int] = FrozenDict(
 )
 _RAG_RANKS = FrozenDict({**DEFAULT_RANKS, "history": 7, "knowledge": 5})
 _UNKNOWN_RANK = 7
-_DEFAULT_RATIOS = FrozenDict({"memory": 0.30, "history": 0.40})
-_DEFAULT_RESERVE = 0.30
 _TOKENS_OR_SHARE = "tokens above 1, or a share from 0 to 1"
-_FIXED_BLOCKS = ("system", "query", "tools")
-_RATIOS_LOW, _RATIOS_HIGH = 0.95, 1.05
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +64,7 @@ class TokenBudget:
         TokenBudget.for_model("gpt-4o")                       window and largest answer of a known model
         TokenBudget.five_blocks("gpt-4")                      fixed sizes for system, project, task, history, knowledge
         TokenBudget.from_file("budget.yaml", profile="nova")  system defaults with a profile's overrides
+        TokenBudget.from_file("nova.yaml", defaults="s.yaml") a profile's own file over the system's
         budget.replace(reserve=1000)                          the same budget with one thing changed
         ====================================================  ==============================================================
 
@@ -68,7 +78,7 @@ class TokenBudget:
         safety: kept empty because counts may be too low: tokens if above 1, else a share of the window; None is the counter's own band.
         max_system_ratio: largest share of the window for the system prompt; None allows any.
         min_exchanges: question-and-answer pairs of the history that stay when anything of it stays.
-        message_cap: tokens a single message may be capped to when those pairs do not fit; None never caps.
+        message_cap: tokens a single message may be capped to when those pairs do not fit, from 200; None never caps.
         model: the model's name, for its tokenizer.
         max_output: the longest answer in tokens the model can give; caps a reserve given as a share.
         preset: "rag" swaps the ranks of history and knowledge.
@@ -86,8 +96,8 @@ class TokenBudget:
     """
 
     context_window: int = 8192
-    reserve: float = _DEFAULT_RESERVE
-    ratios: Mapping[str, float] = field(default_factory=lambda: _DEFAULT_RATIOS)
+    reserve: float = DEFAULT_RESERVE
+    ratios: Mapping[str, float] = field(default_factory=lambda: DEFAULT_RATIOS)
     sizes: Mapping[str, int] = field(default_factory=FrozenDict)
     ranks: Mapping[str, int] = field(default_factory=FrozenDict)
     surplus: Surplus = "waterfall"
@@ -102,7 +112,7 @@ class TokenBudget:
     def __post_init__(self) -> None:
         given: Any = self  # what a caller passes may have any type until it is checked
         problems: list[str] = []
-        ratios = _checked_ratios(given, problems)
+        ratios = check_ratios(given, problems)
         plain: dict[str, Any] = {
             "context_window": check_count("context_window", given.context_window, problems, low=1),
             "reserve": check_number("reserve", ratios.pop("reserve", given.reserve), problems, allowed=_TOKENS_OR_SHARE),
@@ -122,47 +132,19 @@ class TokenBudget:
                 "max_system_ratio", given.max_system_ratio, problems, high=1, above=True, allowed="a share above 0 to 1, or None"
             )
             plain["max_system_ratio"] = share
-        for name in ("message_cap", "max_output"):
-            if getattr(given, name) is not None:
-                plain[name] = check_count(name, getattr(given, name), problems, low=1)
+        if given.message_cap is not None:
+            plain["message_cap"] = check_count("message_cap", given.message_cap, problems, low=LEAST_MESSAGE_CAP, instead=NO_CAP)
+        if given.max_output is not None:
+            plain["max_output"] = check_count("max_output", given.max_output, problems, low=1)
         check_choice("surplus", given.surplus, problems, ("waterfall", "borrow", "keep"))
         check_choice("preset", given.preset, problems, (None, "chat", "rag"))
         if given.model is not None and not isinstance(given.model, str):
             problems.append(f"model is {shown(given.model)}, allowed: a model's name; give objects to a counter")
         for name, value in plain.items():
             object.__setattr__(self, name, value)
-        problems = problems or self._contradictions()
+        problems = problems or contradictions(self)
         if problems:
             raise BudgetConfigError.of(problems)
-
-    def _contradictions(self) -> list[str]:
-        """Returns what is wrong between values that are each allowed."""
-        problems = []
-        both = sorted(set(self.ratios) & set(self.sizes))
-        if both:
-            problems.append(f"ratios and sizes both name {', '.join(map(repr, both))}, allowed: one of them for each block")
-        if "reserve" in self.sizes:
-            problems.append("sizes name 'reserve', allowed: reserve=<tokens>")
-        total = sum(self.ratios.values())
-        terms = [f"{name} {ratio:g}" for name, ratio in self.ratios.items()]
-        if self.ratios and self.reserve <= 1:
-            total += self.reserve
-            if not _RATIOS_LOW - _ROUNDING <= total <= _RATIOS_HIGH + _ROUNDING:
-                terms.append(f"reserve {self.reserve:g}")
-                problems.append(f"ratios and reserve sum to {total:.4g} ({' + '.join(terms)}), allowed: 0.95 to 1.05")
-        elif self.ratios and not 0 < total <= _RATIOS_HIGH + _ROUNDING:
-            problems.append(f"ratios sum to {total:.4g} ({' + '.join(terms)}), allowed: above 0 to 1.05 beside a reserve in tokens")
-        if self.surplus == "keep" and not self.ratios and not self.sizes:
-            problems.append(
-                "ratios and sizes are empty and surplus is 'keep', so no block would get a token; name shares or another surplus"
-            )
-        if self.reserve == 1 or self.reserve >= self.context_window:
-            problems.append(f"reserve is {self.reserve:g}, the whole window of {self.context_window:,}; leave room for a prompt")
-        elif self.safety is not None and self.safety_tokens() + self.reserve_tokens() >= self.context_window:
-            problems.append(f"reserve {self.reserve:g} and safety {self.safety:g} leave nothing of the window of {self.context_window:,}")
-        elif self.sizes and self.grand_total > self.context_window:
-            problems.append(f"sizes, reserve and safety need {self.grand_total:,} tokens, the window has {self.context_window:,}")
-        return problems
 
     # ---- making one -------------------------------------------------------------------------------------------------------------
     @classmethod
@@ -203,15 +185,36 @@ class TokenBudget:
         return cls(**{**plain, "ratios": {}, "sizes": sizes, "surplus": "waterfall", "model": model, **fields})
 
     @classmethod
-    def from_file(cls, path: str | PathLike[str], profile: str | None = None) -> TokenBudget:
+    def from_file(
+        cls, path: str | PathLike[str], profile: str | None = None, *, defaults: str | PathLike[str] | None = None
+    ) -> TokenBudget:
         """Returns the budget of a YAML file: system defaults under `llm`, overrides under `preferred_llm` or a named profile.
+
+        What a level says replaces what the levels before it said of the same thing, in whichever spelling: `reserve` and a "reserve" among the
+        ratios, a block's size and its ratio (which the other ratios then share).
+
+        Args:
+            path: the file.
+            profile: a name under `profiles` or `characters`, or at the top of the file.
+            defaults: another file whose `llm` section is taken first, where system and profile have a file each.
 
         Raises:
             BudgetConfigError: with file, key, what was seen and what is allowed.
+
+        Example:
+            >>> from pathlib import Path
+            >>> from tempfile import TemporaryDirectory
+            >>> with TemporaryDirectory() as folder:
+            ...     system, nova = Path(folder, "system.yaml"), Path(folder, "nova.yaml")
+            ...     _ = system.write_text("llm: {context_window: 32768, budget_ratios: {memory: .3, history: .4, reserve: .3}}")
+            ...     _ = nova.write_text("preferred_llm: {reserve: 2000}")
+            ...     budget = TokenBudget.from_file(nova, defaults=system)
+            >>> budget.context_window, budget.reserve, dict(budget.ratios)
+            (32768, 2000, {'memory': 0.3, 'history': 0.4})
         """
         from .profiles import load_budget  # YAML is only needed here
 
-        return load_budget(path, profile)
+        return load_budget(path, profile, defaults=defaults)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TokenBudget:
@@ -370,16 +373,3 @@ class TokenBudget:
             "properties": {f.name: {} for f in dataclasses.fields(cls)},
             "additionalProperties": False,
         }
-
-
-def _checked_ratios(given: Any, problems: list[str]) -> dict[str, float]:
-    """Returns the ratios as given; a "reserve" among them is the budget's reserve, as profiles write it."""
-    ratios: dict[str, float] = {}
-    for name, ratio in check_mapping("ratios", _DEFAULT_RATIOS if given.ratios is None else given.ratios, problems):
-        if name in _FIXED_BLOCKS:
-            problems.append(f"ratios name {name!r}, which always stays whole; bound the system prompt with max_system_ratio or sizes")
-        else:
-            ratios[name] = check_number(f"ratio of {shown(name)}", ratio, problems, high=1, allowed="a share from 0 to 1")
-    if "reserve" in ratios and given.reserve not in (_DEFAULT_RESERVE, ratios["reserve"]):
-        problems.append(f"reserve is {shown(given.reserve)} and ratios say {ratios['reserve']:g}, allowed: one of them")
-    return ratios

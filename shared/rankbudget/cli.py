@@ -130,7 +130,7 @@ def _budget(options: argparse.Namespace) -> TokenBudget:
         changed["context_window"] = options.window
     if options.reserve is not None:
         changed["reserve"] = options.reserve
-        if options.reserve <= 1:
+        if 0 <= options.reserve <= 1:  # else it is not the ratios that are wrong
             changed["ratios"] = {name: budget.share_of(name) * (1 - options.reserve) for name in budget.ratios}
     return budget.replace(**changed)
 

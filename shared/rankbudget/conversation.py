@@ -15,10 +15,11 @@ from .counting.protocol import TokenCounter
 from .decisions import decisions_on
 from .effects import Steps
 from .errors import BudgetExceededError, MessageError, SummaryError
+from .fitting.arguments import check_messages
 from .fitting.capping import cap_units
 from .fitting.history import Cut, Run, Selection, closed, fill, minimum_sets, resume, stable
 from .measure import Measure
-from .running_summary import announce, newly_dropped, summarize
+from .running_summary import SUMMARY_TIMEOUT, announce, newly_dropped, summarize
 from .segment import Decision, DecisionRange
 from .timeline import Broken, Timeline
 
@@ -47,7 +48,8 @@ class Request:
     min_exchanges: int = 3
     message_cap: int | None = 1000
     summarizer: Summarizer | None = None
-    summary_timeout: float | None = None
+    summary_timeout: float | None = SUMMARY_TIMEOUT
+    """Seconds one call of the summarizer may take; None waits for ever."""
     strict: bool = False
     query: str | None = None
     """What older messages should be relevant to; None keeps by age alone."""
@@ -56,6 +58,10 @@ class Request:
     """The current question is not among the messages: if need be, all of the history may go, system messages apart."""
     widen: Callable[[int, int], int] | None = None
     """Given what the last exchanges need and what must stay, returns the limit; for an assembler whose other blocks may have to give way."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.messages, (list, tuple)):
+            self.messages = check_messages(self.messages)
 
 
 @dataclass(slots=True)
@@ -329,11 +335,13 @@ def _put_together(
     tokens = request.measure.overhead + selection.tokens + sum([timeline.tokens_at(p) for p in timeline.pinned])
     newest = next(timeline.turns(), None)
     asked = newest.question.start if newest and newest.question else None
+    written: tuple[int, int] | None = None
     if summary is not None:
         pinned = set(timeline.pinned)
         at = next((n for n, i in enumerate(chosen) if i not in pinned), len(chosen))
         messages.insert(at, summary)
-        tokens += request.measure.group([summary])
+        written = (at, request.measure.group([summary]))
+        tokens += written[1]
     if not request.measure.additive:
         tokens = request.measure.total(messages)
     question = None if asked is None else _index(chosen, asked) + (summary is not None)
@@ -341,7 +349,7 @@ def _put_together(
         messages=messages,
         tokens=tokens,
         untouched=untouched,
-        parts=decisions_on(timeline, request.block, chosen, broken),
+        parts=decisions_on(timeline, request.block, chosen, broken, written=written),
         warnings=warnings,
         question=question,
         summary=text,

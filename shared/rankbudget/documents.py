@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .budget_checks import shown
 from .counting import counter_for
 from .counting.protocol import TokenCounter
 from .errors import BudgetConfigError
@@ -61,7 +62,7 @@ def fit_documents(
         break between two; `.report` has a reason for every one.
 
     Raises:
-        BudgetConfigError: a negative number of tokens, or ids that repeat.
+        BudgetConfigError: a negative number of tokens, something that is neither text nor segment, or ids that repeat.
         BudgetExceededError: pinned segments need more than `max_tokens`.
 
     Example:
@@ -101,7 +102,15 @@ def _read(given: Sequence[str | Segment], scope: Scope | None) -> tuple[list[Seg
     if isinstance(given, (str, Segment)):
         msg = f"fit_documents takes a list of texts or segments, seen: one {type(given).__name__}; put it in a list"
         raise BudgetConfigError(msg)
-    everything = [text if isinstance(text, Segment) else Segment(id=str(i), text=text) for i, text in enumerate(given)]
+    several: Any = given  # whoever does not check types gives None, or None among the texts
+    if not isinstance(several, Iterable):
+        msg = f"fit_documents takes a list of texts or segments, seen: {shown(several)}; give [] where nothing was found"
+        raise BudgetConfigError(msg)
+    found = list(several)
+    odd = [f"document {i} is {shown(text)}, allowed: str or Segment" for i, text in enumerate(found) if not isinstance(text, (str, Segment))]
+    if odd:
+        raise BudgetConfigError.of([*odd[:5], "leave out what is empty, and give other objects as Segment(id=.., text=.., source=..)"])
+    everything = [text if isinstance(text, Segment) else Segment(id=str(i), text=text) for i, text in enumerate(found)]
     counts = Counter([segment.id for segment in everything])
     twice = [name for name, times in counts.items() if times > 1]
     if twice:

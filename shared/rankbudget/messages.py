@@ -12,9 +12,11 @@ from .counting.profiles import RenderingProfile, apply_profile, profile_for
 from .counting.protocol import Tool
 from .effects import Steps, adrive, drive
 from .errors import BudgetConfigError, BudgetExceededError
+from .fitting.arguments import check_arguments
 from .measure import CodecMeasure, Measure
 from .report import BlockTotal, BudgetReport
 from .result import FitResult
+from .running_summary import SUMMARY_TIMEOUT
 
 if TYPE_CHECKING:
     from .session import BudgetSession
@@ -35,6 +37,7 @@ def fit_messages(
     min_exchanges: int = 3,
     message_cap: int | None = 1000,
     summarizer: Summarizer | None = None,
+    summary_timeout: float | None = SUMMARY_TIMEOUT,
     strict: bool = False,
     session: BudgetSession | None = None,
     profile: RenderingProfile | str | None = None,
@@ -50,9 +53,12 @@ def fit_messages(
         codec: reads host messages that are not dicts.
         measure: counts host messages in the host's own way instead of through codec and counter.
         cut: "fill" keeps as much as fits; "stable" moves the start of what is kept as rarely as it can, for prompt caches.
-        min_exchanges: question-and-answer pairs that stay if that can be.
-        message_cap: most tokens a long text keeps when those pairs do not fit; None never shortens.
+        min_exchanges: question-and-answer pairs that stay if that can be, from 0.
+        message_cap: most tokens a long text keeps when those pairs do not fit, from 200; None never shortens.
         summarizer: `(text, max_tokens) -> str`, writes a summary of what is dropped; None writes none.
+        summary_timeout: seconds one call of the summarizer may take, above 0; after that the conversation is fitted without a summary and
+            a warning says so. A blocking summarizer runs in a thread of its own, so that it can be left behind. None waits for ever, in the
+            caller's thread.
         strict: refuses a broken conversation instead of repairing it.
         session: remembers the cut and the summary between calls.
         profile: what the provider demands of a conversation ("anthropic", "mistral", "alternating", a model's name): late system messages are
@@ -62,8 +68,9 @@ def fit_messages(
         `.messages` are the same objects where they are kept whole; `.report` has a reason for every message.
 
     Raises:
+        BudgetConfigError: an argument that is not allowed; all of them at once.
         BudgetExceededError: system messages, tools and the current question alone exceed `max_tokens`.
-        MessageError: a message has no role, or `strict` and the conversation is broken.
+        MessageError: `messages` is no list, a message has no role, or `strict` and the conversation is broken.
 
     Example:
         >>> chat = [{"role": "user", "content": f"question {i}"} for i in range(100)]
@@ -87,6 +94,7 @@ async def afit_messages(
     min_exchanges: int = 3,
     message_cap: int | None = 1000,
     summarizer: Summarizer | None = None,
+    summary_timeout: float | None = SUMMARY_TIMEOUT,
     strict: bool = False,
     session: BudgetSession | None = None,
     profile: RenderingProfile | str | None = None,
@@ -96,19 +104,13 @@ async def afit_messages(
 
 
 def _steps(messages: Sequence[Any], given: dict[str, Any]) -> Steps[FitResult]:
-    max_tokens, session = given["max_tokens"], given["session"]
-    if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
-        msg = f"max_tokens is {max_tokens!r}, allowed: 1 or more; give the tokens the prompt may have"
-        raise BudgetConfigError(msg)
-    if given["cut"] not in ("fill", "stable"):
-        msg = f"cut is {given['cut']!r}, allowed: 'fill' or 'stable'"
-        raise BudgetConfigError(msg)
+    check_arguments(given)
     codec = given["codec"] or DictCodec()
     profile = read_profile(given["profile"], codec)
     counter = counter_for(given["counter"])
     request = Request(
         messages=messages,
-        limit=max_tokens,
+        limit=int(given["max_tokens"]),
         codec=codec,
         counter=counter,
         measure=given["measure"] or CodecMeasure(codec, counter, given["tools"]),
@@ -116,9 +118,11 @@ def _steps(messages: Sequence[Any], given: dict[str, Any]) -> Steps[FitResult]:
         min_exchanges=given["min_exchanges"],
         message_cap=given["message_cap"],
         summarizer=given["summarizer"],
+        summary_timeout=given["summary_timeout"],
         strict=given["strict"],
         query=given["query"],
     )
+    session: BudgetSession | None = given["session"]
     if session is not None:
         result: FitResult = yield from session.steps(request)
         return result if profile is None else _profiled(result, request, profile, given["tools"])

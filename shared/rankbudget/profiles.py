@@ -12,6 +12,9 @@ System defaults, and overrides by a profile of its own file or by name::
           model: "qwen2.5:14b-instruct"
           budget_ratios: {memory: 0.35, history: 0.35}
 
+What a level says replaces what the levels before it said of the same thing, however they spelled it: a reserve beside the ratios or among
+them, a block's size or its ratio. Two answers in one level are an error.
+
 Other keys of these sections (temperature, base_url, ...) are the host's and pass, except those that look like a slip of ours.
 """
 
@@ -24,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .budget import TokenBudget
-from .budget_checks import shown
+from .budget_checks import DEFAULT_RATIOS, shown
 from .errors import BudgetConfigError, CounterUnavailableError
 
 if TYPE_CHECKING:
@@ -110,9 +113,8 @@ def _names(document: Mapping[str, Any]) -> list[str]:
 
 
 def _profile(document: Mapping[str, Any], name: str, path: object) -> tuple[Mapping[str, Any], str]:
-    places: list[tuple[str, Any]] = [(f"{group}.{name}", document[group][name]) for group in _GROUPS if _holds(document.get(group), name)]
-    if _holds(document, name) and isinstance(document[name], Mapping) and _OVERRIDES in document[name]:
-        places.append((name, document[name]))
+    places: list[tuple[str, Any]] = [(f"{group}.{name}", found) for group in _GROUPS for found in _called(document.get(group), name)]
+    places += [(name, found) for found in _called(document, name) if isinstance(found, Mapping) and _OVERRIDES in found]
     if not places:
         msg = f"{path}: no profile {name!r}; allowed: {', '.join(map(repr, _names(document))) or 'none, the file has no profiles'}"
         raise BudgetConfigError(msg)
@@ -125,14 +127,18 @@ def _profile(document: Mapping[str, Any], name: str, path: object) -> tuple[Mapp
     return found, f"{path}: {where}"
 
 
-def _holds(group: Any, name: str) -> bool:
-    return isinstance(group, Mapping) and name in group
+def _called(group: Any, name: str) -> list[Any]:
+    """Returns what a group has under a name; YAML reads a name such as 1 as a number, a text of the same look comes first."""
+    if not isinstance(group, Mapping):
+        return []
+    return [group[key] for key in sorted((k for k in group if str(k) == str(name)), key=lambda k: not isinstance(k, str))]
 
 
 def _overlay(values: dict[str, Any], section: Mapping[str, Any], where: str) -> None:
     """Puts a section's values over those so far; a section that says one thing in two ways, or slips, is an error."""
     problems = []
     seen: dict[str, str] = {}
+    given: dict[str, Any] = {}
     entries: Mapping[Any, Any] = section  # YAML keys may be numbers
     for key, value in entries.items():
         name = _RENAMED.get(key, key) if isinstance(key, str) else None
@@ -146,9 +152,48 @@ def _overlay(values: dict[str, Any], section: Mapping[str, Any], where: str) -> 
         seen[name] = key
         if name in _MERGED and not isinstance(value, Mapping):
             problems.append(f"{where}.{key} is {shown(value)}, allowed: a mapping from block names to numbers")
-        values[name] = {**values.get(name, {}), **value} if name in _MERGED and isinstance(value, Mapping) else value
+        given[name] = value
+    if not problems:
+        problems = _said_twice(given, where)
     if problems:
         raise BudgetConfigError.of(problems)
+    _forget(values, given)
+    for name, value in given.items():
+        values[name] = {**values.get(name, {}), **value} if name in _MERGED else value
+
+
+def _said_twice(given: Mapping[str, Any], where: str) -> list[str]:
+    """Returns what one level says in two ways; later levels could hide it."""
+    ratios, sizes = given.get("ratios", {}), given.get("sizes", {})
+    problems = [f"{where}: ratios and sizes both name {shown(name)}, allowed: one of them for each block" for name in ratios if name in sizes]
+    if "reserve" in given and "reserve" in ratios and given["reserve"] != ratios["reserve"]:
+        problems.append(f"{where}: reserve is {shown(given['reserve'])} and ratios say {shown(ratios['reserve'])}, allowed: one of them")
+    return problems
+
+
+def _forget(values: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Takes from the levels so far what the next one says in another spelling."""
+    ratios, sizes = given.get("ratios", {}), given.get("sizes", {})
+    if "reserve" in given and "reserve" in values.get("ratios", {}):
+        values["ratios"] = {name: ratio for name, ratio in values["ratios"].items() if name != "reserve"}
+    if "reserve" in ratios:
+        values.pop("reserve", None)
+    if "sizes" in values:
+        values["sizes"] = {name: size for name, size in values["sizes"].items() if name not in ratios}
+    inherited = values.get("ratios", DEFAULT_RATIOS)
+    if any(name in inherited for name in sizes):
+        values["ratios"] = _without(inherited, sizes)
+
+
+def _without(ratios: Mapping[str, Any], sized: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the ratios of the blocks that have no size of their own, which share what the others had: only their proportions matter."""
+    rest = {name: ratio for name, ratio in ratios.items() if name not in sized}
+    try:
+        total = sum(ratio for name, ratio in ratios.items() if name != "reserve")
+        left = sum(ratio for name, ratio in rest.items() if name != "reserve")
+    except TypeError:  # a ratio that is no number: the budget says so
+        return rest
+    return {name: ratio if name == "reserve" else min(1.0, round(ratio * total / left, 9)) for name, ratio in rest.items()} if left else rest
 
 
 def _build(values: dict[str, Any], path: object, profile: str | None) -> TokenBudget:

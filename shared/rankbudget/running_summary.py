@@ -13,7 +13,11 @@ from .timeline import Timeline
 if TYPE_CHECKING:
     from .conversation import Memo, Request
 
-__all__ = ["announce", "newly_dropped", "summarize"]
+__all__ = ["SUMMARY_TIMEOUT", "announce", "newly_dropped", "summarize"]
+
+SUMMARY_TIMEOUT = 60.0
+"""Seconds one call of a summarizer may take unless somebody says otherwise: a chat that waits longer has lost its reader, and a summarizer
+that hangs must not hang the chat. Ample for a summary by a hosted model; a slow local one may need more."""
 
 
 def newly_dropped(timeline: Timeline, chosen: list[int], memo: Memo | None) -> list[int]:

@@ -15,9 +15,11 @@ from .counting import counter_for
 from .counting.protocol import TokenCounter, Tool
 from .effects import Steps, adrive, drive
 from .errors import BudgetConfigError, BudgetExceededError
+from .fitting.arguments import check_timeout
 from .measure import CodecMeasure, Measure
 from .messages import report_on
 from .result import FitResult
+from .running_summary import SUMMARY_TIMEOUT
 
 __all__ = ["BudgetSession", "stable_share"]
 
@@ -37,6 +39,8 @@ class BudgetSession:
         measure: counts host messages in the host's own way.
         summarizer: `(text, max_tokens) -> str`, keeps a running summary of what was cut.
         tools: tool schemas sent with every request.
+        summary_timeout: seconds one call of the summarizer may take, above 0; after that the turn goes on without a new summary, with a
+            warning, and the session stays as it was. None waits for ever.
 
     Example:
         >>> session = BudgetSession(50, counter="o200k_base")
@@ -57,17 +61,22 @@ class BudgetSession:
         measure: Measure | None = None,
         summarizer: Summarizer | None = None,
         tools: Sequence[Tool] | None = None,
+        summary_timeout: float | None = SUMMARY_TIMEOUT,
     ) -> None:
+        problems: list[str] = []
         if not isinstance(budget, TokenBudget):
-            problems: list[str] = []
             check_count("budget", budget, problems, low=1)
             if problems:
-                raise BudgetConfigError.of([*problems, "give a TokenBudget, or the tokens the prompt may have"])
+                problems.append("give a TokenBudget, or the tokens the prompt may have")
+        check_timeout(summary_timeout, problems)
+        if problems:
+            raise BudgetConfigError.of(problems)
         self.budget = budget
         model = budget.model if isinstance(budget, TokenBudget) else None
         self.counter: TokenCounter = counter_for(counter if counter is not None else model or "o200k_base")
         self.codec: Codec = DictCodec() if codec is None else codec
         self.summarizer = summarizer
+        self.summary_timeout = summary_timeout
         self.tools = tools
         self._measure = measure
         self._memo = Memo()
@@ -276,6 +285,7 @@ class BudgetSession:
             min_exchanges=budget.min_exchanges,
             message_cap=budget.message_cap,
             summarizer=self.summarizer,
+            summary_timeout=self.summary_timeout,
             strict=strict,
             asked_elsewhere=question is not None,
             widen=widen if share < most else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .budget_checks import check_count
+from .budget_checks import check_count, shown
 from .counting import counter_for
 from .errors import BudgetConfigError
 from .fitting.truncate import truncate_text
@@ -27,11 +27,17 @@ def fit_text(text: str, *, max_tokens: int, counter: Any = "o200k_base", query: 
     Returns:
         `.text` is the text itself when it fits.
 
+    Raises:
+        BudgetConfigError: what is given is no text, or `max_tokens` no whole number from 0.
+
     Example:
         >>> fit_text("One is first. Two is next. Three is last.", max_tokens=9).text
         'One is first. Two is next....'
     """
     problems: list[str] = []
+    given: Any = text  # whoever does not check types gives None
+    if not isinstance(given, str):
+        problems.append(f'the text is {shown(given)}, allowed: str; give "" for an empty one')
     check_count("max_tokens", max_tokens, problems)
     if problems:
         raise BudgetConfigError.of(problems)

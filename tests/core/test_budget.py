@@ -215,6 +215,7 @@ def test_all_problems_come_in_one_message():
         ({"max_system_ratio": 1.5}, "max_system_ratio is 1.5"),
         ({"min_exchanges": 2.5}, "min_exchanges is 2.5"),
         ({"message_cap": 0}, "message_cap is 0"),
+        ({"message_cap": 199}, "message_cap is 199, allowed: a whole number from 200, or None"),
         ({"max_output": -1}, "max_output is -1"),
         ({"model": 4}, "model is 4"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rankbudget import BudgetExceededError, BudgetSession, MessageError, TokenBudget, fit_messages
+from rankbudget import BudgetExceededError, BudgetSession, MessageError, TokenBudget, afit_messages, fit_messages
 from rankbudget.errors import BudgetConfigError, BudgetError
 from rankbudget.testing import WordCounter
 
@@ -123,6 +123,38 @@ def test_long_texts_of_the_last_exchanges_are_capped_before_an_exchange_goes() -
     assert kept[2]["content"] != chat[2]["content"]
     assert chat[2]["content"] == words(3000)
     assert reasons(chat, 1000)["history-2"] == "message_cap"
+
+
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [
+        ({"message_cap": 0}, "message_cap is 0, allowed: a whole number from 200, or None"),
+        ({"message_cap": -5}, "message_cap is -5"),
+        ({"message_cap": 50}, "message_cap is 50"),
+        ({"message_cap": "300"}, "message_cap is '300'"),
+        ({"min_exchanges": "3"}, "min_exchanges is '3', allowed: a whole number from 0"),
+        ({"min_exchanges": 2.5}, "min_exchanges is 2.5"),
+        ({"min_exchanges": -1}, "min_exchanges is -1"),
+        ({"min_exchanges": None}, "min_exchanges is None"),
+        ({"cut": "none", "min_exchanges": True}, "cut is 'none', allowed: 'fill', 'stable'; min_exchanges is True"),
+    ],
+)
+async def test_settings_that_would_erase_or_crash_are_refused(options: dict[str, Any], seen: str) -> None:
+    """The same rules as a budget's, all at once, in both forms; a question is never cut to nothing."""
+    chat = [user(words(3000))]
+    with pytest.raises(BudgetConfigError) as caught:
+        fit_messages(chat, max_tokens=1000, counter=COUNTER, **options)
+    assert seen in str(caught.value)
+    with pytest.raises(BudgetConfigError) as again:
+        await afit_messages(chat, max_tokens=1000, counter=COUNTER, **options)
+    assert str(again.value) == str(caught.value)
+
+
+def test_the_smallest_cap_and_no_minimum_work() -> None:
+    """A cap of 200 keeps about 200 tokens of the question; without a minimum the question alone may stay."""
+    (kept,) = fit([user(words(3000))], 1000, message_cap=200)
+    assert 190 <= COUNTER.count(kept["content"]) <= 200
+    assert [m["content"] for m in fit([*exchanges(5), user("now")], 10, min_exchanges=0)] == ["now"]
 
 
 def test_a_question_that_cannot_stay_is_an_error_with_figures() -> None:

@@ -100,6 +100,73 @@ def test_defaults_may_come_from_another_file(written):
     assert (budget.context_window, dict(budget.ratios)) == (32_768, {"memory": 0.2, "history": 0.5})
 
 
+def test_a_file_of_defaults_is_an_argument_of_from_file(written):
+    """System and character have a file each, as specified; a named profile stands over both."""
+    system = written(SYSTEM, "system.yaml")
+    assert TokenBudget.from_file(written(CHARACTER, "nova.yaml"), defaults=system).max_output == 4_096
+    several = written("profiles: {short: {reserve: 500}}", "several.yaml")
+    short = TokenBudget.from_file(several, "short", defaults=str(system))
+    assert (short.context_window, short.reserve, dict(short.ratios)) == (32_768, 500, {"memory": 0.3, "history": 0.4})
+
+
+RATIOS = "budget_ratios: {memory: .3, history: .4, reserve: .3}"
+LEVELS = {
+    "tokens replace a share": ("reserve: 2000", {"reserve": 2000, "ratios": {"memory": 0.3, "history": 0.4}}),
+    "the same share, the other spelling": ("reserve: 0.3", {"reserve": 0.3, "ratios": {"memory": 0.3, "history": 0.4}}),
+    "a size replaces a ratio, which the others share": ("sizes: {memory: 1000}", {"sizes": {"memory": 1000}, "ratios": {"history": 0.7}}),
+    "sizes replace all ratios": ("sizes: {memory: 1000, history: 2000}", {"sizes": {"memory": 1000, "history": 2000}, "ratios": {}}),
+}
+
+
+@pytest.mark.parametrize(("profile", "expected"), LEVELS.values(), ids=LEVELS)
+@pytest.mark.parametrize("system", [RATIOS, "temperature: 1"], ids=["said", "left at the defaults"])
+def test_a_profile_replaces_the_other_spelling_of_what_it_says(written, system, profile, expected):
+    """A reserve in tokens and a block's size stand instead of the inherited shares, those of the defaults included."""
+    path = written(f"llm: {{context_window: 32768, {system}}}\nprofiles: {{nova: {{preferred_llm: {{{profile}}}}}}}")
+    assert TokenBudget.from_file(path, "nova") == TokenBudget(context_window=32_768, **expected)
+
+
+def test_a_profile_replaces_sizes_and_a_reserve_by_ratios(written):
+    """The other way round: an inherited size goes where the profile gives a ratio, an inherited reserve where it is among the ratios."""
+    system = "llm: {context_window: 32768, reserve: 2000, sizes: {memory: 1000}, budget_ratios: {history: .7}}"
+    path = written(f"{system}\nprofiles: {{nova: {{preferred_llm: {{{RATIOS}}}}}}}")
+    assert TokenBudget.from_file(path, "nova") == TokenBudget(context_window=32_768)
+    assert TokenBudget.from_file(path).sizes == {"memory": 1000}
+
+
+def test_ratios_that_share_what_a_size_left_keep_their_proportions(written):
+    """Memory's 0.2 goes to history and examples as 4 to 1; the reserve's share is not theirs."""
+    system = "llm: {context_window: 32768, budget_ratios: {memory: .2, history: .4, examples: .1, reserve: .3}}"
+    budget = TokenBudget.from_file(written(f"{system}\nprofiles: {{nova: {{sizes: {{memory: 1000}}}}}}"), "nova")
+    assert (dict(budget.ratios), budget.reserve) == ({"history": 0.56, "examples": 0.14}, 0.3)
+    assert budget.share_of("history") == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("level", "seen"),
+    [
+        ("reserve: 2000, budget_ratios: {memory: .3, history: .4, reserve: .3}", "reserve is 2000 and ratios say 0.3, allowed: one of them"),
+        ("reserve: .3, budget_ratios: {memory: .3, history: .45, reserve: .25}", "reserve is 0.3 and ratios say 0.25, allowed: one of them"),
+        ("sizes: {memory: 1000}, budget_ratios: {memory: .3, history: .4}", "ratios and sizes both name 'memory'"),
+    ],
+)
+def test_two_answers_in_one_level_are_an_error(written, level, seen):
+    """In the defaults and in a profile alike, with the place."""
+    assert seen in refused(written(f"llm: {{context_window: 32768, {level}}}\nprofiles: {{nova: {{reserve: 500}}}}"), "nova")
+    message = refused(written(f"llm: {{context_window: 32768}}\nprofiles: {{nova: {{{level}}}}}"), "nova")
+    assert seen in message
+    assert "profiles.nova" in message
+
+
+def test_a_profile_may_be_called_by_a_number(written):
+    """YAML reads the name 1 as a number; it is found under '1', and a text of the same look comes first."""
+    llm = "llm: {context_window: 8192}\n"
+    assert TokenBudget.from_file(written(llm + "profiles: {1: {reserve: 100}}"), "1").reserve == 100
+    assert TokenBudget.from_file(written(llm + "profiles: {1: {reserve: 100}, '1': {reserve: 200}}"), "1").reserve == 200
+    assert TokenBudget.from_file(written(llm + "7: {preferred_llm: {reserve: 300}}"), "7").reserve == 300
+    assert "no profile '2'; allowed: '1'" in refused(written(llm + "profiles: {1: {reserve: 100}}"), "2")
+
+
 def test_every_field_of_a_budget_may_be_in_a_file(written):
     """Sizes, ranks, safety and the rest have the names they have in code."""
     text = "llm: {context_window: 8192, sizes: {project: 300}, ranks: {examples: 2}, safety: 100, min_exchanges: 2, preset: rag, message_cap: null}"

@@ -7,7 +7,10 @@ still holds what it gave.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import inspect
+import queue
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
@@ -62,7 +65,8 @@ def summarize_steps(
         counter: counts what goes in and what comes out.
         summarizer: writes; None and "extractive" pick sentences without a model.
         input_window: most tokens one call may hold, input and answer together; None knows no limit.
-        timeout: seconds one call may take; None waits for ever.
+        timeout: seconds one call may take, then it is left behind: a blocking one in its daemon thread, an async one cancelled and not waited
+            for. Async code that blocks the event loop cannot be left. None waits for ever.
 
     Returns:
         The summary; `previous` where there is nothing new.
@@ -136,9 +140,8 @@ def _parts(texts: list[str], room: int, counter: TokenCounter) -> Iterator[str]:
 def _write(summarizer: Any, text: str, max_tokens: int, timeout: float | None) -> Steps[str]:
     try:
         answer = yield _call(summarizer, text, max_tokens, timeout)
-    except (TimeoutError, asyncio.TimeoutError) as error:
-        waited = f" within {timeout:g} seconds" if timeout is not None else ""
-        msg = f"the summarizer {_name(summarizer)} did not answer{waited}; nothing was changed. Raise `timeout` or use a faster model"
+    except _LateError as error:
+        msg = f"the summarizer {_name(summarizer)} did not answer within {timeout:g} seconds; nothing was changed. Raise the timeout or use a faster model"
         raise SummaryError(msg) from error
     except Exception as error:
         msg = f"the summarizer {_name(summarizer)} failed: {type(error).__name__}: {error}; nothing was changed"
@@ -156,37 +159,80 @@ def _call(summarizer: Any, text: str, max_tokens: int, timeout: float | None) ->
 
     async def ask() -> Any:
         if waiting is not None:
-            return await asyncio.wait_for(waiting(text, max_tokens), timeout)
+            return await _awaited(waiting(text, max_tokens), timeout)
         # A plain callable may still answer with an awaitable; its own work runs in a thread so that it cannot block the loop.
-        answer = await asyncio.wait_for(asyncio.to_thread(blocking, text, max_tokens), timeout)
-        return await asyncio.wait_for(answer, timeout) if inspect.isawaitable(answer) else answer
+        answer = await _awaited(_threaded(lambda: blocking(text, max_tokens)), timeout)
+        return await _awaited(answer, timeout) if inspect.isawaitable(answer) else answer
 
     if _is_async(blocking):
         return Call(function=None, awaitable=ask)
-    return Call(function=lambda: _in_time(blocking, text, max_tokens, timeout), awaitable=ask)
+    return Call(function=lambda: _in_time(lambda: _answered(blocking(text, max_tokens)), timeout), awaitable=ask)
 
 
-def _in_time(function: Callable[[str, int], Any], text: str, max_tokens: int, timeout: float | None) -> Any:
+class _LateError(Exception):
+    """A summarizer did not answer in time; what it raises itself, a TimeoutError of its own included, is another thing."""
+
+
+def _in_time(work: Callable[[], Any], timeout: float | None) -> Any:
     if timeout is None:
-        return _answered(function(text, max_tokens))
-    results: list[Any] = []
-    failures: list[BaseException] = []
+        return work()
+    done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+    _start(work, lambda answer, error: done.put((answer, error)))
+    try:
+        answer, error = done.get(timeout=timeout)
+    except queue.Empty:
+        raise _LateError from None
+    if error is not None:
+        raise error
+    return answer
+
+
+def _start(work: Callable[[], Any], tell: Callable[[Any, BaseException | None], None]) -> None:
+    """Runs `work` in a daemon thread, which keeps neither the process nor an executor waiting, with the caller's context variables."""
 
     def run() -> None:
         try:
-            results.append(_answered(function(text, max_tokens)))
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            failures.append(error)
+            answer = work()
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            tell(None, error)
+        else:
+            tell(answer, None)
 
-    # A daemon thread: a summarizer that never returns must not keep the process alive.
-    thread = threading.Thread(target=run, daemon=True, name="rankbudget-summary")
-    thread.start()
-    thread.join(timeout)
-    if failures:
-        raise failures[0]
-    if not results:
-        raise TimeoutError
-    return results[0]
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True, name="rankbudget-summary").start()
+
+
+def _threaded(work: Callable[[], Any]) -> asyncio.Future[Any]:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(answer: Any, error: BaseException | None) -> None:
+        if future.done():  # left behind
+            return
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)  # no future takes a StopIteration
+
+    def tell(answer: Any, error: BaseException | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, answer, error)
+
+    _start(work, tell)
+    return future
+
+
+async def _awaited(answer: Awaitable[Any], timeout: float | None) -> Any:
+    """Waits for an answer, and not for the end of its cancellation, which one that hangs may never reach."""
+    task = asyncio.ensure_future(answer)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout)
+    finally:
+        if not task.done():
+            task.add_done_callback(lambda late: late.cancelled() or late.exception())  # looked at, so that nobody is told of it
+            task.cancel()
+    if not done:
+        raise _LateError
+    return task.result()
 
 
 def _answered(answer: Any) -> Any:

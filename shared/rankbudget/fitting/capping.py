@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..budget_checks import LEAST_MESSAGE_CAP
 from ..codec import content_text
 from ..counting.protocol import TokenCounter
 from ..timeline import Timeline, Unit
 
 __all__ = ["LEAST_TOKENS", "cap_units"]
 
-LEAST_TOKENS = 200
-"""No text is capped below this: less than that says nothing any more (DESIGN.md, history ladder)."""
+LEAST_TOKENS = LEAST_MESSAGE_CAP
+"""No text is capped below this; budgets and calls refuse a smaller `message_cap`."""
 _ROUNDS = 4
 
 

@@ -227,6 +227,14 @@ def test_an_interrupt_ends_quietly(chat, capsys, monkeypatch):
     assert capsys.readouterr().err == "rankbudget: stopped\n"
 
 
+def test_an_impossible_reserve_is_named_and_not_the_shares_worked_out_from_it(chat, capsys):
+    """`--reserve -1` is told as such; the ratios, which nobody gave, are not."""
+    for reserve in ("-1", "nan"):
+        message = failed(capsys, "fit", chat, "--window", 1_000, "--reserve", reserve)
+        assert "reserve is" in message
+        assert "ratio" not in message
+
+
 def test_a_share_as_reserve_scales_the_other_shares(chat, capsys):
     """`--reserve 0.5` leaves half of the window less the system prompt."""
     assert run("fit", chat, "--window", 1_000, "--reserve", 0.5, "--json") == 0
