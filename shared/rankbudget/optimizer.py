@@ -16,9 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .codec import content_text
 from .compression.compressor import CompressorConfig, PromptCompressor
-from .compression.key_moments import find_moments
+from .compression.earlier import said_earlier
 from .compression.prompt_parts import PromptPart, parse_prompt, split_paragraphs
-from .compression.summary import extractive_summary
 from .counting import counter_for
 from .counting.protocol import TokenCounter
 from .errors import BudgetConfigError
@@ -32,6 +31,8 @@ __all__ = ["OptimizationResult", "OptimizerConfig", "QualityRisk", "TokenOptimiz
 QualityRisk = Literal["none", "low", "medium", "high"]
 _RISKS: tuple[QualityRisk, ...] = ("none", "low", "medium", "high")
 _PREFERENCES = ("low", "medium", "high")
+_MANY = 100_000
+"""More than any part has paragraphs: part and paragraph make one number."""
 
 
 class OptimizerConfig(BaseModel):
@@ -228,15 +229,17 @@ class TokenOptimizer:
         texts: dict[str, str] = {}
         for p, part in enumerate(parsed.parts):
             if part.category == "document":
-                texts.update({f"document_{p * 100_000 + i}": text for i, (text, _) in enumerate(split_paragraphs(part.text))})
+                texts.update({f"document_{p * _MANY + i}": text for i, (text, _) in enumerate(split_paragraphs(part.text))})
         for i, message in enumerate(parsed.history):
-            text = content_text(message.get("content"))
-            if text.strip():
-                texts[f"history_{i}"] = text
+            for j, (text, _) in enumerate(split_paragraphs(content_text(message.get("content")))):
+                # On one line: which turns count is decided here, and the lines of one message are no turns.
+                texts[f"history_{i * _MANY + j}"] = " ".join(text.split())
         if not texts or not parsed.query.strip():
             return
         for score in self.analyzer.analyze(texts, parsed.query):
             key = score.segment_id.rpartition("-")[0]
+            if score.category == "history":
+                key = f"message_{int(key.removeprefix('history_')) // _MANY}"
             parsed.relevance[key] = max(parsed.relevance.get(key, 0.0), score.relevance_score)
 
     @property
@@ -265,7 +268,7 @@ class TokenOptimizer:
             kept: list[tuple[str, str]] = []
             paragraphs = split_paragraphs(part.text)
             words = [tuple(raw_words(text)) for text, _ in paragraphs]
-            ratings = [parsed.relevance.get(f"document_{p * 100_000 + i}", 1.0) for i in range(len(paragraphs))]
+            ratings = [parsed.relevance.get(f"document_{p * _MANY + i}", 1.0) for i in range(len(paragraphs))]
             needed = needed_passages(words, ratings, threshold=threshold, continued_share=self.config.continued_share)
             for i, paragraph in enumerate(paragraphs):
                 if words[i] and words[i] in seen:
@@ -302,7 +305,8 @@ class TokenOptimizer:
         first_looked_at = len(turns) - self.analyzer.config.max_history_turns
         kept: list[Mapping[str, Any]] = []
         for number, positions in enumerate(turns):
-            relevance = max((parsed.relevance.get(f"history_{i}", 0.0) for i in positions), default=0.0)
+            ratings = [parsed.relevance.get(f"message_{i}", 0.0) for i in positions]
+            relevance = max(ratings, default=0.0)
             messages = [parsed.history[i] for i in positions]
             whole = any(
                 message.get("role") == "system" or message.get("tool_calls") or message.get("role") == "tool" for message in messages
@@ -311,18 +315,10 @@ class TokenOptimizer:
                 kept.extend(messages)
                 continue
             parsed.note("history_filter")
-            kept.extend(self._earlier(messages, needed=relevance >= self._threshold))
+            needed = [rating >= self._threshold for rating in ratings]
+            kept.extend(said_earlier(messages, self.config.earlier_tokens, self.counter, needed=needed))
         if "history_filter" in parsed.applied:
             parsed.history = kept
-
-    def _earlier(self, messages: Sequence[Mapping[str, Any]], *, needed: bool) -> list[Mapping[str, Any]]:
-        text = "\n".join(content_text(message.get("content")) for message in messages)
-        if not self.config.earlier_tokens or not (needed or find_moments(text) & {"decision", "commitment", "correction", "preference"}):
-            return []
-        summary = extractive_summary(text, self.config.earlier_tokens, self.counter)
-        if not summary or self.counter.count(f"[Earlier: {summary}]") >= self.counter.count(text):
-            return list(messages)
-        return [{"role": messages[0].get("role", "user"), "content": f"[Earlier: {summary}]"}]
 
     def _examples(self, parsed: _Prompt) -> None:
         if not parsed.examples:
@@ -336,9 +332,14 @@ class TokenOptimizer:
             counter=self.counter,
         )
         if len(picked) < len(parsed.examples):
-            # The order given is kept: examples may build on each other.
-            chosen = {id(example) for example in picked}
-            parsed.examples = [example for example in parsed.examples if id(example) in chosen]
+            # The order given is kept: examples may build on each other. An object given more than once stays as often as it was picked.
+            left = [id(example) for example in picked]
+            kept: list[Mapping[str, Any]] = []
+            for example in parsed.examples:
+                if id(example) in left:
+                    left.remove(id(example))
+                    kept.append(example)
+            parsed.examples = kept
             parsed.note("few_shot")
 
     def _result(self, original: str, optimized: str, applied: Sequence[str]) -> OptimizationResult:

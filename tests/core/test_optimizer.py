@@ -219,6 +219,46 @@ def test_history_keeps_the_newest_and_the_relevant():
     assert "mountains. The rest" not in text
 
 
+def test_what_was_said_earlier_is_said_by_who_said_it():
+    """The assistant's decision is not put into the user's mouth; both are named where both said something that lasts."""
+    asides = " The rest of it is about the weather in the mountains and about the birds that sing there before the sun comes up." * 3
+    asked = {"role": "user", "content": "Shall we use tabs or spaces in the project from now on, what do you think about it?"}
+    decided = {"role": "assistant", "content": f"I decided that we use spaces because the linter demands it.{asides}"}
+    wants = {"role": "user", "content": f"I prefer tabs in my own files.{asides}"}
+    rest = [{"role": "user", "content": "ok"}, {"role": "assistant", "content": "fine"}]
+    question = "How long do refunds take?"
+    one = TokenOptimizer().optimize(question, history=[asked, decided, *rest]).optimized_prompt
+    assert one.splitlines()[0] == "assistant: [Earlier: I decided that we use spaces because the linter demands it.]"
+    both = TokenOptimizer().optimize(question, history=[wants, decided, *rest]).optimized_prompt
+    assert both.splitlines()[:2] == [
+        "user: [Earlier: I prefer tabs in my own files.]",
+        "assistant: [Earlier: I decided that we use spaces because the linter demands it.]",
+    ]
+
+
+@given(
+    roles=st.lists(st.sampled_from(["user", "assistant"]), min_size=1, max_size=8),
+    texts=st.lists(
+        st.sampled_from(["We decided on {}.", "I prefer {} to all others.", "Lovely weather in {} today, is it not? " * 6]), min_size=8
+    ),
+    tokens=st.integers(0, 40),
+)
+def test_nobody_is_credited_with_the_words_of_another(roles, texts, tokens):
+    """Whatever stays of the history, every name in it stands in a line of the role that said it."""
+    history = [{"role": role, "content": texts[i].replace("{}", f"thing{i}")} for i, role in enumerate(roles)]
+    result = TokenOptimizer(config=OptimizerConfig(earlier_tokens=tokens)).optimize(QUESTION, history=history)
+    for line in result.optimized_prompt.splitlines():
+        for i, role in enumerate(roles):
+            assert f"thing{i}" not in line or line.startswith(f"{role}: ")
+
+
+def test_the_first_paragraph_of_a_long_message_counts():
+    """A relevant turn stays whole though the relevant words are far from the end of its message."""
+    long = f"{ON_TOPIC}\n\n" + "\n\n".join(f"{OFF_TOPIC} Number {i}." for i in range(8))
+    history = [{"role": "user", "content": "hm"}, {"role": "assistant", "content": long}, {"role": "user", "content": "and now"}]
+    assert ON_TOPIC in TokenOptimizer(config=OptimizerConfig(earlier_tokens=0)).optimize(QUESTION, history=history).optimized_prompt
+
+
 def test_tool_calls_in_the_history_stay_with_their_results():
     """A turn with tools in it is never thinned out."""
     history = [
@@ -241,6 +281,14 @@ def test_examples_are_selected_and_keep_their_order():
     assert result.strategies_applied == ["few_shot"]
     kept = [e for e in examples if f"output: {e['output']}" in result.optimized_prompt]
     assert [e["output"] for e in kept] == ["2", "4"]
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_one_example_given_many_times_counts_each_time(most):
+    """No more examples than configured stay, even where all of them are one and the same object."""
+    example = {"input": "a?", "output": "first"}
+    result = TokenOptimizer(config=OptimizerConfig(max_examples=most)).optimize("Which colour is it?", examples=[example] * 9)
+    assert result.optimized_prompt.count("output: first") == most
 
 
 def test_repeated_passages_stand_once():
