@@ -34,7 +34,7 @@ class AnalyzerConfig(BaseModel):
 
     min_relevance_threshold: float = Field(default=0.3, ge=0, le=1, description="Segments below this are candidates for removal.")
     protected_categories: list[str] = Field(default=["query"], description="Categories that are never removed and always score 1.0.")
-    max_history_turns: int = Field(default=5, ge=0, description="Only the last so many turns of the history are looked at.")
+    max_history_turns: int = Field(default=5, ge=0, description="Only the last so many turns of the history are looked at; a turn is a user message and all up to the next.")
     scoring_method: ScoringMethod = Field(default="embedding", description="How relevance is rated.")
     system_boost: float = Field(default=0.2, ge=0, le=1, description="Added to system segments: they set the behaviour.")
     max_segment_tokens: int = Field(default=120, ge=1, description="Longer paragraphs are rated sentence by sentence.")
@@ -99,7 +99,8 @@ class ContextAnalyzer:
 
         Args:
             prompt_parts: texts by category: "system", "document", "history", "query", "example"; plurals and numbered keys
-                ("documents", "document_2") are read too. History has one turn per paragraph or line that opens with a speaker.
+                ("documents", "document_2") are read too. A history is cut where a line opens with a speaker, else into paragraphs or lines;
+                with speakers a turn is a user message and everything up to the next one, without them each piece is a turn.
             query: the user's question.
         """
         unknown = [name for name in prompt_parts if _category(name) is None]
@@ -161,8 +162,7 @@ class ContextAnalyzer:
         if category == "query":
             return [text]
         if category == "history":
-            turns = _turns(text)
-            return turns[len(turns) - self.config.max_history_turns :] if len(turns) > self.config.max_history_turns else turns
+            return _last_turns(_messages(text), self.config.max_history_turns)
         pieces: list[str] = []
         for paragraph in re.split(r"\n\s*\n", text):
             if not paragraph.strip():
@@ -183,8 +183,9 @@ class ContextAnalyzer:
 
 
 _SPEAKER = re.compile(
-    r"^\s*(?:\[[^\]\n]{1,40}\]\s*)?(?:system|user|human|assistant|ai|bot|tool|function|customer|agent)\s*:", re.IGNORECASE | re.MULTILINE
+    r"^\s*(?:\[[^\]\n]{1,40}\]\s*)?(?P<who>system|user|human|assistant|ai|bot|tool|function|customer|agent)\s*:", re.IGNORECASE | re.MULTILINE
 )
+_USERS = ("user", "human", "customer")
 _PLURALS = {"documents": "document", "context": "document", "examples": "example", "question": "query", "system_prompt": "system"}
 
 
@@ -194,11 +195,20 @@ def _category(name: str) -> Category | None:
     return next((category for category in get_args(Category) if category == base), None)
 
 
-def _turns(text: str) -> list[str]:
+def _messages(text: str) -> list[str]:
     starts = [match.start() for match in _SPEAKER.finditer(text)]
     if starts:
         bounds = [0, *starts[1:], len(text)]
-        turns = [text[a:b].strip() for a, b in pairwise(bounds)]
+        found = [text[a:b].strip() for a, b in pairwise(bounds)]
     else:
-        turns = [part.strip() for part in (re.split(r"\n\s*\n", text) if "\n\n" in text else text.splitlines())]
-    return [turn for turn in turns if turn]
+        found = [part.strip() for part in (re.split(r"\n\s*\n", text) if "\n\n" in text else text.splitlines())]
+    return [message for message in found if message]
+
+
+def _last_turns(messages: list[str], turns: int) -> list[str]:
+    """Returns the messages of the last turns; where nobody is named, each piece is a turn."""
+    speakers = [match.group("who").lower() if (match := _SPEAKER.search(message)) else "" for message in messages]
+    starts = [i for i, who in enumerate(speakers) if who in _USERS] if any(speakers) else list(range(len(messages)))
+    if turns == 0:
+        return []
+    return messages[starts[-turns] :] if turns <= len(starts) else messages

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rankbudget import ContextAnalyzer
+from rankbudget.compression.compressor import CompressorConfig, PromptCompressor
 from rankbudget.errors import BudgetConfigError
 from rankbudget.relevance import embedding
 from rankbudget.relevance.analyzer import AnalyzerConfig, SegmentScore
@@ -82,9 +85,38 @@ def test_system_segments_are_boosted() -> None:
 
 
 def test_only_the_last_turns_of_the_history_are_looked_at() -> None:
-    """Older turns than max_history_turns are left out, the newest stay in order."""
-    texts = [s.text for s in of(analyzer(max_history_turns=3).analyze(PARTS, QUESTION), "history")]
-    assert texts == ["assistant: answer 4", "user: question 5", "assistant: answer 5"]
+    """A turn is a user message and everything up to the next one; older turns are left out, the newest stay in order."""
+    texts = [s.text for s in of(analyzer(max_history_turns=2).analyze(PARTS, QUESTION), "history")]
+    assert texts == ["user: question 4", "assistant: answer 4", "user: question 5", "assistant: answer 5"]
+
+
+@pytest.mark.parametrize(
+    ("history", "kept"),
+    [
+        ("user: Which day?\nassistant: Friday.", ["user: Which day?", "assistant: Friday."]),
+        ("user: One?\nassistant: Yes.\nuser: Two?\ntool: 2\nassistant: Two.", ["user: Two?", "tool: 2", "assistant: Two."]),
+        ("assistant: Welcome.\nHuman: Hi\nAI: Hello", ["Human: Hi", "AI: Hello"]),
+        ("assistant: Welcome.\nassistant: Still there?", ["assistant: Welcome.", "assistant: Still there?"]),
+        ("talk before\n[10:00] customer: Hi\nagent: Hello", ["talk before\n[10:00] customer: Hi", "agent: Hello"]),
+        ("first\n\nsecond", ["second"]),
+    ],
+)
+def test_one_turn_is_what_the_compressor_calls_one_turn(history: str, kept: list[str]) -> None:
+    """One turn keeps the last question with its whole answer; where nobody is named, a piece is a turn."""
+    assert [s.text for s in of(analyzer(max_history_turns=1).analyze({"history": history}, "Friday?"), "history")] == kept
+
+
+@given(roles=st.lists(st.sampled_from(["user", "assistant", "tool"]), max_size=8), turns=st.integers(0, 5))
+def test_turns_are_those_of_compress_history(roles: list[str], turns: int) -> None:
+    """What is looked at is what `PromptCompressor.compress_history` leaves as it is."""
+    history = [{"role": role, "content": f"message number {i}"} for i, role in enumerate(roles)]
+    lines = [f"{m['role']}: {m['content']}" for m in history]
+    looked_at = [s.text for s in analyzer(max_history_turns=turns).analyze({"history": "\n".join(lines)}, "q")]
+    compressed = PromptCompressor(CompressorConfig(min_tokens=0), counter=WordCounter()).compress_history(history, turns).compressed_text
+    if looked_at == lines:
+        assert compressed == "\n".join(lines)
+    else:
+        assert compressed.endswith("".join(["]", *[f"\n{line}" for line in looked_at]]))
 
 
 def test_no_history_turns_means_no_history() -> None:
