@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rankbudget import BudgetExceededError, Segment
+from rankbudget import Assembler, Block, BudgetExceededError, Segment
 from rankbudget.errors import BudgetConfigError
 from rankbudget.fitting.selective import Selective, SelectivePlan, plan_segments
 from rankbudget.testing import FitStrategyConformance, WordCounter
+from rankbudget.testing.conformance.fit_strategy import segments
 
 WORDS = WordCounter()
 
@@ -36,6 +37,21 @@ class TestPlannedSelectiveStrategy(FitStrategyConformance):
 
     def make(self):
         return Selective(plan={"preserve_full": ["s1"], "summarize": ["s2"], "discard": ["s0", "s3"]}, merge_share=None)
+
+    def test_rule_5_what_fits_comes_back_untouched(self):
+        """With room for all, only what the plan discards goes, and only what it summarizes is said shorter."""
+
+        @self._for_all(segments())
+        def check(drawn):
+            fit = self._fit(drawn, 1_000_000)
+            assert fit is not None
+            stay = {"s1", *[s.id for s in drawn if s.pinned]}
+            safe = {s.group for s in drawn if s.id in stay and s.group is not None}
+            gone = {s.id for s in drawn if s.id in {"s0", "s3"} and s.id not in stay and s.group not in safe}
+            doomed = {s.group for s in drawn if s.id in gone and s.group is not None}
+            expected = [s for s in drawn if s.id not in gone and s.group not in doomed]
+            assert [p.segment for p in fit.pieces] == expected
+            assert all(p.whole or p.segment.id == "s2" for p in fit.pieces)
 
 
 LONG = "the garden was full of roses and the roses were full of bees and the bees were busy all day long until the evening came"
@@ -73,6 +89,42 @@ def test_the_plan_overrules_the_analysis():
     assert "m0" not in kept
     assert kept["m1"].kind == "whole"
     assert kept["m2"].kind == "summarized"
+
+
+def test_the_plan_holds_even_where_everything_fits():
+    """As specified: what is to be discarded is skipped, what is to be summarized is said shorter, however much room there is."""
+    talk = chat("We decided to use JWT.", LONG, "Thanks!", LONG)
+    result = fit(talk, 1000, plan={"discard": ["m0"], "summarize": ["m1"]}, earlier_tokens=6)
+    assert [piece.segment.id for piece in result.pieces] == ["m1", "m2", "m3"]
+    assert shown(result)[0].startswith("[Earlier: the garden was")
+    assert [(d.action, d.reason) for d in result.decisions] == [
+        ("trimmed", "discarded"), ("summarized", "filler"), ("kept", "fits"), ("kept", "fits"),
+    ]  # fmt: skip
+    assert result.tokens == sum(WORDS.count(text) for text in shown(result))
+    again = [Segment(id=p.segment.id, text=p.rendition.text, role=p.segment.role) for p in result.pieces]
+    assert shown(fit(again, 1000, plan={"discard": ["m0"], "summarize": ["m1"]}, earlier_tokens=6)) == shown(result)
+
+
+def test_a_discarded_call_takes_its_result_along_unless_that_is_preserved():
+    """A group goes whole or stays whole: pinned and preserved members hold the others."""
+    pair = [Segment(id="call", text="look it up", group="g"), Segment(id="result", text="it is sunny", group="g"), Segment(id="q", text="so?")]
+
+    def left(**plan):
+        return [piece.segment.id for piece in fit(pair, 1000, plan=plan).pieces]
+
+    assert left(discard=["call"]) == ["q"]
+    assert left(discard=["call"], preserve_full=["result"]) == ["call", "result", "q"]
+    pinned = [Segment(id="p", text="one", pinned=True)]
+    assert [piece.segment.id for piece in fit(pinned, 1000, plan={"discard": ["p"]}).pieces] == ["p"]
+
+
+def test_a_block_can_name_it():
+    """`Block(strategy="selective")` keeps the decision, says the long aside shorter and leaves the pleasantry out."""
+    talk = [*chat("We decided to use JWT for the login.", "Thanks a lot!", LONG * 4), *[Segment(id=f"n{i}", text="go on") for i in range(6)]]
+    made = Assembler(120).assemble([Block(name="notes", segments=talk, strategy="selective")], query="What now?")
+    decisions = {d.segment_id: d.action for d in made.report.decisions if d.block == "notes"}
+    assert (decisions["m0"], decisions["m1"], decisions["m2"]) == ("kept", "trimmed", "summarized")
+    assert "[Earlier: " in made.text
 
 
 def test_a_segments_own_summary_is_used():

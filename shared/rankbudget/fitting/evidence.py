@@ -21,7 +21,7 @@ from .packing import Order, check_order, in_order, members, pinned_groups, whole
 from .protocol import Cost, Fit, plain_cost
 from .sentence_packing import SHORTEST_CUT, SentencePacking
 
-__all__ = ["Evidence", "Packed"]
+__all__ = ["Evidence", "Packed", "Rater"]
 
 WHOLE_FROM, WHOLE_TURNS_FROM = 5, 6
 """Whole texts from so many that fit on average; below, sentences: documents, turns of a conversation. Measured in the quality benchmark."""
@@ -106,7 +106,7 @@ class Evidence:
         packing = SentencePacking(segments, costs, price, counter, limit, dedup=self._dedup and not complete)
         for g in sorted(must):
             packing.keep_whole(groups[g])
-        rater = _Rater(query, segments, self._scorer or default_scorer())
+        rater = self._rater(query, segments)
         free = [groups[g] for g in range(len(groups)) if g not in must]
         sentences = self._compress and not complete
         by_sentence = sentences and _few_fit(packing.room, free, costs, turns=rater.turns)
@@ -124,8 +124,11 @@ class Evidence:
         order = in_order(packing.used(), rater.documents, self._order)
         return Packed(packing.result(block, order, enough.left_out()), enough.share())
 
+    def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
+        return Rater(query, segments, self._scorer or default_scorer())
 
-class _Rater:
+
+class Rater:
     """Rates segments, and their sentences when somebody asks: few questions need them."""
 
     def __init__(self, query: str, segments: Sequence[Segment], scorer: Scorer) -> None:
@@ -190,7 +193,7 @@ def _take_whole(packing: SentencePacking, free: Sequence[Sequence[int]], odds: S
                 enough.took(i)
 
 
-def _take_sentences(packing: SentencePacking, free: Sequence[Sequence[int]], rater: _Rater, enough: Enough) -> None:
+def _take_sentences(packing: SentencePacking, free: Sequence[Sequence[int]], rater: Rater, enough: Enough) -> None:
     pieces: list[tuple[float, int, int]] = []
     for g, group in enumerate(free):
         if group[0] in packing.settled:

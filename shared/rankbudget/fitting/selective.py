@@ -1,7 +1,8 @@
 """Selective: what matters stays whole, what does not is said in a few words, what is old and says nothing goes.
 
 The analysis needs no model: the newest segments, and those with a decision, a commitment, a correction, a preference, names or numbers, are
-worth keeping whole; other segments become "[Earlier: ...]"; pleasantries and repeats go first. A plan of your own overrules it.
+worth keeping whole; other segments become "[Earlier: ...]"; pleasantries and repeats go first. A plan of your own overrules it, and holds
+even where everything fits.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class SelectivePlan:
 
     Args:
         preserve_full: stay whole while there is room.
-        summarize: appear as "[Earlier: ...]".
-        discard: go.
+        summarize: appear as "[Earlier: ...]", also where there is room; texts no longer than that stay as they are.
+        discard: go, also where there is room; what is pinned, or grouped with what is pinned or preserved, stays.
     """
 
     preserve_full: frozenset[str] = frozenset()
@@ -98,6 +99,7 @@ class _State:
     """What is decided so far, in positions."""
 
     room: int
+    gone: frozenset[int]
     pieces: dict[int, Piece] = field(default_factory=dict)
     merged: set[int] = field(default_factory=set)
 
@@ -105,7 +107,7 @@ class _State:
 class Selective:
     """Preserves key moments, summarizes the rest, discards filler.
 
-    When everything fits nothing is touched. Otherwise, in this order: pinned segments; the newest ones; preserved ones by weight, whole; then
+    When everything fits, nothing is touched but what a plan of yours discards or summarizes. Otherwise, in this order: pinned segments; the newest ones; preserved ones by weight, whole; then
     what is left over as "[Earlier: ...]", preserved ones first. A segment's own summary (`metadata["summary"]`) is used where there is one.
 
     Args:
@@ -114,6 +116,13 @@ class Selective:
         old: filler further back than this many segments is discarded.
         earlier_tokens: most tokens of one "[Earlier: ...]" text.
         merge_share: neighbours of one role that share at least this part of their words are merged: the later one stays. None merges nothing.
+
+    Example:
+        >>> from rankbudget.testing.fakes import WordCounter
+        >>> chat = [Segment(id="1", text="Nice weather."), Segment(id="2", text="We decided to use JWT.")]
+        >>> fit = Selective(plan={"discard": ["1"]}).fit(chat, limit=100, counter=WordCounter(), block="notes")
+        >>> [(decision.segment_id, decision.action, decision.reason) for decision in fit.decisions]
+        [('1', 'trimmed', 'discarded'), ('2', 'kept', 'fits')]
     """
 
     def __init__(
@@ -143,21 +152,35 @@ class Selective:
         del query  # what later turns depend on is judged by what was said, not by the next question
         price = cost or plain_cost(counter)
         costs = [price(segment, segment.text) for segment in segments]
-        if sum(costs) <= limit:
-            pieces = tuple(_whole(segment, tokens) for segment, tokens in zip(segments, costs, strict=True))
-            decisions = tuple(_decide(s, p, c, block, "") for s, p, c in zip(segments, pieces, costs, strict=True))
-            return Fit(pieces=pieces, tokens=sum(costs), decisions=decisions)
-        fates = self._fates(segments)
         groups = _groups(segments)
-        state = _State(room=limit)
-        self._keep_pinned(segments, groups, costs, state, block)
-        state.merged = self._repeats(segments) - set(state.pieces)
-        self._keep_whole(segments, groups, costs, fates, state)
-        self._shorten(segments, groups, costs, fates, state, counter, price)
+        state = _State(room=limit, gone=self._discarded(segments, groups))
+        if sum(cost for i, cost in enumerate(costs) if i not in state.gone) <= limit:
+            state.pieces = {i: _whole(s, costs[i]) for i, s in enumerate(segments) if i not in state.gone}
+            fates: list[Preservation] = [self._plan.fate(s.id) or "discard" for s in segments]
+            long = [i for i, fate in enumerate(fates) if fate == "summarize" and i in state.pieces and costs[i] > self._earlier_tokens]
+            for i in long:
+                if len(groups[i]) == 1 and not segments[i].pinned and not segments[i].text.startswith("[Earlier: "):
+                    self._shorten_one(i, segments[i], costs[i], costs[i], state, counter, price)
+        else:
+            fates = self._fates(segments)
+            self._keep_pinned(segments, groups, costs, state, block)
+            state.merged = self._repeats(segments) - set(state.pieces)
+            self._keep_whole(segments, groups, costs, fates, state)
+            self._shorten(segments, groups, costs, fates, state, counter, price)
         pieces = tuple(state.pieces[i] for i in sorted(state.pieces))
         reasons = [_reason(i, fates[i], state) for i in range(len(segments))]
         decisions = tuple(_decide(s, state.pieces.get(i), costs[i], block, reasons[i]) for i, s in enumerate(segments))
         return Fit(pieces=pieces, tokens=sum(piece.rendition.tokens for piece in pieces), decisions=decisions)
+
+    def _discarded(self, segments: Sequence[Segment], groups: dict[int, list[int]]) -> frozenset[int]:
+        """Returns what the caller's plan throws away, groups whole."""
+        gone: set[int] = set()
+        for i, segment in enumerate(segments):
+            if self._plan.fate(segment.id) == "discard" and not any(
+                segments[j].pinned or self._plan.fate(segments[j].id) == "preserve_full" for j in groups[i]
+            ):
+                gone.update(groups[i])
+        return frozenset(gone)
 
     def _fates(self, segments: Sequence[Segment]) -> list[Preservation]:
         found = plan_segments(segments, recent=self._recent, old=self._old)
@@ -198,7 +221,7 @@ class Selective:
             planned = self._plan.fate(segments[i].id) == "preserve_full"
             return (0 if planned else 1 if age <= self._recent else 2, 0.0 if age <= self._recent else -weigh(segments[i].text), -i)
 
-        wanted = [i for i in range(len(segments)) if fates[i] == "preserve_full" and i not in state.merged]
+        wanted = [i for i in range(len(segments)) if fates[i] == "preserve_full" and i not in state.merged | state.gone]
         for i in sorted(wanted, key=urgency):
             members = groups[i]
             if i in state.pieces:
@@ -218,21 +241,28 @@ class Selective:
         counter: TokenCounter,
         price: Cost,
     ) -> None:
-        left = [i for i in range(len(segments)) if i not in state.pieces and i not in state.merged and fates[i] != "discard"]
+        out = state.merged | state.gone
+        left = [i for i in range(len(segments)) if i not in state.pieces and i not in out and fates[i] != "discard"]
         for i in sorted(left, key=lambda i: (_ORDER.index(fates[i]), -i)):
             if i in state.pieces:
                 continue
-            segment, members = segments[i], groups[i]
+            members = groups[i]
             needed = sum(costs[j] for j in members)
             # A group lives or dies whole, so its members are never shortened one by one.
             if needed <= (state.room if len(members) > 1 else min(state.room, self._earlier_tokens)):
                 state.pieces.update({j: _whole(segments[j], costs[j]) for j in members})
                 state.room -= needed
                 continue
-            piece = self._earlier(segment, state.room, counter, price) if len(members) == 1 else None
-            if piece is not None and piece.rendition.tokens < costs[i]:
-                state.pieces[i] = piece
-                state.room -= piece.rendition.tokens
+            if len(members) == 1 and self._shorten_one(i, segments[i], costs[i], state.room, state, counter, price):
+                state.room -= state.pieces[i].rendition.tokens
+
+    def _shorten_one(self, i: int, segment: Segment, tokens: int, room: int, state: _State, counter: TokenCounter, price: Cost) -> bool:
+        """Says one segment in few words and returns whether that is shorter."""
+        piece = self._earlier(segment, room, counter, price)
+        if piece is None or piece.rendition.tokens >= tokens:
+            return False
+        state.pieces[i] = piece
+        return True
 
     def _earlier(self, segment: Segment, room: int, counter: TokenCounter, price: Cost) -> Piece | None:
         frame = price(segment, "[Earlier: ]")
@@ -265,6 +295,8 @@ def _whole(segment: Segment, tokens: int) -> Piece:
 def _reason(i: int, fate: Preservation, state: _State) -> str:
     if i in state.pieces:
         return {"preserve_full": "key_moment", "summarize": "filler", "discard": "fits"}[fate]
+    if i in state.gone:
+        return "discarded"
     if i in state.merged:
         return "repeats_next"
     return "filler" if fate == "discard" else "no_room"

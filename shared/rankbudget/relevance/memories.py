@@ -20,7 +20,10 @@ __all__ = ["KINDS", "MemoryScorer", "MemoryWeights", "rank_memories"]
 KINDS: Mapping[str, float] = {"core": 100, "explicit": 90, "fact": 80, "project": 75, "experience": 70}
 """How much a memory's kind counts, 0 to 100."""
 OVER_RETRIEVE = 50
-"""Memories ranked before packing: more than ever fit, so that a too large one has a successor."""
+"""So many of the nearest memories compete: more than ever fit, so that a too large one has a successor. The others stand behind them."""
+_SAME = 1e-12
+"""Values no further apart are equal but for rounding."""
+_LEAST_WEIGHT = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,10 @@ class MemoryScorer:
         similarity: rates nearness to the question; None takes the default mix of words and meaning.
         now: the moment recency counts from; None takes the newest memory's, so that the same memories always rank the same.
 
+    Attributes:
+        weights: how much each part counts.
+        similarity: what rates nearness; None is the default mix.
+
     Example:
         >>> memories = [
         ...     Segment(id="old", text="likes tea", kind="fact", created_at=datetime(2025, 1, 1)),
@@ -86,25 +93,56 @@ class MemoryScorer:
 
     def __init__(self, weights: MemoryWeights | None = None, *, similarity: Scorer | None = None, now: datetime | None = None) -> None:
         self.weights = weights or MemoryWeights()
-        self._similarity = similarity
+        self.similarity = similarity
         self._now = now
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each memory, 0 to 1."""
+        return self.mixed(self.near(query, segments), segments)
+
+    def near(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns how near each memory is to the question, any range."""
         from .fusion import default_scorer
 
+        return (self.similarity or default_scorer()).score(query, segments)
+
+    def mixed(self, near: Sequence[float], segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each memory, 0 to 1, where how near each is to the question is known already."""
         weights = self.weights
-        near = _stretched((self._similarity or default_scorer()).score(query, segments))
-        ages = _ages_in_days([segment.created_at for segment in segments], self._now)
         total = weights.similarity + weights.priority + weights.recency + weights.kind or 1.0
+        worth = self._worth(segments)
+        return [(weights.similarity * share + worth[i]) / total for i, share in enumerate(_stretched(near))]
+
+    def shifts(self, near: Sequence[float], segments: Sequence[Segment]) -> list[float]:
+        """Returns what to add to each nearness so that the sums rank as the formula does, on the scale nearness has.
+
+        Memories behind the `OVER_RETRIEVE` nearest are shifted behind all of these. Where no memory differs from another in priority, date or
+        kind, nothing is shifted.
+
+        Example:
+            >>> memories = [Segment(id="near", text="tea", priority=0), Segment(id="far", text="ice", priority=100)]
+            >>> [round(shift, 2) for shift in MemoryScorer().shifts([2.0, 1.0], memories)]
+            [-0.75, 0.0]
+        """
+        worth = self._worth(segments)
+        most, least = max(worth, default=0.0), min(worth, default=0.0)
+        if most - least <= _SAME:
+            return [0.0] * len(segments)
+        span = max(near) - min(near)
+        span = span if span > _SAME else 1.0
+        unit = span / max(self.weights.similarity, _LEAST_WEIGHT)
+        behind = unit * (most - least) + 2 * span
+        competing = _competing(near, segments)
+        return [unit * (value - most) - (0.0 if i in competing else behind) for i, value in enumerate(worth)]
+
+    def _worth(self, segments: Sequence[Segment]) -> list[float]:
+        """Returns what priority, recency and kind give each memory, weighed."""
+        weights = self.weights
+        ages = _ages_in_days([segment.created_at for segment in segments], self._now)
         return [
-            (
-                weights.similarity * near[i]
-                + weights.priority * _share(segment.priority if segment.priority is not None else weights.unknown_priority)
-                + weights.recency * 0.5 ** (ages[i] / weights.half_life_days)
-                + weights.kind * _share(weights.kinds.get(segment.kind or "", weights.unknown_kind))
-            )
-            / total
+            weights.priority * _share(segment.priority if segment.priority is not None else weights.unknown_priority)
+            + weights.recency * 0.5 ** (ages[i] / weights.half_life_days)
+            + weights.kind * _share(weights.kinds.get(segment.kind or "", weights.unknown_kind))
             for i, segment in enumerate(segments)
         ]
 
@@ -119,6 +157,8 @@ def rank_memories(
 ) -> list[Segment]:
     """Returns the best memories the reader may see, best first, their score set; ties keep the order given.
 
+    Of more than `OVER_RETRIEVE` memories the nearest to the question compete, and all of kind "core"; the others stand behind them.
+
     Args:
         memories: all there are.
         query: the question they should serve.
@@ -132,9 +172,22 @@ def rank_memories(
         ['b']
     """
     visible = [segment for segment in memories if segment.scope is None or segment.scope.visible_to(scope)]
-    scores = (scorer or MemoryScorer()).score(query, visible)
-    best = sorted(range(len(visible)), key=lambda i: -scores[i])[:limit]
+    ranking = MemoryScorer() if scorer is None else scorer
+    if isinstance(ranking, MemoryScorer):
+        near = ranking.near(query, visible)
+        scores, competing = ranking.mixed(near, visible), _competing(near, visible)
+    else:
+        scores, competing = ranking.score(query, visible), set(range(len(visible)))
+    best = sorted(range(len(visible)), key=lambda i: (i not in competing, -scores[i]))[:limit]
     return [dataclasses.replace(visible[i], score=scores[i]) for i in best]
+
+
+def _competing(near: Sequence[float], segments: Sequence[Segment]) -> set[int]:
+    """Returns the memories that are ranked against each other: the nearest, and what the character or the user is at heart."""
+    if len(near) <= OVER_RETRIEVE:
+        return set(range(len(near)))
+    nearest = sorted(range(len(near)), key=lambda i: -near[i])[:OVER_RETRIEVE]
+    return {*nearest, *(i for i, segment in enumerate(segments) if segment.kind == "core")}
 
 
 def _share(value: float) -> float:
@@ -143,7 +196,7 @@ def _share(value: float) -> float:
 
 def _stretched(scores: Sequence[float]) -> list[float]:
     low, high = min(scores, default=0.0), max(scores, default=0.0)
-    if high - low <= 1e-12:  # noqa: PLR2004 - equal but for rounding
+    if high - low <= _SAME:
         return [0.0] * len(scores)
     return [(score - low) / (high - low) for score in scores]
 
