@@ -9,8 +9,8 @@ from langchain_core.callbacks import Callbacks
 from langchain_core.documents import Document
 from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.runnables import run_in_executor
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
-from typing_extensions import Self, override
+from pydantic import ConfigDict, Field, PrivateAttr
+from typing_extensions import override
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.errors import BudgetConfigError
@@ -20,12 +20,13 @@ from rankbudget.segment import Segment
 from rankbudget.session import stable_share
 
 from ._convert import document_text, from_segment, to_segments
-from ._limits import Limits, limits_of, typed_errors
+from ._limits import Limits, limits_of
+from ._settings import Settings
 
 __all__ = ["BudgetDocumentCompressor"]
 
 
-class BudgetDocumentCompressor(BaseDocumentCompressor):
+class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
     """Keeps the documents, or the sentences of them, that most likely hold the answer, within an exact number of tokens.
 
     Works alone, in a `DocumentCompressorPipeline`, and in `ContextualCompressionRetriever(base_compressor=..)`. Ids and metadata stay as they are;
@@ -66,19 +67,14 @@ class BudgetDocumentCompressor(BaseDocumentCompressor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
 
-    def __init__(self, **kwargs: Any) -> None:
-        with typed_errors():
-            super().__init__(**kwargs)
-
-    @model_validator(mode="after")
-    def _settle(self) -> Self:
+    @override
+    def _settle(self) -> None:
         if self.session is not None and not isinstance(self.session, BudgetSession):
             msg = f"session is a {type(self.session).__name__}, allowed: a BudgetSession"
             raise BudgetConfigError(msg)
         budget = self.budget if self.session is None or not isinstance(self.session.budget, TokenBudget) else self.session.budget
         counter = self.counter if self.counter is not None or self.session is None else self.session.counter
         self._limits = limits_of(budget=budget, model=self.model, max_tokens=self.max_tokens, counter=counter)
-        return self
 
     @override
     def compress_documents(self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None) -> Sequence[Document]:

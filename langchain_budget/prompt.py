@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, get_buffer_string
 from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate, MessagesPlaceholder
-from pydantic import ConfigDict, PrivateAttr, model_validator
+from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import Self, override
 
 from rankbudget import TokenBudget
@@ -21,14 +21,15 @@ from rankbudget.effects import Steps, adrive, drive
 from rankbudget.rendering import NOTICE, PLACEHOLDERS, render_block, wrapper_of
 
 from ._convert import as_tools, document_text, example_text, to_segments
-from ._limits import Limits, limits_of, typed_errors
+from ._limits import Limits, limits_of
+from ._settings import Settings
 from ._slots import Slots, Trimmed, fit_slots_steps, render_prompt
 from .models import as_summarizer
 
 __all__ = ["BudgetChatPromptTemplate"]
 
 
-class BudgetChatPromptTemplate(BaseChatPromptTemplate):
+class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
     """Formats a chat prompt that fits: history, documents, examples and memory give way in rank order, the rest stays as it is.
 
     A variable that is a `MessagesPlaceholder` gets messages; one inside a text gets text, in tags it cannot close and announced as data.
@@ -80,23 +81,26 @@ class BudgetChatPromptTemplate(BaseChatPromptTemplate):
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
 
     def __init__(self, template: Any = None, /, **kwargs: Any) -> None:
-        if template is not None:
-            kwargs["template"] = template if isinstance(template, BaseChatPromptTemplate) else ChatPromptTemplate(template)
+        if isinstance(template, BaseChatPromptTemplate):
+            kwargs["template"] = template
+        elif template is not None:
+            kwargs["template"] = ChatPromptTemplate(template, template_format=kwargs.pop("template_format", "f-string"))
         made = kwargs.get("template")
         if isinstance(made, BaseChatPromptTemplate):
             bound = kwargs.get("partial_variables") or {}
             kwargs["input_variables"] = [name for name in made.input_variables if name not in bound]
             kwargs.setdefault("optional_variables", list(made.optional_variables))
-        with typed_errors():
-            super().__init__(**kwargs)
+        super().__init__(**kwargs)
 
     @classmethod
-    def from_messages(cls, messages: Sequence[Any], **options: Any) -> Self:
+    def from_messages(
+        cls, messages: Sequence[Any], template_format: Literal["f-string", "mustache", "jinja2"] = "f-string", **options: Any
+    ) -> Self:
         """Returns a template of messages, tuples, strings and placeholders, as `ChatPromptTemplate` takes them."""
-        return cls(ChatPromptTemplate(messages), **options)
+        return cls(ChatPromptTemplate(messages, template_format=template_format), **options)
 
-    @model_validator(mode="after")
-    def _settle(self) -> Self:
+    @override
+    def _settle(self) -> None:
         self._limits = limits_of(
             budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=as_tools(self.tools)
         )
@@ -112,7 +116,6 @@ class BudgetChatPromptTemplate(BaseChatPromptTemplate):
             summarizer=as_summarizer(self.summarizer),
             scorer=self.scorer,
         )
-        return self
 
     @override
     def format_messages(self, **kwargs: Any) -> list[BaseMessage]:

@@ -18,15 +18,16 @@ from langchain_core.callbacks import (
 from langchain_core.messages import AnyMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
-from typing_extensions import Self, override
+from pydantic import ConfigDict, Field, PrivateAttr
+from typing_extensions import override
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.effects import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_tools
-from ._limits import Limits, limits_of, typed_errors
+from ._limits import Limits, limits_of
+from ._settings import Settings
 from ._slots import Slots, Trimmed, fit_list_steps, fit_slots_steps
 from .models import as_summarizer, model_name
 
@@ -37,7 +38,7 @@ EVENT = "context_budget"
 _CALLABLES = ("counter", "summarizer", "scorer")
 
 
-class BudgetTrimmer(RunnableSerializable[Any, Any]):
+class BudgetTrimmer(Settings, RunnableSerializable[Any, Any]):
     """Makes what a chain is about to send fit: always a valid conversation, never over the limit, with a reason for every piece.
 
     Takes a list of messages (or tuples, dicts, a prompt value) and returns messages; or takes a dict and fits its `history`, `documents`,
@@ -106,18 +107,17 @@ class BudgetTrimmer(RunnableSerializable[Any, Any]):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        with typed_errors():
-            super().__init__(*args, **kwargs)
-
-    @model_validator(mode="after")
-    def _settle(self) -> Self:
+    @override
+    def _settle(self) -> None:
         self._limits = limits_of(
             budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=as_tools(self.tools)
         )
         keys = {"history": self.history_key, "knowledge": self.documents_key, "examples": self.examples_key, "memory": self.memory_key}
         if len({*keys.values(), self.question_key}) != len(keys) + 1:
             msg = f"two slots have the same key: {', '.join([*keys.values(), self.question_key])}; give each its own"
+            raise BudgetConfigError(msg)
+        if self.report_key in (*keys.values(), self.question_key):
+            msg = f"report_key is {self.report_key!r}, the key of a slot, which the report would overwrite; give it a key of its own"
             raise BudgetConfigError(msg)
         if self.prompt is not None and not isinstance(self.prompt, Runnable):
             msg = f"prompt is a {type(self.prompt).__name__}, allowed: a prompt template, or a Runnable that ends in one"
@@ -138,7 +138,6 @@ class BudgetTrimmer(RunnableSerializable[Any, Any]):
             min_exchanges=self.min_exchanges,
             session=self.session,
         )
-        return self
 
     # ---- as a Runnable ----------------------------------------------------------------------------------------------------------
     @property
