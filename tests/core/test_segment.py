@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from rankbudget import Block, BudgetConfigError, BudgetSession, MessageError, Provenance, Segment, fit_documents, fit_messages, fit_text
+from rankbudget import (
+    Assembler,
+    Block,
+    BudgetConfigError,
+    BudgetSession,
+    MessageError,
+    Provenance,
+    Segment,
+    TokenBudget,
+    fit_documents,
+    fit_messages,
+    fit_text,
+)
 from rankbudget.testing import WordCounter
 
 COUNTER = WordCounter()
@@ -69,8 +81,10 @@ def test_a_kind_of_text_is_a_text() -> None:
 
 
 def test_confidence_may_be_unknown() -> None:
-    """Nobody has to invent a number for it."""
-    assert Provenance(source_id="a", confidence=None).confidence is None
+    """Nobody has to invent a number for it: the prompt then names the source alone."""
+    found = Segment(id="a", text="Blue.", provenance=Provenance(source_id="a.md", confidence=None))
+    made = Assembler(TokenBudget(), counter=COUNTER).assemble({"knowledge": [found]}, query="Which colour?")
+    assert '<document source="a.md">\nBlue.' in made.text
 
 
 @pytest.mark.parametrize("given", [None, 5, "hello", {"role": "user", "content": "hello"}])
