@@ -5,6 +5,7 @@ Used by the middleware and by the hook for graphs; both only hand over what Lang
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from rankbudget import BudgetSession, TokenBudget
+from rankbudget import BudgetSession, TokenBudget, counter_for
+from rankbudget.counting.protocol import TokenCounter
 from rankbudget.effects import Call, Steps
 from rankbudget.measure import CodecMeasure
 from rankbudget.result import FitResult
@@ -72,7 +74,7 @@ class AgentBudget:
         calibrate: bool = True,
         keep: int = 1000,
     ) -> None:
-        self._given = {"budget": budget, "max_tokens": max_tokens, "counter": counter}
+        self._given: dict[str, Any] = {"budget": budget, "max_tokens": max_tokens, "counter": counter}
         self._model = model
         self._summarizer = as_summarizer(summarizer)
         self._calibrate = calibrate
@@ -81,9 +83,35 @@ class AgentBudget:
         self._limits: dict[Any, Limits] = {}
         self._corrections: dict[str, float] = {}
         self._tools: tuple[tuple[Any, ...], list[dict[str, Any]] | None] = ((), None)
+        self._latest: TokenCounter | None = None
         self._lock = threading.Lock()
         if budget is not None or max_tokens is not None or model is not None:
             limits_of(**self._given, model=model)  # says at once what cannot work
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what travels: how prompts are fitted and what was learned; the cuts of conversations under way stay here."""
+        fresh: dict[str, Any] = {"_sessions": OrderedDict(), "_limits": {}, "_latest": None, "_tools": ((), None), "_lock": None}
+        with self._lock:
+            return {**self.__dict__, **fresh, "_corrections": dict(self._corrections)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AgentBudget:
+        """Returns one of its own that starts from the cuts this one remembers; models are shared."""
+        twin = memo[id(self)] = object.__new__(type(self))
+        twin.__setstate__(self.__getstate__())
+        with self._lock:
+            sessions = list(self._sessions.items())
+        twin._sessions = OrderedDict((thread, copy.deepcopy(session, memo)) for thread, session in sessions)
+        return twin
+
+    def text_counter(self) -> TokenCounter:
+        """Returns what counts texts: the given counter, or the tokenizer of the given model, or of the one that was called last."""
+        budget = self._given["budget"]
+        if self._given["counter"] is not None or self._model is not None or (budget is not None and budget.model is not None):
+            return self._limits_for(self._model).counter
+        return self._latest if self._latest is not None else counter_for("o200k_base")
 
     def steps(
         self,
@@ -107,6 +135,7 @@ class AgentBudget:
         """
         own = self._model if self._model is not None else model
         limits = self._limits_for(own).with_tools(bound_tools(own) if tools is None else self._schemas(tools))
+        self._latest = limits.counter
         whole = [system, *messages] if system is not None else list(messages)
         measure = limits.measure()
         allowed = limits.ceiling(whole, measure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,7 +21,7 @@ from ._convert import as_tools
 from ._counters import CounterKind, HostCounter, counts_itself, host_counter
 from .models import budget_for, model_name
 
-__all__ = ["Limits", "check_number", "limits_of", "typed_errors"]
+__all__ = ["Limits", "check_number", "limits_from", "limits_of", "typed_errors"]
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,20 @@ class Limits:
         max_tokens: a ceiling for the prompt; beside a budget the smaller wins.
         host: how to count.
         tools: tool schemas sent along; they are counted.
+        made_of: what `limits_of` was given; a counter made from a callable does not travel, what it was made from may.
     """
 
     budget: TokenBudget | None
     max_tokens: int | None
     host: HostCounter
     tools: Sequence[Tool] | None = None
+    made_of: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return limits_from, ({**self.made_of, "tools": self.tools or []},)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Limits:
+        return self  # nothing in it changes
 
     @property
     def counter(self) -> TokenCounter:
@@ -86,6 +94,7 @@ def limits_of(
     A model beside a budget only says how to count; `max_tokens` beside either is a ceiling. Without `tools` those bound to the model
     are counted; an empty list says that there are none.
     """
+    made_of = {"budget": budget, "model": model, "max_tokens": max_tokens, "counter": counter, "prefer": prefer}
     check_number("max_tokens", max_tokens, "give the tokens the prompt may have")
     if isinstance(budget, Mapping):
         budget = TokenBudget.from_dict(budget)
@@ -101,9 +110,13 @@ def limits_of(
     name = (model_name(model) if model is not None else None) or (budget.model if budget is not None else None)
     if counter is None and name is None and counts_itself(model):
         counter = model
-    return Limits(
-        budget=budget, max_tokens=max_tokens, host=host_counter(counter, default=name or "o200k_base", prefer=prefer), tools=schemas
-    )
+    host = host_counter(counter, default=name or "o200k_base", prefer=prefer)
+    return Limits(budget=budget, max_tokens=max_tokens, host=host, tools=schemas, made_of=made_of)
+
+
+def limits_from(made_of: Mapping[str, Any]) -> Limits:
+    """Returns the limits of what other limits were made of."""
+    return limits_of(**made_of)
 
 
 def check_number(name: str, value: Any, advice: str) -> None:
@@ -115,12 +128,23 @@ def check_number(name: str, value: Any, advice: str) -> None:
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Lets the library's own errors out of pydantic's wrapping: a bad setting is a BudgetConfigError everywhere."""
+    """Lets no error of pydantic's out: a bad setting is a BudgetConfigError everywhere, and names the option that is wrong."""
     try:
         yield
     except ValidationError as error:
-        for found in error.errors():
-            cause = found.get("ctx", {}).get("error")
+        found = error.errors()
+        for problem in found:
+            cause = problem.get("ctx", {}).get("error")
             if isinstance(cause, BudgetError):
                 raise cause from None
-        raise
+        raise BudgetConfigError.of([_said(error.title, problem) for problem in found]) from error
+
+
+def _said(title: str, problem: Any) -> str:
+    where = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "extra_forbidden":
+        return f"{title} has no option {where!r}"
+    if problem["type"] == "missing":
+        return f"{title} needs {where}="
+    seen = f"{where} is {problem['input']!r:.80}: " if where else ""
+    return f"{title}: {seen}{problem['msg']}"

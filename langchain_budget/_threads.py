@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, get_buffer_strin
 
 from rankbudget import BudgetExceededError, BudgetSession
 from rankbudget.codec import finished
+from rankbudget.counting.callables import CallableCounter
 from rankbudget.effects import Call, Steps, adrive, drive
 from rankbudget.measure import Measure
 from rankbudget.result import FitResult
@@ -65,6 +67,8 @@ class ThreadReader:
         self.limits = limits
         self._base = limits.measure()
         self._measure: Measure = self._base if as_text is None else _TextMeasure(limits.counter.count, as_text)
+        self._summarizer = summarizer
+        self._as_text = as_text
         self._plain = 0  # how many of the oldest messages are known to be no orders to remove others
         self._newest: BaseMessage | None = None  # the last of them
         whole = limits.budget if limits.budget is not None else limits.max_tokens
@@ -72,6 +76,22 @@ class ThreadReader:
         self.session = BudgetSession(
             whole, counter=limits.counter, codec=CODEC, measure=self._measure, summarizer=summarizer, tools=limits.tools
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what travels; where the counter was made from a callable, the remembered cut stays behind and is found anew."""
+        session = None if isinstance(self.limits.counter, CallableCounter) else self.session
+        return {"limits": self.limits, "summarizer": self._summarizer, "as_text": self._as_text, "session": session}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        session = state.pop("session")
+        self.__init__(state.pop("limits"), **state)  # type: ignore[misc]  # made again from what it was made of
+        self.session = session or self.session
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ThreadReader:
+        """Returns a reader of its own that starts from the cut this one remembers; what writes summaries is shared."""
+        twin = memo[id(self)] = type(self)(self.limits, summarizer=self._summarizer, as_text=self._as_text)
+        twin.session = copy.deepcopy(self.session, memo)
+        return twin
 
     def extra_tokens(self, rest: Sequence[BaseMessage] | None) -> int:
         """Returns what the rest of the prompt costs, as far as it is known: `rest` is the prompt without this conversation."""

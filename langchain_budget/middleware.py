@@ -5,6 +5,8 @@ agent = create_agent(model, tools, middleware=[BudgetMiddleware()])
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -12,7 +14,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
 from typing_extensions import override
 
-from rankbudget import TokenBudget, counter_for
+from rankbudget import TokenBudget
 from rankbudget.codec import content_text
 from rankbudget.effects import Call, Steps, adrive, drive
 from rankbudget.fitting.truncate import truncate_text
@@ -20,6 +22,7 @@ from rankbudget.report import BudgetReport
 
 from ._agent import AgentBudget, Prompt
 from ._codec import CODEC
+from ._limits import check_number
 from ._supported import require
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
@@ -75,12 +78,12 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         on_report: Callable[[BudgetReport], Any] | None = None,
     ) -> None:
         super().__init__()
+        check_number("tool_result_tokens", tool_result_tokens, "or None to leave results whole")
         self.tools = []
         self.persist = persist
         self.retry = retry
         self.tool_result_tokens = tool_result_tokens
         self.on_report = on_report
-        self._counter = counter
         self._budget = AgentBudget(
             budget=budget, model=model, max_tokens=max_tokens, counter=counter, summarizer=summarizer, calibrate=calibrate
         )
@@ -173,14 +176,36 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return ExtendedModelResponse(response, Command(update={"messages": update}))
 
     def _capped(self, answer: Any) -> Any:
-        """Shortens a result that is longer than `tool_result_tokens` as it enters the state; its artifact stays whole."""
-        if self.tool_result_tokens is None or not isinstance(answer, ToolMessage):
+        """Shortens results that are longer than `tool_result_tokens` as they enter the state, alone or in a command; artifacts stay whole."""
+        if self.tool_result_tokens is None:
             return answer
-        counter = counter_for(self._counter if isinstance(self._counter, str) or hasattr(self._counter, "count_messages") else "o200k_base")
-        text = content_text(answer.content)
-        if counter.count(text) <= self.tool_result_tokens:
-            return answer
-        return CODEC.with_text(answer, truncate_text(text, self.tool_result_tokens, counter))
+        if isinstance(answer, ToolMessage):
+            return self._shortened(answer, self.tool_result_tokens)
+        if isinstance(answer, list):
+            return [self._capped(part) for part in answer]
+        if isinstance(answer, Command) and isinstance(answer.update, dict):
+            update = {key: self._capped(value) if _is_results(value) else value for key, value in answer.update.items()}
+            return dataclasses.replace(answer, update=update)
+        return answer
+
+    def _shortened(self, result: ToolMessage, most: int) -> ToolMessage:
+        counter = self._budget.text_counter()
+        text = content_text(result.content)
+        if counter.count(text) <= most:
+            return result
+        made: ToolMessage = CODEC.with_text(result, truncate_text(text, most, counter))
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BudgetMiddleware:
+        """Returns a middleware of its own that starts from the cuts this one remembers; models and callbacks are shared."""
+        twin = memo[id(self)] = copy.copy(self)
+        twin._budget = copy.deepcopy(self._budget, memo)  # noqa: SLF001 - its own kind
+        return twin
+
+
+def _is_results(value: Any) -> bool:
+    """Says whether a part of a state update is a tool's result, or a list of messages that may hold one."""
+    return isinstance(value, ToolMessage) or (isinstance(value, list) and any(isinstance(m, ToolMessage) for m in value))
 
 
 def _messages_of(answer: Any) -> list[BaseMessage]:

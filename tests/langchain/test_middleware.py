@@ -16,10 +16,11 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from langchain_budget import BudgetContextEdit, BudgetMiddleware, pre_model_hook
 from langchain_budget._convert import CODEC, as_tools
-from rankbudget import TokenBudget
+from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.testing import WordCounter
 from rankbudget.testing.server import Reply, StrictModelServer
@@ -254,6 +255,62 @@ def test_a_tool_result_can_be_capped_as_it_enters_the_state() -> None:
     assert WORDS.count(capped.content) <= 50
     assert capped.artifact == {"all": True}
     assert BudgetMiddleware(max_tokens=100, counter=WORDS).wrap_tool_call(None, long_result).content == "word " * 900
+
+
+def by_characters(text: str) -> int:
+    return len(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({"max_tokens": 5000, "counter": by_characters}, by_characters),
+        ({"max_tokens": 5000, "counter": lambda message: len(message.content.split())}, WORDS.count),
+        ({"model": "gpt-4"}, counter_for("gpt-4").count),
+        ({"budget": TokenBudget(context_window=5000, model="gpt-4")}, counter_for("gpt-4").count),
+    ],
+    ids=["text", "message", "model", "budget"],
+)
+def test_a_cap_counts_as_everything_else_does(options: Any, count: Any) -> None:
+    """Whatever counts prompts also counts what one result may have."""
+    result = ToolMessage("Überraschung und völlig " * 200, tool_call_id="c1")
+    capped = BudgetMiddleware(**options, tool_result_tokens=40).wrap_tool_call(None, lambda _: result)
+    assert 20 <= count(capped.content) <= 40
+
+
+def test_a_cap_counts_with_the_model_that_was_called() -> None:
+    """When only requests name a model its tokenizer counts the results of the tools it asked for."""
+    result = ToolMessage("Überraschung und völlig " * 200, tool_call_id="c1")
+    middleware = BudgetMiddleware(max_tokens=5000, tool_result_tokens=40)
+    old = ChatOpenAI(model="gpt-4", api_key="none")
+    middleware.wrap_model_call(ModelRequest(model=old, messages=chat(1)), lambda _: answer())
+    assert counter_for("gpt-4").count(middleware.wrap_tool_call(None, lambda _: result).content) <= 40
+    assert counter_for("o200k_base").count(BudgetMiddleware(tool_result_tokens=40).wrap_tool_call(None, lambda _: result).content) <= 40
+
+
+def test_results_inside_commands_and_lists_are_capped() -> None:
+    """A tool may answer with a state update, or with several: what it says to the model is as short as any result."""
+    long, short = ToolMessage("word " * 900, tool_call_id="c1"), ToolMessage("ok", tool_call_id="c2")
+    middleware = BudgetMiddleware(max_tokens=100, counter=WORDS, tool_result_tokens=50)
+    update = {"messages": [long, short], "seen": ["word " * 900]}
+    given = Command(update=update, goto="elsewhere")
+    capped = middleware.wrap_tool_call(None, lambda _: given)
+    assert WORDS.count(capped.update["messages"][0].content) <= 50
+    assert capped.update["messages"][1] is short
+    assert (capped.update["seen"], capped.goto) == (["word " * 900], "elsewhere")
+    assert given.update == {"messages": [long, short], "seen": ["word " * 900]}
+    both = middleware.wrap_tool_call(None, lambda _: [given, long])
+    assert WORDS.count(both[0].update["messages"][0].content) <= 50
+    assert WORDS.count(both[1].content) <= 50
+    goto = Command(goto="elsewhere")
+    assert middleware.wrap_tool_call(None, lambda _: goto) is goto
+
+
+@pytest.mark.parametrize("most", [0, -5, "9", 1.5, True])
+def test_a_cap_is_a_number_of_tokens(most: Any) -> None:
+    """Anything but a whole number from 1 on is refused when the middleware is made."""
+    with pytest.raises(BudgetConfigError, match="tool_result_tokens is"):
+        BudgetMiddleware(max_tokens=100, tool_result_tokens=most)
 
 
 async def test_the_async_form_sends_what_the_sync_form_sends() -> None:
