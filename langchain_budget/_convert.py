@@ -6,7 +6,9 @@ What is kept whole goes back as the very same object; what is edited is a copy.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from langchain_core.documents import Document
@@ -122,7 +124,8 @@ def to_segments(
 ) -> list[Segment]:
     """Returns documents, example dicts, messages or plain texts as segments; each carries its host object.
 
-    An item's own id names its segment; without one, or for the second of the same id, its place in the list does.
+    An item's own id names its segment; without one, or for the second of the same id, its place in the list does. A document's
+    `relevance_score` is its score: a number, higher is better. Other metadata is not read as one, it may be a distance.
     """
     segments: list[Segment] = []
     seen: set[str] = set()
@@ -143,7 +146,7 @@ def from_segment(segment: Segment, text: str | None = None) -> Any:
     if text is None or isinstance(source, Mapping):
         return source
     if isinstance(source, Document):
-        return source.model_copy(update={"page_content": text, "metadata": dict(source.metadata)})
+        return source.model_copy(update={"page_content": text, "metadata": _own(source.metadata)})
     if isinstance(source, BaseMessage):
         return CODEC.with_text(source, text)
     return text
@@ -168,7 +171,7 @@ def _segment(item: Any, place: int, prefix: str, text_of: Callable[[Any], str] |
         return Segment(
             id=item.id or name,
             text=(text_of or document_text)(item),
-            score=_number(found.get("relevance_score", found.get("score"))),
+            score=_score(found.get("relevance_score")),
             title=_word(found.get("title")),
             kind=_word(found.get("kind")),
             provenance=Provenance(source_id=str(found["source"])) if found.get("source") else None,
@@ -183,12 +186,25 @@ def _segment(item: Any, place: int, prefix: str, text_of: Callable[[Any], str] |
     raise MessageError(msg)
 
 
+def _own(value: Any) -> Any:
+    """Returns containers as new ones, all the way down, with what they hold as it is."""
+    if type(value) is dict:
+        return {key: _own(held) for key, held in value.items()}
+    if type(value) in (list, tuple, set):
+        return type(value)(_own(held) for held in value)
+    return value
+
+
 def _renamed(segment: Segment, name: str) -> Segment:
     return dataclasses.replace(segment, id=name)
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+def _score(value: Any) -> float | None:
+    """Returns a number of any library's; what is no finite number rates nothing."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    score = float(value)
+    return score if math.isfinite(score) else None
 
 
 def _word(value: Any) -> str | None:
@@ -219,7 +235,8 @@ def _without_removed(messages: list[BaseMessage]) -> list[BaseMessage]:
 def _tool(tool: Any) -> dict[str, Any]:
     try:
         return convert_to_openai_tool(tool)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError) as error:
         if isinstance(tool, Mapping):  # a provider's own tool, as {"type": "web_search"}
             return {"type": "function", "function": {"name": str(tool.get("type", "")), "parameters": dict(tool)}}
-        raise
+        msg = f"{tool!r:.120} is no tool, allowed: what bind_tools takes, as a tool, a function, a class or a schema"
+        raise BudgetConfigError(msg) from error

@@ -5,7 +5,7 @@ Translation only: slots become blocks, the core fits them, pieces become the hos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,10 +14,11 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, MessagesPlaceholder
+from pydantic import BaseModel
 
 from rankbudget import Assembler, TokenBudget, afit_messages, fit_messages
 from rankbudget.effects import Call, Steps
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, MessageError
 from rankbudget.fitting.protocol import Fit
 from rankbudget.measure import Measure
 from rankbudget.result import FitResult
@@ -227,8 +228,12 @@ def _question(given: Any, slots: Slots) -> Any:
 def _block(name: str, value: Any, slots: Slots) -> Block:
     if name == "history":
         return Block(name=name, messages=_thread(value))
-    items = [value] if isinstance(value, (str, Mapping, BaseMessage)) or not isinstance(value, Sequence) else value
-    return Block(name=name, segments=tuple(to_segments(items, prefix=name, text_of=slots.text_of(name))))
+    one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)
+    try:
+        return Block(name=name, segments=tuple(to_segments([value] if one else value, prefix=name, text_of=slots.text_of(name))))
+    except MessageError as error:
+        msg = f"the input's {slots.keys[name]!r} cannot be read: {error}"
+        raise MessageError(msg) from error
 
 
 def _thread(value: Any) -> list[Any]:

@@ -107,6 +107,20 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
             order=self.order,
         )
 
+    def best(self, documents: Sequence[Document], query: str, k: int) -> list[Document]:
+        """Returns the `k` documents that most likely hold the answer, in their order; without `compress`, of those that fit by themselves."""
+        from rankbudget import fit_documents
+
+        segments = to_segments(documents)
+        if not self.compress:
+            room = self.room(question=query)
+            segments = [s for s in segments if self._limits.counter.count(self._shown(s, s.text) + self.separator) <= room]
+        if len(segments) > k:
+            ranked = fit_documents(segments, max_tokens=0, query=query, scorer=self.scorer, cost=lambda segment, text: 0, order="score")
+            chosen = {segment.id for segment in ranked.segments[:k]}
+            segments = [s for s in segments if s.id in chosen]
+        return [segment.source for segment in segments]
+
     def room(self, *, question: str | None = None) -> int:
         """Returns the tokens that documents may have now."""
         ceiling = self.max_tokens

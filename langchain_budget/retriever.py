@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import ConfigDict, Field, model_validator
-from typing_extensions import Self, override
+from langchain_core.runnables import run_in_executor
+from pydantic import ConfigDict, Field
+from typing_extensions import override
 
 from rankbudget.errors import BudgetConfigError
 
 from ._limits import check_number, typed_errors
+from ._settings import Settings, check_options
 from .compressor import BudgetDocumentCompressor
 
 __all__ = ["BudgetRetriever"]
 
-_OPTIONS = tuple(BudgetDocumentCompressor.model_fields)
+_OPTIONS = tuple(name for name in BudgetDocumentCompressor.model_fields if name != "max_tokens")
 
 
-class BudgetRetriever(BaseRetriever):
+class BudgetRetriever(Settings, BaseRetriever):
     """Retrieves what another retriever finds, within an exact number of tokens.
 
     Takes what `BudgetDocumentCompressor` takes beside the retriever, or a compressor that is shared.
@@ -28,7 +31,10 @@ class BudgetRetriever(BaseRetriever):
     Args:
         retriever: what finds the documents; ask it for more than fits, the best are kept.
         compressor: keeps what fits; made of the other options when it is not given.
-        k: most documents, best first by place in the result; None has no limit but the tokens. `invoke(query, k=2)` sets it for one call.
+        max_tokens: most tokens of all documents together; None asks the compressor. `invoke(query, max_tokens=200)` sets it for one call, and so
+            does `configurable_fields(max_tokens=..)`.
+        k: most documents; the best ones are chosen first, then fitted. None has no limit but the tokens. `invoke(query, k=2)` sets it for one
+            call.
 
     Example:
         >>> from langchain_core.vectorstores import InMemoryVectorStore
@@ -41,39 +47,67 @@ class BudgetRetriever(BaseRetriever):
 
     retriever: BaseRetriever
     compressor: BudgetDocumentCompressor = Field(default_factory=BudgetDocumentCompressor)
+    max_tokens: int | None = None
     k: int | None = None
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     def __init__(self, **kwargs: Any) -> None:
         options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
-        with typed_errors():
-            if options and "compressor" in kwargs:
-                msg = f"compressor and {', '.join(options)} are both given, allowed: one or the other; a compressor has its own options"
-                raise BudgetConfigError(msg)
-            if "compressor" not in kwargs:
+        check_options(type(self), kwargs, [*type(self).model_fields, *_OPTIONS])
+        given = kwargs.get("compressor")
+        if options and given is not None:
+            msg = f"compressor and {', '.join(options)} are both given, allowed: one or the other; a compressor has its own options"
+            raise BudgetConfigError(msg)
+        if given is None:
+            with typed_errors():
                 kwargs["compressor"] = BudgetDocumentCompressor(**options)
-            super().__init__(**kwargs)
+        inner = kwargs.get("retriever")
+        if not isinstance(inner, BaseRetriever):
+            msg = (
+                f"retriever is a {type(inner).__name__}, allowed: a BaseRetriever; documents of another step go to BudgetDocumentCompressor"
+            )
+            raise BudgetConfigError(msg)
+        super().__init__(**kwargs)
 
-    @model_validator(mode="after")
-    def _settle(self) -> Self:
+    @override
+    def _settle(self) -> None:
         check_number("k", self.k, "or None")
-        return self
+        check_number("max_tokens", self.max_tokens, "or None")
+        if self.max_tokens is not None and self.compressor.max_tokens is not None:
+            msg = "compressor and max_tokens are both given, allowed: one or the other; the compressor has a max_tokens of its own"
+            raise BudgetConfigError(msg)
 
     @override
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, **kwargs: Any
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, max_tokens: int | None = None, **kwargs: Any
     ) -> list[Document]:
+        compressor = self._compressor(k, max_tokens)
         found = self.retriever.invoke(query, config={"callbacks": run_manager.get_child()}, **kwargs)
-        return self._first(self.compressor.compress_documents(found, query), k)
+        return self._kept(compressor, found, query, k)
 
     @override
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        max_tokens: int | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
+        compressor = self._compressor(k, max_tokens)
         found = await self.retriever.ainvoke(query, config={"callbacks": run_manager.get_child()}, **kwargs)
-        return self._first(await self.compressor.acompress_documents(found, query), k)
+        return await run_in_executor(None, self._kept, compressor, found, query, k)
 
-    def _first(self, documents: Any, k: int | None) -> list[Document]:
+    def _compressor(self, k: int | None, max_tokens: int | None) -> BudgetDocumentCompressor:
+        """Returns the compressor of this call; what a call asks for is checked before anything is retrieved."""
         check_number("k", k, "or None")
-        return list(documents)[: self.k if k is None else k]
+        check_number("max_tokens", max_tokens, "or None")
+        most = self.max_tokens if max_tokens is None else max_tokens
+        return self.compressor if most is None else self.compressor.model_copy(update={"max_tokens": most})
+
+    def _kept(self, compressor: BudgetDocumentCompressor, found: Sequence[Document], query: str, k: int | None) -> list[Document]:
+        most = self.k if k is None else k
+        chosen = found if most is None else compressor.best(found, query, most)
+        return list(compressor.compress_documents(chosen, query))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import (
@@ -32,7 +35,7 @@ from langchain_budget._convert import (
     from_segment,
     to_segments,
 )
-from rankbudget.errors import MessageError
+from rankbudget.errors import BudgetConfigError, MessageError
 
 CALL = {"name": "search", "args": {"q": "cats"}, "id": "c1"}
 
@@ -243,7 +246,7 @@ def test_tools_of_every_kind_become_schemas() -> None:
 
 def test_a_document_comes_back_as_the_same_object_or_a_shorter_copy() -> None:
     """Whole documents are handed back untouched; a shortened one keeps id and metadata, and shares no metadata dict."""
-    document = Document(id="d1", page_content="long text", metadata={"source": "a.md", "title": "A", "score": 0.5})
+    document = Document(id="d1", page_content="long text", metadata={"source": "a.md", "title": "A", "relevance_score": 0.5})
     (segment,) = to_segments([document])
     assert (segment.id, segment.text, segment.title, segment.score) == ("d1", "long text", "A", 0.5)
     assert segment.provenance is not None
@@ -280,3 +283,40 @@ def test_a_document_prompt_decides_the_text() -> None:
     """A document's text is what the chain's own document prompt shows."""
     document = Document(page_content="Cats purr.", metadata={"source": "cats.md"})
     assert document_text(document, PromptTemplate.from_template("[{source}] {page_content}")) == "[cats.md] Cats purr."
+
+
+@pytest.mark.parametrize(
+    ("metadata", "score"),
+    [
+        ({"relevance_score": np.float32(0.5)}, 0.5),
+        ({"relevance_score": np.int64(2)}, 2.0),
+        ({"relevance_score": Fraction(1, 4)}, 0.25),
+        ({"relevance_score": float("nan")}, None),
+        ({"relevance_score": float("inf")}, None),
+        ({"relevance_score": np.float64("nan")}, None),
+        ({"relevance_score": True}, None),
+        ({"relevance_score": "0.9"}, None),
+        ({"score": 0.9}, None),
+    ],
+)
+def test_a_score_is_a_finite_number_of_any_library(metadata: dict[str, Any], score: float | None) -> None:
+    """Rerankers leave numpy's numbers; what is no number rates nothing, and a `score` may be a distance."""
+    (segment,) = to_segments([Document(page_content="text", metadata=metadata)])
+    assert segment.score == score
+
+
+def test_a_shortened_document_shares_no_metadata_however_deep() -> None:
+    """What somebody adds to the copy's tags is not in the store's document; objects inside are handed on as they are."""
+    anything = object()
+    document = Document(page_content="long text", metadata={"tags": [{"a": 1}], "pair": ([1], 2), "any": anything})
+    shorter = from_segment(to_segments([document])[0], "long")
+    shorter.metadata["tags"][0]["a"] = 2
+    shorter.metadata["pair"][0].append(3)
+    assert document.metadata == {"tags": [{"a": 1}], "pair": ([1], 2), "any": anything}
+    assert shorter.metadata["any"] is anything
+
+
+def test_what_is_no_tool_is_a_bad_setting() -> None:
+    """A tool that cannot be read is named, with what is allowed."""
+    with pytest.raises(BudgetConfigError, match="3 is no tool, allowed: what bind_tools takes"):
+        as_tools([3])

@@ -11,7 +11,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, Prom
 
 from langchain_budget import BudgetChatPromptTemplate, BudgetTrimmer
 from rankbudget import TokenBudget, counter_for
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, MessageError
 
 EXACT = counter_for("o200k_base")
 HEADED = PromptTemplate.from_template("Source: {source}, {note}\n{page_content}")
@@ -76,3 +76,17 @@ def test_a_question_of_several_messages_is_never_sent_uncounted() -> None:
     assert done.report.total_tokens > 50
     assert done.value["question"] == several["question"]
     assert BudgetTrimmer(max_tokens=400, counter=EXACT).invoke({"question": [("human", "hi")]}) == {"question": [("human", "hi")]}
+
+
+def test_documents_may_be_a_generator() -> None:
+    """Whatever can be walked through is a slot's content, as for the history; it comes back as a list."""
+    found = [Document(f"Fact {i}") for i in range(3)]
+    out = BudgetTrimmer(max_tokens=400).invoke({"documents": (d for d in found), "examples": iter([{"input": "a", "output": "b"}])})
+    assert out == {"documents": found, "examples": [{"input": "a", "output": "b"}]}
+    assert BudgetTrimmer(max_tokens=400).invoke({"documents": found[0]})["documents"] == found[:1]
+
+
+def test_a_slot_that_cannot_be_read_is_named_as_the_user_named_it() -> None:
+    """The error has the key of the input beside what is allowed."""
+    with pytest.raises(MessageError, match="the input's 'context' cannot be read: a int is no knowledge; allowed: a Document"):
+        BudgetTrimmer(max_tokens=400, documents_key="context").invoke({"context": [3]})
