@@ -40,6 +40,7 @@ class Frame:
         question: what the user asks now; "" where it stands in `variants`, None where the engine stores it in the memory before reading it.
         retrieves: the engine puts nodes into the same request.
         formats_history: the engine treats history as a template.
+        writes_history: the engine writes history out as one text, to have the question rewritten.
         window: the model's context window.
         num_output: tokens the host keeps for the answer.
         padding: tokens the host's response synthesizer keeps free beside the nodes; more nodes than that become more calls.
@@ -51,6 +52,7 @@ class Frame:
     question: str | None
     retrieves: bool
     formats_history: bool
+    writes_history: bool
     window: int
     num_output: int
     padding: int
@@ -131,7 +133,10 @@ def _frame_of(engine: Any, question: str | None) -> Frame | None:
     metadata = getattr(llm, "metadata", None)
     if metadata is None:
         return None
-    retrieves = True
+    retrieves, pending = True, question
+    condense = getattr(engine, "_condense_question_prompt", None) or getattr(engine, "_condense_prompt_template", None)
+    if getattr(engine, "_skip_condense", False):
+        condense = None
     templates: list[Any] = [t for pair in _TEMPLATES for name in pair if (t := getattr(engine, name, None)) is not None]
     if templates:  # one of the two context engines
         prefix = list(getattr(engine, "_prefix_messages", None) or ())
@@ -139,12 +144,17 @@ def _frame_of(engine: Any, question: str | None) -> Frame | None:
         if prefix and prefix[0].role == MessageRole.SYSTEM:
             system = str(prefix.pop(0).content)
         variants = [(ChatMessage(role=metadata.system_role, content=_emptied(t.template) + system.strip()), *prefix) for t in templates]
+        if condense is not None:
+            variants.append(_rendered(condense, "", llm))
+    elif (
+        condense is not None
+    ):  # the history goes into a prompt that holds the question; the answer is the query engine's, with its own frame
+        variants, retrieves, pending = [_rendered(condense, question or "", llm)], False, ""
     elif isinstance(engine, BaseQueryEngine):
         variants = [_rendered(getattr(synthesizer, name, None), question or "", llm) for name in ("_text_qa_template", "_refine_template")]
+        pending = ""  # the template holds it
     else:
-        variants, retrieves = [tuple(getattr(engine, "_prefix_messages", None) or ())], False
-    # The two context engines read the memory before the question is stored in it, the simple one after; a query engine's template holds it.
-    pending = question if templates else "" if isinstance(engine, BaseQueryEngine) else None
+        variants, retrieves, pending = [tuple(getattr(engine, "_prefix_messages", None) or ())], False, None  # stored before it is read
     own = (ChatMessage(role=MessageRole.SYSTEM, content=llm.system_prompt),) if getattr(llm, "system_prompt", None) else ()
     num_output = metadata.num_output if metadata.num_output > 0 else DEFAULT_NUM_OUTPUTS
     ours = isinstance(_helper(synthesizer), BudgetPromptHelper)  # it makes one call and needs no room for a second
@@ -155,6 +165,7 @@ def _frame_of(engine: Any, question: str | None) -> Frame | None:
         question=pending,
         retrieves=retrieves,
         formats_history=bool(templates),
+        writes_history=condense is not None,
         window=metadata.context_window,
         num_output=num_output,
         padding=padding if retrieves else 0,
@@ -180,4 +191,4 @@ def _rendered(template: Any, question: str, llm: Any) -> tuple[ChatMessage, ...]
     if template is None:
         return (ChatMessage(role=MessageRole.USER, content=question),)
     blank = dict.fromkeys(template.template_vars, "")
-    return tuple(template.format_messages(llm=llm, **{**blank, "query_str": question}))
+    return tuple(template.format_messages(llm=llm, **{**blank, "query_str": question, "question": question}))

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.llms.generic_utils import messages_to_history_str
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 
 from rankbudget import BudgetSession, TokenBudget, TokenCounter
@@ -24,7 +25,9 @@ __all__ = [
     "engine_session",
     "fixed_tokens",
     "for_templates",
+    "set_aside",
     "slot_tokens",
+    "tokens_around",
     "use_session",
 ]
 
@@ -74,9 +77,10 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
     return TokenBudget(**{"context_window": metadata.context_window, "reserve": reserve, "max_system_ratio": None, **fields})
 
 
-def engine_session(frame: Frame, like: BudgetSession) -> BudgetSession:
-    """Returns a session over the window of the engine at work, counting and summarizing like another one."""
-    budget = TokenBudget(context_window=frame.window, reserve=frame.num_output, max_system_ratio=None)
+def engine_session(frame: Frame, like: BudgetSession, most: int | None = None) -> BudgetSession:
+    """Returns a session over the window of the engine at work, or over `most` tokens of it, counting and summarizing like another one."""
+    window = frame.window if most is None else min(frame.window, most + frame.num_output)
+    budget = TokenBudget(context_window=window, reserve=frame.num_output, max_system_ratio=None)
     return BudgetSession(budget, counter=like.counter, codec=like.codec, summarizer=like.summarizer, tools=like.tools)
 
 
@@ -84,6 +88,13 @@ def fixed_tokens(session: BudgetSession, frame: Frame | None) -> int:
     """Returns the tokens an engine adds around history, nodes and question, and what its own limit lies below the session's."""
     if frame is None:
         return 0
+    budget = session.budget
+    ours = budget.limit() if isinstance(budget, TokenBudget) else budget
+    return tokens_around(session, frame) + max(0, ours - (frame.window - frame.num_output - frame.padding))
+
+
+def tokens_around(session: BudgetSession, frame: Frame) -> int:
+    """Returns the tokens an engine adds around history, nodes and question."""
     counter, codec = session.counter, session.codec
     around = 0
     for variant in frame.variants:
@@ -92,9 +103,7 @@ def fixed_tokens(session: BudgetSession, frame: Frame | None) -> int:
         around = max(around, size)
     if frame.host_counts:
         around += max((underestimate(variant, counter) for variant in frame.variants), default=0)
-    budget = session.budget
-    ours = budget.limit() if isinstance(budget, TokenBudget) else budget
-    return around + max(0, ours - (frame.window - frame.num_output - frame.padding))
+    return around
 
 
 def for_templates(messages: Sequence[ChatMessage], counter: TokenCounter) -> None:
@@ -104,6 +113,40 @@ def for_templates(messages: Sequence[ChatMessage], counter: TokenCounter) -> Non
         for block in message.blocks:
             if isinstance(block, TextBlock):
                 block.text = defused(block.text)
+
+
+_LEAST_STEP = 64
+
+
+def set_aside(session: BudgetSession, frame: Frame | None, messages: Sequence[ChatMessage], spare: int) -> int:
+    """Returns the tokens to keep free for what `messages` grow by: `spare` when that is enough, else more.
+
+    Fewer messages grow by less, so what is kept free goes up by the share of the growth, not by all of it.
+
+    Args:
+        session: counts.
+        frame: the engine at work.
+        messages: what was kept while `spare` tokens stayed free.
+        spare: tokens kept free so far.
+    """
+    grown = grown_tokens(session, frame, messages)
+    if grown <= spare:
+        return spare
+    kept = session.counter.count_messages([session.codec.to_dict(m) for m in messages])
+    return min(grown, max(spare + _LEAST_STEP, (kept + spare) * grown // (kept + grown)))
+
+
+def grown_tokens(session: BudgetSession, frame: Frame | None, messages: Sequence[ChatMessage]) -> int:
+    """Returns what messages grow by on their way into an engine's request: defused where it takes them for templates, written out as one text."""
+    return 0 if frame is None else max(slot_tokens(session, frame, messages), _written_tokens(session, frame, messages))
+
+
+def _written_tokens(session: BudgetSession, frame: Frame, messages: Sequence[ChatMessage]) -> int:
+    if not frame.writes_history or not messages:
+        return 0
+    counter = session.counter
+    neutral = [session.codec.to_dict(m) for m in messages]
+    return max(0, counter.count(messages_to_history_str(messages)) - (counter.count_messages(neutral) - counter.overhead()))
 
 
 def slot_tokens(session: BudgetSession, frame: Frame | None, messages: Sequence[ChatMessage]) -> int:

@@ -22,7 +22,7 @@ from rankbudget.rendering import NOTICE, escape_text
 
 from ._convert import CODEC, copy_message, counter_of
 from ._frame import Frame, current_frame, watch_engines
-from ._sharing import fixed_tokens, for_templates
+from ._sharing import for_templates, set_aside, tokens_around
 from ._store import name_of_tokenizer, tokenizer_named
 from .blocks import BudgetMemoryBlock
 
@@ -98,12 +98,14 @@ class BudgetMemory(Memory):
         stored = await self.sql_store.get_messages(self.session_id, status=MessageStatus.ACTIVE)
         asked = frame.question if frame is not None else getattr(question, "content", question)
         pending = bool(asked) and (frame is not None or not _asked_last(stored, asked))
+        written = frame if frame is not None and frame.writes_history else None
         contents = await self._get_memory_blocks_content(list(stored), input=asked if pending else None, **block_kwargs)
         parts = self._parts(contents)
-        budget = self._limits(self._spoken_for(frame, initial_token_count, asked if pending else None))
-        if not parts:
-            budget = budget.replace(ratios={"history": 1.0}, reserve=budget.reserve_tokens())  # nobody to share with
+        spoken_for, spare = self._spoken_for(frame, initial_token_count, asked if pending else None), 0
         while True:
+            budget = self._limits(frame, spoken_for + spare, initial_token_count)
+            if not parts:
+                budget = budget.replace(ratios={"history": 1.0}, reserve=budget.reserve_tokens())  # nobody to share with
             setup = Assembler(budget, counter=self._session.counter, codec=CODEC, session=self._session, notice=None)
             blocks = [*(p.block for p in parts if p.block is not None), Block(name="history", messages=stored)]
             try:
@@ -119,8 +121,11 @@ class BudgetMemory(Memory):
                 if pending or len(system) == len(stored) or not finished(CODEC, stored):
                     raise
                 stored = system  # whoever reads a finished thread brings the question
-            else:
+                continue
+            needed = set_aside(self._session, written, made.messages, spare)
+            if needed == spare:
                 return made
+            spare = needed
 
     def _parts(self, contents: Mapping[str, Any]) -> list[_Part]:
         parts = []
@@ -130,39 +135,53 @@ class BudgetMemory(Memory):
                 parts.append(_Part.of(memory_block, content))
         return parts
 
-    def _limits(self, spoken_for: int = 0) -> TokenBudget:
-        ratio = self.chat_history_token_ratio
-        if self.budget is None:
-            shares = {"history": ratio, "memory": 1 - ratio}
-            whole = TokenBudget(context_window=self.token_limit, reserve=0, ratios=shares, surplus="borrow", max_system_ratio=None)
-        else:
-            over = max(0, self.budget.limit() - self.token_limit)
-            whole = self.budget.replace(
-                context_window=self.budget.context_window - over, reserve=self.budget.reserve_tokens(), max_system_ratio=None
+    def _base(self, frame: Frame | None) -> TokenBudget:
+        """Returns the limits of the whole prompt: the budget's, else the engine's window, else what the memory itself may have."""
+        if self.budget is not None:
+            return self.budget
+        window, reserve = (self.token_limit, 0) if frame is None else (frame.window, frame.num_output)
+        shares = {"history": self.chat_history_token_ratio, "memory": 1 - self.chat_history_token_ratio}
+        return TokenBudget(context_window=window, reserve=reserve, ratios=shares, surplus="borrow", max_system_ratio=None)
+
+    def _whole(self, frame: Frame | None, band: float | None = None) -> int:
+        """Returns the most tokens of the whole prompt."""
+        limit = self._base(frame).limit(band=self._session.counter.band if band is None else band)
+        return limit if frame is None else min(limit, frame.window - frame.num_output - frame.padding)
+
+    def _limits(self, frame: Frame | None = None, spoken_for: int = 0, initial: int = 0) -> TokenBudget:
+        """Returns the limits of what `get` returns: `token_limit`, and what the rest of the prompt leaves of the whole."""
+        base, whole = self._base(frame), self._whole(frame, band=0.0)
+        most = min(self.token_limit - (initial if frame is None else 0), whole - spoken_for)
+        if most < 1:
+            msg = (
+                f"what stands beside the memory has {spoken_for} tokens, the whole prompt may have {whole}, the memory token_limit={self.token_limit}; "
+                "shorten what stands beside it, or raise the one in the way"
             )
-        if spoken_for >= whole.limit():
-            msg = f"what stands beside the memory has {spoken_for} tokens, the memory's limit is {whole.limit()}; raise token_limit"
-            raise BudgetExceededError(msg, limit=whole.limit(), needed=spoken_for, blocks={"engine": spoken_for})
-        return whole.replace(context_window=whole.context_window - spoken_for) if spoken_for else whole
+            raise BudgetExceededError(msg, limit=whole, needed=spoken_for, blocks={"engine": spoken_for})
+        reserve, safety = base.reserve_tokens(), base.safety_tokens()
+        kept = base.safety if not safety else max(2, safety)  # 1 would be read as a share
+        return base.replace(
+            context_window=most + reserve + (safety and max(2, safety)), reserve=reserve, safety=kept, max_system_ratio=None
+        )
 
     def _spoken_for(self, frame: Frame | None, initial_token_count: int, question: str | None) -> int:
         counter = self._session.counter
         tokens = initial_token_count
         if frame is not None:
-            tokens = max(tokens, fixed_tokens(self._session, frame))
+            tokens = max(tokens, tokens_around(self._session, frame))
         if question:
             tokens += counter.count_message({"role": "user", "content": question})
         if frame is not None and frame.retrieves:
-            tokens += int(max(0, self._session.room() - tokens) * _KNOWLEDGE_SHARE)
+            tokens += int(max(0, self._whole(frame) - counter.overhead() - tokens) * _KNOWLEDGE_SHARE)
         return tokens
 
     def room_for(self, frame: Frame | None) -> int:
         """Returns the tokens this turn's nodes may have: all that blocks and history leave."""
         used = self._session.counter.count_messages([CODEC.to_dict(m) for m in self.get(frame.question if frame is not None else None)])
-        taken = fixed_tokens(self._session, frame)
+        taken = tokens_around(self._session, frame) if frame is not None else 0
         if frame is not None and frame.question:
             taken += self._session.counter.count_message({"role": "user", "content": frame.question})
-        return max(0, self._limits().limit() - used - taken)
+        return max(0, self._whole(frame) - used - taken)
 
     # ---- writing ----------------------------------------------------------------------------------------------------------------
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
@@ -322,7 +341,7 @@ def _safe(text: str, name: str) -> str:
 
 
 def _asked_last(stored: Sequence[ChatMessage], question: Any) -> bool:
-    last = next((m for m in reversed(stored) if CODEC.role(m) == "user"), None)
+    last = next((m for m in reversed(stored) if CODEC.role(m) == "user"), None) if not finished(CODEC, stored) else None
     return last is not None and last.content == question
 
 

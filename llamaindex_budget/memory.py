@@ -24,7 +24,7 @@ from rankbudget.result import FitResult
 
 from ._convert import CODEC, ChatCodec, copy_message, counter_of
 from ._frame import Frame, current_frame, watch_engines
-from ._sharing import active_session, adopt, engine_session, fixed_tokens, for_templates, slot_tokens
+from ._sharing import active_session, adopt, engine_session, fixed_tokens, for_templates, set_aside, slot_tokens
 from ._store import dump_store, load_store, name_of_tokenizer, tokenizer_named
 from .models import as_summarizer
 
@@ -41,7 +41,8 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
     comes back are copies.
 
     Args:
-        token_limit: most tokens `get` returns, roles, tool calls and thinking counted; a ceiling beside a budget: the smaller wins.
+        token_limit: most tokens `get` returns, roles, tool calls and thinking counted. Beside a budget or in an engine it bounds the history alone: system
+            prompt, nodes and question take from the window. Without either, a question that is not stored yet takes from it too.
         budget: limits of the whole prompt; the history gets its share.
         session: the `BudgetSession` this memory shares with a `BudgetNodePostprocessor`.
         counter: a model or encoding name, or what else `counter_for` takes; None counts with `tokenizer_fn`.
@@ -76,7 +77,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
             tokens = counter_of(self.tokenizer_fn, counter if counter is not None else self.budget and self.budget.model)
             session = BudgetSession(self.budget or self.token_limit, counter=tokens, codec=CODEC, summarizer=self._summarizer)
         self._session = adopt(session)
-        self._session.attach(self._stored, ceiling=self.token_limit)
+        self._session.attach(self._stored, history_tokens=self.token_limit)
         watch_engines()
 
     # ---- making one -------------------------------------------------------------------------------------------------------------
@@ -133,13 +134,17 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         found = active_session()
         if found is not None:
             return found
-        if frame is None or not frame.retrieves or isinstance(self._session.budget, TokenBudget):
-            return self._session
+        own = self._session
+        if frame is None or isinstance(own.budget, TokenBudget) or (self._shares and not frame.retrieves):
+            return own
+        made = engine_session(
+            frame, own, own.budget if self._shares else None
+        )  # a session's number bounds the whole prompt, ours the history
         with self._lock:
             known = self._engine_session
-            if known is None or known.budget != engine_session(frame, self._session).budget:
-                known = engine_session(frame, self._session)
-                known.attach(self._stored, ceiling=self.token_limit)
+            if known is None or known.budget != made.budget:
+                known = made
+                known.attach(self._stored, history_tokens=self.token_limit)
                 self._engine_session = known
             return known
 
@@ -175,13 +180,13 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
             given = {**options, "question": pending, "extra_tokens": options["extra_tokens"] + slots}
             try:
                 result = yield Call(partial(session.fit, stored, **given), (), partial(session.afit, stored, **given))
-            except BudgetExceededError:
+            except BudgetExceededError as error:
                 if pending is not None or not finished(CODEC, stored):
-                    raise
+                    raise self._explained(error) from error
                 pending = ""
                 continue
-            needed = slot_tokens(session, frame, result.messages)
-            if needed <= slots:
+            needed = set_aside(session, frame, result.messages, slots)
+            if needed == slots:
                 return self._copied(result, session, frame)
             slots = needed
 
@@ -192,20 +197,25 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         return slot_tokens(self.session_in(frame), frame, self.fit(frame.question).messages)
 
     def _turn(self, initial_token_count: int) -> tuple[Frame | None, BudgetSession, dict[str, Any]]:
-        if initial_token_count > self.token_limit:
+        frame = current_frame(self)
+        if frame is None and initial_token_count > self.token_limit:
             msg = (
                 f"Initial token count exceeds token limit: {initial_token_count} tokens stand before the history, token_limit is {self.token_limit}; "
                 "shorten the system prompt or raise token_limit"
             )
             raise BudgetExceededError(msg, limit=self.token_limit, needed=initial_token_count, blocks={"initial": initial_token_count})
-        frame = current_frame(self)
         session = self.session_in(frame)
         spoken_for = max(initial_token_count, fixed_tokens(session, frame))
-        return frame, session, {"limit": self._alone(session, frame), "ceiling": self.token_limit, "extra_tokens": spoken_for}
+        most = self.token_limit if frame is not None else self.token_limit - initial_token_count
+        return frame, session, {"limit": self._alone(session, frame), "history_tokens": most, "extra_tokens": spoken_for}
+
+    def _explained(self, error: BudgetExceededError) -> BudgetExceededError:
+        msg = f"{error}; token_limit={self.token_limit} bounds the history, the window of model or budget the whole prompt: raise the one in the way"
+        return BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks)
 
     def _alone(self, session: BudgetSession, frame: Frame | None) -> int | None:
         """Returns the limit of a whole prompt where nothing competes with the history, None where documents have a share."""
-        shared = self._shares or session is not self._session or (frame is not None and frame.retrieves)
+        shared = self._shares or session is active_session() or (frame is not None and frame.retrieves)
         return session.budget.limit(band=session.counter.band) if not shared and isinstance(session.budget, TokenBudget) else None
 
     def _copied(self, result: FitResult, session: BudgetSession, frame: Frame | None) -> FitResult:
@@ -316,10 +326,12 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
 
 
 def _pending(question: Any, stored: Sequence[ChatMessage]) -> str | None:
-    """Returns a question that is not in the memory yet; agents store it first, context engines afterwards."""
+    """Returns a question that is not in the memory yet; agents store it first, context engines afterwards. An answered one is asked again."""
     text = question.content if isinstance(question, ChatMessage) else question
     if not text or not isinstance(text, str):
         return None
+    if finished(CODEC, stored):
+        return text
     for message in reversed(stored):
         if ChatCodec().role(message) == "user":
             return None if message.content == text else text

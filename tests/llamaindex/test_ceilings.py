@@ -1,0 +1,167 @@
+"""`token_limit` bounds the history, the window the whole prompt: neither stands in the way of the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from llama_index.core.chat_engine import CondensePlusContextChatEngine, CondenseQuestionChatEngine, ContextChatEngine, SimpleChatEngine
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.query_engine import RetrieverQueryEngine
+
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, BudgetNodePostprocessor
+from rankbudget import BudgetExceededError, BudgetSession, TokenBudget
+from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, exchanges, nodes, say, tokens, words
+
+STORES: dict[Any, Any] = {BudgetChatMemoryBuffer: dict, BudgetMemory: lambda: {"chat_store": ListStore()}}
+
+
+def _llm(window: int = 128_000, reply: int = 1000, **fields: Any) -> PlayLLM:
+    return PlayLLM(window=window, reply=reply, requests=[], steps=[], **fields)
+
+
+def _history(sent: Any) -> list[Any]:
+    return [m for m in sent[0][1:-1] if m.role in ("user", "assistant")]
+
+
+@pytest.mark.parametrize("system", [100, 2500, 20_000])
+@pytest.mark.parametrize("engine_class", [ContextChatEngine, CondensePlusContextChatEngine, SimpleChatEngine])
+def test_a_long_system_prompt_takes_nothing_from_the_history_where_the_window_is_large(engine_class: Any, system: int) -> None:
+    """With 128,000 tokens of window the default token_limit of 3,000 is filled with history, whatever the system prompt and the nodes take."""
+    llm = _llm()
+    memory = BudgetChatMemoryBuffer.from_defaults(chat_history=exchanges(90))
+    options: dict[str, Any] = {"llm": llm, "memory": memory, "system_prompt": words(system)}
+    if engine_class is not SimpleChatEngine:
+        options |= {"retriever": FixedRetriever(nodes(5)), "node_postprocessors": [BudgetNodePostprocessor()]}
+    engine_class.from_defaults(**options).chat("x?")
+    history = _history(llm.requests[-1])
+    assert 2500 < tokens(history) <= 3000
+    if engine_class is not SimpleChatEngine:
+        assert all(f"Node {i} fact" in llm.requests[-1][0][0].content for i in range(5))
+
+
+def test_a_shared_session_keeps_the_two_apart_as_well() -> None:
+    """With a session's window of 128,000 tokens a token_limit of 1,500 bounds the history alone."""
+    llm, sizes = _llm(), []
+    for system in (100, 1400):
+        session = BudgetSession(TokenBudget(context_window=128_000, reserve=1000, max_system_ratio=None), counter="cl100k_base")
+        memory = BudgetChatMemoryBuffer.from_defaults(chat_history=exchanges(90), token_limit=1500, session=session)
+        post = BudgetNodePostprocessor(session=session)
+        ContextChatEngine.from_defaults(
+            retriever=FixedRetriever(nodes(5)), llm=llm, memory=memory, node_postprocessors=[post], system_prompt=words(system)
+        ).chat("x?")
+        sizes.append(tokens(_history(llm.requests[-1])))
+    assert sizes[0] == sizes[1] > 1200
+
+
+@pytest.mark.parametrize("system", [1400, 3000])
+def test_nodes_get_their_room_from_the_window(system: int) -> None:
+    """A `BudgetMemory` of 1,500 tokens leaves all nodes whole beside any system prompt that the window holds."""
+    llm = _llm()
+    memory = BudgetMemory.from_defaults(chat_history=exchanges(90), token_limit=1500, chat_store=ListStore())
+    engine = ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(5)),
+        llm=llm,
+        memory=memory,
+        node_postprocessors=[BudgetNodePostprocessor()],
+        system_prompt=words(system),
+    )
+    assert len(engine.chat("x?").source_nodes) == 5
+    assert "Node 4 fact 17" in llm.requests[-1][0][0].content
+
+
+@pytest.mark.parametrize("kind", [BudgetChatMemoryBuffer, BudgetMemory])
+@pytest.mark.parametrize("limit", [600, 3000, 50_000])
+@pytest.mark.parametrize("system", [10, 900])
+def test_the_whole_prompt_never_exceeds_the_window(kind: Any, limit: int, system: int) -> None:
+    """Whatever token_limit says, history, nodes and system prompt together stay in a window of 2,800 tokens less the answer."""
+    llm = _llm(2800, 300)
+    memory = kind.from_defaults(token_limit=limit, chat_history=exchanges(90), **STORES[kind]())
+    engine = ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(20)),
+        llm=llm,
+        memory=memory,
+        node_postprocessors=[BudgetNodePostprocessor()],
+        system_prompt=words(system),
+    )
+    for turn in range(3):
+        engine.chat(f"and {turn}?")
+    assert len(llm.requests) == 3
+    assert max(llm.sizes()) <= 2500
+
+
+def test_a_number_as_session_bounds_the_whole_prompt() -> None:
+    """`BudgetSession(1500)` is the limit of everything, as its documentation says, and nodes still get a share."""
+    llm = _llm()
+    memory = BudgetChatMemoryBuffer.from_defaults(chat_history=exchanges(90), session=BudgetSession(1500, counter="cl100k_base"))
+    ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, node_postprocessors=[BudgetNodePostprocessor()]
+    ).chat("x?")
+    assert llm.sizes()[0] <= 1500
+    assert "Node 0" in llm.requests[0][0][0].content
+
+
+def test_a_refusal_names_token_limit() -> None:
+    """When rules in the history alone exceed token_limit, the error says so by that name."""
+    memory = BudgetChatMemoryBuffer.from_defaults(token_limit=50, chat_history=[say("system", words(90)), say("user", "hi")])
+    with pytest.raises(BudgetExceededError, match=r"token_limit=50 bounds the history"):
+        memory.get()
+
+
+def test_a_share_kept_empty_is_not_given_back() -> None:
+    """With a budget's safety as a share, a smaller token_limit still is the limit, to the token."""
+    budget = TokenBudget(context_window=100_000, reserve=1000, safety=0.2, max_system_ratio=None)
+    memory = BudgetMemory.from_defaults(token_limit=1000, budget=budget, chat_history=exchanges(90), chat_store=ListStore())
+    assert 800 < tokens(memory.get()) <= 1000
+
+
+@pytest.mark.parametrize("kind", [BudgetChatMemoryBuffer, BudgetMemory])
+@pytest.mark.parametrize("question", ["x?", "What about the house? " * 60])
+def test_a_question_that_is_condensed_first_fits(kind: Any, question: str) -> None:
+    """The prompt that rewrites the question holds history, question and a template; all of it fits the window."""
+    llm = _llm(2000, 300, answer="What about the house?")
+    inner = RetrieverQueryEngine.from_args(FixedRetriever(nodes(9)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()])
+    chat = [say(role, f"Part {n} is fine. " * 100) for n in range(9) for role in ("user", "assistant")]
+    memory = kind.from_defaults(chat_history=chat, token_limit=1500, **STORES[kind]())
+    CondenseQuestionChatEngine.from_defaults(query_engine=inner, llm=llm, memory=memory).chat(question)
+    assert len(llm.requests) == 2
+    assert max(llm.sizes()) <= 1700
+    assert "Part 8 is fine." in llm.requests[0][0][0].content
+
+
+@pytest.mark.parametrize("kind", [BudgetChatMemoryBuffer, BudgetMemory])
+async def test_what_a_written_history_adds_is_paid_for(kind: Any) -> None:
+    """A history written out as one text shows what messages carry beside their content, and that is counted too."""
+    llm = _llm(2000, 300)
+    chat = [say(role, f"Part {n} is fine.", trace=words(30, "step")) for n in range(90) for role in ("user", "assistant")]
+    memory = kind.from_defaults(chat_history=chat, token_limit=1900, **STORES[kind]())
+    inner = RetrieverQueryEngine.from_args(FixedRetriever(nodes(2)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()])
+    await CondenseQuestionChatEngine.from_defaults(query_engine=inner, llm=llm, memory=memory).achat("and now?")
+    CondensePlusContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(2)), llm=llm, memory=memory, node_postprocessors=[BudgetNodePostprocessor()]
+    ).chat("and then?")
+    assert len(llm.requests) == 4
+    assert "step" in llm.requests[0][0][0].content
+    assert max(llm.sizes()) <= 1700
+
+
+@pytest.mark.parametrize("kind", [BudgetChatMemoryBuffer, BudgetMemory])
+def test_a_question_that_was_answered_before_is_counted_again(kind: Any) -> None:
+    """Asked twice in the same words, the second question is not in the memory yet; an unanswered one is."""
+    question = words(60)
+    memory = kind.from_defaults(token_limit=150, **STORES[kind]())
+    memory.put(say("user", question))
+    assert tokens(memory.get(question)) == tokens([say("user", question)])
+    memory.put(say("assistant", "fine " * 40))
+    assert tokens([*memory.get(question), say("user", question)]) <= 150
+
+
+def test_a_drop_in_for_the_stock_buffer_sends_as_much_history() -> None:
+    """In an engine, ours sends of a short conversation what the stock buffer sends at the same token_limit: all of it."""
+    sent = []
+    for kind in (ChatMemoryBuffer, BudgetChatMemoryBuffer):
+        llm = _llm()
+        memory = kind.from_defaults(token_limit=1500, chat_history=exchanges(10))
+        SimpleChatEngine.from_defaults(llm=llm, memory=memory, system_prompt=words(400)).chat("x?")
+        sent.append(len(llm.requests[0][0]))
+    assert sent == [22, 22]
