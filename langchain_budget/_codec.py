@@ -22,7 +22,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from rankbudget.codec import replace_text
+from rankbudget.codec import answered_in, replace_text
 from rankbudget.errors import MessageError
 
 __all__ = ["CODEC", "MARK", "LangChainCodec", "NeedsConversionError"]
@@ -143,6 +143,11 @@ class LangChainCodec:
             return f"function:{message.name}"
         found = getattr(message, "tool_call_id", None)
         return None if found is None else str(found)
+
+    def answers(self, message: Any) -> tuple[str, ...]:
+        """Returns the ids of the calls that a human message answers in its content, as Anthropic writes them."""
+        content = message.__dict__["content"]
+        return () if content.__class__ is str else answered_in(content)
 
     def message_id(self, message: Any) -> str | None:
         found = message.id

@@ -117,6 +117,9 @@ class ChatCodec:
                 return str(extra[key])
         return _function_id(extra["name"]) if extra.get("name") else None
 
+    def answers(self, message: Any) -> tuple[str, ...]:  # noqa: ARG002 - no content block of the host's is a tool result
+        return ()
+
     def message_id(self, message: Any) -> str | None:
         found = message.additional_kwargs.get("id")
         return found if isinstance(found, str) else None

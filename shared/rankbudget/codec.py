@@ -6,14 +6,26 @@ written once. `DictCodec` is the codec of plain dicts; each adapter has its own 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Protocol
 
 from .errors import MessageError
 
-__all__ = ["KNOWN_ROLES", "PINNED_ROLES", "Codec", "DictCodec", "block_text", "content_text", "finished", "replace_text"]
+__all__ = [
+    "KNOWN_ROLES",
+    "PINNED_ROLES",
+    "Codec",
+    "DictCodec",
+    "answered_in",
+    "answers_of",
+    "block_text",
+    "content_text",
+    "finished",
+    "replace_text",
+]
 
 PINNED_ROLES = frozenset({"system", "developer"})
 """Roles that are never cut and stay where they are."""
@@ -35,6 +47,8 @@ class Codec(Protocol):
         3. `call_ids` lists the tool calls a message asks for, from every place the host keeps them, each once, in order.
         4. `to_dict` holds all that is sent to the model and nothing that is not.
         5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on, where that is faster than each role.
+        6. It may also have `answers(message) -> tuple[str, ...]`, the ids of the calls that a user message answers with tool results among its
+           content blocks, where that is faster than reading them from the neutral form. Its role stays user.
     """
 
     def role(self, message: Any) -> str:
@@ -98,10 +112,11 @@ class DictCodec:
             role = message["role"]
         except (TypeError, KeyError, IndexError):
             role = None
-        if role in KNOWN_ROLES:
-            return str(role)
-        if isinstance(role, str) and role in _LEGACY_ROLES:
-            return _LEGACY_ROLES[role]
+        if isinstance(role, str):
+            if role in KNOWN_ROLES:
+                return str(role)
+            if role in _LEGACY_ROLES:
+                return _LEGACY_ROLES[role]
         seen = f"{sorted(message)!r}" if isinstance(message, Mapping) else f"{type(message).__name__}"
         msg = (
             f"a message has the role {role!r} (seen: {seen}); allowed: {', '.join(sorted(KNOWN_ROLES))}. "
@@ -130,6 +145,9 @@ class DictCodec:
         content = message.get("content")
         if not calls and not isinstance(content, list):
             return ()
+        if calls and not (isinstance(calls, (list, tuple)) and all(isinstance(call, Mapping) for call in calls)):
+            msg = f"a message has the tool_calls {calls!r:.80}; allowed: a list of dicts, each with the call's 'id' and its 'function'"
+            raise MessageError(msg)
         ids = [str(call.get("id")) for call in calls or ()]
         if isinstance(content, list) and message["role"] == "assistant":
             ids += [str(b.get("id")) for b in content if isinstance(b, Mapping) and b.get("type") in ("tool_use", "tool_call")]
@@ -138,6 +156,11 @@ class DictCodec:
     def result_id(self, message: Any) -> str | None:
         found = message.get("tool_call_id")
         return None if found is None else str(found)
+
+    def answers(self, message: Any) -> tuple[str, ...]:
+        """Returns the ids of the calls that a user message answers in its content."""
+        content = message.get("content")
+        return () if content.__class__ is str else answered_in(content)
 
     def message_id(self, message: Any) -> str | None:
         found = message.get("id")
@@ -180,6 +203,28 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
     return not messages or (codec.role(messages[-1]) in {"assistant", *PINNED_ROLES} and not codec.call_ids(messages[-1]))
 
 
+def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:
+    """Returns what says which calls a user message answers: the codec's own way, or the way through its neutral form."""
+    own: Callable[[Any], tuple[str, ...]] | None = getattr(codec, "answers", None)
+    return own if own is not None else partial(_answers, codec)
+
+
+def _answers(codec: Codec, message: Any) -> tuple[str, ...]:
+    return answered_in(codec.to_dict(message).get("content"))
+
+
+def answered_in(content: Any) -> tuple[str, ...]:
+    """Returns the ids of the calls that the tool results among content blocks answer, in order.
+
+    Example:
+        >>> answered_in([{"type": "tool_result", "tool_use_id": "c1", "content": "42"}, {"type": "text", "text": "there"}])
+        ('c1',)
+    """
+    if not isinstance(content, (list, tuple)):
+        return ()
+    return tuple([str(b.get("tool_use_id")) for b in content if isinstance(b, Mapping) and b.get("type") == "tool_result"])
+
+
 def block_text(block: Any) -> str | None:
     """Returns the text of a text block, None for every other block."""
     if isinstance(block, str):
@@ -201,6 +246,8 @@ def content_text(content: Any) -> str:
         return ""
     if isinstance(content, str):
         return content
+    if not isinstance(content, (list, tuple)):
+        return block_text(content) or ""
     return "\n".join(text for block in content if (text := block_text(block)) is not None)
 
 

@@ -176,14 +176,14 @@ def _room(timeline: Timeline, request: Request) -> tuple[int, int]:
     return room, pinned
 
 
-def _exceeded(request: Request, pinned: int, question: int) -> BudgetExceededError:
+def _exceeded(request: Request, pinned: int, question: int, step: int = 0) -> BudgetExceededError:
     overhead = request.measure.overhead
-    needed = overhead + pinned + question
-    parts = {"system": pinned, "question": question, "tools and framing": overhead}
+    needed = overhead + pinned + question + step
+    parts = {"system": pinned, "question": question, "newest tool call with its results": step, "tools and framing": overhead}
     listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
     msg = (
         f"what must stay needs {needed} tokens ({listed}), the limit is {request.limit}; "
-        "raise the limit, or shorten the system messages, the tools or the question"
+        f"raise the limit, or shorten the system messages, the tools{', the newest tool call, its results' if step else ''} or the question"
     )
     return BudgetExceededError(msg, limit=request.limit, needed=needed, blocks=parts)
 
@@ -272,7 +272,9 @@ def _select(timeline: Timeline, request: Request, memo: Memo | None, room: int, 
         found = _ladder(timeline, request, room)
     if found is None and not least:
         smallest = [units for _, units in minimum_sets(timeline, 1)][-1]
-        raise _exceeded(request, pinned, sum(timeline.tokens_of(u) for u in smallest))
+        newest = next(timeline.turns())
+        step = sum([timeline.tokens_of(u) for u in timeline.owed(newest)]) if newest.question else 0
+        raise _exceeded(request, pinned, sum([timeline.tokens_of(u) for u in smallest]) - step, step)
     return found
 
 

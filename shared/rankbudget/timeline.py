@@ -1,7 +1,8 @@
 """One conversation, read from its newest end: turns, units that live or die together, pinned positions, lazy counts.
 
 A turn starts at a user message. Its units are that message, plain answers, and tool batches (a call with all its results). Nothing old
-is read until it is asked for, except which roles there are, which is one fast pass: system messages may stand anywhere.
+is read until it is asked for, except which roles there are, which is one fast pass: system messages may stand anywhere. A user message that
+holds tool results is no question but part of the batch it answers; it is told from a question when the search for questions comes to it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .codec import KNOWN_ROLES, PINNED_ROLES, Codec
+from .codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of
 from .measure import Measure
 
 __all__ = ["Broken", "Timeline", "Turn", "Unit"]
@@ -21,6 +22,8 @@ _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assist
 """A byte for each role: a long thread keeps one a message, and is searched for its questions at the speed of memory."""
 _NAMES = {code: role for role, code in _CODES.items()}
 _USER, _ASSISTANT, _TOOL = _CODES["user"], _CODES["assistant"], _CODES["tool"]
+_ANSWERS = ord("r")  # a user message known to hold tool results
+_NAMES[_ANSWERS] = "tool"
 _PINNED = frozenset(_CODES[role] for role in PINNED_ROLES)
 _BLOCK = 128  # roles read at once
 
@@ -91,6 +94,7 @@ class Timeline:
         self.ended = ended
         self.messages = list(messages)
         self.codec = codec
+        self._answers = answers_of(codec)
         self.measure = measure
         self._roles = bytearray(len(self.messages))
         self._unread = len(self.messages)  # roles before this position are not read yet
@@ -109,8 +113,10 @@ class Timeline:
         return len(self._roles)
 
     def role(self, position: int) -> str:
-        """Returns the role of one message."""
+        """Returns what one message is: its role, and "tool" for a user message that holds tool results."""
         self._read_roles(position)
+        if self._roles[position] == _USER:
+            self._asks(position)
         return _NAMES[self._roles[position]]
 
     def copy(self) -> Timeline:
@@ -125,7 +131,10 @@ class Timeline:
         """The position of the first user message, -1 without one."""
         if self._first_user == _UNKNOWN:
             self._read_roles(0)
-            self._first_user = self._roles.find(_USER)
+            found = self._roles.find(_USER)
+            while found >= 0 and not self._asks(found):
+                found = self._roles.find(_USER, found + 1)
+            self._first_user = found
         return self._first_user
 
     @property
@@ -207,9 +216,19 @@ class Timeline:
         return found
 
     def turn_number(self, start: int) -> int:
-        """Returns the ordinal of the turn that starts at a position, 1 for the first."""
+        """Returns the ordinal of the turn that starts at a position, 1 for the first.
+
+        Where none of the turns read so far holds results in user messages, older ones are not searched for them, and each counts for a turn.
+        """
         self._read_roles(0)
+        if _ANSWERS in self._roles:
+            return sum([self._asks(i) for i, role in enumerate(self._roles[: start + 1]) if role == _USER])
         return self._roles.count(_USER, 0, start + 1)
+
+    def owed(self, turn: Turn) -> list[Unit]:
+        """Returns the tool batch at the very end of the newest turn, waiting for results or with all of them: the model has not answered it yet."""
+        last = turn.body[-1:]
+        return last if last and (last[0].waiting or (not self.ended and last[0].stop - last[0].start > 1)) else []
 
     def leftovers(self) -> list[Broken]:
         """Returns what stands before the first user message and may not open a conversation."""
@@ -291,6 +310,12 @@ class Timeline:
             self._roles[low : self._unread] = _codes(self.codec, self.messages[low : self._unread])
             self._unread = low
 
+    def _asks(self, position: int) -> bool:
+        """Says whether a user message is a question; one that holds tool results is noted as such."""
+        if self._answers(self.messages[position]):
+            self._roles[position] = _ANSWERS
+        return self._roles[position] == _USER
+
     def _parse_one(self) -> bool:
         roles = self._roles
         stop = self._turns[-1].start if self._turns else len(roles)
@@ -300,6 +325,9 @@ class Timeline:
         while True:
             start = roles.rfind(_USER, self._unread, looked)
             if start >= 0:
+                if self._answers(self.messages[start]):  # `_asks`, written out
+                    roles[start], looked = _ANSWERS, start
+                    continue
                 self._turns.append(self._parse(start, stop, asked=True))
                 return True
             looked = self._unread
@@ -327,21 +355,21 @@ class Timeline:
                     body.append(Unit(at, after))
                 at = after
                 continue
-            if role == _TOOL:
+            if role in (_TOOL, _ANSWERS):
                 broken.append(Broken(at, "orphan_result"))
             at += 1
         return Turn(start, stop, Unit(start, start + 1) if asked else None, body, broken)
 
     def _batch(self, at: int, stop: int, ids: tuple[str, ...], body: list[Unit], broken: list[Broken]) -> int:
         """Reads a call and the results that directly follow it; returns the position after them."""
-        roles, result_id, messages = self._roles, self.codec.result_id, self.messages
+        roles, messages = self._roles, self.messages
         open_ids = set(ids)
         results, strays = [], []
         after = at + 1
-        while after < stop and roles[after] == _TOOL:
-            answered = result_id(messages[after])
-            if answered in open_ids:
-                open_ids.discard(answered)
+        while after < stop and roles[after] in (_TOOL, _ANSWERS):
+            answered = (self.codec.result_id(messages[after]),) if roles[after] == _TOOL else self._answers(messages[after])
+            if open_ids.issuperset(answered) and len(set(answered)) == len(answered):
+                open_ids.difference_update(answered)
                 results.append(after)
             else:
                 strays.append(after)
@@ -364,4 +392,8 @@ def _kinds(codec: Codec, messages: Sequence[Any], start: int) -> set[str]:
 
 def _codes(codec: Codec, messages: Sequence[Any]) -> bytes:
     roles = codec.roles(messages)
-    return bytes(map(_CODES.__getitem__, roles if set(roles) <= KNOWN_ROLES else [codec.role(m) for m in messages]))
+    try:
+        known = set(roles) <= KNOWN_ROLES
+    except TypeError:  # something a role cannot be: reading it on its own says so
+        known = False
+    return bytes(map(_CODES.__getitem__, roles if known else [codec.role(m) for m in messages]))

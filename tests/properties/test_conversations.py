@@ -58,7 +58,7 @@ def judge(application: Application, messages: list[Any], before: object, found: 
 
 
 @draws()
-@given(applications())
+@given(applications(user_results=True))
 def test_fit_messages(application: Application) -> None:
     """`fit_messages` keeps the laws of one conversation, at every limit, with both cuts."""
     messages, limit = application.fresh(), application.limit(COUNTER)
@@ -76,7 +76,7 @@ def test_fit_messages(application: Application) -> None:
 
 
 @draws()
-@given(applications(), st.integers(1, 200))
+@given(applications(user_results=True), st.integers(1, 200))
 def test_fit_messages_keeps_more_with_more_room(application: Application, more: int) -> None:
     """With `cut="fill"` a larger limit keeps whatever a smaller one kept."""
     messages, limit = application.fresh(), application.limit(COUNTER)
@@ -89,7 +89,7 @@ def test_fit_messages_keeps_more_with_more_room(application: Application, more: 
 
 
 @draws()
-@given(applications())
+@given(applications(user_results=True))
 def test_fit_messages_with_a_counter_that_does_not_add_up(application: Application) -> None:
     """A counter that only knows whole requests is obeyed all the same, and only ever asked about lists in order."""
     counter = LumpyCounter()
@@ -100,7 +100,7 @@ def test_fit_messages_with_a_counter_that_does_not_add_up(application: Applicati
 
 
 @draws()
-@given(applications())
+@given(applications(user_results=True))
 def test_fit_messages_strict(application: Application) -> None:
     """With `strict=True` a broken conversation is refused and a valid one fits as ever."""
     messages, limit = application.fresh(), application.limit(COUNTER)
@@ -116,7 +116,7 @@ def test_fit_messages_strict(application: Application) -> None:
 
 
 @draws(asynchronous=True)
-@given(applications())
+@given(applications(user_results=True))
 def test_afit_messages(application: Application) -> None:
     """`afit_messages` gives what `fit_messages` gives."""
     messages, limit = application.fresh(), application.limit(COUNTER)
@@ -153,7 +153,7 @@ def _nonsense(text: str, max_tokens: int) -> Any:
 
 @pytest.mark.parametrize("summarizer", [_summary, _too_long, _fails, _nonsense])
 @draws(asynchronous=True)
-@given(applications())
+@given(applications(user_results=True))
 def test_fit_messages_with_a_summarizer(summarizer: Any, application: Application) -> None:
     """A summarizer that works, grows, raises or returns nonsense never breaks a law; a failing one changes nothing."""
     messages, limit = application.fresh(), application.limit(COUNTER)
@@ -172,7 +172,7 @@ def test_fit_messages_with_a_summarizer(summarizer: Any, application: Applicatio
 
 
 @draws()
-@given(applications(max_turns=7), st.sampled_from((1, 1, 1, 2, 3)))
+@given(applications(max_turns=7, user_results=True), st.sampled_from((1, 1, 1, 2, 3)))
 def test_a_session_over_a_growing_conversation(application: Application, step: int) -> None:
     """A session keeps the laws turn by turn, and rewrites the kept prefix only when the limit makes it."""
     messages, tools = application.fresh(), application.tools or None
@@ -210,7 +210,7 @@ def test_a_session_refuses_a_prompt_that_is_over_without_any_history() -> None:
 
 
 @draws(asynchronous=True)
-@given(applications())
+@given(applications(user_results=True))
 def test_a_session_async(application: Application) -> None:
     """Two sessions over the same conversation agree, one asked in sync, one in async code."""
     messages, limit = application.fresh(), application.limit(COUNTER)
@@ -230,7 +230,7 @@ def test_a_session_async(application: Application) -> None:
 
 @pytest.mark.parametrize("counter", [COUNTER, ListCounter()], ids=["adds up", "whole lists only"])
 @draws(asynchronous=True)
-@given(applications(max_turns=6))
+@given(applications(max_turns=6, user_results=True))
 def test_a_growing_conversation_with_a_summary(counter: Any, application: Application) -> None:
     """A session that summarizes stays within the limit turn by turn, also where counts do not add up and texts must be shortened."""
     messages, limit = application.fresh(), application.limit(COUNTER)

@@ -108,6 +108,8 @@ def _block_tokens(block: Any, count: Count, media: MediaTable, depth: int) -> in
     if not isinstance(block, Mapping) or depth > _MAX_DEPTH:
         return count(as_text(block))
     kind = block.get("type")
+    if kind is not None and not isinstance(kind, str):
+        return count(as_text(block))
     if kind in _TEXT_BLOCKS or (kind is None and isinstance(block.get("text"), str)):
         return count(as_text(block.get("text") or ""))
     if kind in ("tool_use", "tool_call", "function_call"):

@@ -5,7 +5,8 @@ Three ways to choose, one result (`Selection`):
     stable  no memory needed: of the cuts that leave between a third of the room and the room, the one whose number has most trailing zero
             bits, so that the next call most likely takes the same one and the prompt's prefix stays as it was;
     resume  a remembered cut, kept until it does not fit any more, then moved so far that half of the room is free again.
-When not even the last exchanges fit, `capping.py` shortens their long texts, then fewer exchanges stay, down to the question itself.
+When not even the last exchanges fit, `capping.py` shortens their long texts, then fewer exchanges stay, down to the question itself. A
+tool batch at the very end stays with the question: a model that never sees the result it asked for asks again, for ever.
 """
 
 from __future__ import annotations
@@ -113,13 +114,15 @@ def _guaranteed(timeline: Timeline, minimum: int) -> int:
 
 
 def minimum_sets(timeline: Timeline, minimum: int) -> Iterator[tuple[int, list[Unit]]]:
-    """Yields ever smaller sets that a conversation cannot do without: n exchanges, n-1, .., 1, the question alone (0)."""
+    """Yields ever smaller sets that a conversation cannot do without: n exchanges, n-1, .., 1, the question alone (0).
+
+    The question is not offered alone while the thread ends on a tool batch that the model has not answered yet.
+    """
     turns = list(islice(timeline.turns(), max(1, minimum)))
     for count in range(len(turns), 0, -1):
         yield count, [unit for turn in turns[:count] for unit in turn.core()]
     for turn in turns[:1]:
-        waiting = [u for u in turn.body if u.waiting]
-        alone = ([turn.question] if turn.question else []) + waiting
+        alone = ([turn.question] if turn.question else []) + timeline.owed(turn)
         if alone and len(alone) < len(turn.core()):
             yield 0, alone
 
@@ -128,10 +131,9 @@ def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Keeps a run whose start only moves when it must; None when there is no such run, or not with the last exchanges in it."""
     floor = room // 3
     least = _guaranteed(timeline, minimum)
-    best: tuple[int, int, int, int] | None = None  # trailing zeros, turns, units, tokens: the larger tuple wins
     units: list[Unit] = []
     used = 0
-    number = 0
+    cuts: list[tuple[int, int, int]] = []  # the same without the zeros, of every cut above the floor
     for count, turn in enumerate(timeline.turns(), start=1):
         start = used
         for unit in _newest_first(turn):
@@ -140,12 +142,13 @@ def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
                 break
             units.append(unit)
         if used > room:
-            if best is not None:
+            if cuts:  # numbered last: by now all that stays has been read
+                newest = timeline.turn_number(next(timeline.turns()).start)
+                best = max((_trailing_zeros(newest + 1 - turns), turns, kept, tokens) for turns, kept, tokens in cuts)
                 return Selection(units[: best[2]], best[3])
             return _inside(timeline, turn, start, units, room) if count >= least else None
-        number = timeline.turn_number(turn.start) if count == 1 else number - 1
         if used >= floor and count >= least:
-            best = max(best or (0, 0, 0, 0), (_trailing_zeros(number), count, len(units), used))
+            cuts.append((count, len(units), used))
     return Selection(units, used, complete=True)
 
 

@@ -39,7 +39,7 @@ def relevant(timeline: Timeline, room: int, minimum: int, query: str) -> Selecti
     if not turns:
         return None
     shelf = _Shelf(timeline, room)
-    if not shelf.add(_indispensable(turns[0]), turns[0]):
+    if not shelf.add(_indispensable(timeline, turns[0]), turns[0]):
         return None
     if shelf.price(shelf.missing(turns[0].core(), turns[0])) <= room * STEP:
         shelf.add(turns[0].core(), turns[0])
@@ -55,9 +55,9 @@ def relevant(timeline: Timeline, room: int, minimum: int, query: str) -> Selecti
     return Selection(list(shelf.units.values()), shelf.used)
 
 
-def _indispensable(turn: Turn) -> list[Unit]:
-    """Returns the current question and a call that still waits; without a question, the last thing said."""
-    return [unit for unit in turn.body if unit.waiting] if turn.question else turn.core()
+def _indispensable(timeline: Timeline, turn: Turn) -> list[Unit]:
+    """Returns the tool batch that the model has not answered yet, which goes with its question; without a question, the last thing said."""
+    return timeline.owed(turn) if turn.question else turn.core()
 
 
 class _Shelf:

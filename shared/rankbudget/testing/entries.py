@@ -18,7 +18,7 @@ from ..errors import BudgetError, BudgetExceededError
 from .application import Application
 from .fakes import ListCounter, WordCounter
 from .laws import LawBroken, check_laws, check_prefix, check_refusal, check_same, check_superset
-from .repairs import least_messages, repaired
+from .repairs import least_messages, part, repaired
 from .snapshots import snapshot
 
 __all__ = ["EntryPoint", "Opened", "check_entry", "check_entry_async", "check_growth", "check_outcome", "drawn_summarizer"]
@@ -174,7 +174,7 @@ def check_growth(entry: EntryPoint, app: Application, given: Sequence[Any], *, l
 
 def _check_appended(entry: EntryPoint, app: Application, given: Sequence[Any], limit: int, codec: Codec) -> None:
     """Checks that a turn which still fits leaves what was sent before it in place."""
-    asked = next((i for i in range(len(given) - 1, 0, -1) if codec.role(given[i]) == "user"), 0)
+    asked = next((i for i in range(len(given) - 1, 0, -1) if part(given[i], codec) == "user"), 0)
     if asked:
         opened = entry.open(app, limit, _COUNTER)
         earlier = _run(opened.run, given[:asked])
@@ -196,7 +196,7 @@ def _check_kept(
     if repaired(both, codec) != both:
         return
     valid = [codec.to_dict(m) for m in repaired(given, codec)]
-    if any(codec.role(m) == "user" and not _answered(m, after, valid, codec) for m, after in pairwise(both)):
+    if any(part(m, codec) == "user" and not _answered(m, after, valid, codec) for m, after in pairwise(both)):
         return  # a question whose answer did not fit goes when the next one comes
     if len(found) == len(valid):
         return  # a repair made room: all of it is there again, which is worth a new prefix

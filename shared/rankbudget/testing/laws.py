@@ -4,7 +4,7 @@
 second time on purpose: a mistake in the product must not hide itself.
 
      1 limit            the final rendering counts at most the limit
-     2 pairing          results follow their call, a call keeps all its results, a call still waiting at the end stays
+     2 pairing          results follow their call, a call keeps all its results, a call at the very end stays with the results it has
      3 system_first     leading system messages stay and stay first, later ones stay; then comes the user or a summary
      4 question         the current question is there; the result is empty only when the repaired input is
      5 order            what is kept keeps its order and identity; inputs stay as they were
@@ -25,7 +25,7 @@ from typing import Any
 from ..codec import Codec, DictCodec, block_text, content_text
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError
-from .repairs import is_broken, least_messages, pairing_errors, repaired, waiting_from
+from .repairs import answers, is_broken, least_messages, pairing_errors, part, repaired, unanswered_results, waiting_from
 from .snapshots import snapshot
 
 __all__ = [
@@ -130,7 +130,7 @@ def check_laws(
     _check_opening(wanted, result, sources, codec)
     least = counter.count_messages(least_messages(wanted, codec), list(tools) if tools else None) + extra_tokens
     _check_question(given, wanted, result, sources, codec, question, may_cut=edits and least > limit)
-    _check_waiting(wanted, result, sources, given, codec)
+    _check_waiting(wanted, result, sources, given, codec, ended=question is not None)
     if alternate:
         _check_alternation(result, codec)
     if question is None and extra_tokens == 0 and wanted and not remembers and not inserts:
@@ -153,7 +153,7 @@ def check_refusal(
 ) -> None:
     """Checks that an error was the right answer: it is typed, and what must stay really does not fit.
 
-    What must stay is every system message, the question, and a call still waiting for its result. With strict=True a broken conversation may be refused.
+    What must stay is every system message, the question, and a tool batch at the very end, with or without its results. With strict=True a broken conversation may be refused.
 
     Raises:
         LawBroken: law 1 when the refusal has no reason.
@@ -313,10 +313,10 @@ def _check_system(given: Sequence[Any], result: Sequence[Any], sources: Sequence
 
 
 def _check_opening(wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], codec: Codec) -> None:
-    if not any(codec.role(m) == "user" for m in wanted):
+    if not any(part(m, codec) == "user" for m in wanted):
         return
     for message, source in zip(result, sources, strict=True):
-        role = codec.role(message)
+        role = part(message, codec)
         if role in _SYSTEM:
             continue
         if role != "user" and source is not None:
@@ -335,11 +335,11 @@ def _check_question(
     may_cut: bool,
 ) -> None:
     if question is not None:
-        last = next((m for m in reversed(result) if codec.role(m) == "user"), None)
+        last = next((m for m in reversed(result) if part(m, codec) == "user"), None)
         if last is None or question not in content_text(codec.to_dict(last).get("content")):
             raise LawBroken(4, f"the question is not the last user message: {_shape(result, codec)}")
         return
-    asked = next((i for i in range(len(given) - 1, -1, -1) if codec.role(given[i]) == "user"), None)
+    asked = next((i for i in range(len(given) - 1, -1, -1) if part(given[i], codec) == "user"), None)
     if asked is None or not wanted:
         return
     if asked not in sources:
@@ -348,13 +348,15 @@ def _check_question(
         raise LawBroken(4, f"the current question (message {asked}) was cut although it fits whole")
 
 
-def _check_waiting(wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], given: Sequence[Any], codec: Codec) -> None:
+def _check_waiting(
+    wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], given: Sequence[Any], codec: Codec, *, ended: bool
+) -> None:
+    """Checks that a call at the very end is there, with the results it has: nobody has answered them yet."""
     waiting = waiting_from(wanted, codec)
-    if waiting >= len(wanted):
-        return
-    call = next(i for i, m in enumerate(given) if m is wanted[waiting])
-    if call not in sources:
-        raise LawBroken(2, f"the call still waiting at the end is gone: {_shape(result, codec)}")
+    owed = wanted[waiting:] if waiting < len(wanted) else unanswered_results(wanted, codec) if not ended else []
+    for message in owed:
+        if next(i for i, m in enumerate(given) if m is message) not in sources:
+            raise LawBroken(2, f"the call at the end, or a result of it, is gone: {_shape(result, codec)}")
 
 
 def _check_untouched(wanted: Sequence[Any], result: Sequence[Any], codec: Codec, *, identity: bool) -> None:
@@ -385,5 +387,5 @@ def _shape(messages: Iterable[Any], codec: Codec) -> str:
         mark = {"system": "S", "developer": "D", "user": "U", "assistant": "A", "tool": "T"}[role]
         ids = codec.call_ids(message) if role == "assistant" else ()
         mark += f"({','.join(ids)})" if ids else ""
-        out.append(mark + (f"[{codec.result_id(message)}]" if role == "tool" else ""))
+        out.append(mark + "".join(f"[{one}]" for one in answers(message, codec)))
     return " ".join(out if len(out) <= 24 else [*out[:12], f"..{len(out) - 23}..", *out[-11:]]) or "(nothing)"  # noqa: PLR2004 - a line's worth

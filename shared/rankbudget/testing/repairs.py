@@ -7,9 +7,36 @@ from typing import Any
 
 from ..codec import Codec, DictCodec
 
-__all__ = ["is_broken", "least_messages", "pairing_errors", "repaired", "waiting_from"]
+__all__ = ["answers", "is_broken", "least_messages", "pairing_errors", "part", "repaired", "unanswered_results", "waiting_from"]
 
 _SYSTEM = ("system", "developer")
+
+
+def answers(message: Any, codec: Codec | None = None) -> list[str | None]:
+    """Returns the ids of the calls a message answers: a tool message one, a user message those of the tool results among its blocks.
+
+    Example:
+        >>> answers({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "42"}]})
+        ['c1']
+    """
+    codec = codec or DictCodec()
+    role = codec.role(message)
+    if role == "tool":
+        return [codec.result_id(message)]
+    content = codec.to_dict(message).get("content") if role == "user" else None
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, (list, tuple)) else []
+    return [str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
+
+
+def part(message: Any, codec: Codec | None = None) -> str:
+    """Returns the part a message plays: its role, but "tool" for a user message that holds tool results.
+
+    Example:
+        >>> part({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1"}]}), part({"role": "user", "content": "hi"})
+        ('tool', 'user')
+    """
+    codec = codec or DictCodec()
+    return "tool" if answers(message, codec) else codec.role(message)
 
 
 def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
@@ -24,7 +51,7 @@ def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
         ['user']
     """
     codec = codec or DictCodec()
-    roles = [codec.role(m) for m in messages]
+    roles = [part(m, codec) for m in messages]
     keep = [True] * len(messages)
     at = 0
     while at < len(messages):
@@ -36,11 +63,12 @@ def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
         at += 1
         if not asked:
             continue
-        start, missing = at - 1, set(asked)
+        start = at - 1
+        missing: set[str | None] = set(asked)
         while at < len(messages) and roles[at] == "tool":
-            answered = codec.result_id(messages[at])
-            keep[at] = answered in missing
-            missing.discard(answered or "")
+            answered = answers(messages[at], codec)
+            keep[at] = missing >= set(answered) and len(answered) == len(set(answered))
+            missing -= set(answered) if keep[at] else set()
             at += 1
         if missing and at < len(messages):
             keep[start:at] = [False] * (at - start)
@@ -65,14 +93,14 @@ def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[
     """
     codec = codec or DictCodec()
     errors: list[str] = []
-    missing: list[str] = []
+    missing: list[str | None] = []
     for position, message in enumerate(messages):
-        if codec.role(message) == "tool":
-            answered = codec.result_id(message)
-            if answered in missing:
-                missing.remove(answered)
-            else:
-                errors.append(f"result {answered!r} at {position} follows no call that asks for it")
+        if part(message, codec) == "tool":
+            for answered in answers(message, codec):
+                if answered in missing:
+                    missing.remove(answered)
+                else:
+                    errors.append(f"result {answered!r} at {position} follows no call that asks for it")
             continue
         if missing:
             errors.append(f"calls {missing!r} before {position} have no result")
@@ -90,37 +118,51 @@ def waiting_from(messages: Sequence[Any], codec: Codec | None = None) -> int:
     codec = codec or DictCodec()
     at = len(messages)
     results: set[str | None] = set()
-    while at and codec.role(messages[at - 1]) == "tool":
+    while at and part(messages[at - 1], codec) == "tool":
         at -= 1
-        results.add(codec.result_id(messages[at]))
+        results.update(answers(messages[at], codec))
     if at and codec.role(messages[at - 1]) == "assistant" and set(codec.call_ids(messages[at - 1])) - results:
         return at - 1
     return len(messages)
 
 
 def least_messages(messages: Sequence[Any], codec: Codec | None = None) -> list[Mapping[str, Any]]:
-    """Returns, in neutral form, what must stay of a valid conversation: system messages, the question, a call still waiting.
+    """Returns, in neutral form, what must stay of a valid conversation: system messages, the question, a tool batch at the very end.
 
-    Where nobody asked anything, the newest answer or tool batch stands for the question.
+    Such a batch waits for results, or has them all and waits for the model. Where nobody asked anything, the newest answer or tool batch stands for the question.
 
     Example:
         >>> [m["content"] for m in least_messages([{"role": role, "content": role} for role in ("system", "user", "assistant", "user")])]
         ['system', 'user']
     """
     codec = codec or DictCodec()
-    roles = [codec.role(m) for m in messages]
+    roles = [part(m, codec) for m in messages]
     waiting = waiting_from(messages, codec)
     asked = len(roles) - 1 - roles[::-1].index("user") if "user" in roles else -1
     stays = [m for i, m in enumerate(messages) if roles[i] in _SYSTEM or i == asked or i >= waiting]
-    if asked < 0 and waiting >= len(messages):
-        stays += _newest_unit(messages, codec)
+    if waiting >= len(messages):
+        stays += _newest_unit(messages, codec) if asked < 0 else unanswered_results(messages, codec)
     return [codec.to_dict(m) for m in stays]
+
+
+def unanswered_results(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
+    """Returns the call with its results at the very end of a valid conversation, system messages apart; nothing where something else ends it.
+
+    Example:
+        >>> call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}
+        >>> chat = [{"role": "user", "content": "hi"}, call, {"role": "tool", "tool_call_id": "c1", "content": "42"}]
+        >>> [m["role"] for m in unanswered_results(chat)]
+        ['assistant', 'tool']
+    """
+    codec = codec or DictCodec()
+    newest = _newest_unit(messages, codec)
+    return newest if newest and part(newest[-1], codec) == "tool" else []
 
 
 def _newest_unit(messages: Sequence[Any], codec: Codec) -> list[Any]:
     unit: list[Any] = []
     for message in reversed(messages):
-        role = codec.role(message)
+        role = part(message, codec)
         if role in _SYSTEM:
             if unit:
                 break

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ..segment import Scope
 from .application import Application, MemoryItem
 from .payloads import HOSTILE, WORDS
-from .turns import BROKEN, ENDS, MEDIA, ODD, PLAIN, SYSTEMS, Writer
+from .turns import ANSWERED_BY_USER, BROKEN, ENDS, MEDIA, ODD, PLAIN, SYSTEMS, Writer
 
 __all__ = ["applications", "conversations", "texts", "tools"]
 
@@ -25,7 +25,7 @@ def texts(*, giant: bool = False) -> st.SearchStrategy[str]:
 
 
 def conversations(
-    *, broken: bool = True, media: bool = True, max_turns: int = 10, systems: bool = True
+    *, broken: bool = True, media: bool = True, max_turns: int = 10, systems: bool = True, user_results: bool = False
 ) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
     """Draws a conversation as OpenAI-style dicts.
 
@@ -34,8 +34,10 @@ def conversations(
         media: images, audio, files and thinking may occur.
         max_turns: most drawn turns; a drawn repetition may make the conversation longer.
         systems: system and developer messages may stand anywhere.
+        user_results: user messages may hold tool results among their content blocks, some of them broken; not every host has such messages.
     """
     kinds = PLAIN + ODD + (SYSTEMS if systems else ()) + (MEDIA if media else ()) + (BROKEN if broken else ())
+    kinds += ANSWERED_BY_USER if user_results else ()
     turn = st.tuples(st.sampled_from(kinds), st.sampled_from(WORDS), st.integers(0, 6))
     opening = st.lists(st.tuples(st.sampled_from(SYSTEMS), st.sampled_from(WORDS), st.integers(0, 3)), max_size=2 if systems else 0)
     return st.builds(
@@ -43,7 +45,7 @@ def conversations(
         opening,
         st.lists(turn, max_size=max_turns),
         st.sampled_from((1, 1, 1, 1, 2, 6)),
-        st.sampled_from(ENDS),
+        st.sampled_from((*ENDS, "user_end", "user_results") if user_results else ENDS),
         st.sampled_from(WORDS),
     )
 
@@ -55,7 +57,9 @@ def tools() -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
     )
 
 
-def applications(*, broken: bool = True, media: bool = True, max_turns: int = 10, systems: bool = True) -> st.SearchStrategy[Application]:
+def applications(
+    *, broken: bool = True, media: bool = True, max_turns: int = 10, systems: bool = True, user_results: bool = False
+) -> st.SearchStrategy[Application]:
     """Draws one application in neutral form; the arguments are those of `conversations`.
 
     The limit is a number of tokens from 1 up, or lies within a few tokens of what an eighth, a half or all of the conversation takes, where mistakes by
@@ -68,7 +72,7 @@ def applications(*, broken: bool = True, media: bool = True, max_turns: int = 10
     relative = st.tuples(st.sampled_from((8, 7, 6, 4, 2, 1)), st.integers(-2, 2))
     return st.builds(
         _application,
-        conversations(broken=broken, media=media, max_turns=max_turns, systems=systems),
+        conversations(broken=broken, media=media, max_turns=max_turns, systems=systems, user_results=user_results),
         st.lists(st.tuples(st.sampled_from(WORDS + HOSTILE), st.sampled_from((1, 1, 2, 20, 150))), max_size=5),
         st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(WORDS)), max_size=3),
         st.lists(st.tuples(st.sampled_from(WORDS + HOSTILE), scope, st.sampled_from(("fact", "core", "experience"))), max_size=4),

@@ -11,13 +11,15 @@ from typing import Any
 
 from .payloads import HOSTILE
 
-__all__ = ["BROKEN", "ENDS", "MEDIA", "ODD", "PLAIN", "SYSTEMS", "Writer"]
+__all__ = ["ANSWERED_BY_USER", "BROKEN", "ENDS", "MEDIA", "ODD", "PLAIN", "SYSTEMS", "Writer"]
 
 PLAIN = ("chat", "chat", "chat", "user", "tools", "parallel", "loop")
 SYSTEMS = ("system", "developer")
 MEDIA = ("image", "audio", "file", "blocks", "thinking", "thinking_call")
 ODD = ("empty_user", "empty_assistant", "assistant", "two_users", "giant_user", "giant_assistant", "giant_result", "named")
 BROKEN = ("orphan", "unanswered", "half_answered", "separated", "answered_twice", "system_inside")
+ANSWERED_BY_USER = ("user_results", "user_results", "user_loop", "user_orphan", "user_half", "user_stray", "user_twice", "user_end")
+"""Tool results among the content blocks of a user message, as Anthropic takes them, valid and broken."""
 ENDS = (
     "end_question",
     "end_question",
@@ -89,6 +91,11 @@ class Writer:
     def result(self, call_id: str, times: int = 1) -> None:
         """Appends the result of a call."""
         self.say("tool", self.text(times), tool_call_id=call_id)
+
+    def hand_in(self, *call_ids: str, times: int = 1, more: bool = False) -> None:
+        """Appends the results of calls in one user message, and some text after them if there is `more` to say."""
+        blocks: list[dict[str, Any]] = [{"type": "tool_result", "tool_use_id": one, "content": self.text(times)} for one in call_ids]
+        self.say("user", [*blocks, {"type": "text", "text": self.text()}] if more else blocks)
 
 
 Turn = Callable[[Writer], None]
@@ -275,6 +282,52 @@ def _system_inside(w: Writer) -> None:
     [one] = w.call()
     w.say("system", w.text())
     w.result(one)
+
+
+# ---------------------------------------------------------------- results in user messages
+@_turn
+def _user_results(w: Writer) -> None:
+    w.ask()
+    w.hand_in(*w.call(1 + w.size % 3), times=1 + w.size, more=w.size % 2 == 1)
+    w.answer()
+
+
+@_turn
+def _user_loop(w: Writer) -> None:
+    for step in range(1 + w.size):
+        w.hand_in(*w.call(1 + step % 2, content=""), times=1 + w.size)
+
+
+@_turn
+def _user_orphan(w: Writer) -> None:
+    w.hand_in("nobody_asked", more=w.size % 2 == 1)
+
+
+@_turn
+def _user_half(w: Writer) -> None:
+    w.ask()
+    w.hand_in(w.call(2)[w.size % 2])
+
+
+@_turn
+def _user_stray(w: Writer) -> None:
+    [one] = w.call()
+    w.hand_in(one, "nobody_asked") if w.size % 2 else w.hand_in(one, one)
+    w.answer()
+
+
+@_turn
+def _user_twice(w: Writer) -> None:
+    one, two = w.call(2)
+    w.result(one)
+    w.hand_in(two)
+    w.hand_in(two)
+
+
+@_turn
+def _user_end(w: Writer) -> None:
+    w.ask()
+    w.hand_in(*w.call(2), times=1 + 9 * w.size)
 
 
 # ---------------------------------------------------------------- ends
