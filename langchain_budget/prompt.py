@@ -11,19 +11,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, get_buffer_string
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.messages import BaseMessage, get_buffer_string
+from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate, MessagesPlaceholder
 from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import Self, override
 
 from rankbudget import TokenBudget
 from rankbudget.effects import Steps, adrive, drive
+from rankbudget.errors import BudgetConfigError
 from rankbudget.rendering import NOTICE, PLACEHOLDERS, render_block, wrapper_of
 
-from ._convert import as_tools, document_text, example_text, to_segments
+from ._convert import CODEC, as_tools, document_text, example_messages, example_text, to_segments
 from ._limits import Limits, limits_of
 from ._settings import Settings
 from ._slots import Slots, Trimmed, fit_slots_steps, render_prompt
+from ._wire import asend_report, plain_fields, send_report, travels
 from .models import as_summarizer
 
 __all__ = ["BudgetChatPromptTemplate"]
@@ -32,7 +36,10 @@ __all__ = ["BudgetChatPromptTemplate"]
 class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
     """Formats a chat prompt that fits: history, documents, examples and memory give way in rank order, the rest stays as it is.
 
-    A variable that is a `MessagesPlaceholder` gets messages; one inside a text gets text, in tags it cannot close and announced as data.
+    A variable that is a `MessagesPlaceholder` gets messages: a conversation as it is, examples as turns, documents and memories in one system
+    message. One inside a text gets text. Inserted text stands in tags it cannot close and is announced as data.
+
+    An `invoke` with callbacks sends the custom event `context_budget` with the report, as `BudgetTrimmer` does.
 
     Args:
         template: the prompt template; `from_messages` makes it.
@@ -104,9 +111,8 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
         self._limits = limits_of(
             budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=as_tools(self.tools)
         )
-        keys = {"history": self.history_key, "knowledge": self.documents_key, "examples": self.examples_key, "memory": self.memory_key}
         self._slots = Slots(
-            keys={block: key for block, key in keys.items() if key in self._variables()},
+            keys=self._slots_keys(),
             question=self.question_key,
             prompt=_Filled(self),
             document_prompt=self.document_prompt,
@@ -133,11 +139,49 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
         """Returns what `fit` returns, without blocking the event loop while a summary is written."""
         return await adrive(self._steps(kwargs))
 
+    @override
+    def _format_prompt_with_error_handling(
+        self, inner_input: dict[str, Any], run_manager: CallbackManagerForChainRun | None = None
+    ) -> PromptValue:
+        """Formats what `invoke` was given; LangChain hands the run manager to whoever asks for it."""
+        done = self.fit(**self._validate_input(inner_input))
+        send_report(done, run_manager)
+        return ChatPromptValue(messages=list(done.messages))
+
+    @override
+    async def _aformat_prompt_with_error_handling(
+        self, inner_input: dict[str, Any], run_manager: AsyncCallbackManagerForChainRun | None = None
+    ) -> PromptValue:
+        done = await self.afit(**self._validate_input(inner_input))
+        await asend_report(done, run_manager)
+        return ChatPromptValue(messages=list(done.messages))
+
+    # ---- on the wire ------------------------------------------------------------------------------------------------------------
+    @classmethod
+    @override
+    def get_lc_namespace(cls) -> list[str]:
+        return cls.__module__.split(".")
+
+    @property
+    @override
+    def lc_attributes(self) -> dict[str, Any]:
+        """A budget is plain data on the wire; a model is its window and its name."""
+        return plain_fields(self, self._limits)
+
+    @override
+    def to_json(self) -> Any:
+        """Says "not implemented" where a callable would have to travel: a template that counts otherwise is another template."""
+        return super().to_json() if travels(self) else self.to_json_not_implemented()
+
+    # ---- the work ---------------------------------------------------------------------------------------------------------------
     def _steps(self, kwargs: dict[str, Any]) -> Steps[Trimmed]:
         return fit_slots_steps(self._merge_partial_and_user_variables(**kwargs), self._slots, self._limits, None)
 
-    def _variables(self) -> set[str]:
-        return {*self.template.input_variables, *self.template.optional_variables, *self.template.partial_variables}
+    def _slots_keys(self) -> dict[str, str]:
+        """Returns the slots that the template has, block name -> key."""
+        keys = {"history": self.history_key, "knowledge": self.documents_key, "examples": self.examples_key, "memory": self.memory_key}
+        known = {*self.template.input_variables, *self.template.optional_variables, *self.template.partial_variables}
+        return {block: key for block, key in keys.items() if key in known}
 
     @property
     @override
@@ -154,37 +198,56 @@ class _Filled:
 
     def __init__(self, prompt: BudgetChatPromptTemplate) -> None:
         self._prompt = prompt
-        parts = getattr(prompt.template, "messages", [])
-        self._as_messages = {part.variable_name for part in parts if isinstance(part, MessagesPlaceholder)}
+        self._as_messages = _placeholders(prompt.template)
+        self._blocks = {key: block for block, key in prompt._slots_keys().items()}  # noqa: SLF001 - its own half
 
     def invoke(self, values: Mapping[str, Any], config: Any = None) -> list[BaseMessage]:  # noqa: ARG002 - as a Runnable has it
-        written = {key: self._written(key, value) for key, value in values.items()}
+        written = {key: self._written(self._blocks[key], key, value) if key in self._blocks else value for key, value in values.items()}
         return render_prompt(self._prompt.template, written)
 
-    def _written(self, key: str, value: Any) -> Any:
-        prompt = self._prompt
-        if isinstance(value, str) or key not in prompt._slots.keys.values():  # noqa: SLF001 - its own half
-            return value
+    def _written(self, block: str, key: str, value: Any) -> Any:
         if key in self._as_messages:
-            return [m for item in value for m in self._example_messages(item)] if key == prompt.examples_key else value
-        if key == prompt.history_key:
+            return self._messages(block, value)
+        if isinstance(value, str):
+            return value
+        if block == "history":
             return get_buffer_string(value) or PLACEHOLDERS["history"]
-        block = next(name for name, slot in prompt._slots.keys.items() if slot == key)  # noqa: SLF001 - its own half
-        if not value:
-            return PLACEHOLDERS.get(block, "")
+        return self._text(block, value) if value else PLACEHOLDERS.get(block, "")
+
+    def _messages(self, block: str, value: Any) -> list[BaseMessage]:
+        """Returns a slot as messages: a conversation as it is, examples as turns, anything else as one message that says it is data."""
+        items: list[Any] = ([value] if value else []) if isinstance(value, str) else list(value)
+        if all(isinstance(item, BaseMessage) for item in items):
+            return items
+        if block == "examples":
+            return [message for item in items for message in self._turns(item)]
+        return [CODEC.make("system", self._text(block, items), origin=block)]
+
+    def _turns(self, example: Any) -> list[BaseMessage]:
+        if isinstance(example, BaseMessage):
+            return [example]
+        if isinstance(example, Mapping):
+            return example_messages(example, self._prompt.example_prompt)
+        msg = (
+            f"an example is a {type(example).__name__}, and {self._prompt.examples_key!r} is a placeholder for messages; "
+            "allowed: messages, or dicts with example_prompt="
+        )
+        raise BudgetConfigError(msg)
+
+    def _text(self, block: str, items: Any) -> str:
+        prompt = self._prompt
         text_of = {
             "knowledge": lambda item: document_text(item, prompt.document_prompt) if hasattr(item, "page_content") else str(item),
             "examples": lambda item: example_text(item, prompt.example_prompt),
         }.get(block)
         wrap = wrapper_of(block)
-        text = render_block(block, [wrap(s, s.text) for s in to_segments(value, prefix=block, text_of=text_of)]).rstrip("\n")
+        text = render_block(block, [wrap(s, s.text) for s in to_segments(items, prefix=block, text_of=text_of)]).rstrip("\n")
         return f"{prompt.notice}\n{text}" if prompt.notice else text
 
-    def _example_messages(self, example: Any) -> list[BaseMessage]:
-        if isinstance(example, BaseMessage):
-            return [example]
-        shown = self._prompt.example_prompt
-        if hasattr(shown, "format_messages"):
-            return list(shown.format_messages(**example))
-        texts = [str(value) for value in example.values()]
-        return [HumanMessage("\n".join(texts[:-1])), AIMessage(texts[-1])]
+
+def _placeholders(template: Any) -> set[str]:
+    """Returns the variables that take messages, those of templates inside a template included."""
+    found: set[str] = set()
+    for part in getattr(template, "messages", ()):
+        found |= {part.variable_name} if isinstance(part, MessagesPlaceholder) else _placeholders(part)
+    return found

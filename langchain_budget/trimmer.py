@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForChainRun,
-    CallbackManagerForChainRun,
-    adispatch_custom_event,
-    dispatch_custom_event,
-)
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.messages import AnyMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
@@ -29,13 +24,10 @@ from ._convert import as_tools
 from ._limits import Limits, limits_of
 from ._settings import Settings
 from ._slots import Slots, Trimmed, fit_list_steps, fit_slots_steps
-from .models import as_summarizer, model_name
+from ._wire import asend_report, plain_fields, send_report, travels
+from .models import as_summarizer
 
 __all__ = ["BudgetTrimmer", "Trimmed"]
-
-EVENT = "context_budget"
-"""The name of the custom event that carries the report to `astream_events` and callback handlers."""
-_CALLABLES = ("counter", "summarizer", "scorer")
 
 
 class BudgetTrimmer(Settings, RunnableSerializable[Any, Any]):
@@ -176,35 +168,22 @@ class BudgetTrimmer(Settings, RunnableSerializable[Any, Any]):
     @override
     def lc_attributes(self) -> dict[str, Any]:
         """A budget is plain data on the wire; a model is its window and its name."""
-        plain: dict[str, Any] = {}
-        if self._limits.budget is not None and (self.budget is not None or self.model is not None):
-            plain["budget"] = self._limits.budget.to_dict()
-        if self.model is not None:
-            plain["model"] = model_name(self.model)
-        if self.tools:
-            plain["tools"] = as_tools(self.tools)
-        return plain
+        return plain_fields(self, self._limits)
 
     @override
     def to_json(self) -> Any:
         """Says "not implemented" where a callable would have to travel: a trimmer that counts otherwise is another trimmer."""
-        if self.session is not None or any(
-            callable(getattr(self, name)) and not hasattr(getattr(self, name), "to_json") for name in _CALLABLES
-        ):
-            return self.to_json_not_implemented()
-        return super().to_json()
+        return super().to_json() if self.session is None and travels(self) else self.to_json_not_implemented()
 
     # ---- the work ---------------------------------------------------------------------------------------------------------------
     def _run(self, value: Any, run_manager: CallbackManagerForChainRun) -> Any:
         done = self.fit(value)
-        if run_manager.handlers:
-            dispatch_custom_event(EVENT, done.event(), config={"callbacks": run_manager.get_child()})
+        send_report(done, run_manager)
         return done.value
 
     async def _arun(self, value: Any, run_manager: AsyncCallbackManagerForChainRun) -> Any:
         done = await self.afit(value)
-        if run_manager.handlers:
-            await adispatch_custom_event(EVENT, done.event(), config={"callbacks": run_manager.get_child()})
+        await asend_report(done, run_manager)
         return done.value
 
     def _steps(self, value: Any) -> Steps[Trimmed]:
