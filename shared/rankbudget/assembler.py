@@ -19,11 +19,13 @@ from .counting.profiles import RenderingProfile
 from .counting.protocol import TokenCounter, Tool
 from .effects import Steps, adrive, drive
 from .errors import BudgetConfigError
+from .fitting.arguments import check_timeout
 from .measure import Measure
 from .messages import read_profile
 from .pipeline import Render, Run
 from .relevance.protocol import Scorer
 from .rendering import NOTICE
+from .running_summary import SUMMARY_TIMEOUT
 from .segment import Scope
 from .session import BudgetSession
 
@@ -46,9 +48,10 @@ class Assembler:
         notice: the sentence before inserted text; None leaves it out.
         profile: what the provider demands of a conversation, see `fit_messages`.
         text: the prompt is also used as text (`Assembly.text`), which has to fit, too.
+        summary_timeout: seconds a summary may take, see `fit_messages`.
 
     Raises:
-        BudgetConfigError: a budget or a cut that is none.
+        BudgetConfigError: a budget, a cut or a timeout that is none.
 
     Example:
         >>> made = Assembler(TokenBudget(context_window=200, reserve=50)).assemble(
@@ -74,10 +77,12 @@ class Assembler:
         notice: str | None = NOTICE,
         profile: RenderingProfile | str | None = None,
         text: bool = False,
+        summary_timeout: float | None = SUMMARY_TIMEOUT,
     ) -> None:
-        if cut not in get_args(CutMode):
-            msg = f"cut is {cut!r}, allowed: {' or '.join(map(repr, get_args(CutMode)))}"
-            raise BudgetConfigError(msg)
+        problems = [] if cut in get_args(CutMode) else [f"cut is {cut!r}, allowed: {' or '.join(map(repr, get_args(CutMode)))}"]
+        check_timeout(summary_timeout, problems)
+        if problems:
+            raise BudgetConfigError.of(problems)
         self.budget = plain_budget(budget) if not isinstance(budget, TokenBudget) else budget
         self.counter: TokenCounter = counter_for(counter if counter is not None else self.budget.model or "o200k_base")
         self.codec: Codec = codec or DictCodec()
@@ -90,6 +95,7 @@ class Assembler:
         self.strict = strict
         self.notice = notice
         self.text = text
+        self.summary_timeout = summary_timeout
         self.profile = read_profile(profile, self.codec)
 
     def assemble(

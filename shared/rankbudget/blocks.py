@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from .errors import BudgetConfigError
-from .rendering import tag_name
 from .segment import Block, Decision, Scope, Segment
 
 __all__ = ["Blocks", "for_reader", "read_blocks"]
@@ -42,12 +41,6 @@ def read_blocks(blocks: Blocks) -> list[Block]:
         raise BudgetConfigError.of(problems)
     names = [b.name for b in found]
     problems += [f"block {n!r} is there {names.count(n)} times, allowed: once" for n in dict.fromkeys(names) if names.count(n) > 1]
-    tags = Counter(tag_name(b.name) for b in found)
-    problems += [
-        f"blocks {', '.join(repr(b.name) for b in found if tag_name(b.name) == tag)} would all stand in <{tag}>, allowed: names that differ in more than punctuation"
-        for tag, times in tags.items()
-        if times > 1 and len({b.name for b in found if tag_name(b.name) == tag}) > 1
-    ]
     problems += [
         f"block {b.name!r} has messages, allowed: segments; only {', '.join(map(repr, _CONVERSATIONS))} are made of messages"
         for b in found

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .budget import TokenBudget
-from .errors import BudgetConfigError, BudgetError
+from .errors import BudgetConfigError, BudgetError, CounterUnavailableError
 from .progress import step
 from .reading import Chat, read_chat, read_passages
 
@@ -105,7 +105,7 @@ def _fit(options: argparse.Namespace) -> int:
     if options.html:
         Path(options.html).write_text(report.to_html(), encoding="utf-8")
     if options.json:
-        print(json.dumps({"messages": messages, "report": report.to_dict()}, ensure_ascii=False, indent=2))
+        print(_json({"messages": messages, "report": report.to_dict()}))
         return 0
     print(report.table())
     print(_kept(chat, messages))
@@ -113,6 +113,16 @@ def _fit(options: argparse.Namespace) -> int:
         kept = report.kept_ids("knowledge")
         print(f"{len(kept)} passages of {len(passages):,} in the prompt: {', '.join(kept) or 'none'}")
     return 0
+
+
+def _json(data: Any) -> str:
+    """Returns data as JSON that the terminal or pipe can take: letters as they are where it knows them all, else as escapes."""
+    text = json.dumps(data, ensure_ascii=False, indent=2)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(data, indent=2)
+    return text
 
 
 def _budget(options: argparse.Namespace) -> TokenBudget:
@@ -125,7 +135,11 @@ def _budget(options: argparse.Namespace) -> TokenBudget:
     else:
         budget, changed = TokenBudget(), {"model": options.model}
         if options.window is None:
-            budget = TokenBudget.for_model(options.model)
+            try:
+                budget = TokenBudget.for_model(options.model)
+            except CounterUnavailableError as error:
+                msg = f"the context window of {options.model!r} is unknown; say it: --window TOKENS"
+                raise BudgetConfigError(msg) from error
     if options.window is not None:
         changed["context_window"] = options.window
     if options.reserve is not None:
@@ -141,14 +155,14 @@ def _fitted(budget: TokenBudget, chat: Chat, passages: list[Segment], question: 
 
     counter = counter_for(budget.model)
     system, history = chat.split()
-    if not passages and question is None:
+    if not passages:
+        from .codec import content_text
         from .messages import fit_messages
 
-        system_tokens = sum(counter.count_message(message) for message in system)
-        budget.check_system(system_tokens)
-        limit = budget.limit(system_tokens=system_tokens, band=counter.band)
+        budget.check_system(sum(counter.count(content_text(message.get("content"))) for message in system))
+        limit = budget.limit(system_tokens=sum(counter.count_message(message) for message in system), band=counter.band)
         fitted = fit_messages(
-            chat.messages,
+            chat.messages if question is None else [*chat.messages, {"role": "user", "content": question}],
             max_tokens=limit,
             counter=counter,
             tools=chat.tools,
@@ -160,9 +174,11 @@ def _fitted(budget: TokenBudget, chat: Chat, passages: list[Segment], question: 
     from .segment import Block
 
     asked = question or next((m["content"] for m in reversed(history) if m["role"] == "user" and isinstance(m.get("content"), str)), "")
-    blocks = [Block(name="system", messages=system), Block(name="history", messages=history)]
-    if passages:
-        blocks.append(Block(name="knowledge", segments=_near(passages, asked)))
+    blocks = [
+        Block(name="system", messages=system),
+        Block(name="history", messages=history),
+        Block(name="knowledge", segments=_near(passages, asked)),
+    ]
     made = Assembler(budget, counter=counter).assemble(blocks, query=question, tools=chat.tools)
     return made.messages, made.report
 

@@ -232,8 +232,8 @@ class Run:
         setup = self.setup
         return Request(
             messages=messages, limit=limit, codec=self.codec, counter=self.counter, measure=self.measure, cut=setup.cut,
-            min_exchanges=self.budget.min_exchanges, message_cap=self.budget.message_cap, summarizer=setup.summarizer, strict=setup.strict,
-            asked_elsewhere=self.layout.question is not None,
+            min_exchanges=self.budget.min_exchanges, message_cap=self.budget.message_cap, summarizer=setup.summarizer,
+            summary_timeout=setup.summary_timeout, strict=setup.strict, asked_elsewhere=self.layout.question is not None,
         )  # fmt: skip
 
     def _fit(self, competitor: _Competitor, granted: int) -> None:

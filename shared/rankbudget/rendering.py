@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from html import escape as _attribute
 
+from .errors import BudgetConfigError
 from .segment import Segment
 
 __all__ = [
@@ -97,8 +98,18 @@ def close_tag(name: str) -> str:
 
 
 def own_tags(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns the tags of blocks that are not among the usual ones."""
-    return tuple(sorted({tag_name(name) for name in names if name not in _USUAL}))
+    """Returns the tags of blocks that are not among the usual ones.
+
+    Raises:
+        BudgetConfigError: two blocks would stand in the same tags.
+    """
+    tags: dict[str, str] = {}
+    for name in names:
+        other = tags.setdefault(tag_name(name), name)
+        if other != name:
+            msg = f"blocks {other!r} and {name!r} would both stand in <{tag_name(name)}>, allowed: names that differ in more than punctuation"
+            raise BudgetConfigError(msg)
+    return tuple(sorted(tag for tag, name in tags.items() if name not in _USUAL))
 
 
 def tag_name(name: str) -> str:

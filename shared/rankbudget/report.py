@@ -61,7 +61,7 @@ class BlockTotal:
 class BudgetReport:
     """Says how large the prompt is, what may be in it, and what became of every segment.
 
-    A report never changes. `decisions`, `blocks`, `warnings` and everything made of them are worked out on first access.
+    A report never changes once it was looked at: ranges of dropped messages read these when first looked at. `decisions`, `blocks`, `warnings` and everything made of them are worked out on first access.
 
     Args:
         limit: tokens the prompt may have: window - reserve - safety, or the bare `max_tokens`.

@@ -42,6 +42,7 @@ def total(blocks: list[Block], window: int, surplus: Any) -> int:
 
 @given(OTHERS, st.integers(1, 20), st.sampled_from(["waterfall", "borrow", "keep"]), st.booleans())
 def test_what_fits_alone_fits_beside_everything_that_is_not_pinned(others: dict[str, list[int]], size: int, surplus: str, whole: bool) -> None:
+    """The window that holds the pinned piece alone holds it beside any other blocks."""
     pinned = Block(name="knowledge", segments=[Segment(id="law", text=f"must {words(size)}", pinned=not whole)], pinned=whole)
     alone = total([pinned], 1000, surplus)
     assert total([pinned], alone, surplus) == alone
@@ -49,6 +50,7 @@ def test_what_fits_alone_fits_beside_everything_that_is_not_pinned(others: dict[
 
 
 def test_two_that_are_pinned_do_not_take_from_each_other() -> None:
+    """Two pinned blocks both stay, or the error says that they cannot."""
     blocks = [Block(name=name, segments=[Segment(id=name, text=f"must {words(30)}", pinned=True)]) for name in ("project", "knowledge")]
     needed = total(blocks, 1000, "waterfall")
     assert total(blocks, needed, "waterfall") == needed
@@ -57,12 +59,14 @@ def test_two_that_are_pinned_do_not_take_from_each_other() -> None:
 
 
 def test_a_minimum_takes_nothing_that_is_pinned_below_it() -> None:
+    """Pinned beats minimum, whatever the ranks."""
     history = Demand(name="history", rank=5, wanted=80, ratio=0.5, minimum=80)
     knowledge = Demand(name="knowledge", rank=7, wanted=60, ratio=0.5, pinned=30)
     assert allocate(100, [history, knowledge]).grants == {"history": 70, "knowledge": 30}
 
 
 def test_pinned_takes_from_higher_ranks_only_what_lower_ones_do_not_have() -> None:
+    """Lower ranks give way before higher ones."""
     demands = [
         Demand(name="project", rank=2, wanted=50, ratio=0.5),
         Demand(name="law", rank=6, wanted=40, pinned=40),

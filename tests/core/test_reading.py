@@ -29,6 +29,7 @@ def test_a_pipe_is_read_as_a_file_is(given: bytes, tmp_path: Path, monkeypatch: 
     ],
 )
 def test_the_place_that_is_wrong_is_named(text: str, told: str, tmp_path: Path) -> None:
+    """The error names the line of a file of lines, or the place in a file that is one whole."""
     (tmp_path / "chat.json").write_text(text)
     with pytest.raises(BudgetConfigError, match=told):
         read_chat(tmp_path / "chat.json")

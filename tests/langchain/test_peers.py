@@ -12,6 +12,7 @@ from rankbudget.counting.vocabulary import vocabulary_file
 
 
 def test_all_counters_count_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every counter gives the same total for the same conversation."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     vocabulary = vocabulary_file("o200k_base")
     assert vocabulary is not None

@@ -42,6 +42,27 @@ def test_a_chat_alone_may_fill_the_whole_room(chat, capsys):
     assert 700 - report["total_tokens"] < 50
 
 
+def test_a_question_without_documents_leaves_nothing_empty_for_them(chat, capsys):
+    """The question stands last and the chat has all the rest of the room."""
+    assert run("fit", chat, "--window", 1_000, "--reserve", 300, "--question", "tea?", "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["messages"][-1] == {"role": "user", "content": "tea?"}
+    assert 650 < made["report"]["total_tokens"] <= 700
+
+
+def test_json_has_escapes_where_a_pipe_cannot_take_a_letter(tmp_path, capsys):
+    """Half a surrogate pair has no UTF-8; as an escape it comes back as it was."""
+    given = [{"role": "user", "content": "x\ud800"}]
+    (tmp_path / "chat.json").write_text(json.dumps(given))
+    assert run("fit", tmp_path / "chat.json", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["messages"] == given
+
+
+def test_an_unknown_model_is_told_how_to_say_its_window(chat, capsys):
+    """The error names the option of the command, not an argument of a function."""
+    assert "the context window of 'my-own' is unknown; say it: --window TOKENS" in failed(capsys, "fit", chat, "--model", "my-own")
+
+
 def test_what_fits_comes_back_whole(chat, capsys):
     """In the model's own window of 128,000 nothing is cut."""
     assert run("fit", chat, "--json") == 0
@@ -150,7 +171,7 @@ def test_impossible_limits_are_told(chat, capsys):
     """A negative window, a reserve beyond the window, a window too small for what must stay, an unknown model."""
     assert "context_window is -5" in failed(capsys, "fit", chat, "--window", -5)
     assert "the whole window" in failed(capsys, "fit", chat, "--window", 100, "--reserve", 200)
-    assert "the system prompt has 7 tokens, allowed: 3" in failed(capsys, "fit", chat, "--window", 12)
+    assert "the system prompt has 3 tokens, allowed: 2" in failed(capsys, "fit", chat, "--window", 11)
     assert "what must stay needs" in failed(capsys, "fit", chat, "--window", 30)
     assert "nobody-knows-this-model" in failed(capsys, "fit", chat, "--model", "nobody-knows-this-model")
 
