@@ -22,8 +22,8 @@ from rankbudget.result import FitResult
 
 from ._asked import answer_tokens, bound_tools, unwrapped
 from ._codec import CODEC, NeedsConversionError
-from ._convert import as_messages, as_tools
-from ._limits import Limits, limits_of
+from ._convert import as_messages
+from ._limits import Limits, limits_of, tool_schemas
 from .models import as_summarizer, model_name
 
 __all__ = ["AgentBudget", "Prompt"]
@@ -210,7 +210,7 @@ class AgentBudget:
         known, schemas = self._tools
         if len(key) == len(known) and all(a is b for a, b in zip(key, known, strict=True)):
             return schemas
-        schemas = as_tools(key)
+        schemas = tool_schemas(key)
         self._tools = (key, schemas)
         return schemas
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +21,7 @@ from ._convert import as_tools
 from ._counters import CounterKind, HostCounter, counts_itself, host_counter
 from .models import budget_for, model_name
 
-__all__ = ["Limits", "check_number", "limits_from", "limits_of", "typed_errors"]
+__all__ = ["Limits", "check_number", "limits_from", "limits_of", "tool_schemas", "typed_errors"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def limits_of(
     if budget is not None and not isinstance(budget, TokenBudget):
         msg = f"budget is a {type(budget).__name__}, allowed: a TokenBudget, or its fields in a dict; a number goes to max_tokens="
         raise BudgetConfigError(msg)
-    schemas = bound_tools(model) if tools is None else as_tools(tools)
+    schemas = bound_tools(model) if tools is None else tool_schemas(tools)
     if budget is None and model is not None:
         budget = budget_for(model)
     model = unwrapped(model)[0]
@@ -117,6 +117,22 @@ def limits_of(
 def limits_from(made_of: Mapping[str, Any]) -> Limits:
     """Returns the limits of what other limits were made of."""
     return limits_of(**made_of)
+
+
+def tool_schemas(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
+    """Returns tools as the model will see them.
+
+    Raises:
+        BudgetConfigError: for what `bind_tools` does not take either.
+    """
+    if isinstance(tools, (str, Mapping)) or (tools is not None and not isinstance(tools, Iterable)):
+        msg = f"tools is a {type(tools).__name__}, allowed: a list of tools, functions, models or schemas"
+        raise BudgetConfigError(msg)
+    try:
+        return as_tools(None if tools is None else list(tools))
+    except (TypeError, ValueError) as error:
+        msg = f"tools hold what is no tool: {error}; allowed: whatever bind_tools takes"
+        raise BudgetConfigError(msg) from error
 
 
 def check_number(name: str, value: Any, advice: str) -> None:

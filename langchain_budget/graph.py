@@ -15,6 +15,7 @@ from rankbudget import TokenBudget
 from rankbudget.effects import Steps, adrive, drive
 
 from ._agent import AgentBudget
+from ._limits import tool_schemas
 
 __all__ = ["pre_model_hook"]
 
@@ -53,6 +54,7 @@ def pre_model_hook(
         ['three']
     """
     agent = AgentBudget(budget=budget, model=model, max_tokens=max_tokens, counter=counter, summarizer=summarizer)
+    tool_schemas(tools)  # says at once what is no tool
     system = SystemMessage(prompt) if isinstance(prompt, str) else prompt
 
     def steps(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:

@@ -5,6 +5,7 @@ chain = ConversationChain(llm=llm, memory=BudgetMemory(model="gpt-4o", prompt=pr
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +16,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import run_in_executor
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr
 from typing_extensions import Self, override
 
 from rankbudget import TokenBudget
@@ -24,7 +25,8 @@ from rankbudget.result import FitResult
 
 from ._codec import CODEC
 from ._convert import as_messages, from_segment, to_segments
-from ._limits import limits_of, typed_errors
+from ._limits import limits_of
+from ._settings import Settings
 from ._slots import render_prompt
 from ._supported import require
 from ._threads import Store, ThreadReader, buffer_text
@@ -37,10 +39,11 @@ from langchain_classic.memory.utils import get_prompt_input_key  # noqa: E402 - 
 __all__ = ["BudgetMemory"]
 
 
-class BudgetMemory(BaseMemory):
+class BudgetMemory(Settings, BaseMemory):
     """Remembers all of a conversation and loads what fits: trimmed on load, never on save, always a valid conversation.
 
-    The cut is remembered between turns: over the limit it moves once, down to half of it, so that prompt caches stay warm.
+    The cut is remembered between turns: over the limit it moves once, down to half of it, so that prompt caches stay warm. A setting that is
+    changed counts from the next load on; a copy has a store of its own and starts from the same cut.
 
     Args:
         budget: the limits; the conversation gets its share of them, retrieved documents what it leaves.
@@ -97,19 +100,30 @@ class BudgetMemory(BaseMemory):
     ai_prefix: str = "AI"
 
     _reader: ThreadReader = PrivateAttr()
+    _made_of: tuple[Any, ...] = PrivateAttr(default=())
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=(), extra="forbid")
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        with typed_errors():
-            super().__init__(*args, **kwargs)
-
-    @model_validator(mode="after")
-    def _settle(self) -> Self:
+    @override
+    def _settle(self) -> None:
+        """Makes the reader anew when something it depends on was changed; else the remembered cut stays."""
+        counted = (self.budget, self.model, self.max_tokens, self.counter, self.tools, self.summarizer)
+        made_of = (*counted, self.return_messages, self.human_prefix, self.ai_prefix, self.chat_memory)
+        if len(self._made_of) == len(made_of) and all(map(_same, made_of, self._made_of)):
+            return
         limits = limits_of(budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=self.tools)
-        as_text = None if self.return_messages else self._text
+        as_text = None if self.return_messages else partial(buffer_text, human=self.human_prefix, ai=self.ai_prefix)
         self._reader = ThreadReader(limits, summarizer=as_summarizer(self.summarizer), as_text=as_text)
-        return self
+        self._made_of = made_of
+
+    @override
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        memo = {} if memo is None else memo
+        twin = memo[id(self)] = self.__copy__()
+        twin.__dict__["chat_memory"] = copy.deepcopy(self.chat_memory, memo)  # models, retriever and prompt are shared
+        twin._reader = copy.deepcopy(self._reader, memo)  # noqa: SLF001 - its own kind
+        twin._made_of = (*self._made_of[:-1], twin.chat_memory)  # noqa: SLF001 - the same
+        return twin
 
     @property
     @override
@@ -145,6 +159,21 @@ class BudgetMemory(BaseMemory):
     def report(self) -> BudgetReport:
         """The report of what a load returns now."""
         return self.fit().report
+
+    @property
+    def buffer(self) -> list[BaseMessage] | str:
+        """What a load returns for the conversation, under the name LangChain's own memories give it."""
+        return self.buffer_as_messages if self.return_messages else self.buffer_as_str
+
+    @property
+    def buffer_as_messages(self) -> list[BaseMessage]:
+        """The conversation that fits, as messages, whatever a load returns."""
+        return [CODEC.copy(message) for message in self.fit().messages]
+
+    @property
+    def buffer_as_str(self) -> str:
+        """The conversation that fits, as one text, whatever a load returns."""
+        return self._text(self.fit().messages)
 
     # ---- save: whole ------------------------------------------------------------------------------------------------------------
     @override
@@ -226,6 +255,11 @@ class BudgetMemory(BaseMemory):
             return "output"
         msg = f"Got multiple output keys: {list(outputs)}, or none; set output_key to the one that is the model's answer"
         raise ValueError(msg)
+
+
+def _same(new: Any, old: Any) -> bool:
+    """Says whether a setting is what it was; objects are when they are the same object, however alike two may be."""
+    return new is old or (isinstance(new, (int, str)) and type(new) is type(old) and bool(new == old))
 
 
 def _messages(given: Any, kind: type[HumanMessage | AIMessage]) -> list[BaseMessage]:

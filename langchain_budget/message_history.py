@@ -85,7 +85,8 @@ class BudgetMessageHistory(BaseChatMessageHistory):
 
         Args:
             get_session_history: makes the history that stores a conversation, as `RunnableWithMessageHistory` takes it.
-            keep: for how many conversations the cut is remembered; the one not used for longest is forgotten.
+            keep: for how many conversations the cut is remembered; the one not used for longest is forgotten. A conversation is known by
+                what the factory is called with; where that cannot be compared, no cut is remembered.
             options: what the constructor takes.
         """
         readers: OrderedDict[Any, ThreadReader] = OrderedDict()
@@ -94,11 +95,12 @@ class BudgetMessageHistory(BaseChatMessageHistory):
 
         @functools.wraps(get_session_history)
         def make(*args: Any, **kwargs: Any) -> BudgetMessageHistory:
-            key = (args, tuple(sorted(kwargs.items())))
+            key = _known_by((args, kwargs))
             with lock:
-                reader = readers.get(key) or _reader(**options)
-                readers[key] = reader
-                readers.move_to_end(key)
+                reader = (readers.get(key) if key is not None else None) or _reader(**options)
+                if key is not None:
+                    readers[key] = reader
+                    readers.move_to_end(key)
                 while len(readers) > keep:
                     readers.popitem(last=False)
             return cls(get_session_history(*args, **kwargs), extra_tokens=extra, reader=reader)
@@ -145,6 +147,21 @@ class BudgetMessageHistory(BaseChatMessageHistory):
 
 def _reader(*, summarizer: Any = None, tools: Sequence[Any] | None = None, **limits: Any) -> ThreadReader:
     return ThreadReader(limits_of(tools=tools, **limits), summarizer=as_summarizer(summarizer))
+
+
+def _known_by(value: Any) -> Any:
+    """Returns what stands for a value as a key, for lists and dicts what they hold; None when nothing can."""
+    if isinstance(value, dict):
+        parts = _known_by([part for pair in sorted(value.items(), key=lambda pair: str(pair[0])) for part in pair])
+        return None if parts is None else ("dict", parts)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        parts = [_known_by(part) for part in value]
+        return None if None in parts else (type(value).__name__, frozenset(parts) if isinstance(value, (set, frozenset)) else tuple(parts))
+    try:
+        hash(value)
+    except TypeError:
+        return None
+    return (type(value).__name__, value)
 
 
 def _copies(result: FitResult) -> list[BaseMessage]:
