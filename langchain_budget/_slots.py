@@ -230,10 +230,12 @@ def _block(name: str, value: Any, slots: Slots) -> Block:
         return Block(name=name, messages=_thread(value))
     one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)
     try:
-        return Block(name=name, segments=tuple(to_segments([value] if one else value, prefix=name, text_of=slots.text_of(name))))
+        segments = tuple(to_segments([value] if one else value, prefix=name, text_of=slots.text_of(name)))
     except MessageError as error:
         msg = f"the input's {slots.keys[name]!r} cannot be read: {error}"
         raise MessageError(msg) from error
+    whole = any(isinstance(segment.source, Mapping) for segment in segments)  # nobody knows which field of a dict could be shortened
+    return Block(name=name, segments=segments, strategy="best_first" if whole else None)
 
 
 def _thread(value: Any) -> list[Any]:

@@ -90,3 +90,14 @@ def test_a_slot_that_cannot_be_read_is_named_as_the_user_named_it() -> None:
     """The error has the key of the input beside what is allowed."""
     with pytest.raises(MessageError, match="the input's 'context' cannot be read: a int is no knowledge; allowed: a Document"):
         BudgetTrimmer(max_tokens=400, documents_key="context").invoke({"context": [3]})
+
+
+@pytest.mark.parametrize("key", ["memory", "documents"])
+@pytest.mark.parametrize("limit", [60, 150, 300])
+def test_dicts_are_kept_or_dropped_whole(key: str, limit: int) -> None:
+    """A dict comes back as the same object, so it is never counted as less: what comes back is within the limit."""
+    given = [{"text": "user likes tea. " * 40}, {"text": "user lives in Rome. " * 40}, {"text": "user has a refund open"}]
+    done = BudgetTrimmer(max_tokens=limit, counter=EXACT).fit({key: given, "question": "refund tea?"})
+    assert all(any(item is g for g in given) for item in done.value[key])
+    assert sum(EXACT.count(item["text"]) for item in done.value[key]) <= done.report.total_tokens <= limit
+    assert done.value[key]
