@@ -76,8 +76,21 @@ class BudgetExampleSelector(BaseExampleSelector):
         limits = limits_of(model=model, counter=counter, max_tokens=max_tokens or 1)
         self._counter = limits.counter
         self._measure = limits.measure()
-        self._selector = FewShotSelector(embedder(embeddings) if hasattr(embeddings, "aembed_documents") else embeddings)
+        self.embeddings = embeddings
+        self._start()
+
+    def _start(self) -> None:
+        """Makes what lives in one process only."""
+        given = self.embeddings
+        self._selector = FewShotSelector(embedder(given) if hasattr(given, "aembed_documents") else given)
         self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in {"_selector", "_lock"}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._start()
 
     def add_example(self, example: dict[str, str]) -> Any:
         """Adds an example; selections that are under way do not see it."""

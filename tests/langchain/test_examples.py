@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.prompts import ChatPromptTemplate, FewShotChatMessagePromptTemplate, HumanMessagePromptTemplate, PromptTemplate
 
 from langchain_budget import BudgetExampleSelector
@@ -41,3 +44,14 @@ def test_an_example_without_a_field_of_its_prompt_says_which(shown: Any) -> None
     """What is missing is named, as a setting that cannot work."""
     with pytest.raises(BudgetConfigError, match="the example prompt needs 'output', an example has input"):
         BudgetExampleSelector([{"input": "a"}], max_tokens=50, example_prompt=shown).select_examples({"input": "a"})
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))], ids=["deepcopy", "pickle"])
+def test_a_selector_can_be_copied(copied: Any) -> None:
+    """A copy selects alike and grows by itself; embeddings go with it."""
+    for embeddings in (None, DeterministicFakeEmbedding(size=8)):
+        selector = BudgetExampleSelector(EXAMPLES[:5], k=2, max_tokens=50, embeddings=embeddings)
+        again = copied(selector)
+        assert again.select_examples({"input": "q3"}) == selector.select_examples({"input": "q3"})
+        again.add_example({"input": "q9", "output": "a9"})
+        assert (len(again.examples), len(selector.examples)) == (6, 5)
