@@ -2,7 +2,8 @@
 
 Seven steps: parse, analyze, remove, compress, select examples, put together, calculate. It removes a document only when another one clearly
 answers to the question; where nothing does, everything stays, because then nothing is known to be irrelevant. A document that goes on about
-what the relevant one before it says, or opens with a name that a relevant one gives, stays with it.
+what the relevant one before it says, or opens with a name that a relevant one gives, stays with it. Old turns are
+always compressed; the documents that stay only with `quality_preference="low"`, the system prompt only on request: it can cost an answer.
 """
 
 from __future__ import annotations
