@@ -52,7 +52,7 @@ class BudgetMemory(Settings, BaseMemory):
         counter: counts instead of the model's tokenizer.
         prompt: the chain's prompt; what it costs beside the memory is then counted exactly.
         tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty list says nothing is.
-        summarizer: a model, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
+        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
         retriever: finds documents for the input; they are trimmed to what the conversation leaves.
         scorer: ranks the documents; None takes the core's default.
         chat_memory: where the messages are stored.

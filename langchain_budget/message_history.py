@@ -41,7 +41,7 @@ class BudgetMessageHistory(BaseChatMessageHistory):
         max_tokens: tokens the conversation may have; beside a budget the smaller wins.
         counter: counts instead of the model's tokenizer.
         tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty list says nothing is.
-        summarizer: a model, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
+        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
         extra_tokens: tokens of the prompt beside the conversation: system prompt, question, documents.
 
     Example:

@@ -48,7 +48,7 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         model: gives window and tokenizer instead of the model that is called.
         max_tokens: tokens a prompt may have; beside a budget the smaller wins.
         counter: counts instead of the model's tokenizer.
-        summarizer: a model, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
+        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
         persist: writes the cut to the state, too: what was dropped is gone from it.
         retry: after a `ContextOverflowError` the call is tried once more with three quarters of what was sent.
         calibrate: learns from the usage a model reports when counts are too low.

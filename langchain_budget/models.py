@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.prompts import BasePromptTemplate
+from langchain_core.runnables import Runnable, RunnableSequence
 
 from rankbudget import TokenBudget
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, SummaryError
 
 from ._asked import answer_tokens, unwrapped
 
@@ -28,32 +30,52 @@ _INTERNAL: RunnableConfig = {"metadata": {"lc_source": "rankbudget_summary"}, "t
 
 
 class summarizer:  # noqa: N801 - used as a function: summarizer(model)
-    """Makes any LangChain model write summaries: `summarizer(model)(text, max_tokens)`, or `await summarizer(model).acall(text, max_tokens)`.
+    """Makes any LangChain model or chain write summaries: `summarizer(model)(text, max_tokens)`, or `await summarizer(model).acall(text, max_tokens)`.
+
+    A model gets an instruction and the text as messages. A chain that starts with a prompt gets its variables: `text`, `max_tokens` and
+    `words`, each where the prompt names it; a variable of another name is the text. Any other Runnable gets the text alone.
 
     Args:
-        model: a chat model, or a model from text to text.
-        task: the instruction; `{words}` is replaced by the length asked for.
+        model: a chat model, a model from text to text, or a Runnable that ends in one: `prompt | model | StrOutputParser()`.
+        task: the instruction for a model; `{words}` is replaced by the length asked for.
+
+    Raises:
+        BudgetConfigError: when a chain's prompt has more variables than there is to say.
+
+    Example:
+        >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
+        >>> from langchain_core.prompts import PromptTemplate
+        >>> chain = PromptTemplate.from_template("At most {words} words about this: {talk}") | FakeListChatModel(responses=["They met."])
+        >>> summarizer(chain)("user: hello", 40)
+        'They met.'
     """
 
-    def __init__(self, model: BaseLanguageModel[Any], *, task: str = _TASK) -> None:
+    def __init__(self, model: Runnable[Any, Any], *, task: str = _TASK) -> None:
         self.model = model
         self.task = task
+        self._variables = _variables(model)
 
     @property
     def max_input_tokens(self) -> int | None:
-        """The longest prompt the model can read, where it says so."""
-        return _profile(self.model).get("max_input_tokens")
+        """The longest prompt the model can read, where it says so; of a chain the smallest of its models."""
+        said = [_profile(unwrapped(step)[0]).get("max_input_tokens") for step in _steps_of(self.model)]
+        return min((most for most in said if most is not None), default=None)
 
     def __call__(self, text: str, max_tokens: int) -> str:
-        return _text(self.model.invoke(self._messages(text, max_tokens), config=_INTERNAL))
+        return _text(self.model.invoke(self._input(text, max_tokens), config=_INTERNAL))
 
     async def acall(self, text: str, max_tokens: int) -> str:
         """Writes a summary without blocking the event loop."""
-        return _text(await self.model.ainvoke(self._messages(text, max_tokens), config=_INTERNAL))
+        return _text(await self.model.ainvoke(self._input(text, max_tokens), config=_INTERNAL))
 
-    def _messages(self, text: str, max_tokens: int) -> list[BaseMessage]:
-        task = self.task.replace("{words}", str(max(1, max_tokens * 3 // 4)))  # about four tokens for three words
-        return [SystemMessage(task), HumanMessage(text)]
+    def _input(self, text: str, max_tokens: int) -> Any:
+        words = max(1, max_tokens * 3 // 4)  # about four tokens for three words
+        if self._variables is not None:
+            said = {"text": text, "max_tokens": max_tokens, "words": words}
+            return {name: said.get(name, text) for name in self._variables}
+        if isinstance(unwrapped(_steps_of(self.model)[0])[0], BaseLanguageModel):
+            return [SystemMessage(self.task.replace("{words}", str(words))), HumanMessage(text)]
+        return text
 
 
 class embedder:  # noqa: N801 - used as a function: embedder(embeddings)
@@ -72,15 +94,40 @@ class embedder:  # noqa: N801 - used as a function: embedder(embeddings)
 
 
 def as_summarizer(given: Any) -> Callable[..., Any] | None:
-    """Returns what a user gave as a summarizer as the core takes it: a model is wrapped, a callable passes."""
+    """Returns what a user gave as a summarizer as the core takes it: a model or a chain is wrapped, a callable passes."""
     if given is None or isinstance(given, summarizer):
         return given
-    if isinstance(given, BaseLanguageModel):
+    if isinstance(given, Runnable):
         return summarizer(given)
     if callable(given):
         return given  # type: ignore[no-any-return]  # a callable of any kind
-    msg = f"summarizer is a {type(given).__name__}, allowed: a model, or a callable (text, max_tokens) -> str"
+    msg = f"summarizer is a {type(given).__name__}, allowed: a model, a chain, or a callable (text, max_tokens) -> str"
     raise BudgetConfigError(msg)
+
+
+def _steps_of(model: Any) -> list[Any]:
+    """Returns the steps of a chain, through what wraps it; any other Runnable is its own."""
+    chain = unwrapped(model)[0]
+    return chain.steps if isinstance(chain, RunnableSequence) else [model]
+
+
+def _variables(model: Any) -> list[str] | None:
+    """Returns the variables of the prompt that a chain starts with; None where it starts with none."""
+    first = _steps_of(model)[0]
+    if not isinstance(first, BasePromptTemplate):
+        return None
+    names = list(first.input_variables)
+    others = [name for name in names if name not in {"text", "max_tokens", "words"}]
+    if len(others) > (0 if "text" in names else 1):
+        msg = (
+            f"the summarizer's prompt has the variables {', '.join(names)}, allowed: text, max_tokens, words, "
+            "or one of any name for the text; bind the others with prompt.partial(..)"
+        )
+        raise BudgetConfigError(msg)
+    if not others and "text" not in names:
+        msg = "the summarizer's prompt has no variable for the text; write {text} where it belongs"
+        raise BudgetConfigError(msg)
+    return names
 
 
 def model_name(model: Any) -> str | None:
@@ -159,4 +206,7 @@ def _profile(model: Any) -> dict[str, int]:
 
 
 def _text(answer: Any) -> str:
+    if not isinstance(answer, (str, BaseMessage)):
+        msg = f"the summarizer answered with a {type(answer).__name__}, allowed: a text or a message; end the chain with StrOutputParser()"
+        raise SummaryError(msg)
     return str(answer.text if isinstance(answer, BaseMessage) else answer)

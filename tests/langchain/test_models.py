@@ -8,16 +8,18 @@ import pytest
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import ConfigurableField
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-from langchain_budget import BudgetMessageHistory, BudgetMiddleware, BudgetTrimmer, pre_model_hook
+from langchain_budget import BudgetMemory, BudgetMessageHistory, BudgetMiddleware, BudgetTrimmer, pre_model_hook
 from langchain_budget._asked import answer_tokens, bound_tools
 from langchain_budget._convert import CODEC, as_tools
-from langchain_budget.models import budget_for
+from langchain_budget.models import as_summarizer, budget_for, summarizer
 from rankbudget import TokenBudget, counter_for
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, SummaryError
 from rankbudget.measure import CodecMeasure
 
 THREAD: list[Any] = [m for i in range(60) for m in (HumanMessage(f"question {i}"), AIMessage(f"answer {i}"))]
@@ -95,6 +97,81 @@ def test_tools_in_a_providers_own_form_are_counted_as_they_print() -> None:
     ]
     assert bound_tools(gpt().bind(functions=[{"name": "f"}])) == [{"type": "function", "function": {"name": "f"}}]
     assert bound_tools(gpt().bind(stop=["."])) is None
+
+
+# ---------------------------------------------------------------- summaries
+ANSWER = "They counted."
+
+
+def writer(**options: Any) -> FakeListChatModel:
+    return FakeListChatModel(responses=[ANSWER], **options)
+
+
+@pytest.mark.parametrize(
+    ("chain", "seen"),
+    [
+        (lambda m: m, "[system, human: said]"),
+        (lambda m: m.bind(stop=["."]), "[system, human: said]"),
+        (lambda m: m | StrOutputParser(), "[system, human: said]"),
+        (lambda m: ChatPromptTemplate([("human", "{max_tokens} {words} {text}")]) | m, "[human: 40 30 said]"),
+        (lambda m: ChatPromptTemplate([("human", "about {talk}")]) | m | StrOutputParser(), "[human: about said]"),
+        (lambda m: (ChatPromptTemplate([("human", "{text}")]) | m).with_retry(), "[human: said]"),
+        (lambda m: RunnableLambda(lambda text: [HumanMessage(f"so: {text}")]) | m, "[human: so: said]"),
+    ],
+    ids=["model", "bound", "parsed", "prompt", "one variable", "retry", "function"],
+)
+async def test_a_chain_writes_summaries(chain: Any, seen: str) -> None:
+    """Whatever ends in a model is a summarizer; its prompt gets the text, and the length where it names it."""
+    sent: list[str] = []
+
+    class Model(FakeListChatModel):
+        def _call(self, messages: Any, *args: Any, **kwargs: Any) -> str:
+            sent.append(f"[{', '.join(m.type if m.type == 'system' else f'{m.type}: {m.content}' for m in messages)}]")
+            return super()._call(messages, *args, **kwargs)
+
+    write: Any = as_summarizer(chain(Model(responses=[ANSWER])))
+    assert (write("said", 40), await write.acall("said", 40)) == (ANSWER, ANSWER)
+    assert sent == [seen, seen]
+
+
+def test_a_memory_and_an_agent_take_a_chain() -> None:
+    """A chain stands wherever a model does, and what it wrote is in the prompt."""
+    chain = ChatPromptTemplate([("human", "{text}")]) | writer() | StrOutputParser()
+    memory = BudgetMemory(max_tokens=120, summarizer=chain, return_messages=True)
+    memory.chat_memory.add_messages(THREAD)
+    assert ANSWER in memory.buffer[0].content
+    sent: list[Any] = []
+
+    def handler(asked: ModelRequest[Any]) -> ModelResponse[Any]:
+        sent.extend(asked.messages)
+        return ModelResponse(result=[AIMessage("ok")])
+
+    asked = ModelRequest(model=gpt(), messages=[*THREAD, HumanMessage("now")])
+    BudgetMiddleware(max_tokens=120, summarizer=chain).wrap_model_call(asked, handler)
+    assert ANSWER in sent[0].content
+
+
+def test_a_chain_that_cannot_summarize_is_refused() -> None:
+    """Variables nobody fills, a prompt without the text, and an answer that is no text each say what to change."""
+    for text, message in (
+        ("{a} {b}", "has the variables a, b, allowed"),
+        ("{text} {style}", "bind the others"),
+        ("{words}", "no variable for"),
+    ):
+        with pytest.raises(BudgetConfigError, match=message):
+            BudgetMemory(max_tokens=100, summarizer=ChatPromptTemplate([("human", text)]) | writer())
+    with pytest.raises(BudgetConfigError, match="summarizer is a int, allowed: a model, a chain"):
+        as_summarizer(3)
+    parts: Any = as_summarizer(writer() | RunnableLambda(lambda m: {"summary": m}))
+    with pytest.raises(SummaryError, match="answered with a dict"):
+        parts("said", 40)
+
+
+def test_a_chain_reads_what_its_smallest_model_reads() -> None:
+    """The longest prompt is known through bindings and sequences."""
+    chain = ChatPromptTemplate([("human", "{text}")]) | writer(profile={"max_input_tokens": 77}).bind(stop=["."])
+    assert summarizer(chain).max_input_tokens == 77
+    assert summarizer(writer()).max_input_tokens is None
 
 
 # ---------------------------------------------------------------- the answer
