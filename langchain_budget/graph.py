@@ -13,6 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from rankbudget import TokenBudget
 from rankbudget.effects import Steps, adrive, drive
+from rankbudget.errors import BudgetConfigError
 
 from ._agent import AgentBudget
 from ._limits import tool_schemas
@@ -53,6 +54,9 @@ def pre_model_hook(
         >>> [m.content for m in hook.invoke(state)["llm_input_messages"]]
         ['three']
     """
+    if into not in {"llm_input_messages", "messages"}:
+        msg = f"into is {into!r}, allowed: 'llm_input_messages' or 'messages'"
+        raise BudgetConfigError(msg)
     agent = AgentBudget(budget=budget, model=model, max_tokens=max_tokens, counter=counter, summarizer=summarizer)
     tool_schemas(tools)  # says at once what is no tool
     system = SystemMessage(prompt) if isinstance(prompt, str) else prompt

@@ -14,12 +14,14 @@ from typing import Any
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.prompts import BasePromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import run_in_executor
 from pydantic import ConfigDict, Field, PrivateAttr
 from typing_extensions import Self, override
 
 from rankbudget import TokenBudget
+from rankbudget.errors import BudgetConfigError
 from rankbudget.report import BudgetReport
 from rankbudget.result import FitResult
 
@@ -107,6 +109,9 @@ class BudgetMemory(Settings, BaseMemory):
     @override
     def _settle(self) -> None:
         """Makes the reader anew when something it depends on was changed; else the remembered cut stays."""
+        if self.prompt is not None and not isinstance(self.prompt, BasePromptTemplate):
+            msg = f"prompt is a {type(self.prompt).__name__}, allowed: a prompt template"
+            raise BudgetConfigError(msg)
         counted = (self.budget, self.model, self.max_tokens, self.counter, self.tools, self.summarizer)
         made_of = (*counted, self.return_messages, self.human_prefix, self.ai_prefix, self.chat_memory)
         if len(self._made_of) == len(made_of) and all(map(_same, made_of, self._made_of)):

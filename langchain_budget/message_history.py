@@ -92,6 +92,7 @@ class BudgetMessageHistory(BaseChatMessageHistory):
         readers: OrderedDict[Any, ThreadReader] = OrderedDict()
         lock = threading.Lock()
         extra = options.pop("extra_tokens", 0)
+        _reader(**options)  # says at once what cannot work, not when the first user comes
 
         @functools.wraps(get_session_history)
         def make(*args: Any, **kwargs: Any) -> BudgetMessageHistory:

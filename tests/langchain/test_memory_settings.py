@@ -48,6 +48,7 @@ def again(made: Any) -> Any:
         ({"max_tokens": "many"}, "BudgetMemory: max_tokens is 'many': Input should be a valid integer"),
         ({"retriever": RunnableLambda(str)}, "retriever is RunnableLambda"),
         ({"tools": [3]}, "tools hold what is no tool"),
+        ({"prompt": "Talk. {history} {input}"}, "prompt is a str, allowed: a prompt template"),
         ({"tools": "look"}, "tools is a str, allowed: a list"),
     ],
 )
@@ -62,6 +63,16 @@ def test_what_is_no_tool_is_refused_wherever_tools_go() -> None:
     for make in (BudgetMessageHistory, pre_model_hook):
         with pytest.raises(BudgetConfigError, match="tools hold what is no tool"):
             make(max_tokens=100, tools=[3])
+
+
+def test_a_factory_and_a_hook_say_at_once_what_cannot_work() -> None:
+    """A wrong option is an error where it is written, not when the first conversation comes."""
+    with pytest.raises(TypeError, match="max_token"):
+        BudgetMessageHistory.around(InMemoryChatMessageHistory, max_token=50)
+    with pytest.raises(BudgetConfigError, match="max_tokens is 0"):
+        BudgetMessageHistory.around(InMemoryChatMessageHistory, max_tokens=0)
+    with pytest.raises(BudgetConfigError, match="into is 'mesages'"):
+        pre_model_hook(max_tokens=100, into="mesages")  # type: ignore[arg-type]  # the mistake
 
 
 def test_a_changed_setting_counts_from_the_next_load_on() -> None:
