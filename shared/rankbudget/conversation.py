@@ -113,7 +113,7 @@ def fit_steps(request: Request, memo: Memo | None = None) -> Steps[Fitted]:
     room, pinned = _room(timeline, request)
     settled = _settle(timeline, request, memo, room, pinned)
     if settled is None:
-        raise _exceeded(request, pinned, max(1, room + 1))
+        raise _refused(timeline, request, room, pinned)
     selection, chosen = settled
     summary, warnings = "", []
     message: Any = None
@@ -174,6 +174,17 @@ def _room(timeline: Timeline, request: Request) -> tuple[int, int]:
     if room < 0 and request.measure.additive:
         raise _exceeded(request, pinned, 0)
     return room, pinned
+
+
+def _refused(timeline: Timeline, request: Request, room: int, pinned: int) -> BudgetExceededError:
+    """Says what the smallest valid conversation needs: one token more than there is at the least, where counts do not add up."""
+    newest = next(timeline.turns(), None)
+    if newest is None or request.asked_elsewhere:
+        return _exceeded(request, pinned, max(1, room + 1))
+    smallest = [units for _, units in minimum_sets(timeline, 1)][-1]
+    step = sum([timeline.tokens_of(u) for u in timeline.owed(newest)]) if newest.question else 0
+    question = max(sum([timeline.tokens_of(u) for u in smallest]), room + 1) - step
+    return _exceeded(request, pinned, max(0, question), step)
 
 
 def _exceeded(request: Request, pinned: int, question: int, step: int = 0) -> BudgetExceededError:
@@ -271,10 +282,7 @@ def _select(timeline: Timeline, request: Request, memo: Memo | None, room: int, 
     if found is None:
         found = _ladder(timeline, request, room)
     if found is None and not least:
-        smallest = [units for _, units in minimum_sets(timeline, 1)][-1]
-        newest = next(timeline.turns())
-        step = sum([timeline.tokens_of(u) for u in timeline.owed(newest)]) if newest.question else 0
-        raise _exceeded(request, pinned, sum([timeline.tokens_of(u) for u in smallest]) - step, step)
+        raise _refused(timeline, request, room, pinned)
     return found
 
 

@@ -305,3 +305,35 @@ def test_the_last_exchanges_take_from_documents_that_rank_lower() -> None:
         kept = session.fit(chat).messages
         assert (list(kept) == chat) == whole
         assert session.room_for() == 400 - COUNTER.count_messages(kept) + 3
+
+
+def test_a_thread_that_ends_on_results_keeps_them_or_says_what_does_not_fit() -> None:
+    """The newest call stays with its results while the model has not answered them: shortened if need be, never dropped silently."""
+    chat = [user("old"), says("yes"), user("look"), says("", "a"), result("a", words(900))]
+    kept = fit(chat, 300)
+    assert kept[:-1] == chat[:-1]
+    assert 200 <= len(kept[-1]["content"].split()) < 300
+    with pytest.raises(BudgetExceededError, match=r"question 5, newest tool call with its results 9\d\d") as caught:
+        fit_messages(chat, max_tokens=60, counter=COUNTER)
+    assert caught.value.limit == 60 < caught.value.needed == sum(caught.value.blocks.values())
+    for options in ({"message_cap": None}, {"cut": "stable", "message_cap": None}, {"query": "look", "message_cap": None}):
+        with pytest.raises(BudgetExceededError, match="newest tool call"):
+            fit_messages(chat, max_tokens=300, counter=COUNTER, **options)
+    with pytest.raises(BudgetExceededError, match="newest tool call"):
+        BudgetSession(60, counter=COUNTER).fit(chat)
+
+
+def test_an_answered_or_ended_batch_may_go() -> None:
+    """Once the model has answered its results, or the question stands elsewhere, a batch is as old as what it belongs to."""
+    batch = [user("look"), says("", "a"), result("a", words(100))]
+    assert fit([*batch, says("done")], 60) == [batch[0], says("done")]
+    assert fit([*batch, user("next")], 60) == [user("next")]
+    assert BudgetSession(60, counter=COUNTER).fit(batch, question="next").messages == []
+
+
+def test_a_relevant_history_keeps_the_newest_step() -> None:
+    """Old answers that serve the query do not push out the result the model waits for."""
+    old = [m for i in range(6) for m in (user(f"my booking is HAT13{i}"), says(f"HAT13{i} is refunded to card_{i}"))]
+    chat = [*old, user("refund"), says("", "a"), result("a", words(70))]
+    kept = fit(chat, 110, query="refund")
+    assert kept[-3:] == chat[-3:]

@@ -247,3 +247,34 @@ class TestStore(StoreConformance):
 
     def clear(self, store: CopyingStore, key: str) -> None:
         store.rows.pop(key, None)
+
+
+def answered(*ids: str, more: str = "") -> dict[str, object]:
+    blocks: list[object] = [{"type": "tool_result", "tool_use_id": i, "content": "found"} for i in ids]
+    return say("user", [*blocks, {"type": "text", "text": more}] if more else blocks)
+
+
+def test_a_step_at_the_end_must_stay_and_may_be_a_reason_to_refuse() -> None:
+    """Results nobody has answered yet may not be dropped; where they do not fit, a refusal is right."""
+    for end in (result("a", "many words " * 9), answered("a", more="many words " * 9)):
+        thread = [say("user", "old"), say("assistant", "answer"), say("user", "go"), call("a"), end]
+        limit = COUNTER.count_messages(thread[2:])  # type: ignore[arg-type]  # a thread of dicts
+        assert law_of(thread[2:], thread=thread, limit=limit) is None
+        assert law_of(thread[2:3], thread=thread, limit=limit) == 2
+        error = BudgetExceededError("too much", limit=20, needed=70)
+        check_refusal(thread, error, limit=20, counter=COUNTER)
+        with pytest.raises(LawBroken, match="law 1"):
+            check_refusal([*thread, say("assistant", "done")], error, limit=20, counter=COUNTER)
+
+
+def test_results_in_user_messages_are_results() -> None:
+    """A user message with tool results pairs, breaks and repairs as tool messages do, and asks nothing."""
+    thread = [say("user", "first"), call("a", "b"), answered("b", "a", more="go on"), say("assistant", "answer"), say("user", "last")]
+    assert law_of(thread, thread=thread, limit=200) is None
+    assert law_of([thread[0], *thread[2:]], thread=thread, limit=60) == 2
+    assert law_of([*thread[:2], *thread[3:]], thread=thread, limit=60) == 2
+    assert law_of(thread[2:], thread=thread, limit=60) == 2
+    assert repaired([*thread, answered("x")]) == thread
+    assert repaired([thread[0], call("a"), answered("a", "x"), thread[4]]) == [thread[0], thread[4]]
+    asked = [say("user", "the question"), call("a"), answered("a")]
+    assert law_of(asked[1:], thread=asked, limit=60) == 3

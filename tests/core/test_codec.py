@@ -1,0 +1,72 @@
+"""Plain dicts as the core reads them: what cannot be read is named, never a crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rankbudget import BudgetSession, MessageError, fit_messages
+from rankbudget.codec import DictCodec, answered_in, answers_of, content_text
+from rankbudget.testing import WordCounter
+
+USER = {"role": "user", "content": "hi"}
+MALFORMED = [
+    {"role": "assistant", "tool_calls": "x"},
+    {"role": "assistant", "tool_calls": ["x"]},
+    {"role": "assistant", "tool_calls": {"id": "x"}},
+    {"role": "assistant", "content": None, "tool_calls": 7},
+    {"role": ["user"], "content": "x"},
+    {"role": {"name": "user"}, "content": "x"},
+]
+
+
+@pytest.mark.parametrize("message", MALFORMED, ids=repr)
+@pytest.mark.parametrize("before", [[], [USER]], ids=["alone", "second"])
+def test_what_cannot_be_read_is_named(message: Any, before: list[Any]) -> None:
+    """A message with calls or a role of the wrong kind is a MessageError that shows them."""
+    named = "tool_calls" if "tool_calls" in message else "role"
+    for options in ({}, {"cut": "stable"}, {"query": "hi"}, {"session": BudgetSession(100)}):
+        with pytest.raises(MessageError, match=named):
+            fit_messages([*before, message], max_tokens=100, **options)
+    session = BudgetSession(100)
+    with pytest.raises(MessageError, match=named):
+        session.fit([*before, message])
+    if before:
+        session = BudgetSession(100)
+        session.fit(before)
+        with pytest.raises(MessageError, match=named):
+            session.fit([*before, message])
+        assert session.fit([*before, {"role": "assistant", "content": "hello"}]).messages[-1]["content"] == "hello"
+
+
+@pytest.mark.parametrize("content", [5, {"type": {}}, {"type": "text", "text": "one"}, [{"type": ["x"]}], [5, None], ({"type": "text", "text": "a"},)])
+def test_odd_content_is_counted_as_it_is(content: Any) -> None:
+    """Content of any kind is counted, whole or not, and never a crash."""
+    message = {"role": "user", "content": content}
+    assert fit_messages([message], max_tokens=100).messages == [message]
+    chat = [message, {"role": "assistant", "content": "word " * 900}, message]
+    assert fit_messages(chat, max_tokens=700).messages[-1] == message
+
+
+def test_the_text_of_a_single_block_is_its_text() -> None:
+    """Content that is one block and no list has the block's text."""
+    assert (content_text({"type": "text", "text": "one"}), content_text({"type": "image_url"}), content_text(5)) == ("one", "", "")
+
+
+def test_the_calls_a_user_message_answers_are_read_with_or_without_a_way_of_the_codecs_own() -> None:
+    """A codec that says nothing about answers is read through its neutral form."""
+
+    class Silent:
+        def to_dict(self, message: Any) -> Any:
+            return message
+
+    message = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}, "text", {"type": "tool_result", "tool_use_id": "b"}]}
+    assert answers_of(DictCodec())(message) == answers_of(Silent())(message) == ("a", "b")  # type: ignore[arg-type]  # only what is asked for
+    assert answers_of(DictCodec())(USER) == answers_of(Silent())(USER) == ()  # type: ignore[arg-type]  # the same
+    assert answered_in(None) == answered_in("tool_result") == ()
+
+
+def test_an_odd_block_costs_its_text() -> None:
+    """A block whose type is no word is counted as the JSON it is."""
+    assert WordCounter().count_message({"role": "user", "content": [{"type": ["x"]}]}) >= 5

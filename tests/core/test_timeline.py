@@ -1,0 +1,139 @@
+"""Tool results in user messages: the batch they belong to, the questions they are not, what is repaired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rankbudget import BudgetSession, MessageError, fit_messages
+from rankbudget.codec import DictCodec
+from rankbudget.measure import CodecMeasure
+from rankbudget.testing import WordCounter, check_laws
+from rankbudget.timeline import Timeline
+
+COUNTER = WordCounter()  # 4 tokens frame a message, 3 prime the reply
+
+
+def ask(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def says(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def call(*ids: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": i, "name": "f", "input": {}} for i in ids]}
+
+
+def results(*ids: str, text: str = "found it", more: str = "") -> dict[str, Any]:
+    blocks: list[dict[str, Any]] = [{"type": "tool_result", "tool_use_id": i, "content": text} for i in ids]
+    return {"role": "user", "content": [*blocks, {"type": "text", "text": more}] if more else blocks}
+
+
+def timeline(messages: list[Any], *, ended: bool = False) -> Timeline:
+    codec = DictCodec()
+    return Timeline(messages, codec, CodecMeasure(codec, COUNTER), ended=ended)
+
+
+def fit(messages: list[Any], limit: int, **options: Any) -> list[Any]:
+    found = fit_messages(messages, max_tokens=limit, counter=COUNTER, **options)
+    check_laws(messages, found.messages, limit=limit, counter=COUNTER, reported=found.report.total_tokens)
+    return list(found.messages)
+
+
+@pytest.mark.parametrize("answer", [results("a", "b"), results("b", "a", more="Please go on.")], ids=["results", "results and text"])
+def test_a_user_message_with_results_answers_its_batch(answer: dict[str, Any]) -> None:
+    """One user message may answer several calls, and text after the results makes it no question."""
+    chat = [ask("q1"), call("a", "b"), answer, says("done"), ask("q2")]
+    turns = list(timeline(chat).turns())
+    assert [(t.start, t.stop, [(u.start, u.stop) for u in t.body], t.broken) for t in turns] == [(4, 5, [], []), (0, 4, [(1, 3), (3, 4)], [])]
+    assert fit_messages(chat, max_tokens=1_000, counter=COUNTER, strict=True).messages == chat
+
+
+def test_call_and_results_go_together() -> None:
+    """Where there is no room for a batch, neither its call nor its user message stays."""
+    chat = [ask("q1"), call("a"), results("a", text="w " * 300), says("done"), ask("q2")]
+    assert fit(chat, 60) == [chat[0], chat[3], chat[4]]
+    assert fit(chat, 1_000) == chat
+
+
+@pytest.mark.parametrize(
+    ("chat", "kept", "reasons"),
+    [
+        ([ask("q"), results("x"), says("ok"), ask("q2")], [0, 2, 3], {"history-1": "orphan_result"}),
+        ([ask("q"), call("a"), results("a", "x"), says("ok"), ask("q2")], [0, 3, 4], {"history-1": "unanswered_call", "history-2": "orphan_result"}),
+        ([ask("q"), call("a"), results("a", "a"), ask("q2")], [0, 3], {"history-1": "unanswered_call", "history-2": "orphan_result"}),
+        ([ask("q"), call("a", "b"), results("a"), ask("q2")], [0, 3], {"history-1": "unanswered_call", "history-2": "unanswered_call"}),
+    ],
+)
+def test_broken_results_are_repaired(chat: list[Any], kept: list[int], reasons: dict[str, str]) -> None:
+    """Results nobody asked for go, and so does a call without all of its results; both are reported, or refused when strict."""
+    found = fit_messages(chat, max_tokens=1_000, counter=COUNTER)
+    assert found.messages == [chat[i] for i in kept]
+    assert {d.segment_id: d.reason for d in found.report.decisions if d.action == "trimmed"} == reasons
+    with pytest.raises(MessageError, match=r"orphan_result|unanswered_call"):
+        fit_messages(chat, max_tokens=1_000, counter=COUNTER, strict=True)
+
+
+def test_both_ways_to_answer_may_answer_one_batch() -> None:
+    """A tool message and a user message with the other result complete a call between them."""
+    chat = [ask("q"), call("a", "b"), {"role": "tool", "tool_call_id": "a", "content": "one"}, results("b"), says("done"), ask("q2")]
+    assert fit_messages(chat, max_tokens=1_000, counter=COUNTER, strict=True).messages == chat
+
+
+def test_results_are_no_first_question() -> None:
+    """What stands before the first real question cannot open a conversation, results in user messages included."""
+    chat = [call("a"), results("a"), says("hello"), ask("q"), says("ok")]
+    assert timeline(chat).first_user == 3
+    assert fit(chat, 1_000) == chat[3:]
+    assert timeline(chat[:3]).first_user == -1
+
+
+@pytest.mark.parametrize("cut", ["fill", "stable"])
+def test_an_agent_keeps_its_question_over_many_steps(cut: str) -> None:
+    """A hundred steps answered in user messages are one turn: the question stays, and the newest steps."""
+    steps = [m for i in range(100) for m in (call(f"c{i}"), results(f"c{i}", text=f"step {i} " + "w " * 9))]
+    chat = [ask("the task"), *steps]
+    kept = fit(chat, 300, cut=cut)
+    assert kept[0] == ask("the task")
+    assert kept[1:] == chat[-len(kept) + 1 :]
+    assert len(kept) > 6
+
+
+def test_stable_cuts_count_questions_only() -> None:
+    """A cut that is to stay where it is stays for as many turns with results in user messages as with tool messages."""
+
+    def starts(answer: Any) -> list[Any]:
+        chat: list[Any] = []
+        found = []
+        for i in range(60):
+            chat += [ask(f"q{i} w w w w"), call(f"c{i}"), answer(f"c{i}"), says(f"a{i} w w w w")]
+            found.append(fit([*chat, ask("next")], 400, cut="stable")[0]["content"])
+        return found
+
+    tool = starts(lambda i: {"role": "tool", "tool_call_id": i, "content": "w w w w w"})
+    user = starts(lambda i: results(i, text="w w w w"))
+    assert len(set(user)) <= len(set(tool)) + 2 < 20
+
+
+def test_a_session_grows_by_steps_answered_in_user_messages() -> None:
+    """A conversation that grows message by message is read in a session as it is read at once."""
+    session = BudgetSession(400, counter=COUNTER)
+    chat: list[Any] = []
+    for i in range(12):
+        for new in (ask(f"q{i}"), call(f"a{i}", f"b{i}"), results(f"a{i}", f"b{i}"), says(f"done {i}")):
+            chat.append(new)
+            found = session.fit(chat)
+            check_laws(chat, found.messages, limit=400, counter=COUNTER, remembers=True)
+            if i < 3:
+                assert found.messages == chat
+
+
+def test_a_question_of_blocks_is_a_question() -> None:
+    """Content blocks without results are what they always were."""
+    chat = [ask("q1"), says("a1"), {"role": "user", "content": [{"type": "text", "text": "q2"}, {"type": "image_url", "image_url": {"url": "x"}}]}]
+    assert [t.start for t in timeline(chat).turns()] == [2, 0]
+    assert timeline(chat).role(2) == "user"
+    assert timeline([ask("q"), call("a"), results("a")]).role(2) == "tool"
