@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate, format_document
@@ -12,6 +15,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, Prom
 from langchain_budget import BudgetChatPromptTemplate, BudgetTrimmer
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, MessageError
+from rankbudget.testing import HOSTILE, Application, WordCounter, applications, draws
 
 EXACT = counter_for("o200k_base")
 HEADED = PromptTemplate.from_template("Source: {source}, {note}\n{page_content}")
@@ -40,13 +44,15 @@ def test_a_shortened_document_is_shortened_in_its_content(limit: int, note: str)
     assert shown or EXACT.count(format_document(Document("", metadata=long_documents(note)[0].metadata), HEADED)) + 40 > limit
 
 
-def test_a_template_shows_a_shortened_document_once() -> None:
-    """Inside a prompt template the heading of each document stands once."""
+@pytest.mark.parametrize("limit", range(100, 200, 20))
+def test_a_template_shows_a_shortened_document_once(limit: int) -> None:
+    """Inside a prompt template the heading of each document stands once, in front."""
     prompt = BudgetChatPromptTemplate.from_messages(
-        [("system", "Use\n{documents}"), ("human", "{question}")], max_tokens=160, counter=EXACT, document_prompt=HEADED
+        [("system", "Use\n{documents}"), ("human", "{question}")], max_tokens=limit, counter=EXACT, document_prompt=HEADED
     )
-    text = prompt.format_messages(documents=long_documents("short", 4), question=QUESTION)[0].text
-    assert text.count("Source:") == text.count("<document ") >= 1
+    text = prompt.format_messages(documents=long_documents("of the refund", 4), question=QUESTION)[0].text
+    headings = re.findall(r"<document [^>]*>\nSource: \d.md, of the refund\n", text)
+    assert len(headings) == text.count("Source:") == text.count("<document ") >= 1
 
 
 async def test_sync_and_async_show_alike() -> None:
@@ -101,3 +107,26 @@ def test_dicts_are_kept_or_dropped_whole(key: str, limit: int) -> None:
     assert all(any(item is g for g in given) for item in done.value[key])
     assert sum(EXACT.count(item["text"]) for item in done.value[key]) <= done.report.total_tokens <= limit
     assert done.value[key]
+
+
+def test_the_law_of_documents_behind_a_prompt_of_their_own() -> None:
+    """Any texts, any limit: what the document prompt makes of the returned documents is within it, every word its document's."""
+
+    @draws()
+    @given(applications(broken=False), st.integers(10, 200))
+    def check(app: Application, limit: int) -> None:
+        words = WordCounter(framing=1, priming=0)
+        shown = PromptTemplate.from_template("From {place}:\n{page_content}")
+        texts = [*app.documents, *HOSTILE[:3]]
+        found = [Document(id=f"d{i}", page_content=text, metadata={"place": f"shelf {i}"}) for i, text in enumerate(texts)]
+        before = [d.model_copy(deep=True) for d in found]
+        trimmer = BudgetTrimmer(max_tokens=limit + 20, counter=words, document_prompt=shown)
+        done = trimmer.fit({"documents": found, "question": "ok"})
+        kept = done.value["documents"]
+        assert sum(words.count(format_document(d, shown)) for d in kept) <= done.report.total_tokens <= limit + 20
+        assert found == before
+        for document in kept:
+            source = next(d for d in found if d.id == document.id)
+            assert document is source or set(document.page_content.split()) <= set(source.page_content.split())
+
+    check()
