@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from ._convert import CODEC, copy_message, counter_of
 from ._frame import Frame, current_frame, watch_engines
 from ._sharing import for_templates, set_aside, tokens_around
 from ._store import name_of_tokenizer, tokenizer_named
+from ._travel import counter_read, counter_written, store_read, store_written
 from .blocks import BudgetMemoryBlock
 
 __all__ = ["BudgetMemory"]
@@ -53,12 +55,14 @@ class BudgetMemory(Memory):
 
     _session: BudgetSession = PrivateAttr()
     _queue: BudgetSession = PrivateAttr()
+    _counting: Any = PrivateAttr(default=None)
 
     def __init__(self, *, counter: Any = None, **data: Any) -> None:
         budget = data.get("budget")
         if data.get("token_limit") is None and isinstance(budget, TokenBudget):
             data["token_limit"] = budget.limit()
         super().__init__(**data, counter=counter if isinstance(counter, str) else None)
+        self._counting = counter
         tokens = counter_of(self.tokenizer_fn, counter if counter is not None else self.budget and self.budget.model)
         self._session = BudgetSession(self._limits(), counter=tokens, codec=CODEC)
         share = self._limits().limit() * (self.chat_history_token_ratio if self.budget is None else self.budget.share_of("history"))
@@ -230,6 +234,8 @@ class BudgetMemory(Memory):
         data["memory_blocks"] = [{"class": type(b).__name__, **b.model_dump(mode="json")} for b in self.memory_blocks]
         data["messages"] = [m.model_dump(mode="json") for m in asyncio_run(self.aget_all())]
         data["tokenizer"] = name_of_tokenizer(self.tokenizer_fn)
+        if self.counter is None:
+            data["counting"] = counter_written(self._counting)
         data["class_name"] = self.class_name()
         return data
 
@@ -244,11 +250,38 @@ class BudgetMemory(Memory):
         messages = [ChatMessage.model_validate(m) for m in values.pop("messages", ())]
         tokenizer = values.pop("tokenizer", None)
         values["memory_blocks"] = [_block_from(b) for b in values.get("memory_blocks", ())]
+        counting = values.pop("counting", None)
+        if counting is not None and "counter" not in kwargs:
+            values["counter"] = counter_read(counting)
         values = {**values, "tokenizer_fn": tokenizer_named(tokenizer), **kwargs}
         memory = cls(**values)
         if messages and "sql_store" not in kwargs:
             asyncio_run(memory.sql_store.set_messages(memory.session_id, messages))
         return memory
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The base deletes what cannot be pickled from the live object; here the state is a copy, and the store goes by its place.
+        fields = {key: value for key, value in self.__dict__.items() if key not in ("tokenizer_fn", "counter", "sql_store")}
+        fields["counter"] = self._counting
+        return {
+            "__dict__": fields,
+            "tokenizer": name_of_tokenizer(self.tokenizer_fn),
+            "store": store_written(self.sql_store, self.session_id),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        store = store_read(state["store"], state["__dict__"]["session_id"])
+        self.__init__(**state["__dict__"], sql_store=store, tokenizer_fn=tokenizer_named(state["tokenizer"]))  # type: ignore[misc]  # as the base restores
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> BudgetMemory:
+        """Returns a memory of its own; one in a database, which both find by its address, is the same conversation."""
+        memo = {} if memo is None else memo
+        store = store_read(copy.deepcopy(store_written(self.sql_store, self.session_id), memo), self.session_id)
+        fields = {key: value for key, value in self.__dict__.items() if key not in ("counter", "sql_store", "memory_blocks")}
+        twin = type(self)(**fields, memory_blocks=copy.deepcopy(self.memory_blocks, memo), sql_store=store, counter=self._counting)
+        twin._session, twin._queue = copy.deepcopy((self._session, self._queue), memo)  # noqa: SLF001 - its own kind
+        memo[id(self)] = twin
+        return twin
 
 
 @dataclass(slots=True)

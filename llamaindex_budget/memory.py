@@ -26,6 +26,7 @@ from ._convert import CODEC, ChatCodec, copy_message, counter_of
 from ._frame import Frame, current_frame, watch_engines
 from ._sharing import active_session, adopt, engine_session, fixed_tokens, for_templates, set_aside, slot_tokens
 from ._store import dump_store, load_store, name_of_tokenizer, tokenizer_named
+from ._travel import counter_read, counter_written, session_read, session_written, summarizer_or_warning
 from .models import as_summarizer
 
 __all__ = ["BudgetChatMemoryBuffer"]
@@ -61,6 +62,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
 
     _session: BudgetSession = PrivateAttr()
     _engine_session: BudgetSession | None = PrivateAttr(default=None)
+    _counting: Any = PrivateAttr(default=None)
     _summarizer: Any = PrivateAttr(default=None)
     _shares: bool = PrivateAttr(default=False)
     _lock: Any = PrivateAttr()
@@ -71,6 +73,7 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
             data["token_limit"] = budget.limit() if isinstance(budget, TokenBudget) else budget
         super().__init__(**data, counter=counter if isinstance(counter, str) else None)
         self._lock = threading.RLock()
+        self._counting = counter
         self._summarizer = as_summarizer(summarizer)
         self._shares = session is not None
         if session is None:
@@ -288,9 +291,14 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         return dump_store(chat_store)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Returns plain data that survives JSON: messages, limits, budget and the name of the tokenizer."""
+        """Returns plain data that survives JSON: messages, limits, budget, session, and the names of tokenizer and counter."""
         data: dict[str, Any] = super().to_dict(**kwargs)
         data["tokenizer"] = name_of_tokenizer(self.tokenizer_fn)
+        if self._shares:
+            data["session"] = session_written(self._session)
+        elif self.counter is None:
+            data["counting"] = counter_written(self._counting)
+        summarizer_or_warning(self._summarizer, travels=False)
         return data
 
     def to_string(self) -> str:
@@ -299,7 +307,15 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> BudgetChatMemoryBuffer:
-        """Returns the memory that `to_dict` wrote; also reads what a stock `ChatMemoryBuffer` wrote. `data` stays as it is."""
+        """Returns the memory that `to_dict` wrote; also reads what a stock `ChatMemoryBuffer` wrote. `data` stays as it is.
+
+        Args:
+            data: what was written; a session in it is made anew, one for each memory.
+            kwargs: take the place of what was written: `session=`, `counter=`, `summarizer=`, `chat_store=` and the other arguments.
+
+        Raises:
+            BudgetConfigError: store, tokenizer or counter cannot be found here.
+        """
         values = {**data, **kwargs}
         values.pop("class_name", None)
         tokenizer = values.pop("tokenizer", None)
@@ -309,20 +325,32 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
             values["chat_store"] = load_store(values["chat_store"])
         if tokenizer is not None and values.get("tokenizer_fn") is None:
             values["tokenizer_fn"] = tokenizer_named(tokenizer)
+        counting, given = values.pop("counting", None), kwargs.get("counter")
+        if isinstance(values.get("session"), dict):
+            values["session"] = session_read(values["session"], counter=given, summarizer=as_summarizer(values.get("summarizer")))
+        elif counting is not None and given is None and values.get("session") is None:
+            values["counter"] = counter_read(counting)
         return cls(**values)
 
     def __getstate__(self) -> dict[str, Any]:
         # The base deletes what cannot be pickled from the live object; here the state is a copy, and a tokenizer goes by its name.
-        fields = {key: value for key, value in self.__dict__.items() if key != "tokenizer_fn"}
+        # A counter or session that does not travel raises its own error: another counter in its place would overflow.
+        fields = {key: value for key, value in self.__dict__.items() if key not in ("tokenizer_fn", "counter")}
+        fields |= {"counter": self._counting, "session": self._session if self._shares else None}
+        fields["summarizer"] = summarizer_or_warning(self._summarizer, travels=True)
         return {"__dict__": fields, "tokenizer": name_of_tokenizer(self.tokenizer_fn)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["__dict__"], tokenizer_fn=tokenizer_named(state["tokenizer"]))  # type: ignore[misc]  # as the base restores
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> BudgetChatMemoryBuffer:
-        fields = {key: value for key, value in self.__dict__.items() if key not in ("tokenizer_fn", "chat_store")}
-        store = copy.deepcopy(self.chat_store, memo)
-        return type(self)(**fields, chat_store=store, tokenizer_fn=self.tokenizer_fn, summarizer=self._summarizer)
+        memo = {} if memo is None else memo
+        fields = {key: value for key, value in self.__dict__.items() if key not in ("chat_store", "counter")}
+        fields |= {"chat_store": copy.deepcopy(self.chat_store, memo), "session": copy.deepcopy(self._session, memo)}
+        twin = type(self)(**fields, counter=self._counting, summarizer=self._summarizer)
+        twin._shares = self._shares  # noqa: SLF001 - its own kind
+        memo[id(self)] = twin
+        return twin
 
 
 def _pending(question: Any, stored: Sequence[ChatMessage]) -> str | None:

@@ -40,6 +40,9 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
     def __call__(self, text: str, max_tokens: int) -> str:
         return self.summarize(text, max_tokens)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"llm": self.llm.model_copy(), "task": self.task}  # the host deletes what cannot be pickled from the model it is given
+
     def summarize(self, text: str, max_tokens: int) -> str:
         """Returns the model's summary."""
         return str(self.llm.chat(self._messages(text, max_tokens)).message.content or "")

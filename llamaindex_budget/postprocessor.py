@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,8 @@ from ._events import BudgetEvent
 from ._frame import Frame, current_frame, watch_engines
 from ._nodes import shortened, to_nodes, to_segments
 from ._sharing import active_session, adopt, engine_session, fixed_tokens
+from ._store import name_of_tokenizer, tokenizer_named
+from ._travel import counter_read, counter_written, session_read, session_written
 from .block_memory import BudgetMemory
 from .memory import BudgetChatMemoryBuffer
 from .models import embedder
@@ -71,6 +74,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
     _session: BudgetSession | None = PrivateAttr(default=None)
     _memory: Any = PrivateAttr(default=None)
     _counter: TokenCounter | None = PrivateAttr(default=None)
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
     _scorer: Any = PrivateAttr(default=None)
 
     def __init__(
@@ -94,6 +98,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         super().__init__(max_tokens=limit, budget=budget, counter=counter if isinstance(counter, str) else None, **data)
         self._session = None if session is None else adopt(session)
         self._memory = memory
+        self._given = {"counter": counter, "tokenizer_fn": tokenizer_fn, "scorer": scorer, "embed_model": embed_model}
         if counter is not None:
             self._counter = counter_for(counter)
         elif tokenizer_fn is not None:
@@ -105,6 +110,53 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
     def class_name(cls) -> str:
         return "BudgetNodePostprocessor"
 
+    # ---- leaving the process ----------------------------------------------------------------------------------------------------
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Returns plain data that survives JSON: limits, session, and the names of counter and tokenizer; a memory or a scorer is given again."""
+        data: dict[str, Any] = super().to_dict(**kwargs)
+        if self._session is not None:
+            data["session"] = session_written(self._session)
+        if self.counter is None:
+            data["counting"] = counter_written(self._given["counter"])
+        tokenizer = self._given["tokenizer_fn"]
+        if tokenizer is not None and self._given["counter"] is None:
+            data["tokenizer"] = name_of_tokenizer(tokenizer) or f"lost:{tokenizer!r}"
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> BudgetNodePostprocessor:
+        """Returns the postprocessor that `to_dict` wrote; `kwargs` take the place of what was written.
+
+        Raises:
+            BudgetConfigError: its counter or tokenizer cannot be found here.
+        """
+        values = {key: value for key, value in data.items() if key not in ("class_name", "counting", "tokenizer", "session")}
+        if "session" not in kwargs and data.get("session") is not None:
+            kwargs = {**kwargs, "session": session_read(data["session"], counter=kwargs.get("counter"))}
+        if "counter" not in kwargs and "tokenizer_fn" not in kwargs:
+            values |= {
+                "counter": counter_read(data.get("counting")) or values.get("counter"),
+                "tokenizer_fn": tokenizer_named(data.get("tokenizer")),
+            }
+        return cls(**{**values, **kwargs})
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The base drops what cannot be pickled, in the live object too; here the state is a copy, and a counter that does not travel raises.
+        fields = {key: value for key, value in self.__dict__.items() if key not in ("counter", "callback_manager")}
+        return {"__dict__": {**fields, **self._given, "session": self._session, "memory": self._memory}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["__dict__"])  # type: ignore[misc]  # as the base restores
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> BudgetNodePostprocessor:
+        memo = {} if memo is None else memo
+        fields = {key: value for key, value in self.__dict__.items() if key != "counter"}
+        parts = {"session": copy.deepcopy(self._session, memo), "memory": copy.deepcopy(self._memory, memo)}
+        twin = type(self)(**fields, **parts, **self._given)
+        memo[id(self)] = twin
+        return twin
+
+    # ---- fitting ----------------------------------------------------------------------------------------------------------------
     def _postprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None) -> list[NodeWithScore]:
         return self._fit(nodes, query_bundle)
 
