@@ -74,8 +74,7 @@ class BudgetExampleSelector(BaseExampleSelector):
         self.diversity = diversity
         self.double_braces = double_braces
         limits = limits_of(model=model, counter=counter, max_tokens=max_tokens or 1)
-        self._counter = limits.counter
-        self._measure = limits.measure()
+        self._limits = limits
         self.embeddings = embeddings
         self._start()
 
@@ -83,10 +82,11 @@ class BudgetExampleSelector(BaseExampleSelector):
         """Makes what lives in one process only."""
         given = self.embeddings
         self._selector = FewShotSelector(embedder(given) if hasattr(given, "aembed_documents") else given)
+        self._measure = self._limits.measure()
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in {"_selector", "_lock"}}
+        return {name: value for name, value in vars(self).items() if name not in {"_selector", "_measure", "_lock"}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -121,7 +121,7 @@ class BudgetExampleSelector(BaseExampleSelector):
     def _cost(self, example: Mapping[str, Any]) -> int:
         if self._as_messages():
             return self._measure.group(example_messages(example, self.example_prompt))
-        return self._counter.count(example_text(example, self.example_prompt) + self.separator)
+        return self._limits.counter.count(example_text(example, self.example_prompt) + self.separator)
 
 
 def _doubled(value: Any) -> Any:
