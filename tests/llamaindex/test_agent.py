@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
-from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.bridge.pydantic import Field
+from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
+from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
 from llama_index.core.tools import FunctionTool
@@ -159,3 +159,27 @@ async def test_every_request_is_reported() -> None:
     assert (
         json.loads(listener.seen[-1].model_dump_json(include={"report"}))["report"]["total_tokens"] == listener.seen[-1].report.total_tokens
     )
+
+
+class _Answer(BaseModel):
+    """What was found."""
+
+    facts: list[str] = Field(default_factory=list)
+
+
+@pytest.mark.parametrize("in_workflow", [False, True])
+async def test_structured_output_is_asked_for_with_a_request_that_fits(in_workflow: bool) -> None:
+    """The request for an `output_cls` holds the newest of the conversation, and fits beside the class's schema."""
+    wanted = [ToolCallBlock(tool_call_id="s", tool_name="_Answer", tool_kwargs={"facts": ["tea"]})]
+    llm = _llm([say("assistant", "the last answer"), ChatMessage(role="assistant", blocks=wanted)], window=1000)
+    agent = BudgetFunctionAgent(
+        name="finder", description="Finds.", tools=[], llm=llm, system_prompt="Find it.", output_cls=_Answer, streaming=False
+    )
+    memory = BudgetChatMemoryBuffer.from_defaults(token_limit=4000, chat_history=exchanges(60))
+    runner = AgentWorkflow(agents=[agent], root_agent="finder") if in_workflow else agent
+    answer = await runner.run("question", memory=memory)
+    assert answer.structured_response == {"facts": ["tea"]}
+    assert len(llm.requests) == 2
+    assert llm.requests[1][1]
+    assert max(llm.sizes()) <= 1000 - REPLY
+    assert any("the last answer" in str(m.content) for m in llm.requests[1][0])
