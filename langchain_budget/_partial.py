@@ -94,7 +94,10 @@ class Partial:
             if id(question) in held and all(id(m) in held for step in steps for m in step):
                 newer = [question, *(m for step in steps for m in step), *newer]
                 continue
-            for count in range(len(steps), -1, -1):
+            least = (
+                1 if steps and not newer and CODEC.role(given[-1]) == "tool" else 0
+            )  # a result nobody read: without it an agent asks again
+            for count in range(len(steps), least - 1, -1):
                 rest = [m for step in steps[len(steps) - count :] for m in step] + newer
                 if count and self._measure.total([*pinned, *rest]) > self._limit:
                     continue

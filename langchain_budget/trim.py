@@ -61,7 +61,8 @@ def trim_messages(
         The same message objects; only a message cut under `allow_partial` is a copy.
 
     Raises:
-        ValueError: arguments that exclude each other, or a limit that cannot hold the system messages and the current question.
+        ValueError: arguments that exclude each other, or a limit that cannot hold the system messages, the current question and, when
+            the thread ends on results, the call that asked for them with all of them.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage, SystemMessage

@@ -200,6 +200,21 @@ def test_a_copied_middleware_stands_alone(twin_of: Any) -> None:
     assert twin.tool_result_tokens == 9
 
 
+def test_what_was_seen_elsewhere_does_not_keep_a_memory_here() -> None:
+    """A message class of a function cannot be pickled; that one was read in this process is nobody else's concern."""
+
+    class Local(HumanMessage):
+        pass
+
+    reading = BudgetMessageHistory(max_tokens=100, counter=WORDS)
+    reading.add_messages([Local("hello")])
+    assert reading.messages[0].content == "hello"
+    history = BudgetMessageHistory(max_tokens=20, counter=WORDS)
+    history.add_messages(chat(20))
+    before = history.messages
+    assert again(history).messages == before
+
+
 # ---------------------------------------------------------------- factories
 def test_a_factory_may_be_called_with_anything() -> None:
     """A conversation named by a dict or a list keeps its cut; what cannot be compared is served without one, and never by another's."""
