@@ -141,10 +141,10 @@ class DictCodec:
         return message  # type: ignore[no-any-return]  # a dict is its own neutral form
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
-        calls = message.get("tool_calls")
         content = message.get("content")
-        if not calls and not isinstance(content, list):
+        if content.__class__ is str and "tool_calls" not in message:  # most messages
             return ()
+        calls = message.get("tool_calls")
         if calls and not (isinstance(calls, (list, tuple)) and all(isinstance(call, Mapping) for call in calls)):
             msg = f"a message has the tool_calls {calls!r:.80}; allowed: a list of dicts, each with the call's 'id' and its 'function'"
             raise MessageError(msg)
@@ -159,7 +159,10 @@ class DictCodec:
 
     def answers(self, message: Any) -> tuple[str, ...]:
         """Returns the ids of the calls that a user message answers in its content."""
-        content = message.get("content")
+        try:
+            content = message["content"]
+        except KeyError:
+            return ()
         return () if content.__class__ is str else answered_in(content)
 
     def message_id(self, message: Any) -> str | None:
