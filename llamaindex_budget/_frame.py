@@ -67,6 +67,8 @@ class _Call:
 
 
 _current: ContextVar[_Call | None] = ContextVar("rankbudget_engine", default=None)
+_DEPTH = 40
+"""Calls looked back for an engine that is not announced; the host has about ten between the two."""
 _once = threading.Lock()
 _watching: list[_EngineNotes] = []
 
@@ -82,12 +84,28 @@ def watch_engines() -> None:
 def current_frame(part: Any) -> Frame | None:
     """Returns the frame of the engine call going on in this context, when `part` is that engine's memory or postprocessor."""
     call = _current.get()
-    if call is None:
-        return None
-    engine = call.engine
-    if part is not getattr(engine, "_memory", None) and all(part is not p for p in getattr(engine, "_node_postprocessors", ())):
-        return None
-    return _frame_of(engine, call.question)
+    if call is not None and _works_for(part, call.engine):
+        return _frame_of(call.engine, call.question)
+    retrieving = _retrieving(part)
+    return None if retrieving is None else _frame_of(retrieving.engine, retrieving.question)
+
+
+def _works_for(part: Any, engine: Any) -> bool:
+    return part is getattr(engine, "_memory", None) or any(part is p for p in getattr(engine, "_node_postprocessors", ()))
+
+
+def _retrieving(part: Any) -> _Call | None:
+    """Returns the query engine whose `retrieve` calls its postprocessor: the one call that the host's instrumentation does not announce."""
+    at = inspect.currentframe()
+    for _ in range(_DEPTH):
+        if at is None:
+            return None
+        if at.f_code.co_name in ("retrieve", "aretrieve"):
+            engine, asked = at.f_locals.get("self"), at.f_locals.get("query_bundle")
+            if isinstance(engine, BaseQueryEngine) and _works_for(part, engine):
+                return _Call(engine, getattr(asked, "query_str", None), None)
+        at = at.f_back
+    return None
 
 
 class _EngineNotes(BaseSpanHandler[Any]):

@@ -158,16 +158,15 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
 
     # ---- fitting ----------------------------------------------------------------------------------------------------------------
     def _postprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None) -> list[NodeWithScore]:
-        return self._fit(nodes, query_bundle)
+        return self._fit(nodes, query_bundle, current_frame(self))
 
     @dispatcher.span
     async def _apostprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None) -> list[NodeWithScore]:
-        return await asyncio.to_thread(self._fit, nodes, query_bundle)
+        return await asyncio.to_thread(self._fit, nodes, query_bundle, current_frame(self))
 
-    def _fit(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> list[NodeWithScore]:
+    def _fit(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None, frame: Frame | None) -> list[NodeWithScore]:
         query = query_bundle.query_str if query_bundle is not None else ""
         dispatcher.event(ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=len(nodes), model_name=self.class_name()))
-        frame = current_frame(self)
         session = self._shared(frame)
         counter = self._counter or (session.counter if session is not None else self._own_counter())
         given = to_segments(nodes)

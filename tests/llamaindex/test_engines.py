@@ -8,6 +8,7 @@ import pytest
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine, SimpleChatEngine
 from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import QueryBundle
 
 from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor, use_session
 from rankbudget import BudgetSession, TokenBudget
@@ -192,6 +193,17 @@ async def test_a_query_engine_fits_without_any_budget_given() -> None:
     assert len(llm.requests) == 2
     assert max(llm.sizes()) <= WINDOW - REPLY
     assert llm.sizes()[0] == llm.sizes()[1]
+
+
+async def test_what_an_engine_retrieves_is_what_its_queries_use() -> None:
+    """`retrieve` and `aretrieve`, which are called without a request to the model, keep the nodes that `query` keeps."""
+    llm = _llm()
+    engine = RetrieverQueryEngine.from_args(FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()])
+    question = QueryBundle("what does item 105 weigh?")
+    used = [n.text for n in engine.query(question).source_nodes]
+    assert 0 < len(used) < 40
+    assert [n.text for n in engine.retrieve(question)] == used
+    assert [n.text for n in await engine.aretrieve(question)] == used
 
 
 def test_an_engine_shared_by_users_takes_the_session_of_the_call() -> None:
