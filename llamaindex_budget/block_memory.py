@@ -12,6 +12,7 @@ from typing import Any
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
 from llama_index.core.memory import BaseMemoryBlock, Memory
 from llama_index.core.memory.memory import InsertMethod
 from llama_index.core.storage.chat_store.base_db import MessageStatus
@@ -22,6 +23,7 @@ from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.rendering import NOTICE, escape_text
 
 from ._convert import CODEC, copy_message, counter_of
+from ._events import BudgetEvent
 from ._frame import Frame, current_frame, watch_engines
 from ._sharing import for_templates, set_aside, tokens_around
 from ._store import name_of_tokenizer, tokenizer_named
@@ -29,6 +31,8 @@ from ._travel import counter_read, counter_written, store_read, store_written
 from .blocks import BudgetMemoryBlock
 
 __all__ = ["BudgetMemory"]
+
+dispatcher = get_dispatcher(__name__)
 
 _KNOWLEDGE_SHARE = 0.3
 """Part of an engine's room that stays free for nodes, which are in the same prompt."""
@@ -128,6 +132,7 @@ class BudgetMemory(Memory):
                 continue
             needed = set_aside(self._session, written, made.messages, spare)
             if needed == spare:
+                dispatcher.event(BudgetEvent(report=made.report))
                 return made
             spare = needed
 

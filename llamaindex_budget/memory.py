@@ -11,6 +11,7 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_serializer
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
@@ -23,6 +24,7 @@ from rankbudget.errors import BudgetExceededError
 from rankbudget.result import FitResult
 
 from ._convert import CODEC, ChatCodec, copy_message, counter_of
+from ._events import BudgetEvent
 from ._frame import Frame, current_frame, watch_engines
 from ._sharing import active_session, adopt, engine_session, fixed_tokens, for_templates, set_aside, slot_tokens
 from ._store import dump_store, load_store, name_of_tokenizer, tokenizer_named
@@ -30,6 +32,8 @@ from ._travel import counter_read, counter_written, session_read, session_writte
 from .models import as_summarizer
 
 __all__ = ["BudgetChatMemoryBuffer"]
+
+dispatcher = get_dispatcher(__name__)
 
 _WINDOW_SHARE = 0.75  # as the stock buffer takes from a model's window
 _DEFAULT_LIMIT = 3000
@@ -167,12 +171,12 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         Raises:
             BudgetExceededError: system messages and the current question alone exceed the limit.
         """
-        return drive(self._steps(self._stored(), question, initial_token_count))
+        return _announced(drive(self._steps(self._stored(), question, initial_token_count)))
 
     async def afit(self, question: Any = None, initial_token_count: int = 0) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop."""
         stored = await self.chat_store.aget_messages(self.chat_store_key)
-        return await adrive(self._steps(stored, question, initial_token_count))
+        return _announced(await adrive(self._steps(stored, question, initial_token_count)))
 
     def _steps(self, stored: list[ChatMessage], question: Any, initial_token_count: int) -> Steps[FitResult]:
         """Fits until what defusing adds is paid for; a finished thread whose last question does not fit may go altogether."""
@@ -197,7 +201,8 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         """Returns what defusing the kept messages costs in an engine that takes them for templates; nearly always 0."""
         if frame is None or not frame.formats_history or not any("{" in (m.content or "") for m in self._stored()):
             return 0
-        return slot_tokens(self.session_in(frame), frame, self.fit(frame.question).messages)
+        kept = drive(self._steps(self._stored(), frame.question, 0)).messages  # only looked at, so nobody is told
+        return slot_tokens(self.session_in(frame), frame, kept)
 
     def _turn(self, initial_token_count: int) -> tuple[Frame | None, BudgetSession, dict[str, Any]]:
         frame = current_frame(self)
@@ -351,6 +356,11 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         twin._shares = self._shares  # noqa: SLF001 - its own kind
         memo[id(self)] = twin
         return twin
+
+
+def _announced(result: FitResult) -> FitResult:
+    dispatcher.event(BudgetEvent(report=result.report))
+    return result
 
 
 def _pending(question: Any, stored: Sequence[ChatMessage]) -> str | None:

@@ -9,6 +9,7 @@ from llama_index.core.base.llms.types import ChatMessage, LLMMetadata, MessageRo
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
 from llama_index.core.indices.prompt_helper import DEFAULT_CHUNK_OVERLAP_RATIO, DEFAULT_PADDING, PromptHelper
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
 from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
@@ -19,11 +20,14 @@ from rankbudget.errors import BudgetExceededError
 from rankbudget.rendering import JOINT
 
 from ._convert import CODEC, counter_of
+from ._events import BudgetEvent
 
 if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool
 
 __all__ = ["SPARE", "BudgetPromptHelper"]
+
+dispatcher = get_dispatcher(__name__)
 
 SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine in a second call, which there will not be; but it
@@ -142,6 +146,7 @@ class BudgetPromptHelper(PromptHelper):
             cost=lambda segment, text: counter.count(text + JOINT),
             dedup=False,
         )
+        dispatcher.event(BudgetEvent(report=result.report))
         return {segment.id: segment.text for segment in result.segments}
 
     def _get_available_chunk_size(
