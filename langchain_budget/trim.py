@@ -17,7 +17,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableLambda
 
 from rankbudget import TokenBudget, fit_messages
-from rankbudget.errors import BudgetConfigError, CounterUnavailableError
+from rankbudget.errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError
 from rankbudget.measure import CodecMeasure, ListMeasure, Measure
 
 from ._codec import CODEC
@@ -28,6 +28,8 @@ from ._partial import Partial, keep_first, matches
 __all__ = ["trim_messages"]
 
 Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]] | None
+_RESULT_CAP = 1000
+"""Most tokens a result of the newest tool call keeps where they cannot all stay whole."""
 _ENCODINGS = ("o200k_base", "cl100k_base", "o200k_harmony", "p50k_base", "r50k_base")
 
 
@@ -58,7 +60,8 @@ def trim_messages(
         text_splitter: splits a text into parts that join to it again, for `allow_partial`; None splits after newlines.
 
     Returns:
-        The same message objects; only a message cut under `allow_partial` is a copy.
+        The same message objects; copies are a message cut under `allow_partial`, and results of the newest tool call, shortened where they
+        cannot stay whole and the model has not answered them yet.
 
     Raises:
         ValueError: arguments that exclude each other, or a limit that cannot hold the system messages, the current question and, when
@@ -128,11 +131,21 @@ def _trim(
 def _keep_last(
     given: list[BaseMessage], host: HostCounter, measure: Measure, max_tokens: int, *, cut: Partial | None, include_system: bool
 ) -> list[BaseMessage]:
+    def fit_within(thread: list[BaseMessage], cap: int | None) -> list[BaseMessage]:
+        fitted = fit_messages(thread, max_tokens=max_tokens, counter=host.counter, codec=CODEC, measure=measure, min_exchanges=1, message_cap=cap)
+        return list(fitted.messages)
+
     def fit(thread: list[BaseMessage]) -> list[BaseMessage]:
-        result = fit_messages(
-            thread, max_tokens=max_tokens, counter=host.counter, codec=CODEC, measure=measure, min_exchanges=1, message_cap=None
-        )
-        return list(result.messages)
+        try:
+            return fit_within(thread, None)
+        except BudgetExceededError:
+            if CODEC.role(thread[-1]) != "tool":
+                raise
+            shortened = fit_within(thread, _RESULT_CAP)  # without its newest results an agent would ask for them again, for ever
+            whole = {id(message) for message in thread}
+            if any(id(message) not in whole and CODEC.role(message) != "tool" for message in shortened):
+                raise
+            return shortened
 
     if not include_system and isinstance(given[0], SystemMessage) and measure.total(given) > max_tokens:
         leading = next((i for i, m in enumerate(given) if not isinstance(m, SystemMessage)), len(given))

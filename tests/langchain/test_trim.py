@@ -1,4 +1,4 @@
-"""trim_messages keeps the step of an agent that nobody has read yet, whole or not at all: dropped silently it is asked for again for ever."""
+"""trim_messages keeps the step of an agent that nobody has read yet: dropped silently it is asked for again for ever."""
 
 from __future__ import annotations
 
@@ -16,16 +16,28 @@ def step(argument: str, result: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("allow_partial", [False, True])
-@pytest.mark.parametrize("large", [("word " * 3000, "written"), ("draft", "word " * 3000)], ids=["arguments", "result"])
-def test_a_newest_step_that_cannot_fit_is_an_error(large: tuple[str, str], allow_partial: bool) -> None:
-    """Neither a call with long arguments nor one with a long result is dropped while it is the newest; a cut question does not save it."""
-    thread = [HumanMessage("look at this\nand write it down"), *step(*large)]
+def test_a_newest_call_that_cannot_fit_is_an_error(allow_partial: bool) -> None:
+    """A call with long arguments is not dropped while it is the newest; a cut question does not save it."""
+    thread = [HumanMessage("look at this\nand write it down"), *step("word " * 3000, "written")]
     with pytest.raises(BudgetExceededError, match="newest tool call with its results"):
         trim_messages(thread, max_tokens=1000, token_counter="approximate", allow_partial=allow_partial)
     later = trim_messages(
         [*thread, AIMessage("Done."), HumanMessage("thanks")], max_tokens=1000, token_counter="approximate", allow_partial=allow_partial
     )
     assert [m.type for m in later][-1] == "human"
+    assert all(m.type != "tool" for m in later)
+
+
+@pytest.mark.parametrize("allow_partial", [False, True])
+def test_a_newest_result_that_cannot_stay_whole_is_shortened(allow_partial: bool) -> None:
+    """The question and the call are the same objects; the result is a copy of what fits, and goes whole once it was answered."""
+    thread = [HumanMessage("look at this\nand write it down"), *step("draft", "word " * 3000)]
+    kept = trim_messages(thread, max_tokens=1000, token_counter="approximate", allow_partial=allow_partial)
+    assert kept[0] is thread[0]
+    assert kept[1] is thread[1]
+    assert kept[2].tool_call_id == "c1"
+    assert 100 < len(kept[2].content) < len(thread[2].content) == 15_000
+    later = trim_messages([*thread, AIMessage("Done."), HumanMessage("thanks")], max_tokens=1000, token_counter="approximate")
     assert all(m.type != "tool" for m in later)
 
 
