@@ -24,7 +24,7 @@ from rankbudget.rendering import JOINT
 from ._convert import counter_of, settings_counter
 from ._events import BudgetEvent
 from ._frame import Frame, current_frame, watch_engines
-from ._nodes import shortened, to_nodes, to_segments
+from ._nodes import media_tokens, shortened, to_nodes, to_segments
 from ._sharing import active_session, adopt, engine_session, fixed_tokens
 from ._store import name_of_tokenizer, tokenizer_named
 from ._travel import counter_read, counter_written, session_read, session_written
@@ -170,6 +170,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         session = self._shared(frame)
         counter = self._counter or (session.counter if session is not None else self._own_counter())
         given = to_segments(nodes)
+        media = {segment.id: media_tokens(node, counter) for segment, node in zip(given, nodes, strict=True)}
         if self._scorer is not None and query:
             given = [replace(segment, score=None) for segment in given]  # whoever brings a scorer wants its order, not the retriever's
         result = fit_documents(
@@ -178,7 +179,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             query=query,
             counter=counter,
             scorer=self._scorer,
-            cost=lambda segment, text: counter.count(text + JOINT),
+            cost=lambda segment, text: counter.count(text + JOINT) + media[segment.id],
             compress=self.compress,
             dedup=self.dedup,
         )

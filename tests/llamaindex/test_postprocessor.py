@@ -6,20 +6,31 @@ import re
 from typing import Any
 
 import pytest
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import Document, MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.schema import (
+    Document,
+    ImageNode,
+    MediaResource,
+    MetadataMode,
+    Node,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
 
 from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor, OfflineEmbedding
 from llamaindex_budget._events import BudgetEvent
 from rankbudget import BudgetSession, TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError
 from rankbudget.testing import RecordingCounter
-from tests.llamaindex.models import LetterEmbedding, nodes, words
+from tests.llamaindex.models import LetterEmbedding, nodes, tokens, words
 
 COUNTER = counter_for("cl100k_base")
 
@@ -191,3 +202,29 @@ def test_each_node_is_counted_about_once() -> None:
     given = nodes(200)
     BudgetNodePostprocessor(max_tokens=8000, counter=counter).postprocess_nodes(given, query_str="item 105")
     assert counter.characters <= 2.5 * sum(len(n.text) for n in given)
+
+
+def _pictures(n: int) -> list[NodeWithScore]:
+    links = [MediaResource(url=f"https://example.com/{i}.png", mimetype="image/png") for i in range(n)]
+    made = [
+        ImageNode(text=f"Picture {i}.", image_url=f"https://example.com/{i}.png")
+        if i % 2
+        else Node(text_resource=MediaResource(text=f"Picture {i}."), image_resource=links[i])
+        for i in range(n)
+    ]
+    return [NodeWithScore(node=node, score=1 - i / 100) for i, node in enumerate(made)]
+
+
+@pytest.mark.parametrize("limit", [100, 5000, 12_000])
+def test_pictures_cost_what_they_cost_in_a_message(limit: int) -> None:
+    """Of nodes with pictures as many are kept as fit as content blocks, best first; nothing is opened."""
+    found = _pictures(20)
+    kept = BudgetNodePostprocessor(max_tokens=limit, counter="cl100k_base").postprocess_nodes(found)
+    blocks = [
+        [TextBlock(text=n.node.get_content(MetadataMode.LLM)), ImageBlock(url=f"https://example.com/{n.node.get_content()[8:-1]}.png")]
+        for n in kept
+    ]
+    framing = tokens([ChatMessage(role="user", content="")]) - tokens([])
+    assert sum(tokens([ChatMessage(role="user", blocks=b)]) - tokens([]) - framing for b in blocks) <= limit
+    assert len(kept) < 20
+    assert bool(kept) == (limit >= 5000)
