@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_serializer
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
@@ -233,7 +234,11 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         return FitResult(messages=copies, segments=result.segments, text=result.text, report=result.report)
 
     def _stored(self) -> list[ChatMessage]:
-        return self.chat_store.get_messages(self.chat_store_key)  # read, never changed: a copy would cost more with every turn
+        try:
+            return self.chat_store.get_messages(self.chat_store_key)  # read, never changed: a copy would cost more with every turn
+        except NotImplementedError:  # a store that only reads asynchronously
+            found: list[ChatMessage] = asyncio_run(self.chat_store.aget_messages(self.chat_store_key))
+            return found
 
     def get_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""

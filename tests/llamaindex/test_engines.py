@@ -9,6 +9,7 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine, SimpleChatEngine
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import QueryBundle
+from llama_index.core.storage.chat_store import SimpleChatStore
 
 from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor, use_session
 from rankbudget import BudgetSession, TokenBudget
@@ -204,6 +205,38 @@ async def test_what_an_engine_retrieves_is_what_its_queries_use() -> None:
     assert 0 < len(used) < 40
     assert [n.text for n in engine.retrieve(question)] == used
     assert [n.text for n in await engine.aretrieve(question)] == used
+
+
+class _AsyncOnly(SimpleChatStore):
+    """A store whose blocking methods are not there."""
+
+    def get_messages(self, key: str) -> list[ChatMessage]:
+        raise NotImplementedError
+
+    def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
+        raise NotImplementedError
+
+    async def aget_messages(self, key: str) -> list[ChatMessage]:
+        return super().get_messages(key)
+
+    async def async_add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
+        super().add_message(key, message, idx)
+
+
+async def test_a_store_that_only_works_asynchronously_is_enough_for_achat() -> None:
+    """The postprocessor reads the history of such a store too, and leaves it its room."""
+    llm = _llm()
+    store = _AsyncOnly(store={"chat_history": exchanges(60)})
+    engine = ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(20)),
+        llm=llm,
+        memory=BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_store=store),
+        node_postprocessors=[BudgetNodePostprocessor()],
+    )
+    response = await engine.achat("hi")
+    assert response.source_nodes
+    assert llm.sizes()[0] <= WINDOW - REPLY
+    assert len(store.store["chat_history"]) == 122
 
 
 def test_an_engine_shared_by_users_takes_the_session_of_the_call() -> None:
