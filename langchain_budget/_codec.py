@@ -71,6 +71,9 @@ class LangChainCodec:
     def __init__(self) -> None:
         self._roles: dict[type, str] = {}  # filled as classes are met; SystemMessage and ChatMessage say more than their class
 
+    def __reduce__(self) -> Any:
+        return _codec, ()  # the classes it has met stay here: one made inside a function does not travel
+
     def role(self, message: Any) -> str:
         known = self._roles.get(type(message))
         if known is not None:
@@ -270,3 +273,7 @@ def _with_reasoning(content: Any, extra: Mapping[str, Any]) -> Any:
 
 CODEC = LangChainCodec()
 """The one codec; it has no state but the message classes it has met."""
+
+
+def _codec() -> LangChainCodec:
+    return CODEC

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import copyreg
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -18,18 +17,11 @@ from rankbudget.effects import Call, Steps, adrive, drive
 from rankbudget.measure import Measure
 from rankbudget.result import FitResult
 
-from ._codec import CODEC, LangChainCodec
+from ._codec import CODEC
 from ._convert import as_messages
 from ._limits import Limits
 
 __all__ = ["Store", "ThreadReader"]
-
-
-def _codec() -> LangChainCodec:
-    return CODEC
-
-
-copyreg.pickle(LangChainCodec, lambda _: (_codec, ()))  # its notes on message classes stay here: a class of a function does not travel
 
 
 class Store(BaseChatMessageHistory):

@@ -11,7 +11,6 @@ from langchain_core.callbacks import (
     dispatch_custom_event,
 )
 
-from ._convert import as_tools
 from ._limits import Limits
 from ._slots import Trimmed
 from .models import model_name
@@ -30,8 +29,8 @@ def plain_fields(part: Any, limits: Limits) -> dict[str, Any]:
         plain["budget"] = limits.budget.to_dict()
     if part.model is not None:
         plain["model"] = model_name(part.model)
-    if part.tools:
-        plain["tools"] = as_tools(part.tools)
+    if limits.tools:
+        plain["tools"] = list(limits.tools)
     return plain
 
 

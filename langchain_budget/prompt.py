@@ -23,7 +23,7 @@ from rankbudget.effects import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 from rankbudget.rendering import NOTICE, PLACEHOLDERS, render_block, wrapper_of
 
-from ._convert import CODEC, as_tools, document_text, example_messages, example_text, to_segments
+from ._convert import CODEC, document_text, example_messages, example_text, to_segments
 from ._limits import Limits, limits_of
 from ._settings import Settings
 from ._slots import Slots, Trimmed, fit_slots_steps, render_prompt
@@ -109,7 +109,7 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
     @override
     def _settle(self) -> None:
         self._limits = limits_of(
-            budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=as_tools(self.tools)
+            budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=self.tools
         )
         self._slots = Slots(
             keys=self._slots_keys(),

@@ -20,7 +20,6 @@ from rankbudget import BudgetSession, TokenBudget
 from rankbudget.effects import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
-from ._convert import as_tools
 from ._limits import Limits, limits_of
 from ._settings import Settings
 from ._slots import Slots, Trimmed, fit_list_steps, fit_slots_steps
@@ -102,7 +101,7 @@ class BudgetTrimmer(Settings, RunnableSerializable[Any, Any]):
     @override
     def _settle(self) -> None:
         self._limits = limits_of(
-            budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=as_tools(self.tools)
+            budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=self.tools
         )
         keys = {"history": self.history_key, "knowledge": self.documents_key, "examples": self.examples_key, "memory": self.memory_key}
         if len({*keys.values(), self.question_key}) != len(keys) + 1:

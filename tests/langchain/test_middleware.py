@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import ContextEditingMiddleware, ModelRequest, ModelResponse
+from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -18,7 +18,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from langchain_budget import BudgetContextEdit, BudgetMiddleware, pre_model_hook
+from langchain_budget import BudgetMiddleware
 from langchain_budget._convert import CODEC, as_tools
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
@@ -377,30 +377,3 @@ def test_threads_do_not_share_their_cuts() -> None:
 
 
 # ---------------------------------------------------------------- the stock middleware, and graphs
-def test_the_edit_works_in_the_stock_middleware(server: StrictModelServer) -> None:
-    """ContextEditingMiddleware with our edit sends what fits, and never more than its own counter allows."""
-    agent = create_agent(
-        model(server, 400), [], middleware=[ContextEditingMiddleware(edits=[BudgetContextEdit(trigger=380, counter="o200k_base")])]
-    )
-    agent.invoke({"messages": [*chat(60), HumanMessage("and now?")]})
-    assert [r.problems for r in server.requests] == [()]
-    messages: list[Any] = chat(60)
-    BudgetContextEdit(trigger=20).apply(messages, count_tokens=len)
-    assert len(messages) <= 20
-    with pytest.raises(BudgetConfigError, match="trigger is 0"):
-        BudgetContextEdit(trigger=0)
-
-
-@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-def test_the_hook_fits_a_graphs_prompt(server: StrictModelServer) -> None:
-    """As pre_model_hook of a prebuilt agent it leaves the state whole, or cuts it when told to."""
-    from langgraph.prebuilt import create_react_agent
-
-    for into, expected in (("llm_input_messages", 122), ("messages", 60)):
-        hook = pre_model_hook(max_tokens=400, counter="o200k_base", tools=[look], into=into)
-        agent = create_react_agent(model(server, 400), [look], pre_model_hook=hook)
-        state = agent.invoke({"messages": [*chat(60), HumanMessage("and now?")]})
-        assert state["messages"][-1].content == "ok"
-        assert len(state["messages"]) <= expected
-        assert (len(state["messages"]) == 122) == (into == "llm_input_messages")
-    assert [r.problems for r in server.refused] == []

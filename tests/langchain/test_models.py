@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.load import dumps, loads
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
@@ -83,6 +84,17 @@ def test_tools_that_are_named_go_before_bound_ones() -> None:
         history = BudgetMessageHistory(model=model, max_tokens=4000, tools=tools)
         history.add_messages(THREAD[:2])
         assert history.report.total_tokens == cost(THREAD[:2], tools)
+
+
+@pytest.mark.filterwarnings("ignore:The function `loads` is in beta")
+def test_bound_tools_travel_with_a_trimmer() -> None:
+    """What was bound counts on the other side, too; an empty list of tools still says that there are none."""
+    bound = BudgetTrimmer(model=gpt().bind_tools([look]), max_tokens=4000)
+    none = BudgetTrimmer(model=gpt().bind_tools([look]), max_tokens=4000, tools=[])
+    arrived = loads(dumps(bound), allowed_objects=[BudgetTrimmer], valid_namespaces=["langchain_budget"])
+    total = cost(THREAD[:2], [look])
+    assert [part.fit(THREAD[:2]).report.total_tokens for part in (bound, arrived)] == [total, total]
+    assert none.fit(THREAD[:2]).report.total_tokens == cost(THREAD[:2], [])
 
 
 def test_tools_in_a_providers_own_form_are_counted_as_they_print() -> None:

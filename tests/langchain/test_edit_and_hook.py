@@ -1,0 +1,46 @@
+"""The context edit for the stock middleware and the hook for graphs: what they send is judged by the same strict server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import ContextEditingMiddleware
+from langchain_core.messages import HumanMessage
+
+from langchain_budget import BudgetContextEdit, pre_model_hook
+from rankbudget.errors import BudgetConfigError
+from rankbudget.testing.server import StrictModelServer
+from tests.langchain.test_middleware import chat, look, model, server
+
+__all__ = ["server"]
+
+
+def test_the_edit_works_in_the_stock_middleware(server: StrictModelServer) -> None:
+    """ContextEditingMiddleware with our edit sends what fits, and never more than its own counter allows."""
+    agent = create_agent(
+        model(server, 400), [], middleware=[ContextEditingMiddleware(edits=[BudgetContextEdit(trigger=380, counter="o200k_base")])]
+    )
+    agent.invoke({"messages": [*chat(60), HumanMessage("and now?")]})
+    assert [r.problems for r in server.requests] == [()]
+    messages: list[Any] = chat(60)
+    BudgetContextEdit(trigger=20).apply(messages, count_tokens=len)
+    assert len(messages) <= 20
+    with pytest.raises(BudgetConfigError, match="trigger is 0"):
+        BudgetContextEdit(trigger=0)
+
+
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
+def test_the_hook_fits_a_graphs_prompt(server: StrictModelServer) -> None:
+    """As pre_model_hook of a prebuilt agent it leaves the state whole, or cuts it when told to."""
+    from langgraph.prebuilt import create_react_agent
+
+    for into, expected in (("llm_input_messages", 122), ("messages", 60)):
+        hook = pre_model_hook(max_tokens=400, counter="o200k_base", tools=[look], into=into)
+        agent = create_react_agent(model(server, 400), [look], pre_model_hook=hook)
+        state = agent.invoke({"messages": [*chat(60), HumanMessage("and now?")]})
+        assert state["messages"][-1].content == "ok"
+        assert len(state["messages"]) <= expected
+        assert (len(state["messages"]) == 122) == (into == "llm_input_messages")
+    assert [r.problems for r in server.refused] == []
