@@ -81,7 +81,14 @@ def engine_session(frame: Frame, like: BudgetSession, most: int | None = None) -
     """Returns a session over the window of the engine at work, or over `most` tokens of it, counting and summarizing like another one."""
     window = frame.window if most is None else min(frame.window, most + frame.num_output)
     budget = TokenBudget(context_window=window, reserve=frame.num_output, max_system_ratio=None)
-    return BudgetSession(budget, counter=like.counter, codec=like.codec, summarizer=like.summarizer, tools=like.tools)
+    return BudgetSession(
+        budget,
+        counter=like.counter,
+        codec=like.codec,
+        summarizer=like.summarizer,
+        summary_timeout=like.summary_timeout,
+        tools=like.tools,
+    )
 
 
 def fixed_tokens(session: BudgetSession, frame: Frame | None) -> int:

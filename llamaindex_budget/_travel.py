@@ -15,6 +15,7 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from rankbudget import BudgetSession, TokenBudget
+from rankbudget.counting.resolve import named
 from rankbudget.errors import BudgetConfigError
 
 from ._convert import CODEC
@@ -43,7 +44,7 @@ def counter_written(counter: Any) -> str | None:
     function = name_of_tokenizer(counter) if callable(counter) else None
     if function is not None:
         return f"function:{function}"
-    if _arrives(counter, same=True):
+    if _has_its_name(counter):
         return f"name:{counter.name}"
     return f"lost:{getattr(counter, 'name', None) or getattr(counter, '__name__', type(counter).__name__)}"
 
@@ -82,7 +83,7 @@ def session_read(data: dict[str, Any], *, counter: Any = None, summarizer: Any =
 
 def summarizer_or_warning(summarizer: Any, *, travels: bool) -> Any:
     """Returns a summarizer that can be taken along, else None and says so."""
-    if summarizer is None or (travels and _arrives(summarizer)):
+    if summarizer is None or (travels and _travels(summarizer)):
         return summarizer
     warnings.warn("the summarizer does not travel with the memory; give it again where the memory is loaded", UserWarning, stacklevel=3)
     return None
@@ -113,9 +114,16 @@ def store_read(data: dict[str, Any], session_id: str) -> AsyncDBChatStore:
     return store
 
 
-def _arrives(thing: Any, *, same: bool = False) -> bool:
+def _has_its_name(counter: Any) -> bool:
+    """Says whether a counter is the one that its own name finds."""
+    name = getattr(counter, "name", None)
+    return isinstance(name, str) and named(name) is counter
+
+
+def _travels(thing: Any) -> bool:
+    """Says whether something can be pickled; what cannot be found on the other side, as a lambda, cannot be written either."""
     try:
-        arrived = pickle.loads(pickle.dumps(thing))  # noqa: S301 - what was written one call before
+        pickle.dumps(thing)
     except Exception:  # noqa: BLE001 - a foreign object may refuse in any way
         return False
-    return arrived is thing or not same
+    return True

@@ -196,6 +196,7 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     async def _catch_up(self) -> None:
         from rankbudget.effects import adrive
         from rankbudget.fitting.summarize import summarize_steps
+        from rankbudget.running_summary import SUMMARY_TIMEOUT
 
         if not self.waiting:
             return
@@ -208,6 +209,7 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
             counter=self.tokens,
             summarizer=writer,
             input_window=getattr(writer, "input_window", None),
+            timeout=SUMMARY_TIMEOUT,
         )
         try:
             summary = await adrive(steps)
