@@ -24,7 +24,6 @@ from rankbudget.measure import Measure
 from rankbudget.result import FitResult
 from rankbudget.segment import Block, Segment
 
-from ._assembler import ShownAssembler
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
 from ._limits import Limits
@@ -142,7 +141,7 @@ def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, repo
     }
     plain = slots.document_prompt is None
     budget = _budget(slots, limits)
-    assembler = Assembler(budget, **options) if plain else ShownAssembler(budget, shown=slots.shown, **options)
+    assembler = Assembler(budget, shown=None if plain else slots.shown, **options)
     given = {"query": question, "render": render}
     assembly = yield Call(partial(assembler.assemble, blocks, **given), (), partial(assembler.aassemble, blocks, **given))
     out = {**value, **_values(value, found, assembly.kept, assembly.history)}

@@ -6,7 +6,7 @@ add up or a host's own template added something, the lowest rank gives up the ex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 from .assembly import Assembly
@@ -26,10 +26,14 @@ from .pipeline import Render, Run
 from .relevance.protocol import Scorer
 from .rendering import NOTICE
 from .running_summary import SUMMARY_TIMEOUT
-from .segment import Scope
+from .segment import Scope, Segment
 from .session import BudgetSession
 
-__all__ = ["Assembler", "Assembly", "Render"]
+__all__ = ["Assembler", "Assembly", "Render", "Shown"]
+
+Shown = Callable[[str, Segment, str], str]
+"""How a text that stands for a segment of a block reads in the prompt."""
+
 
 class Assembler:
     """Fits all blocks of a prompt into one budget.
@@ -49,6 +53,8 @@ class Assembler:
         profile: what the provider demands of a conversation, see `fit_messages`.
         text: the prompt is also used as text (`Assembly.text`), which has to fit, too.
         summary_timeout: seconds a summary may take, see `fit_messages`.
+        shown: `(block, segment, text) -> str`, how a host shows a piece that stays as it reads: a heading with its source, a translation. Pieces
+            cost what is shown; what is kept of them is their own text.
 
     Raises:
         BudgetConfigError: a budget, a cut or a timeout that is none.
@@ -78,6 +84,7 @@ class Assembler:
         profile: RenderingProfile | str | None = None,
         text: bool = False,
         summary_timeout: float | None = SUMMARY_TIMEOUT,
+        shown: Shown | None = None,
     ) -> None:
         problems = [] if cut in get_args(CutMode) else [f"cut is {cut!r}, allowed: {' or '.join(map(repr, get_args(CutMode)))}"]
         check_timeout(summary_timeout, problems)
@@ -96,6 +103,7 @@ class Assembler:
         self.notice = notice
         self.text = text
         self.summary_timeout = summary_timeout
+        self.shown = shown
         self.profile = read_profile(profile, self.codec)
 
     def assemble(

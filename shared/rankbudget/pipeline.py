@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,10 @@ from .conversation import Fitted, Memo, Request, fit_steps
 from .counting.profiles import apply_profile
 from .counting.protocol import Tool
 from .effects import Steps, drive
-from .errors import BudgetConfigError, BudgetExceededError
+from .errors import BudgetExceededError
 from .fitting.protocol import Fit
 from .fitting.strategies import strategy_for
+from .history_block import check_history, named_parts
 from .measure import CodecMeasure
 from .prompt import STATIC, Layout
 from .rendering import JOINT, close_tag, open_tag, own_tags, wrapper_of
@@ -87,7 +88,7 @@ class Run:
             if block.name == "system":
                 self.layout.system = self._messages_of(block, "system")
             elif block.name == "history":
-                _check_history(block)
+                check_history(block)
                 self.history = block
             elif block.name == "query":
                 query = self._messages_of(block, "user")[-1:] or query
@@ -182,6 +183,8 @@ class Run:
         return [i for i, s in enumerate(block.segments) if s.pinned or s.group in groups] if groups else pinned
 
     def _piece(self, name: str, segment: Segment, text: str) -> str:
+        if self.setup.shown is not None:
+            text = self.setup.shown(name, segment, text)
         return text + JOINT if self.render is not None else wrapper_of(name, self.layout.tags)(segment, text)
 
     # ---- granted and fitted -----------------------------------------------------------------------------------------------------------
@@ -254,6 +257,8 @@ class Run:
         fits = {c.block.name: c.fit for c in self.competitors}
         if self.render is not None:
             return list(self.render(fits, self.layout.history))
+        if self.setup.shown is not None:
+            fits = {name: _as_shown(fit, partial(self.setup.shown, name)) for name, fit in fits.items()}
         self.layout.static = {n: fits[n] for n in STATIC if n in fits}
         self.layout.volatile = {n: f for n, f in fits.items() if n not in STATIC}
         messages = self.layout.messages()
@@ -321,7 +326,7 @@ class Run:
         parts += self.hidden
         for c in self.competitors:
             parts += c.fit.decisions
-        parts += _named(self.fitted.parts, self.history) if self.fitted is not None and self.history is not None else []
+        parts += named_parts(self.fitted.parts, self.history) if self.fitted is not None and self.history is not None else []
         notes = tuple(self.fitted.warnings) if self.fitted is not None else ()
         given, turns = self.given, self._task_turns()
         return BudgetReport(
@@ -360,30 +365,7 @@ def _most_system(budget: TokenBudget) -> int | None:
     return min(limits, default=None)
 
 
-def _named(parts: Sequence[Decision | DecisionRange], history: Block) -> list[Decision | DecisionRange]:
-    """Returns the decisions on a history of segments under the segments' own ids; messages keep theirs."""
-    if history.messages is not None:
-        return list(parts)
-    names = {f"history-{i}": s.id for i, s in enumerate(history.segments)}
-
-    def name(decision: Decision) -> Decision:
-        return replace(decision, segment_id=names.get(decision.segment_id, decision.segment_id))
-
-    def name_all(expand: Callable[[], Iterator[Decision]]) -> Iterator[Decision]:
-        return map(name, expand())
-
-    return [replace(p, expand=partial(name_all, p.expand)) if isinstance(p, DecisionRange) else name(p) for p in parts]
-
-
-def _check_history(block: Block) -> None:
-    """Refuses what a conversation cannot promise: it is cut by age, in turns."""
-    asked = [f"pinned segments {[s.id for s in block.segments if s.pinned][:5]!r}"] if any(s.pinned for s in block.segments) else []
-    asked += ["pinned=True"] if block.pinned else []
-    asked += [f"strategy={block.strategy!r}"] if block.strategy is not None else []
-    asked += [f"a group of its own for {[s.id for s in block.segments if s.group][:5]!r}"] if any(s.group for s in block.segments) else []
-    if asked:
-        msg = (
-            f"the history block has {', '.join(asked)}, allowed: neither, because a conversation is kept from its newest turn on, calls with their "
-            "results; put what must stay into the project or memory block or into a system message, and say cut= and min_exchanges= for the rest"
-        )
-        raise BudgetConfigError(msg)
+def _as_shown(fit: Fit, shown: Callable[[Segment, str], str]) -> Fit:
+    """Returns a fit whose pieces read as the prompt shows them."""
+    pieces = [replace(p, rendition=replace(p.rendition, text=shown(p.segment, p.rendition.text))) for p in fit.pieces]
+    return replace(fit, pieces=tuple(pieces))
