@@ -131,12 +131,14 @@ def fit_steps(request: Request, memo: Memo | None = None) -> Steps[Fitted]:
             timeline.restore(edits)
             warnings.append(f"summary_failed: {error}")
         else:
-            selection, chosen = smaller
-            message = request.codec.make("user", announce(summary), origin="summary") if summary else None
+            if summary:  # without one, nothing has to make room for it
+                selection, chosen = smaller
+                message = request.codec.make("user", announce(summary), origin="summary")
     fitted = _put_together(timeline, request, selection, chosen, message, summary, warnings)
     if message is not None and fitted.tokens > request.limit:  # where counts do not add up, a summary may cost more in its place than alone
         warnings.append("summary_left_out: in its place it is over the limit")
         summary = ""
+        selection, chosen = settled
         fitted = _put_together(timeline, request, selection, chosen, None, "", warnings)
     if memo is not None:
         _note(memo, timeline, selection, chosen, summary)

@@ -337,3 +337,24 @@ def test_a_relevant_history_keeps_the_newest_step() -> None:
     chat = [*old, user("refund"), says("", "a"), result("a", words(70))]
     kept = fit(chat, 110, query="refund")
     assert kept[-3:] == chat[-3:]
+
+
+def test_a_summary_that_has_no_room_makes_no_room_for_itself() -> None:
+    """Three tenths of the room are too few for any summary: what is kept is what is kept without a summarizer."""
+    thread = [user("0. ok"), says("1. ok"), user("2. ok"), says("3. ok"), user("4. ok Which is it?")]
+    for limit in range(12, 40):
+        plain = fit_messages(thread, max_tokens=limit, counter=COUNTER)
+        asked = fit_messages(thread, max_tokens=limit, counter=COUNTER, summarizer=lambda _text, _tokens: "a b")
+        assert asked.messages == plain.messages or "<summary>" in str(asked.messages)
+
+
+def test_a_cut_gives_way_when_what_was_cut_is_the_newest_step_again() -> None:
+    """A waiting call pushed the step before it out; when the call turns out broken, that step is what the model has not read."""
+    session = BudgetSession(TokenBudget(context_window=1_000_000, max_system_ratio=None), counter=COUNTER)
+    thread = [says("", "a"), result("a", words(8)), says("", "b"), system("s")]
+    limit = COUNTER.count_messages(thread[:2])
+    assert session.fit(thread[:1], limit=limit).messages == thread[:1]
+    assert session.fit(thread[:3], limit=limit).messages == thread[2:3]
+    with pytest.raises(BudgetExceededError, match="what must stay needs 26 tokens"):
+        session.fit(thread, limit=limit)
+    assert session.fit(thread, limit=limit + COUNTER.count_message(thread[3])).messages == [*thread[:2], thread[3]]

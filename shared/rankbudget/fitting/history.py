@@ -189,9 +189,11 @@ def _from_cut(timeline: Timeline, cut: Cut | None, run: Run | None, room: int) -
     oldest = cut.oldest if cut else 0
     units: list[Unit] = []
     used = run.tokens if run else 0
-    for turn in timeline.turns():
+    for number, turn in enumerate(timeline.turns()):
         if run is not None and turn.stop <= run.stop:
             break
+        if number == 0 and cut is not None and any(u.start < cut.edge and u.start not in cut.starts for u in timeline.owed(turn)):
+            return None  # what was cut has become the newest step: a call after it was repaired away
         for unit in _newest_first(turn):
             if cut is None or unit.start >= cut.edge or unit.start in cut.starts:
                 units.append(unit)
