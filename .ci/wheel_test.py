@@ -63,14 +63,25 @@ def look_into(wheel: Path) -> None:
     problems += [f"{p}/py.typed is missing" for p in PACKAGES if f"{p}/py.typed" not in names]
     if not any(n.endswith("licenses/LICENSE") for n in names):
         problems.append("the license is missing")
-    problems += [f"{n} is missing" for n in ("rankbudget/data/conversation.json", "rankbudget/data/docs/tour.md") if n not in names]
+    problems += [
+        f"{n} is missing"
+        for n in ("rankbudget/data/conversation.json", "rankbudget/data/docs/tour.md")
+        if n not in names
+    ]
     packed = {n for n in names if n.endswith(".py")}
-    sources = {str(f.relative_to(ROOT / top)) for top in ("shared", ".") for p in PACKAGES for f in (ROOT / top / p).rglob("*.py")}
+    sources = {
+        str(f.relative_to(ROOT / top))
+        for top in ("shared", ".")
+        for p in PACKAGES
+        for f in (ROOT / top / p).rglob("*.py")
+    }
     problems += [f"{n} is missing" for n in sorted(sources - packed)]
     problems += [f"{n} is not a source file" for n in sorted(packed - sources)]
     if problems:
         sys.exit("the wheel is wrong: " + "; ".join(problems))
-    print(f"{wheel.name}: {len(names)} files, {wheel.stat().st_size // 1024} kB, {', '.join(sorted(top))}, all typed")
+    print(
+        f"{wheel.name}: {len(names)} files, {wheel.stat().st_size // 1024} kB, {', '.join(sorted(top))}, all typed"
+    )
 
 
 def main() -> None:
@@ -83,7 +94,17 @@ def main() -> None:
         look_into(wheel)
         venv.create(place, with_pip=True, clear=True)
         python = place / "bin" / "python"
-        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", ROOT / "constraints.txt", wheel)
+        run(
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "-c",
+            ROOT / "constraints.txt",
+            wheel,
+        )
         print(run(python, "-c", ALONE, cwd=folder).strip())
         print(run(place / "bin" / "rankbudget", "--help", cwd=folder).splitlines()[0])
 
@@ -94,9 +115,29 @@ def main() -> None:
             shutil.copytree(ROOT / own, folder / own, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         run(python, "-c", "import rankbudget; assert 'wheel' in rankbudget.__file__", cwd=folder)
-        print(run(place / "bin" / "rankbudget", "demo", cwd=folder).count("\n"), "lines of the demonstration, from the wheel", flush=True)
-        few = os.environ | {"HYPOTHESIS_PROFILE": "fast"}  # `make test` draws many; here it is the packaging that is in question
-        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "auto", "--maxprocesses", "8", "-m", "not slow", "tests/core"]
+        print(
+            run(place / "bin" / "rankbudget", "demo", cwd=folder).count("\n"),
+            "lines of the demonstration, from the wheel",
+            flush=True,
+        )
+        few = os.environ | {
+            "HYPOTHESIS_PROFILE": "fast"
+        }  # `make test` draws many; here it is the packaging that is in question
+        command = [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-n",
+            "auto",
+            "--maxprocesses",
+            "8",
+            "-m",
+            "not slow",
+            "tests/core",
+        ]
         done = subprocess.run(command, cwd=folder, env=few, check=False)
         sys.exit(done.returncode)
 

@@ -63,7 +63,14 @@ def messages_race(encoding: str, rounds: int, size: int = 10_000) -> None:
         Contender("count_messages, equal texts, new objects", again),
     ]
     race(contenders, rounds=rounds, seed=f"counting {encoding}")
-    print(table(f"{size:,} chat messages, {encoding}", contenders, base=contenders[0], describe=lambda tokens: f"{tokens:,} tokens"))
+    print(
+        table(
+            f"{size:,} chat messages, {encoding}",
+            contenders,
+            base=contenders[0],
+            describe=lambda tokens: f"{tokens:,} tokens",
+        )
+    )
 
 
 def turn_about(encoding: str, rounds: int, size: int = 10_000, part: int = 250) -> None:
@@ -85,7 +92,9 @@ def turn_about(encoding: str, rounds: int, size: int = 10_000, part: int = 250) 
             messages = thread[start : start + part]
             for side in (0, 1) if start // part % 2 else (1, 0):
                 begin = time.process_time()
-                counter.count_messages(messages) if side else sum([len(encode(message["content"])) for message in messages])
+                counter.count_messages(messages) if side else sum(
+                    [len(encode(message["content"])) for message in messages]
+                )
                 spent[side] += time.process_time() - begin
         gc.enable()
         ratios.append(spent[1] / spent[0])
@@ -109,7 +118,9 @@ def megabytes(encoding: str, rounds: int) -> None:
         "line breaks": "\n" * 1_000_000,
         "carets": "^" * 1_000_000,
         "random letters": "".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=1_000_000)),
-        "base64": "".join(source.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", k=1_000_000)),
+        "base64": "".join(
+            source.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", k=1_000_000)
+        ),
         "joined emoji": "👩‍👩‍👧" * 200_000,
         "Chinese": "会议决定把项目的截止日期推迟到下个月底。" * 50_000,
     }
@@ -127,7 +138,9 @@ def megabytes(encoding: str, rounds: int) -> None:
         print(f"  {kind:<20}{statistics.median(ratios):>6.2f}")
     begin = time.process_time()
     counted = TiktokenCounter(encoding).count(" " * 1_000_000)
-    print(f"  a million spaces, where tiktoken may panic: {counted:,} tokens in {(time.process_time() - begin) * 1000:,.0f} ms")
+    print(
+        f"  a million spaces, where tiktoken may panic: {counted:,} tokens in {(time.process_time() - begin) * 1000:,.0f} ms"
+    )
 
 
 def threads(encoding: str) -> None:
@@ -174,7 +187,9 @@ def fast(encoding: str, rounds: int) -> None:
     for turn in range(rounds):
         for suffix, samples in seen.items():
             code = _FIRST_RUN.format(folder=sys.path[0], name=encoding + suffix, seed=f"first pass {turn}")
-            out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()  # noqa: S603 - our own code
+            out = subprocess.run(
+                [sys.executable, "-c", code], check=True, capture_output=True, text=True
+            ).stdout.split()
             samples.append((float(out[0]), float(out[1]), int(out[2])))
     plain, quick = seen.values()
     assert [s[2] for s in plain] == [s[2] for s in quick]
@@ -197,7 +212,10 @@ def look_ups() -> None:
     text = "a short text of eight words or so"
     message = {"role": "user", "content": text}
     counter.count_message(message)
-    for label, call in (("count", lambda: counter.count(text)), ("count_message", lambda: counter.count_message(message))):
+    for label, call in (
+        ("count", lambda: counter.count(text)),
+        ("count_message", lambda: counter.count_message(message)),
+    ):
         best = min(timeit.repeat(call, number=200_000, repeat=5)) / 200_000
         print(f"known {label:<14}{best * 1e9:>6.0f} ns")
 
@@ -255,7 +273,9 @@ def main(rounds: int = 9) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--table", action="store_true", help="print the table of estimate errors and stop")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()

@@ -22,20 +22,30 @@ from peers import COUNTERS, langchain_thread
 
 SIZES = (100, 1_000, 10_000)
 LIMITS = (4_096, 32_768)
-BUFFER_FINISHES = 1_000  # ChatMemoryBuffer.get recounts the rest per dropped message: 10,000 messages take it many minutes
+BUFFER_FINISHES = (
+    1_000  # ChatMemoryBuffer.get recounts the rest per dropped message: 10,000 messages take it many minutes
+)
 TURNS = 9
 IN_A_ROW, OTHERS = 5, 5  # threads nobody has counted, one after another, after so many others
-NEW = ({"role": "assistant", "content": "A new answer that nobody has counted."}, {"role": "user", "content": "And a new question?"})
+NEW = (
+    {"role": "assistant", "content": "A new answer that nobody has counted."},
+    {"role": "user", "content": "And a new question?"},
+)
 
 
-def cold(size: int, limit: int, counter: str = "o200k_base", name: str = "cold", *, busy: bool = True) -> Contender:
+def cold(
+    size: int, limit: int, counter: str = "o200k_base", name: str = "cold", *, busy: bool = True
+) -> Contender:
     from rankbudget import fit_messages
 
     def prepare(seed: str) -> Iterator[Callable[[], Any]]:
         threads = [chat(size, f"{seed}-{number}") for number in range(IN_A_ROW if busy else 1)]
         for number in range(OTHERS if busy else 0):
             fit_messages(chat(limit // 20, f"{seed}-other-{number}"), max_tokens=limit, counter=counter)
-        return (lambda thread=thread: fit_messages(thread, max_tokens=limit, counter=counter).messages for thread in threads)
+        return (
+            lambda thread=thread: fit_messages(thread, max_tokens=limit, counter=counter).messages
+            for thread in threads
+        )
 
     return Contender(name, prepare)
 
@@ -58,7 +68,9 @@ def session_warm(size: int, limit: int) -> Contender:
         thread = chat(size, seed)
         session = BudgetSession(limit, counter="o200k_base")
         for number in range(TURNS + 2):
-            if number >= 2:  # the first fit fills, the turn after it cuts to half; what is timed are turns like most
+            if (
+                number >= 2
+            ):  # the first fit fills, the turn after it cuts to half; what is timed are turns like most
                 yield partial(_fitted, session, thread)
             else:
                 session.fit(thread)
@@ -78,7 +90,14 @@ def trim_messages(size: int, limit: int, counter: str) -> Contender:
 
     def prepare(seed: str) -> Callable[[], Any]:
         thread = langchain_thread(size, seed)
-        return lambda: peer(thread, max_tokens=limit, token_counter=count, strategy="last", include_system=True, start_on="human")
+        return lambda: peer(
+            thread,
+            max_tokens=limit,
+            token_counter=count,
+            strategy="last",
+            include_system=True,
+            start_on="human",
+        )
 
     return Contender(f"trim_messages, counted {counter}", prepare)
 
@@ -96,7 +115,9 @@ def chat_memory_buffer(size: int, limit: int) -> Contender:
         return memory.get
 
     # At 1,000 messages one call takes seconds: one round must do.
-    return Contender("llama-index ChatMemoryBuffer.get", prepare, rounds=1 if size >= BUFFER_FINISHES else None)
+    return Contender(
+        "llama-index ChatMemoryBuffer.get", prepare, rounds=1 if size >= BUFFER_FINISHES else None
+    )
 
 
 def alone(size: int, limit: int, rounds: int) -> None:
@@ -117,7 +138,9 @@ def beside(size: int, limit: int, rounds: int) -> None:
     race(contenders, rounds=rounds, seed=f"history-{size}-{limit}")
     _show(f"{size:,} messages to {limit:,} tokens, beside the peers", contenders)
     if size > BUFFER_FINISHES:
-        print("  llama-index ChatMemoryBuffer.get          left out: it recounts the rest for each message it drops")
+        print(
+            "  llama-index ChatMemoryBuffer.get          left out: it recounts the rest for each message it drops"
+        )
     print(ratios(contenders[len(ours) :], ours), "\n", flush=True)
 
 
@@ -125,12 +148,19 @@ def _cold(size: int, limit: int) -> list[Contender]:
     ways = [cold(size, limit), cold(size, limit, name="cold at first", busy=False)]
     if find_spec("fastokens") is not None:
         fast = "o200k_base+fast"
-        ways += [cold(size, limit, fast, "cold [fast]"), cold(size, limit, fast, "cold at first [fast]", busy=False)]
+        ways += [
+            cold(size, limit, fast, "cold [fast]"),
+            cold(size, limit, fast, "cold at first [fast]", busy=False),
+        ]
     return ways
 
 
 def _show(title: str, contenders: list[Contender]) -> None:
-    print(table(title, contenders, base=contenders[0], describe=lambda kept: f"keeps {len(kept):,}"), "\n", flush=True)
+    print(
+        table(title, contenders, base=contenders[0], describe=lambda kept: f"keeps {len(kept):,}"),
+        "\n",
+        flush=True,
+    )
 
 
 def main(*, rounds: int = 9) -> None:

@@ -31,13 +31,18 @@ IN_A_ROW, OTHERS = 5, 5  # threads nobody has counted, one after another, after 
 def _new(seed: str) -> list[Any]:
     from langchain_core.messages import AIMessage, HumanMessage
 
-    return [AIMessage("A new answer that nobody has counted.", id=f"{seed}-n1"), HumanMessage("And a new question?", id=f"{seed}-n2")]
+    return [
+        AIMessage("A new answer that nobody has counted.", id=f"{seed}-n1"),
+        HumanMessage("And a new question?", id=f"{seed}-n2"),
+    ]
 
 
 def _stock(size: int, counter: str) -> Contender:
     from langchain_core.messages import trim_messages
 
-    trimmer = trim_messages(max_tokens=LIMIT, token_counter=COUNTERS[counter](), include_system=True, start_on="human")
+    trimmer = trim_messages(
+        max_tokens=LIMIT, token_counter=COUNTERS[counter](), include_system=True, start_on="human"
+    )
 
     def prepare(seed: str) -> Callable[[], Any]:
         thread = langchain_thread(size, seed)
@@ -46,7 +51,9 @@ def _stock(size: int, counter: str) -> Contender:
     return Contender(f"trim_messages, counted {counter}", prepare)
 
 
-def _cold(size: int, counter: str = "o200k_base", name: str = "trimmer cold", *, busy: bool = True) -> Contender:
+def _cold(
+    size: int, counter: str = "o200k_base", name: str = "trimmer cold", *, busy: bool = True
+) -> Contender:
     from langchain_budget import BudgetTrimmer
 
     trimmer = BudgetTrimmer(max_tokens=LIMIT, counter=counter)
@@ -114,7 +121,8 @@ def _memory(size: int) -> Contender:
         memory = BudgetMemory(max_tokens=LIMIT, return_messages=True)
         memory.chat_memory.add_messages(langchain_thread(size, seed))
         return _turns(
-            lambda: memory.load_memory_variables({})["history"], lambda number: memory.chat_memory.add_messages(_new(f"{seed}-{number}"))
+            lambda: memory.load_memory_variables({})["history"],
+            lambda number: memory.chat_memory.add_messages(_new(f"{seed}-{number}")),
         )
 
     return Contender("memory again", prepare)
@@ -138,7 +146,9 @@ def _middleware(size: int, *, warm: bool) -> Contender:
             return response
 
         def call() -> Any:
-            middleware.wrap_model_call(ModelRequest(model=model, messages=thread[1:], system_message=thread[0]), handler)
+            middleware.wrap_model_call(
+                ModelRequest(model=model, messages=thread[1:], system_message=thread[0]), handler
+            )
             return asked
 
         return _turns(call, lambda number: thread.extend(_new(f"{seed}-{number}"))) if warm else call
@@ -170,12 +180,19 @@ def _colds(size: int) -> list[Contender]:
     ways = [_cold(size), _cold(size, name="cold at first", busy=False)]
     if find_spec("fastokens") is not None:
         fast = "o200k_base+fast"
-        ways += [_cold(size, fast, "trimmer cold [fast]"), _cold(size, fast, "cold at first [fast]", busy=False)]
+        ways += [
+            _cold(size, fast, "trimmer cold [fast]"),
+            _cold(size, fast, "cold at first [fast]", busy=False),
+        ]
     return ways
 
 
 def _show(title: str, contenders: list[Contender]) -> None:
-    print(table(title, contenders, base=contenders[0], describe=lambda kept: f"{len(kept)} messages kept"), "\n", flush=True)
+    print(
+        table(title, contenders, base=contenders[0], describe=lambda kept: f"{len(kept)} messages kept"),
+        "\n",
+        flush=True,
+    )
 
 
 def main(*, rounds: int = 9) -> None:

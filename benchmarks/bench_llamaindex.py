@@ -46,7 +46,9 @@ def warm(size: int, limit: int) -> Contender:
 
     def prepare(seed: str) -> Iterator[Callable[[], Any]]:
         memory = _memory(_messages(size, seed), limit)
-        for turn in range(TURNS + 2):  # a fresh session fills the limit, the next turn cuts to half; then it stays for many turns
+        for turn in range(
+            TURNS + 2
+        ):  # a fresh session fills the limit, the next turn cuts to half; then it stays for many turns
             if turn >= 2:
                 yield memory.get
             else:
@@ -75,7 +77,9 @@ def stock(size: int, limit: int) -> Contender:
     def prepare(seed: str) -> Callable[[], Any]:
         store = SimpleChatStore(store={"chat_history": _messages(size, seed)})
         memory = ChatMemoryBuffer.from_defaults(
-            token_limit=limit, chat_store=store, tokenizer_fn=tiktoken.get_encoding("o200k_base").encode_ordinary
+            token_limit=limit,
+            chat_store=store,
+            tokenizer_fn=tiktoken.get_encoding("o200k_base").encode_ordinary,
         )
         return memory.get
 
@@ -85,7 +89,10 @@ def stock(size: int, limit: int) -> Contender:
 def _nodes(seed: str) -> list[Any]:
     from llama_index.core.schema import NodeWithScore, TextNode
 
-    return [NodeWithScore(node=TextNode(text=text), score=1 - i / NODES) for i, text in enumerate(documents(NODES, seed))]
+    return [
+        NodeWithScore(node=TextNode(text=text), score=1 - i / NODES)
+        for i, text in enumerate(documents(NODES, seed))
+    ]
 
 
 def counting() -> Contender:
@@ -119,7 +126,9 @@ def repacking(*, ours: bool) -> Contender:
 
     encode = tiktoken.get_encoding("o200k_base").encode_ordinary
     helper = (BudgetPromptHelper if ours else PromptHelper)(NODE_LIMIT, 256, tokenizer=encode)
-    prompt = PromptTemplate("Use this:\n{context_str}\nAnswer: {query_str}").partial_format(query_str="What was decided about this?")
+    prompt = PromptTemplate("Use this:\n{context_str}\nAnswer: {query_str}").partial_format(
+        query_str="What was decided about this?"
+    )
 
     def prepare(seed: str) -> Callable[[], Any]:
         texts = [n.node.get_content() for n in _nodes(seed)]
@@ -136,15 +145,32 @@ def histories(size: int, limit: int, rounds: int) -> None:
         contenders.append(stock(size, limit))
     race(contenders, rounds=rounds, seed=f"llamaindex-{size}-{limit}")
     title = f"{size:,} messages at {limit:,}"
-    print(table(title, contenders, base=contenders[0], describe=lambda kept: f"{len(kept)} messages"), "\n", flush=True)
+    print(
+        table(title, contenders, base=contenders[0], describe=lambda kept: f"{len(kept)} messages"),
+        "\n",
+        flush=True,
+    )
 
 
 def nodes(rounds: int) -> None:
     """Prints the table of retrieved nodes."""
     bundled_vocabulary()
-    contenders = [counting(), packing(compress=False), packing(compress=True), repacking(ours=True), repacking(ours=False)]
+    contenders = [
+        counting(),
+        packing(compress=False),
+        packing(compress=True),
+        repacking(ours=True),
+        repacking(ours=False),
+    ]
     race(contenders, rounds=rounds, seed="llamaindex-nodes")
-    print(table(f"{NODES} nodes at {NODE_LIMIT:,}", contenders, base=contenders[0], describe=lambda kept: f"{len(kept)} returned"))
+    print(
+        table(
+            f"{NODES} nodes at {NODE_LIMIT:,}",
+            contenders,
+            base=contenders[0],
+            describe=lambda kept: f"{len(kept)} returned",
+        )
+    )
 
 
 def main(rounds: int = 7) -> None:

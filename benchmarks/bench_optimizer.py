@@ -25,7 +25,10 @@ from optimizer_prompts import PADDING, QUESTION, benchmark_prompts, spec_example
 
 SETS = ("covidqa", "xquad_en")
 SHARES = (0.5, 0.2)
-DOCUMENTS, WORDS = 50, 95  # about 200 tokens each: the words are made up, and cost more tokens than a language's
+DOCUMENTS, WORDS = (
+    50,
+    95,
+)  # about 200 tokens each: the words are made up, and cost more tokens than a language's
 
 
 def _contenders() -> list[Contender]:
@@ -36,7 +39,9 @@ def _contenders() -> list[Contender]:
     def example(seed: str) -> Callable[[], Any]:
         given = dict(spec_example().arguments)
         given["prompt"] = given["prompt"].replace("Report", f"Note {seed}")  # texts nobody has counted
-        given["history"] = [{**message, "content": f"{message['content']} {seed}"} for message in given["history"]]
+        given["history"] = [
+            {**message, "content": f"{message['content']} {seed}"} for message in given["history"]
+        ]
         return lambda: optimizer.optimize(**given)
 
     def many(seed: str) -> Callable[[], Any]:
@@ -95,11 +100,24 @@ def _ratios() -> str:
     )
     rows = [
         ("extractive", "50-70 %", "documents", compressor.compress_document(document, QUESTION)),
-        ("abstractive, no model", "70-85 %", "a conversation", compressor.compress(chat, strategy="abstractive")),
-        ("template", "60-80 %", "a padded system prompt", compressor.compress_system_prompt(given["system_prompt"])),
+        (
+            "abstractive, no model",
+            "70-85 %",
+            "a conversation",
+            compressor.compress(chat, strategy="abstractive"),
+        ),
+        (
+            "template",
+            "60-80 %",
+            "a padded system prompt",
+            compressor.compress_system_prompt(given["system_prompt"]),
+        ),
         ("template", "60-80 %", "a lean system prompt", compressor.compress_system_prompt(plain)),
     ]
-    lines = [f"  {name:<24}{text:<26}{result.compression_ratio:>7.1%}   specified {band}" for name, band, text, result in rows]
+    lines = [
+        f"  {name:<24}{text:<26}{result.compression_ratio:>7.1%}   specified {band}"
+        for name, band, text, result in rows
+    ]
     return "\n".join(["ratios: share of the tokens taken away", *lines])
 
 
@@ -118,7 +136,11 @@ def _questions(folder: Path, name: str) -> Iterator[tuple[dict[str, Any], list[d
     texts = {row["doc_id"]: row["items"] for row in rows if row["kind"] == "doc"}
     for row in rows:
         items = texts[row["doc_id"]]
-        if row["kind"] != "doc" and row.get("answers") and _holds("\n\n".join(item["text"] for item in items), row["answers"]):
+        if (
+            row["kind"] != "doc"
+            and row.get("answers")
+            and _holds("\n\n".join(item["text"] for item in items), row["answers"])
+        ):
             yield row, items
 
 
@@ -149,19 +171,27 @@ def answers(folder: Path, *, limit: int | None, judge: Callable[[str, str, list[
                     marks.append(judge(row["query"], result.compressed_text, row["answers"]))
             mark = f", judged {sum(marks) / len(marks):.2f} of 5" if marks else ""
             print(
-                f"  {name:<10} extractive to {share:>4.0%}: {left} of {len(found)} answers left ({left / len(found):.1%}){mark}", flush=True
+                f"  {name:<10} extractive to {share:>4.0%}: {left} of {len(found)} answers left ({left / len(found):.1%}){mark}",
+                flush=True,
             )
         for passages in (5, 10):
-            print(f"  {name:<10} optimizer, {passages:>2} passages: {_retrieved(found, passages, optimizer)}", flush=True)
+            print(
+                f"  {name:<10} optimizer, {passages:>2} passages: {_retrieved(found, passages, optimizer)}",
+                flush=True,
+            )
 
 
-def _retrieved(found: list[tuple[dict[str, Any], list[dict[str, Any]]]], passages: int, optimizer: Any) -> str:
+def _retrieved(
+    found: list[tuple[dict[str, Any], list[dict[str, Any]]]], passages: int, optimizer: Any
+) -> str:
     from rankbudget import Segment
     from rankbudget.relevance.bm25 import Bm25Scorer
 
     left, saved = 0, []
     for row, items in found:
-        scores = Bm25Scorer().score(row["query"], [Segment(id=item["id"], text=item["text"]) for item in items])
+        scores = Bm25Scorer().score(
+            row["query"], [Segment(id=item["id"], text=item["text"]) for item in items]
+        )
         gold = {piece["item"] for piece in row["gold"]}
         best = sorted(range(len(items)), key=lambda i: (items[i]["id"] not in gold, -scores[i]))[:passages]
         text = "\n\n".join(items[i]["text"] for i in sorted(best))
@@ -173,8 +203,13 @@ def _retrieved(found: list[tuple[dict[str, Any], list[dict[str, Any]]]], passage
 
 def _judge(model: str, base_url: str) -> Callable[[str, str, list[str]], float]:
     def ask(prompt: str) -> str:
-        body = json.dumps({"model": model, "temperature": 0, "messages": [{"role": "user", "content": prompt}]}).encode()
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', 'none')}"}
+        body = json.dumps(
+            {"model": model, "temperature": 0, "messages": [{"role": "user", "content": prompt}]}
+        ).encode()
+        headers = {
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', 'none')}",
+        }
         request = urllib.request.Request(f"{base_url.rstrip('/')}/chat/completions", body, headers)  # noqa: S310 - the user's own address
         with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - see above
             return str(json.load(answer)["choices"][0]["message"]["content"])
@@ -191,9 +226,17 @@ def _judge(model: str, base_url: str) -> Callable[[str, str, list[str]], float]:
 
 
 def _command_line() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--answers", action="store_true", help="measure how many answers survive, on the quality data")
-    parser.add_argument("--data", default=os.environ.get("QUALITY_DIR"), help="folder of the quality benchmark; default QUALITY_DIR")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--answers", action="store_true", help="measure how many answers survive, on the quality data"
+    )
+    parser.add_argument(
+        "--data",
+        default=os.environ.get("QUALITY_DIR"),
+        help="folder of the quality benchmark; default QUALITY_DIR",
+    )
     parser.add_argument("--limit", type=int, help="questions of each set; default all")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--model", help="an OpenAI-compatible model that answers and judges")

@@ -115,11 +115,18 @@ def kept(judge: ModuleType, asked: Sequence[Asked], weights: Mapping[str, float]
     with weighing(weights):
         for question, items in asked:
             rooms = [int(share * sum([item["n"] for item in items])) for share in judge.fracs(SET)]
-            rows.append([judge.score_one(SET, question, items, select(question["query"], items, room), room)["ev"] for room in rooms])
+            rows.append(
+                [
+                    judge.score_one(SET, question, items, select(question["query"], items, room), room)["ev"]
+                    for room in rooms
+                ]
+            )
     return np.array(rows)
 
 
-def held_out(judge: ModuleType, asked: Sequence[Asked], conversations: Sequence[Conversation]) -> tuple[Array, list[dict[str, float]]]:
+def held_out(
+    judge: ModuleType, asked: Sequence[Asked], conversations: Sequence[Conversation]
+) -> tuple[Array, list[dict[str, float]]]:
     """Returns what is kept of each task's evidence with weights fitted to the other tasks, and those weights."""
     rows, weights = [], []
     for task in dict.fromkeys(conversation.task for conversation in conversations):
@@ -136,7 +143,9 @@ def columns(rows: Array) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--no-fit", action="store_true", help="only what the library's own weights keep")
     given = parser.parse_args()
     found = judged_data()

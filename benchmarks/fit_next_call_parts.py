@@ -44,7 +44,9 @@ class Case:
 
     def choose(self, worth: Array) -> frozenset[int]:
         """Returns the pieces the library keeps if this is what the values are worth."""
-        return frozenset([*self.kept, *cover(self.prices, self.holds, worth.tolist(), self.opens, self.kept, self.room)])
+        return frozenset(
+            [*self.kept, *cover(self.prices, self.holds, worth.tolist(), self.opens, self.kept, self.room)]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,10 @@ def _regression(conversations: Sequence[Conversation]) -> Array:
     needed = np.concatenate([conversation.needed for conversation in conversations])
     arguments = [conversation.evidence.shape[1] for conversation in conversations]
     counts = np.concatenate(
-        [np.full(len(one.needed), np.mean(arguments) / many) for one, many in zip(conversations, arguments, strict=True)]
+        [
+            np.full(len(one.needed), np.mean(arguments) / many)
+            for one, many in zip(conversations, arguments, strict=True)
+        ]
     )
     ridge = np.full(signs.shape[1], RIDGE)
     ridge[0] = 1e-6
@@ -103,7 +108,10 @@ def _regression(conversations: Sequence[Conversation]) -> Array:
 def _listed(conversations: Sequence[Conversation], start: Array, scale: Array) -> list[_Listed]:
     """Lists the choices of every case: for the regression's worths, for worths some noise away, and those that know the truth."""
     noise = np.random.default_rng(1)
-    trials = [start, *[start + noise.normal(0, size, len(start)) / scale for size in NOISE for _ in range(TRIALS)]]
+    trials = [
+        start,
+        *[start + noise.normal(0, size, len(start)) / scale for size in NOISE for _ in range(TRIALS)],
+    ]
     found = []
     for at, conversation in enumerate(conversations):
         worths = [_share(conversation.signs @ trial) for trial in trials]
@@ -129,7 +137,9 @@ def _known(case: Case, needed: Array) -> set[frozenset[int]]:
     return {case.choose(worth) for worth in worths}
 
 
-def _climb(start: Array, scale: Array, conversations: Sequence[Conversation], listed: Sequence[_Listed]) -> Array:
+def _climb(
+    start: Array, scale: Array, conversations: Sequence[Conversation], listed: Sequence[_Listed]
+) -> Array:
     """Returns the weights after a number of steps (Adam's) towards choices that keep more; the last ones are smaller."""
     weights: Array = start
     mean, square = np.zeros(len(start)), np.zeros(len(start))
@@ -152,7 +162,10 @@ def _slope(weights: Array, conversations: Sequence[Conversation], listed: Sequen
         taken /= taken.sum()
         pull = taken * (case.keeps - taken @ case.keeps)
         pulls[case.conversation] += case.counts * SHARPNESS * (case.holds.T @ pull)
-    slopes = [one.signs.T @ (pull * share * (1 - share)) for one, pull, share in zip(conversations, pulls, shares, strict=True)]
+    slopes = [
+        one.signs.T @ (pull * share * (1 - share))
+        for one, pull, share in zip(conversations, pulls, shares, strict=True)
+    ]
     slope: Array = np.sum(slopes, axis=0) / len(listed)
     return slope
 

@@ -33,10 +33,16 @@ def target(function: Target) -> Target:
     return function
 
 
-JSON = '{ } [ ] , : " \\" \\u12 null true 1e9 -0.5 "id" "a8f3-77c1" "role" "user" "tool" "content" "messages" "tools" "tool_calls" "function" NaN \n'.split(" ")
-YAML = "defaults profiles nova context_window ratios memory history reserve max_response_tokens model : - & * !! | > { } [ ] , # ' \" 0.3 8192 -1 .inf ~ \n \t".split(" ")
+JSON = '{ } [ ] , : " \\" \\u12 null true 1e9 -0.5 "id" "a8f3-77c1" "role" "user" "tool" "content" "messages" "tools" "tool_calls" "function" NaN \n'.split(
+    " "
+)
+YAML = "defaults profiles nova context_window ratios memory history reserve max_response_tokens model : - & * !! | > { } [ ] , # ' \" 0.3 8192 -1 .inf ~ \n \t".split(
+    " "
+)
 
-TAGS = "< > / </ <knowledge </knowledge > <KNOWLEDGE </system> <|im_start|> &lt; { } {{ }} user: system: \n \r \u2028".split(" ")
+TAGS = "< > / </ <knowledge </knowledge > <KNOWLEDGE </system> <|im_start|> &lt; { } {{ }} user: system: \n \r \u2028".split(
+    " "
+)
 
 
 def text_of(data: Any, most: int) -> str:
@@ -59,7 +65,9 @@ def count(data: Any) -> None:
     from rankbudget import counter_for
 
     name = ("o200k_base", "cl100k_base")[data.ConsumeIntInRange(0, 1)]
-    text = text_of(data, 200) + data.PickValueInList([" ", "\n", "\t", "\u3000", "a", "é"]) * data.ConsumeIntInRange(0, 60_000)
+    text = text_of(data, 200) + data.PickValueInList(
+        [" ", "\n", "\t", "\u3000", "a", "é"]
+    ) * data.ConsumeIntInRange(0, 60_000)
     text += data.ConsumeUnicode(200)
     counter = counter_for(name)
     assert counter.count(text) == len(counter.encoding.encode_ordinary(text))  # type: ignore[attr-defined]  # both are tiktoken's
@@ -85,10 +93,14 @@ def inserted_text(data: Any) -> None:
     from rankbudget import Assembler, Block, BudgetError, TokenBudget
     from rankbudget.testing import check_delimited
 
-    budget = TokenBudget(context_window=data.ConsumeIntInRange(60, 500), reserve=0, ratios={"memory": 0.5, "history": 0.5})
+    budget = TokenBudget(
+        context_window=data.ConsumeIntInRange(60, 500), reserve=0, ratios={"memory": 0.5, "history": 0.5}
+    )
     texts = [built_of(data, TAGS) for _ in range(data.ConsumeIntInRange(1, 3))]
     try:
-        made = Assembler(budget, counter=COUNTER).assemble([Block.of("system", "s"), Block.of("knowledge", *texts)], query="q")
+        made = Assembler(budget, counter=COUNTER).assemble(
+            [Block.of("system", "s"), Block.of("knowledge", *texts)], query="q"
+        )
     except BudgetError:
         return
     assert made.report.total_tokens <= made.report.limit
@@ -171,17 +183,24 @@ def conversation(data: Any) -> None:
 
     messages = []
     for _ in range(data.ConsumeIntInRange(1, 12)):
-        message: dict[str, Any] = {"role": data.PickValueInList(["system", "user", "assistant", "tool", "developer"])}
+        message: dict[str, Any] = {
+            "role": data.PickValueInList(["system", "user", "assistant", "tool", "developer"])
+        }
         message["content"] = data.ConsumeUnicode(60)
         ids = [data.PickValueInList(["a", "b", "c"]) for _ in range(data.ConsumeIntInRange(0, 2))]
         if message["role"] == "tool":
             message["tool_call_id"] = data.PickValueInList(["a", "b", "c"])
         elif message["role"] == "assistant" and ids:
-            message["tool_calls"] = [{"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in dict.fromkeys(ids)]
+            message["tool_calls"] = [
+                {"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                for i in dict.fromkeys(ids)
+            ]
         messages.append(message)
     limit, counter = data.ConsumeIntInRange(1, 200), counter_for(COUNTER)
     try:
-        fitted = fit_messages(messages, max_tokens=limit, counter=counter, cut=data.PickValueInList(["fill", "stable"]))
+        fitted = fit_messages(
+            messages, max_tokens=limit, counter=counter, cut=data.PickValueInList(["fill", "stable"])
+        )
     except BudgetError as error:
         check_refusal(messages, error, limit=limit, counter=counter)
         return
@@ -194,7 +213,9 @@ def compressed(data: Any) -> None:
     from rankbudget import PromptCompressor, counter_for
 
     limit, text = data.ConsumeIntInRange(1, 60), text_of(data, 3000)
-    result = PromptCompressor(counter=COUNTER).compress(text, limit, data.PickValueInList(["extractive", "template", "abstractive"]))
+    result = PromptCompressor(counter=COUNTER).compress(
+        text, limit, data.PickValueInList(["extractive", "template", "abstractive"])
+    )
     assert result.compressed_tokens == counter_for(COUNTER).count(result.compressed_text) <= limit
 
 
@@ -236,16 +257,23 @@ def every(seconds: int) -> int:
         failed += not fine
         outcome = "no failure" if fine else "FAILED"
         inputs = f"{int(runs[1]):,}" if runs else "?"
-        rows.append(f"| {name} | {function.__doc__} | {inputs} | {reached[-1] if reached else '?'} | {outcome} |")
+        rows.append(
+            f"| {name} | {function.__doc__} | {inputs} | {reached[-1] if reached else '?'} | {outcome} |"
+        )
         print(rows[-1], f"{time.monotonic() - begin:.0f} s", flush=True)
         if not fine:
             print(done.stderr[-3000:], flush=True)
-    print("\n| target | what must hold | inputs | branches reached | outcome |\n|---|---|---|---|---|\n" + "\n".join(rows))
+    print(
+        "\n| target | what must hold | inputs | branches reached | outcome |\n|---|---|---|---|---|\n"
+        + "\n".join(rows)
+    )
     return 1 if failed else 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("target", nargs="?", choices=TARGETS, help="one target; all of them without it")
     parser.add_argument("--seconds", type=int, default=60, help="how long, in all")
     given = parser.parse_args()

@@ -18,19 +18,35 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
 
-__all__ = ["Contender", "apart", "bundled_vocabulary", "chat", "documents", "race", "ratios", "table", "versions"]
+__all__ = [
+    "Contender",
+    "apart",
+    "bundled_vocabulary",
+    "chat",
+    "documents",
+    "race",
+    "ratios",
+    "table",
+    "versions",
+]
 
-_SYLLABLES = "an ber con der el fi gra hon in jo ken lu mer nor ol per qui ra sen ti ul ver wil xen yor zan".split()
+_SYLLABLES = (
+    "an ber con der el fi gra hon in jo ken lu mer nor ol per qui ra sen ti ul ver wil xen yor zan".split()
+)
 
 
 def _words(size: int) -> list[str]:
     source = random.Random(7)
     common = "the of and to a in is it you that he was for on are with as his they be at one have this from or had by not but what".split()
-    return common + ["".join(source.choices(_SYLLABLES, k=source.choice((1, 2, 2, 3, 3, 4)))) for _ in range(size)]
+    return common + [
+        "".join(source.choices(_SYLLABLES, k=source.choice((1, 2, 2, 3, 3, 4)))) for _ in range(size)
+    ]
 
 
 _VOCABULARY = _words(6000)
-_WEIGHTS = [1 / (rank + 3) for rank in range(len(_VOCABULARY))]  # few words are common, most are rare, as in a language
+_WEIGHTS = [
+    1 / (rank + 3) for rank in range(len(_VOCABULARY))
+]  # few words are common, most are rare, as in a language
 _SUMS: list[float] = []
 for _weight in _WEIGHTS:
     _SUMS.append((_SUMS[-1] if _SUMS else 0.0) + _weight)
@@ -49,7 +65,9 @@ def chat(size: int, seed: str) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "system", "content": _text(source, 30)}]
     while len(messages) < size:
         role = "user" if len(messages) % 2 else "assistant"
-        messages.append({"role": role, "content": _text(source, min(200, max(4, int(source.lognormvariate(3.2, 0.6)))))})
+        messages.append(
+            {"role": role, "content": _text(source, min(200, max(4, int(source.lognormvariate(3.2, 0.6)))))}
+        )
     return messages
 
 
@@ -100,7 +118,9 @@ def race(contenders: Sequence[Contender], *, rounds: int, seed: str) -> None:
                 result = call()
                 contender.seconds.append(time.perf_counter() - begin)
                 contender.cpu.append(time.process_time() - cpu)
-                contender.result = result  # only now: this frees the result before it, and with it a whole thread
+                contender.result = (
+                    result  # only now: this frees the result before it, and with it a whole thread
+                )
             gc.enable()
 
 
@@ -118,14 +138,24 @@ def _calls(contender: Contender, seed: str) -> Iterable[Callable[[], Any]]:
     return prepared if isinstance(prepared, Iterator) else [prepared]
 
 
-def table(title: str, contenders: Sequence[Contender], *, base: Contender, describe: Callable[[Any], str] = lambda result: "") -> str:
+def table(
+    title: str,
+    contenders: Sequence[Contender],
+    *,
+    base: Contender,
+    describe: Callable[[Any], str] = lambda result: "",
+) -> str:
     """Returns medians and bests, CPU medians, and how many times as long as `base` each takes (by the medians of the CPU time)."""
     lines = [title, f"  {'':<42}{'median':>14}{'best':>14}{'CPU':>14}{'x ' + base.name:>20}  samples"]
     own = statistics.median(base.cpu)
     for c in contenders:
         ratio = statistics.median(c.cpu) / own
-        times = "".join(f"{seconds * 1000:>11,.3f} ms" for seconds in (c.median, min(c.seconds), statistics.median(c.cpu)))
-        lines.append(f"  {c.name:<42}{times}{ratio:>20,.{0 if ratio >= 10 else 2}f}  {len(c.seconds):>6}  {describe(c.result)}".rstrip())
+        times = "".join(
+            f"{seconds * 1000:>11,.3f} ms" for seconds in (c.median, min(c.seconds), statistics.median(c.cpu))
+        )
+        lines.append(
+            f"  {c.name:<42}{times}{ratio:>20,.{0 if ratio >= 10 else 2}f}  {len(c.seconds):>6}  {describe(c.result)}".rstrip()
+        )
     return "\n".join(lines)
 
 
@@ -134,7 +164,9 @@ def ratios(peers: Sequence[Contender], ours: Sequence[Contender]) -> str:
     lines = [f"  {'times as long as':<42}" + "".join(f"{c.name:>22}" for c in ours)]
     for peer in peers:
         taken = statistics.median(peer.cpu)
-        lines.append(f"  {peer.name:<42}" + "".join(f"{taken / statistics.median(c.cpu):>22,.1f}" for c in ours))
+        lines.append(
+            f"  {peer.name:<42}" + "".join(f"{taken / statistics.median(c.cpu):>22,.1f}" for c in ours)
+        )
     return "\n".join(lines)
 
 
@@ -142,7 +174,10 @@ def versions(*packages: str) -> str:
     """Returns what was measured on what."""
     found = [f"{name} {importlib.metadata.version(name)}" for name in packages]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"Python {platform.python_version()} on {platform.machine()}, {cores} cores, {sys.platform}; " + ", ".join(found)
+    return (
+        f"Python {platform.python_version()} on {platform.machine()}, {cores} cores, {sys.platform}; "
+        + ", ".join(found)
+    )
 
 
 def bundled_vocabulary() -> None:

@@ -133,10 +133,15 @@ def benchmark_prompts() -> list[Sample]:
                 "content": "Hello! Of course, go ahead. I look things up in our own documents and quote the figures from there.",
             },
             {"role": "user", "content": f"It is about the topic {name}, I could not find it myself."},
-            {"role": "assistant", "content": f"Thank you. Tell me what exactly you would like to know about the topic {name}."},
+            {
+                "role": "assistant",
+                "content": f"Thank you. Tell me what exactly you would like to know about the topic {name}.",
+            },
         ]
         prompt = "Context:\n" + "\n\n".join(passages) + f"\n\nQuestion: {question}"
-        samples.append(Sample(name, {"prompt": prompt, "system_prompt": SYSTEM, "history": history}, (answer,)))
+        samples.append(
+            Sample(name, {"prompt": prompt, "system_prompt": SYSTEM, "history": history}, (answer,))
+        )
     return samples
 
 
@@ -273,7 +278,16 @@ def spec_example() -> Sample:
     system = " ".join([RULES[0], *PADDING, *RULES[1:3], *PADDING, *RULES[3:], *PADDING, *PADDING[:3]])
     documents = [OFF_TOPIC[i % 6] if i < 6 else f"Report {i}. {OFF_TOPIC[i % 6]}" for i in range(25)]
     documents[4], documents[17] = RELEVANT
-    history = [{"role": role, "content": text} for turn in TURNS for role, text in zip(("user", "assistant"), turn, strict=True)]
+    history = [
+        {"role": role, "content": text}
+        for turn in TURNS
+        for role, text in zip(("user", "assistant"), turn, strict=True)
+    ]
     prompt = "Context:\n" + "\n\n".join(documents) + f"\n\nQuestion: {QUESTION}"
     answers = ("100 euros", "regional office in Ghent", "within ten working days")
-    return Sample("specification", {"prompt": prompt, "system_prompt": system, "history": history}, answers, (*RELEVANT, QUESTION, *RULES))
+    return Sample(
+        "specification",
+        {"prompt": prompt, "system_prompt": system, "history": history},
+        answers,
+        (*RELEVANT, QUESTION, *RULES),
+    )

@@ -1,9 +1,9 @@
 """LangChain's `trim_messages` as people call it, to be timed beside ours: three exact counters, and threads of LangChain messages.
 
-    by the model    `token_counter=ChatOpenAI(...)`, the first way its documentation shows
-    as the guide    OpenAI's formula over text, the way LangChain's guide to trimming writes a counter of one's own: the encoding is asked for by
-                    name for each text, special tokens are looked for, roles are told by class
-    the leanest     the same formula with nothing in it that can be left out: the least an exact counter can do
+by the model    `token_counter=ChatOpenAI(...)`, the first way its documentation shows
+as the guide    OpenAI's formula over text, the way LangChain's guide to trimming writes a counter of one's own: the encoding is asked for by
+                name for each text, special tokens are looked for, roles are told by class
+the leanest     the same formula with nothing in it that can be left out: the least an exact counter can do
 """
 
 from __future__ import annotations
@@ -70,4 +70,6 @@ def langchain_thread(size: int, seed: str) -> list[Any]:
 
     kinds = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
     thread = [kinds[m["role"]](m["content"], id=f"{seed}-{i}") for i, m in enumerate(chat(size, seed))]
-    return thread if thread[-1].type == "human" else [*thread, HumanMessage(f"And {seed}?", id=f"{seed}-last")]
+    return (
+        thread if thread[-1].type == "human" else [*thread, HumanMessage(f"And {seed}?", id=f"{seed}-last")]
+    )

@@ -91,16 +91,24 @@ def judge(name: str, case: Case, lab: Lab, failure: BaseException | None, *, our
         return ("refused", str(refusal)) if not feasible(name, case) else ("refused needlessly", str(refusal))
     if failure is not None:
         known = not ours and isinstance(failure, ValueError)
-        return ("refused" if known and not feasible(name, case) else "crash"), f"{type(failure).__name__}: {failure}"
+        return (
+            "refused" if known and not feasible(name, case) else "crash"
+        ), f"{type(failure).__name__}: {failure}"
     if not requests and "QueryEngine" in name:
         return "refused", "no document fits: the engine answers without a call"
     if not requests:
         return "crash", "nothing was sent"
     if any(not asked(case, received.messages) for received in requests):
-        return "question lost", f"the last user message is not the question in {[m['role'] for m in requests[-1].messages][-4:]}"
+        return (
+            "question lost",
+            f"the last user message is not the question in {[m['role'] for m in requests[-1].messages][-4:]}",
+        )
     text = json.dumps([received.body for received in requests], ensure_ascii=False)
     for item in case.application.memories:
-        if not item.scope.visible_to(case.application.reader) and json.dumps(item.text, ensure_ascii=False)[1:-1] in text:
+        if (
+            not item.scope.visible_to(case.application.reader)
+            and json.dumps(item.text, ensure_ascii=False)[1:-1] in text
+        ):
             return "leak", f"{item.text!r} reached {case.application.reader}"
     wrong = miscounted(lab) if ours else ""
     return ("miscounted", wrong) if wrong else ("fine", "")
@@ -112,8 +120,17 @@ def miscounted(lab: Lab) -> str:
     for received in lab.server.requests:
         counted = counter_for(COUNTER).count_messages(received.messages, received.body.get("tools"))
         if counted != received.prompt_tokens:
-            return f"our counter says {counted}, the server counts {received.prompt_tokens} in the same request"
-    return next((f"reported {total}, the server counts {sent}" for total, counts in lab.reported if counts and total not in sent), "")
+            return (
+                f"our counter says {counted}, the server counts {received.prompt_tokens} in the same request"
+            )
+    return next(
+        (
+            f"reported {total}, the server counts {sent}"
+            for total, counts in lab.reported
+            if counts and total not in sent
+        ),
+        "",
+    )
 
 
 def feasible(name: str, case: Case) -> bool:
@@ -163,7 +180,10 @@ class Row:
         kinds = Counter(o.kind for o in self.outcomes)
         total = len(self.outcomes)
         millis = statistics.median(o.seconds for o in self.outcomes) * 1000 if self.outcomes else 0.0
-        shares = [f"{100 * kinds[k] / total:.1f}" if kinds[k] else "0" for k in ("overflow", "invalid", "question lost", "leak")]
+        shares = [
+            f"{100 * kinds[k] / total:.1f}" if kinds[k] else "0"
+            for k in ("overflow", "invalid", "question lost", "leak")
+        ]
         other = sum(kinds[k] for k in ("refused needlessly", "miscounted", "crash"))
         return [
             self.name.replace("|", "\\|"),
@@ -175,7 +195,17 @@ class Row:
         ]
 
 
-HEADER = ["through", "cases", "overflow %", "invalid %", "question lost %", "leak %", "crash or wrong %", "refused rightly", "median ms"]
+HEADER = [
+    "through",
+    "cases",
+    "overflow %",
+    "invalid %",
+    "question lost %",
+    "leak %",
+    "crash or wrong %",
+    "refused rightly",
+    "median ms",
+]
 
 
 def campaign(
@@ -223,12 +253,16 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", nargs="?", type=int, default=2000, help="how many applications are drawn")
     parser.add_argument("--seed", type=int, default=0, help="draws other applications")
     parser.add_argument("--only", default="", help="only the ways whose name holds this")
     parser.add_argument("--no-peers", action="store_true", help="leaves the peers out")
-    parser.add_argument("--every", action="store_true", help="sends every case every way instead of dealing them out")
+    parser.add_argument(
+        "--every", action="store_true", help="sends every case every way instead of dealing them out"
+    )
     parser.add_argument("--write", action="store_true", help="writes docs/proof.md")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -237,7 +271,9 @@ def main() -> int:
     cases = draw(options.cases, options.seed)
     print(f"{len(cases)} applications drawn in {time.perf_counter() - start:.0f} s")
     with lab() as running:
-        rows, failed = campaign(cases, available(WAYS, options.only), running, ours=True, spread=not options.every)
+        rows, failed = campaign(
+            cases, available(WAYS, options.only), running, ours=True, spread=not options.every
+        )
         shown: Counter[tuple[str, str]] = Counter()
         for name, case, outcome in failed:
             shown[name, outcome.kind] += 1
@@ -260,7 +296,9 @@ def write(options: argparse.Namespace, text: str, failed: int, seconds: float) -
     """Puts the table between the markers of docs/proof.md."""
     path = Path(__file__).parent.parent / "docs" / "proof.md"
     command = f"make prove N={options.cases}" + (f" (seed {options.seed})" if options.seed else "")
-    made = f"`{command}`: {failed} failures, {seconds:.0f} s, CPython {platform.python_version()}.\n\n{text}\n"
+    made = (
+        f"`{command}`: {failed} failures, {seconds:.0f} s, CPython {platform.python_version()}.\n\n{text}\n"
+    )
     page = path.read_text(encoding="utf-8")
     head, _, rest = page.partition("<!-- table -->")
     tail = rest.partition("<!-- end -->")[2]

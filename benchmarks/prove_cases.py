@@ -56,7 +56,13 @@ def draw(number_of_cases: int, number: int = 0) -> list[Case]:
     drawn: list[Application] = []
 
     @seed(number)
-    @settings(max_examples=number_of_cases, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=number_of_cases,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(applications())
     def collect(application: Application) -> None:
         drawn.append(application)
@@ -77,7 +83,11 @@ def prepare(application: Application, number: int = 0) -> Case:
     question = f"{application.question or 'Which is it?'} (asked as number {number})"
     case = Case(number, application, past, question, 1)
     whole = request_tokens([as_sent(m) for m in case.messages], case.tools or None)
-    limit = application.tokens if application.eighths is None else whole * application.eighths // 8 + application.tokens
+    limit = (
+        application.tokens
+        if application.eighths is None
+        else whole * application.eighths // 8 + application.tokens
+    )
     if number % 4:  # three cases in four can be solved: what must stay fits, often by a token or two
         limit = max(limit, case.least() + (0, 1, 2, 40, 300, 900)[number % 6])
     return replace(case, limit=max(8, limit))
@@ -122,7 +132,16 @@ def _smaller(application: Application) -> Iterator[Application]:
         content = message["content"]
         if isinstance(content, str) and len(content) > 3:
             shorter = {**message, "content": content[: len(content) // 2]}
-            yield replace(application, messages=(*application.messages[:i], shorter, *application.messages[i + 1 :]))
+            yield replace(
+                application, messages=(*application.messages[:i], shorter, *application.messages[i + 1 :])
+            )
     for i, text in enumerate(application.documents):
         if len(text) > 3:
-            yield replace(application, documents=(*application.documents[:i], text[: len(text) // 2], *application.documents[i + 1 :]))
+            yield replace(
+                application,
+                documents=(
+                    *application.documents[:i],
+                    text[: len(text) // 2],
+                    *application.documents[i + 1 :],
+                ),
+            )

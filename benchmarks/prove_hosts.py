@@ -12,8 +12,12 @@ def to_langchain(messages: Sequence[dict[str, Any]]) -> list[Any]:
     """Returns LangChain messages with the ids m0, m1, ..."""
     from langchain_core.messages import convert_to_messages
 
-    known = [{**m, "content": _without_redacted(m["content"])} for m in messages]  # its OpenAI client would send that block as it is
-    made = convert_to_messages([{k: v for k, v in m.items() if v is not None or k == "content"} for m in known])
+    known = [
+        {**m, "content": _without_redacted(m["content"])} for m in messages
+    ]  # its OpenAI client would send that block as it is
+    made = convert_to_messages(
+        [{k: v for k, v in m.items() if v is not None or k == "content"} for m in known]
+    )
     for i, message in enumerate(made):
         message.id = f"m{i}"
     return made
@@ -35,7 +39,14 @@ def to_llamaindex(messages: Sequence[dict[str, Any]]) -> list[Any]:
 
 
 def _blocks(message: dict[str, Any]) -> Any:
-    from llama_index.core.base.llms.types import AudioBlock, DocumentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolCallBlock
+    from llama_index.core.base.llms.types import (
+        AudioBlock,
+        DocumentBlock,
+        ImageBlock,
+        TextBlock,
+        ThinkingBlock,
+        ToolCallBlock,
+    )
 
     content = message.get("content")
     if isinstance(content, str) and (content or not message.get("tool_calls")):
@@ -49,11 +60,17 @@ def _blocks(message: dict[str, Any]) -> Any:
         elif kind == "input_audio":
             yield AudioBlock(audio=block["input_audio"]["data"].encode(), format="wav")
         elif kind == "file":
-            yield DocumentBlock(data=base64.b64encode(b"%PDF-1" * 9), title="a.pdf", document_mimetype="application/pdf")
+            yield DocumentBlock(
+                data=base64.b64encode(b"%PDF-1" * 9), title="a.pdf", document_mimetype="application/pdf"
+            )
         elif kind == "thinking":
-            yield ThinkingBlock(content=block["thinking"], additional_information={"signature": block["signature"]})
+            yield ThinkingBlock(
+                content=block["thinking"], additional_information={"signature": block["signature"]}
+            )
         elif kind == "redacted_thinking":
             yield ThinkingBlock(content=None, additional_information={"data": block["data"]})
     for call in message.get("tool_calls") or ():
         function = call["function"]
-        yield ToolCallBlock(tool_call_id=call["id"], tool_name=function["name"], tool_kwargs=json.loads(function["arguments"]))
+        yield ToolCallBlock(
+            tool_call_id=call["id"], tool_name=function["name"], tool_kwargs=json.loads(function["arguments"])
+        )

@@ -19,7 +19,10 @@ JOINT = 8
 
 def left(case: Case, *, beside: str = "", tools: Any = None) -> int:
     """Returns the tokens the case's prompt leaves for one more piece."""
-    rest = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"{beside}\n\n{case.question}"}]
+    rest = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": f"{beside}\n\n{case.question}"},
+    ]
     room = case.limit - JOINT - request_tokens(rest, tools)
     if room < 1:
         msg = f"the prompt alone needs {case.limit - room} tokens, the limit is {case.limit}"
@@ -34,8 +37,14 @@ def documents(case: Case) -> list[str]:
 # ---------------------------------------------------------------- the core
 @way("core BlockAssembler")
 def core_blocks(case: Case, lab: Lab) -> None:
-    window = case.limit - JOINT - request_tokens([{"role": "system", "content": ""}, {"role": "user", "content": case.question}])
-    budget = TokenBudget(context_window=window, reserve=0, ratios={"history": 0.5, "knowledge": 0.5}, max_system_ratio=None)
+    window = (
+        case.limit
+        - JOINT
+        - request_tokens([{"role": "system", "content": ""}, {"role": "user", "content": case.question}])
+    )
+    budget = TokenBudget(
+        context_window=window, reserve=0, ratios={"history": 0.5, "knowledge": 0.5}, max_system_ratio=None
+    )
     history = [as_sent(m) for m in case.messages[:-1] if m["role"] in {"user", "assistant"}]
     text = BlockAssembler(budget, counter=COUNTER).assemble(SYSTEM, "", "Find it.", history, documents(case))
     lab.send(case, [{"role": "system", "content": text}, {"role": "user", "content": case.question}])
@@ -45,7 +54,10 @@ def core_blocks(case: Case, lab: Lab) -> None:
 def core_documents(case: Case, lab: Lab) -> None:
     fitted = fit_documents(documents(case), max_tokens=left(case), query=case.question, counter=COUNTER)
     context = "\n\n".join(segment.text for segment in fitted.segments)
-    lab.send(case, [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"{context}\n\n{case.question}"}])
+    lab.send(
+        case,
+        [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"{context}\n\n{case.question}"}],
+    )
 
 
 # ---------------------------------------------------------------- LangChain
@@ -74,7 +86,11 @@ def _retrieval_chain(retriever: Any, case: Case, lab: Lab) -> None:
 def langchain_retriever(case: Case, lab: Lab) -> None:
     from langchain_budget import BudgetRetriever
 
-    _retrieval_chain(BudgetRetriever(retriever=_langchain_retriever(case), max_tokens=left(case), counter=COUNTER), case, lab)
+    _retrieval_chain(
+        BudgetRetriever(retriever=_langchain_retriever(case), max_tokens=left(case), counter=COUNTER),
+        case,
+        lab,
+    )
 
 
 @way("langchain BudgetDocumentCompressor in a ContextualCompressionRetriever")
@@ -85,7 +101,9 @@ def langchain_compressor(case: Case, lab: Lab) -> None:
 
     compressor = BudgetDocumentCompressor(max_tokens=left(case), counter=COUNTER)
     _retrieval_chain(
-        ContextualCompressionRetriever(base_compressor=compressor, base_retriever=_langchain_retriever(case)), case, lab
+        ContextualCompressionRetriever(base_compressor=compressor, base_retriever=_langchain_retriever(case)),
+        case,
+        lab,
     )
 
 
@@ -98,8 +116,12 @@ def langchain_examples(case: Case, lab: Lab) -> None:
 
     shown = PromptTemplate.from_template("Q: {input}\nA: {output}")
     examples = [{"input": given, "output": wanted} for given, wanted in case.application.examples]
-    selector = BudgetExampleSelector(examples, max_tokens=left(case), example_prompt=shown, counter=COUNTER, double_braces=True)
-    prompt = FewShotPromptTemplate(example_selector=selector, example_prompt=shown, suffix="{question}", input_variables=["question"])
+    selector = BudgetExampleSelector(
+        examples, max_tokens=left(case), example_prompt=shown, counter=COUNTER, double_braces=True
+    )
+    prompt = FewShotPromptTemplate(
+        example_selector=selector, example_prompt=shown, suffix="{question}", input_variables=["question"]
+    )
     text = prompt.format(question=case.question)
     lab.langchain(case).invoke([SystemMessage(SYSTEM), HumanMessage(text)])
 
@@ -120,7 +142,10 @@ def langchain_edit(case: Case, lab: Lab) -> None:
 
     tools = [convert_to_openai_tool(search)]
     most = max(1, case.limit - request_tokens([], tools) + request_tokens([]))
-    lab.server.script(*[Reply(text="", tool_calls=[("search", {"query": "a"}), ("search", {"query": "b"})])] * (case.number % 3))
+    lab.server.script(
+        *[Reply(text="", tool_calls=[("search", {"query": "a"}), ("search", {"query": "b"})])]
+        * (case.number % 3)
+    )
     edit = ContextEditingMiddleware(edits=[BudgetContextEdit(trigger=most, counter=COUNTER)])
     agent = create_agent(lab.chat.model_copy(update={"model_name": model(case)}), [search], middleware=[edit])
     value = {"messages": to_langchain(case.messages)}
@@ -144,7 +169,10 @@ def _nodes(case: Case) -> Any:
 
     class Drawn(BaseRetriever):
         def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:  # noqa: ARG002 - what was drawn is what is found
-            return [NodeWithScore(node=TextNode(text=text), score=0.9 - i / 10) for i, text in enumerate(documents(case))]
+            return [
+                NodeWithScore(node=TextNode(text=text), score=0.9 - i / 10)
+                for i, text in enumerate(documents(case))
+            ]
 
     return Drawn()
 
@@ -155,11 +183,16 @@ def llamaindex_memory(case: Case, lab: Lab) -> None:
 
     from llamaindex_budget import BudgetMemory, ProjectMemoryBlock
 
-    notes = [ProjectMemoryBlock(name=f"note{i}", text=text, rank=2 + i, counter=COUNTER) for i, text in enumerate(documents(case)[:3])]
+    notes = [
+        ProjectMemoryBlock(name=f"note{i}", text=text, rank=2 + i, counter=COUNTER)
+        for i, text in enumerate(documents(case)[:3])
+    ]
     memory = BudgetMemory.from_defaults(token_limit=case.limit, counter=COUNTER, memory_blocks=notes)
 
     async def read() -> Any:
-        await memory.aset([*to_llamaindex(case.messages[:-1]), ChatMessage(role="user", content=case.question)])
+        await memory.aset(
+            [*to_llamaindex(case.messages[:-1]), ChatMessage(role="user", content=case.question)]
+        )
         return await memory.aget()
 
     lab.llamaindex(case).chat(lab.wait(read()))
@@ -190,4 +223,6 @@ def llamaindex_examples(case: Case, lab: Lab) -> None:
     pick = few_shot_function(examples, max_tokens=left(case), max_examples=9, counter=COUNTER)
     prompt = PromptTemplate("{examples}\n\n{query_str}", function_mappings={"examples": pick})
     text = prompt.format(query_str=case.question)
-    lab.llamaindex(case).chat([ChatMessage(role="system", content=SYSTEM), ChatMessage(role="user", content=text)])
+    lab.llamaindex(case).chat(
+        [ChatMessage(role="system", content=SYSTEM), ChatMessage(role="user", content=text)]
+    )

@@ -59,7 +59,9 @@ def stock_trim_plain(case: Case, lab: Lab) -> None:
     from langchain_core.messages import trim_messages
 
     messages = to_langchain(case.messages)
-    lab.langchain(case).invoke(trim_messages(messages, max_tokens=case.limit, token_counter=count_langchain, strategy="last"))
+    lab.langchain(case).invoke(
+        trim_messages(messages, max_tokens=case.limit, token_counter=count_langchain, strategy="last")
+    )
 
 
 @peer("langchain ContextEditingMiddleware in an agent")
@@ -78,7 +80,9 @@ def stock_buffer(case: Case, lab: Lab) -> None:
     from llama_index.core.llms import ChatMessage
     from llama_index.core.memory import ChatMemoryBuffer
 
-    memory = ChatMemoryBuffer.from_defaults(chat_history=to_llamaindex(case.messages[:-1]), token_limit=case.limit, tokenizer_fn=tokenize)
+    memory = ChatMemoryBuffer.from_defaults(
+        chat_history=to_llamaindex(case.messages[:-1]), token_limit=case.limit, tokenizer_fn=tokenize
+    )
     memory.put(ChatMessage(role="user", content=case.question))
     lab.llamaindex(case).chat(memory.get())
 
@@ -89,7 +93,9 @@ def stock_memory(case: Case, lab: Lab) -> None:
     from llama_index.core.memory import Memory
 
     async def read() -> list[Any]:
-        memory = Memory.from_defaults(token_limit=case.limit, token_flush_size=max(1, case.limit // 10), tokenizer_fn=tokenize)
+        memory = Memory.from_defaults(
+            token_limit=case.limit, token_flush_size=max(1, case.limit // 10), tokenizer_fn=tokenize
+        )
         await memory.aset(to_llamaindex(case.messages[:-1]))
         await memory.aput(ChatMessage(role="user", content=case.question))
         return list(await memory.aget())
@@ -102,8 +108,12 @@ def stock_engine(case: Case, lab: Lab) -> None:
     from llama_index.core.chat_engine import ContextChatEngine
     from llama_index.core.memory import ChatMemoryBuffer
 
-    memory = ChatMemoryBuffer.from_defaults(chat_history=to_llamaindex(case.messages[:-1]), token_limit=case.limit, tokenizer_fn=tokenize)
-    engine = ContextChatEngine.from_defaults(retriever=retriever(case), llm=lab.llamaindex(case), memory=memory, system_prompt=SYSTEM)
+    memory = ChatMemoryBuffer.from_defaults(
+        chat_history=to_llamaindex(case.messages[:-1]), token_limit=case.limit, tokenizer_fn=tokenize
+    )
+    engine = ContextChatEngine.from_defaults(
+        retriever=retriever(case), llm=lab.llamaindex(case), memory=memory, system_prompt=SYSTEM
+    )
     engine.chat(case.question)
 
 
@@ -112,6 +122,11 @@ def promptbudget(case: Case, lab: Lab) -> None:
     from promptbudget import pack_chat  # absent unless installed: then the row is left out
 
     role = {"developer": "system"}  # it takes text and four roles: it is given those
-    messages = [{**m, "role": role.get(m["role"], m["role"]), "content": content_text(m["content"])} for m in map(as_sent, case.messages)]
+    messages = [
+        {**m, "role": role.get(m["role"], m["role"]), "content": content_text(m["content"])}
+        for m in map(as_sent, case.messages)
+    ]
     packed = pack_chat(messages, case.limit, tokenizer=text_tokens, tokens_per_message=4)
-    lab.send(case, [m if isinstance(m, dict) else {"role": m.role, "content": m.content} for m in packed.messages])
+    lab.send(
+        case, [m if isinstance(m, dict) else {"role": m.role, "content": m.content} for m in packed.messages]
+    )

@@ -36,7 +36,9 @@ class Lab:
         return self.loop.run_until_complete(awaitable)
 
     def send(self, case: Case, messages: Any, tools: Any = None) -> None:
-        self.openai.chat.completions.create(model=model(case), messages=list(messages), **({"tools": tools} if tools else {}))
+        self.openai.chat.completions.create(
+            model=model(case), messages=list(messages), **({"tools": tools} if tools else {})
+        )
 
     def langchain(self, case: Case) -> Any:
         return self.chat.bind(model=model(case))
@@ -58,7 +60,13 @@ def model(case: Case) -> str:
 def budget(case: Case) -> TokenBudget:
     """All of the window is for the prompt; the server sees to the rest."""
     ratios = {"memory": 0.43, "history": 0.57}
-    return TokenBudget(context_window=case.limit, reserve=0, ratios=ratios, max_system_ratio=None, surplus=case.application.surplus)
+    return TokenBudget(
+        context_window=case.limit,
+        reserve=0,
+        ratios=ratios,
+        max_system_ratio=None,
+        surplus=case.application.surplus,
+    )
 
 
 def way(name: str) -> Callable[[Way], Way]:
@@ -77,11 +85,23 @@ def lab() -> Iterator[Lab]:
     from llama_index.core import Settings
     from llama_index.llms.openai_like import OpenAILike
 
-    Settings.tokenizer = lambda text: [0] * text_tokens(text)  # the host sizes its chunks with the model's tokenizer too
-    with StrictModelServer() as server, openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
-        chat = ChatOpenAI(base_url=server.base_url, api_key="none", model="openai@1", max_retries=0, output_version="v0")
+    Settings.tokenizer = lambda text: (
+        [0] * text_tokens(text)
+    )  # the host sizes its chunks with the model's tokenizer too
+    with (
+        StrictModelServer() as server,
+        openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client,
+    ):
+        chat = ChatOpenAI(
+            base_url=server.base_url, api_key="none", model="openai@1", max_retries=0, output_version="v0"
+        )
         llm = OpenAILike(
-            model="openai@1", api_base=server.base_url, api_key="none", is_chat_model=True, is_function_calling_model=True, max_retries=0
+            model="openai@1",
+            api_base=server.base_url,
+            api_key="none",
+            is_chat_model=True,
+            is_function_calling_model=True,
+            max_retries=0,
         )
         loop = asyncio.new_event_loop()
         try:
@@ -95,7 +115,9 @@ def lab() -> Iterator[Lab]:
 @way("core fit_messages")
 def core_fit_messages(case: Case, lab: Lab) -> None:
     messages = [as_sent(m) for m in case.messages]
-    fitted = fit_messages(messages, max_tokens=case.limit, counter=COUNTER, tools=case.tools or None, cut=case.application.cut)
+    fitted = fit_messages(
+        messages, max_tokens=case.limit, counter=COUNTER, tools=case.tools or None, cut=case.application.cut
+    )
     lab.reported.append((fitted.report.total_tokens, True))
     lab.send(case, fitted.messages, case.tools)
 
@@ -123,7 +145,12 @@ def core_assembler(case: Case, lab: Lab) -> None:
 def core_constrained(case: Case, lab: Lab) -> None:
     history = [as_sent(m) for m in case.messages[:-1]]
     documents = list(case.application.documents)
-    lab.send(case, build_constrained_prompt(SYSTEM, case.question, history, documents, case.limit, output_reserve_tokens=0))
+    lab.send(
+        case,
+        build_constrained_prompt(
+            SYSTEM, case.question, history, documents, case.limit, output_reserve_tokens=0
+        ),
+    )
 
 
 # ---------------------------------------------------------------- LangChain
@@ -146,7 +173,9 @@ def langchain_trimmer(case: Case, lab: Lab) -> None:
     chat = lab.langchain(case)
     if case.tools:
         chat = lab.chat.bind_tools(case.tools).bind(model=model(case))
-    trimmer = BudgetTrimmer(max_tokens=case.limit, counter=COUNTER, tools=case.tools or None, cut=case.application.cut)
+    trimmer = BudgetTrimmer(
+        max_tokens=case.limit, counter=COUNTER, tools=case.tools or None, cut=case.application.cut
+    )
     _run(trimmer | chat, to_langchain(case.messages), case, lab)
 
 
@@ -158,7 +187,11 @@ def langchain_slots(case: Case, lab: Lab) -> None:
     from langchain_budget import BudgetTrimmer
 
     prompt = ChatPromptTemplate.from_messages(
-        [("system", SYSTEM), ("placeholder", "{history}"), ("human", "{documents}\n{memory}\n{examples}\n\n{question}")]
+        [
+            ("system", SYSTEM),
+            ("placeholder", "{history}"),
+            ("human", "{documents}\n{memory}\n{examples}\n\n{question}"),
+        ]
     )
     application = case.application
     value = {
@@ -177,7 +210,11 @@ def langchain_trim(case: Case, lab: Lab) -> None:
     from langchain_budget import trim_messages
 
     trimmed = trim_messages(
-        to_langchain(case.messages), max_tokens=case.limit, token_counter=COUNTER, include_system=True, start_on="human"
+        to_langchain(case.messages),
+        max_tokens=case.limit,
+        token_counter=COUNTER,
+        include_system=True,
+        start_on="human",
     )
     lab.langchain(case).invoke(trimmed)
 
@@ -193,7 +230,9 @@ def langchain_memory(case: Case, lab: Lab) -> None:
     memory = BudgetMemory(max_tokens=case.limit, counter=COUNTER, prompt=prompt, return_messages=True)
     memory.chat_memory.add_messages(to_langchain(case.messages[:-1]))
     chain = ConversationChain(llm=lab.langchain(case), prompt=prompt, memory=memory)
-    lab.wait(chain.ainvoke({"input": case.question})) if case.number % 2 else chain.invoke({"input": case.question})
+    lab.wait(chain.ainvoke({"input": case.question})) if case.number % 2 else chain.invoke(
+        {"input": case.question}
+    )
 
 
 @way("langchain BudgetMessageHistory")
@@ -210,9 +249,15 @@ def langchain_template(case: Case, lab: Lab) -> None:
     from langchain_budget import BudgetChatPromptTemplate
 
     prompt = BudgetChatPromptTemplate.from_messages(
-        [("system", SYSTEM), ("placeholder", "{history}"), ("human", "{documents}\n\n{question}")], max_tokens=case.limit, counter=COUNTER
+        [("system", SYSTEM), ("placeholder", "{history}"), ("human", "{documents}\n\n{question}")],
+        max_tokens=case.limit,
+        counter=COUNTER,
     )
-    value = {"history": to_langchain(case.messages[:-1]), "documents": list(case.application.documents), "question": case.question}
+    value = {
+        "history": to_langchain(case.messages[:-1]),
+        "documents": list(case.application.documents),
+        "question": case.question,
+    }
     _run(prompt | lab.langchain(case), value, case, lab)
 
 
@@ -228,9 +273,14 @@ def langchain_agent(case: Case, lab: Lab) -> None:
         """Searches the archive."""
         return f"{query}: " + "found " * (40 * (case.number % 9))
 
-    lab.server.script(*[Reply(text="", tool_calls=[("search", {"query": "a"}), ("search", {"query": "b"})])] * (case.number % 3))
+    lab.server.script(
+        *[Reply(text="", tool_calls=[("search", {"query": "a"}), ("search", {"query": "b"})])]
+        * (case.number % 3)
+    )
     chat = lab.chat.model_copy(update={"model_name": model(case)})
-    agent = create_agent(chat, [search], middleware=[BudgetMiddleware(max_tokens=case.limit, counter=COUNTER)])
+    agent = create_agent(
+        chat, [search], middleware=[BudgetMiddleware(max_tokens=case.limit, counter=COUNTER)]
+    )
     value = {"messages": to_langchain(case.messages)}
     lab.wait(agent.ainvoke(value)) if case.number % 2 else agent.invoke(value)
 
@@ -239,7 +289,9 @@ def langchain_agent(case: Case, lab: Lab) -> None:
 def _buffer(case: Case, **options: Any) -> Any:
     from llamaindex_budget import BudgetChatMemoryBuffer
 
-    return BudgetChatMemoryBuffer.from_defaults(chat_history=to_llamaindex(case.messages[:-1]), counter=COUNTER, **options)
+    return BudgetChatMemoryBuffer.from_defaults(
+        chat_history=to_llamaindex(case.messages[:-1]), counter=COUNTER, **options
+    )
 
 
 def _retriever(case: Case) -> Any:
@@ -249,7 +301,9 @@ def _retriever(case: Case) -> Any:
     class Drawn(BaseRetriever):
         def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:  # noqa: ARG002 - what was drawn is what is found
             texts = case.application.documents or ("nothing is known",)
-            return [NodeWithScore(node=TextNode(text=text), score=0.9 - i / 10) for i, text in enumerate(texts)]
+            return [
+                NodeWithScore(node=TextNode(text=text), score=0.9 - i / 10) for i, text in enumerate(texts)
+            ]
 
     return Drawn()
 
@@ -267,7 +321,9 @@ def llamaindex_buffer(case: Case, lab: Lab) -> None:
 def llamaindex_simple(case: Case, lab: Lab) -> None:
     from llama_index.core.chat_engine import SimpleChatEngine
 
-    engine = SimpleChatEngine.from_defaults(llm=lab.llamaindex(case), memory=_buffer(case, token_limit=case.limit))
+    engine = SimpleChatEngine.from_defaults(
+        llm=lab.llamaindex(case), memory=_buffer(case, token_limit=case.limit)
+    )
     _ask(engine, case, lab)
 
 
@@ -297,7 +353,9 @@ def llamaindex_defaults(case: Case, lab: Lab) -> None:
     llm = lab.llamaindex(case, spare=256)  # what the host keeps for an answer of unknown length
     memory = _buffer(case, token_limit=case.limit)
     post = BudgetNodePostprocessor()
-    engine = ContextChatEngine.from_defaults(retriever=_retriever(case), llm=llm, memory=memory, node_postprocessors=[post])
+    engine = ContextChatEngine.from_defaults(
+        retriever=_retriever(case), llm=llm, memory=memory, node_postprocessors=[post]
+    )
     _ask(engine, case, lab)
 
 
@@ -308,7 +366,9 @@ def llamaindex_query(case: Case, lab: Lab) -> None:
     from llamaindex_budget import BudgetNodePostprocessor
 
     post = BudgetNodePostprocessor(budget=budget(case), counter=COUNTER)
-    engine = RetrieverQueryEngine.from_args(_retriever(case), llm=lab.llamaindex(case), node_postprocessors=[post])
+    engine = RetrieverQueryEngine.from_args(
+        _retriever(case), llm=lab.llamaindex(case), node_postprocessors=[post]
+    )
     lab.wait(engine.aquery(case.question)) if case.number % 2 else engine.query(case.question)
 
 
@@ -319,11 +379,21 @@ def llamaindex_agent(case: Case, lab: Lab) -> None:
     from llamaindex_budget import BudgetFunctionAgent
 
     tool = FunctionTool.from_defaults(
-        lambda query: f"{query}: " + "found " * (40 * (case.number % 9)), name="search", description="Searches."
+        lambda query: f"{query}: " + "found " * (40 * (case.number % 9)),
+        name="search",
+        description="Searches.",
     )
-    lab.server.script(*[Reply(text="", tool_calls=[("search", {"query": "a"}), ("search", {"query": "b"})])] * (case.number % 3))
+    lab.server.script(
+        *[Reply(text="", tool_calls=[("search", {"query": "a"}), ("search", {"query": "b"})])]
+        * (case.number % 3)
+    )
     agent = BudgetFunctionAgent(
-        tools=[tool], llm=lab.llamaindex(case), system_prompt=SYSTEM, budget=budget(case), counter=COUNTER, streaming=False
+        tools=[tool],
+        llm=lab.llamaindex(case),
+        system_prompt=SYSTEM,
+        budget=budget(case),
+        counter=COUNTER,
+        streaming=False,
     )
 
     async def run() -> None:

@@ -56,7 +56,9 @@ def _documents(query: str, items: Sequence[Item], budget_tokens: int) -> list[st
     return _fit(query, items, budget_tokens)[0]
 
 
-def _fit(query: str, items: Sequence[Item], budget_tokens: int, floor: float | None = None) -> tuple[list[str], list[str]]:
+def _fit(
+    query: str, items: Sequence[Item], budget_tokens: int, floor: float | None = None
+) -> tuple[list[str], list[str]]:
     """Returns ids or texts, and the warnings of the report."""
     segments: list[Segment] = _once(items, _segments)
     result = fit_documents(segments, max_tokens=budget_tokens, query=query, keep_evidence=floor)
@@ -72,7 +74,9 @@ def _ids_or_texts(segments: Sequence[Segment], result: FitResult) -> list[str]:
 
 def _examples(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
     examples: list[dict[str, Any]] = _once(items, _labelled)
-    chosen = FewShotSelector().select(query, examples, max_examples=None, max_tokens=budget_tokens, cost=_tokens)
+    chosen = FewShotSelector().select(
+        query, examples, max_examples=None, max_tokens=budget_tokens, cost=_tokens
+    )
     return [example["id"] for example in chosen]
 
 
@@ -82,7 +86,9 @@ def _messages(query: str, items: Sequence[Item], budget_tokens: int) -> list[str
     messages: list[dict[str, Any]] = _once(items, _chat)
     ids = {id(message): item["id"] for message, item in zip(messages, items, strict=True)}
     try:
-        result = fit_messages(messages, max_tokens=budget_tokens, query=query, measure=_Lines(), message_cap=None)
+        result = fit_messages(
+            messages, max_tokens=budget_tokens, query=query, measure=_Lines(), message_cap=None
+        )
     except ValueError:  # the question alone is larger than the budget: nothing can be sent
         return []
     return [ids[id(message)] for message in result.messages if id(message) in ids]
@@ -119,7 +125,14 @@ def _labelled(items: Sequence[Item]) -> list[dict[str, Any]]:
     found = []
     for item in items:
         question, _, answer = item["text"].partition("\nA:")
-        found.append({"id": item["id"], "n": item["n"], "input": question.removeprefix("Q:").strip(), "output": answer.strip()})
+        found.append(
+            {
+                "id": item["id"],
+                "n": item["n"],
+                "input": question.removeprefix("Q:").strip(),
+                "output": answer.strip(),
+            }
+        )
     return found
 
 
@@ -129,7 +142,11 @@ def _chat(items: Sequence[Item]) -> list[dict[str, Any]]:
         message: dict[str, Any] = {"role": item.get("role", "user"), "content": item["text"], "n": item["n"]}
         if item.get("tool_calls"):
             calls = [
-                {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}}
+                {
+                    "id": c["id"],
+                    "type": "function",
+                    "function": {"name": c["name"], "arguments": c["arguments"]},
+                }
                 for c in item["tool_calls"]
             ]
             message["tool_calls"] = calls
@@ -159,7 +176,9 @@ def judged_data() -> tuple[ModuleType, Path] | None:
     folder = Path(os.environ.get("QUALITY_DIR") or FOLDER)
     path = folder / "score.py"
     if not path.is_file() or not (folder / "dev").is_dir():
-        print(f"no quality data in {str(folder)!r}: set QUALITY_DIR to the folder that holds score.py and dev/")
+        print(
+            f"no quality data in {str(folder)!r}: set QUALITY_DIR to the folder that holds score.py and dev/"
+        )
         return None
     sys.path.insert(0, str(folder))
     spec = importlib.util.spec_from_file_location("quality_judge", path)
@@ -182,20 +201,34 @@ def _run(judge: ModuleType, choose: Any, sets: Sequence[str], *, full: bool, fol
 
 
 def _table(results: Mapping[str, Any], baselines: Mapping[str, Any], judge: ModuleType) -> str:
-    lines = ["| set | questions | 1 | 2 | 3 | 4 | best baseline of each column | over |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| set | questions | 1 | 2 | 3 | 4 | best baseline of each column | over |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for name, result in results.items():
         best = [
-            max((b[name]["ev"][k] for m, b in baselines.items() if m != "oracle" and name in b), default=float("nan")) for k in range(4)
+            max(
+                (b[name]["ev"][k] for m, b in baselines.items() if m != "oracle" and name in b),
+                default=float("nan"),
+            )
+            for k in range(4)
         ]
         row = " | ".join([f"{share:.3f}" for share in result["ev"]])
         pair = f", valid {result['pair'][0]:.2f}" if "pair" in result else ""
-        lines.append(f"| {name} | {result['nq']} | {row} | {' '.join([f'{b:.2f}' for b in best])} | {sum(result['over']):.2f}{pair} |")
+        lines.append(
+            f"| {name} | {result['nq']} | {row} | {' '.join([f'{b:.2f}' for b in best])} | {sum(result['over']):.2f}{pair} |"
+        )
     macro = [judge.macro(results, k) for k in range(4)]
-    lines += [f"| **{family}** | | {' | '.join([f'{column[family]:.3f}' for column in macro])} | | |" for family in macro[0]]
+    lines += [
+        f"| **{family}** | | {' | '.join([f'{column[family]:.3f}' for column in macro])} | | |"
+        for family in macro[0]
+    ]
     return "\n".join(lines)
 
 
-def _floor_row(judge: ModuleType, name: str, floor: float, *, full: bool, folder: Path) -> tuple[int, list[float]] | None:
+def _floor_row(
+    judge: ModuleType, name: str, floor: float, *, full: bool, folder: Path
+) -> tuple[int, list[float]] | None:
     """Returns the number of questions and, on average: tokens used, evidence expected and really kept, and kept by filling; None for no documents."""
     asked = judge.load("dev", name, None, full, str(folder))
     if any(key in item for item in asked[0][1] for key in ("label", "tool_calls")):
@@ -217,7 +250,10 @@ def _floor_row(judge: ModuleType, name: str, floor: float, *, full: bool, folder
 
 
 def _floor_table(judge: ModuleType, sets: Sequence[str], floor: float, *, full: bool, folder: Path) -> str:
-    lines = ["| set | questions | tokens used | evidence expected | really kept | filling as many tokens |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| set | questions | tokens used | evidence expected | really kept | filling as many tokens |",
+        "|---|---|---|---|---|---|",
+    ]
     families: dict[str, list[list[float]]] = {}
     for name in sets:
         found = _floor_row(judge, name, floor, full=full, folder=folder)
@@ -234,13 +270,22 @@ def _floor_table(judge: ModuleType, sets: Sequence[str], floor: float, *, full: 
 
 def main() -> int:
     """Runs the sets and prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", default=bool(os.environ.get("FULL")), help="every question instead of a sample")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        default=bool(os.environ.get("FULL")),
+        help="every question instead of a sample",
+    )
     parser.add_argument("--only", help="these sets, comma between")
     parser.add_argument("--no-chat", action="store_true", help="without the second table")
     parser.add_argument("--write", action="store_true", help="puts the tables into docs/quality.md")
     parser.add_argument("--json", type=Path, help="writes the figures to a file")
-    parser.add_argument("--floor", type=float, help="what a floor on evidence, such as 0.95, saves and keeps; no other table")
+    parser.add_argument(
+        "--floor", type=float, help="what a floor on evidence, such as 0.95, saves and keeps; no other table"
+    )
     given = parser.parse_args()
     found = judged_data()
     if found is None:
@@ -250,7 +295,9 @@ def main() -> int:
     begin = time.monotonic()
     if given.floor is not None:
         table = _floor_table(judge, sets, given.floor, full=given.full, folder=folder)
-        print(f"\nkeep_evidence={given.floor} in at most {FLOOR_ROOM:.0%} of all tokens:\n\n{table}\n\n{time.monotonic() - begin:.0f} s")
+        print(
+            f"\nkeep_evidence={given.floor} in at most {FLOOR_ROOM:.0%} of all tokens:\n\n{table}\n\n{time.monotonic() - begin:.0f} s"
+        )
         return 0
     results = _run(judge, select, sets, full=given.full, folder=folder)
     saved = folder / "baselines.json"

@@ -18,8 +18,12 @@ PACKAGES = ("rankbudget", "tiktoken", "pydantic", "langchain-core", "llama-index
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=BENCHMARKS, action="append", help="run this one; may be given again")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", choices=BENCHMARKS, action="append", help="run this one; may be given again"
+    )
     parser.add_argument("--rounds", type=int, help="interleaved rounds; each benchmark has its own default")
     given = parser.parse_args()
     bundled_vocabulary()

@@ -44,7 +44,9 @@ class Row(NamedTuple):
     held: bool | None
 
 
-def run(part: str, side: str, turns: int, *more: str, seed: int = 1, allocator: str = "pymalloc") -> dict[str, Any]:
+def run(
+    part: str, side: str, turns: int, *more: str, seed: int = 1, allocator: str = "pymalloc"
+) -> dict[str, Any]:
     """Runs one side in a process of its own and returns what it measured."""
     command = [sys.executable, str(SIDE), part, side, str(turns), *more]
     given = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONMALLOC": allocator}
@@ -66,7 +68,12 @@ def growth(how: str, pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> 
     """Judges the memory of the whole process beyond the control's, measured several times."""
     clause = f"growth of the process beyond the control, {how}"
     if any(None in side["memory"] for pair in pairs for side in pair):
-        return Row(clause, "not measured: this system does not tell a process' own memory", f"< {MOST_GROWTH:.0%}", None)
+        return Row(
+            clause,
+            "not measured: this system does not tell a process' own memory",
+            f"< {MOST_GROWTH:.0%}",
+            None,
+        )
     beyond = [[ours - plain for ours, plain in zip(o["memory"], c["memory"], strict=True)] for o, c in pairs]
     grown = [last / first - 1 for first, last in beyond]
     first, last = (f"{statistics.median(at) / 1e6:.1f}" for at in zip(*beyond, strict=True))
@@ -80,14 +87,24 @@ def kept(ours: dict[str, Any], control: dict[str, Any]) -> list[Row]:
     early, late = ours["stored"].values()
     each = (last - first) / (late - early)
     return [
-        Row("kept beyond the control, to the byte", f"{each:.1f} bytes a message", f"<= {MOST_BYTES}", each <= MOST_BYTES),
+        Row(
+            "kept beyond the control, to the byte",
+            f"{each:.1f} bytes a message",
+            f"<= {MOST_BYTES}",
+            each <= MOST_BYTES,
+        ),
         Row(
             "the same, in all",
             f"{first / 1000:,.0f} to {last / 1000:,.0f} kB, {last / first:.1f} times; the control itself holds {control['memory'][1] / 1e6:.1f} MB",
             "none",
             None,
         ),
-        Row("reads invalid; tokens over the limit", f"{ours['invalid']}; {ours['over']}", "0; 0", not ours["invalid"] and not ours["over"]),
+        Row(
+            "reads invalid; tokens over the limit",
+            f"{ours['invalid']}; {ours['over']}",
+            "0; 0",
+            not ours["invalid"] and not ours["over"],
+        ),
     ]
 
 
@@ -96,7 +113,12 @@ def timed(runs: Sequence[dict[str, Any]]) -> Row:
     slower = [r["late"] / r["early"] for r in runs]
     early, late = (statistics.median(r[at] for r in runs) * 1000 for at in ("early", "late"))
     figure = f"{spread(slower, '{:.2f}'.format)} times: {early:.2f} to {late:.2f} ms"
-    return Row("time of a read, at the end over early", figure, f"<= {MOST_SLOWER}", statistics.median(slower) <= MOST_SLOWER)
+    return Row(
+        "time of a read, at the end over early",
+        figure,
+        f"<= {MOST_SLOWER}",
+        statistics.median(slower) <= MOST_SLOWER,
+    )
 
 
 def judge(part: str, turns: int, rounds: int) -> list[Row]:
@@ -116,9 +138,13 @@ def judge(part: str, turns: int, rounds: int) -> list[Row]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("turns", nargs="?", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3, help="how often memory and time are measured; the median is judged")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often memory and time are measured; the median is judged"
+    )
     given = parser.parse_args()
     if given.turns < 20 or given.rounds < 1:
         parser.error("at least 20 turns and one round")

@@ -27,7 +27,9 @@ class Thread:
 def turn(number: int) -> tuple[str, list[tuple[str, str]], str]:
     """Returns the question, the tool calls with their results, and the answer of a turn, all different."""
     text = " ".join(WORDS[(number + i) % len(WORDS)] for i in range(10 + number % 50))
-    calls = [(f"call_{number}_{i}", f"result {number} {text}") for i in range(number % 4 if number % 5 == 0 else 0)]
+    calls = [
+        (f"call_{number}_{i}", f"result {number} {text}") for i in range(number % 4 if number % 5 == 0 else 0)
+    ]
     return f"question {number}: {text}?", calls, f"answer {number}: {text}."
 
 
@@ -51,7 +53,11 @@ def _core(chat: list[dict[str, Any]], read: Callable[[], Sequence[Any]] | None =
         if calls:
             asked = {"name": "search", "arguments": json.dumps({"n": number})}
             made.append(
-                {"role": "assistant", "content": "", "tool_calls": [{"id": i, "type": "function", "function": asked} for i, _ in calls]}
+                {
+                    "role": "assistant",
+                    "content": "",
+                    "tool_calls": [{"id": i, "type": "function", "function": asked} for i, _ in calls],
+                }
             )
             made += [{"role": "tool", "tool_call_id": i, "content": text} for i, text in calls]
         made.append({"role": "assistant", "content": answer})
@@ -84,7 +90,11 @@ def _langchain(store: Any, read: Callable[[], Sequence[Any]] | None = None) -> T
         question, calls, answer = turn(number)
         made: list[Any] = [HumanMessage(question)]
         if calls:
-            made.append(AIMessage("", tool_calls=[{"name": "search", "args": {"n": number}, "id": i} for i, _ in calls]))
+            made.append(
+                AIMessage(
+                    "", tool_calls=[{"name": "search", "args": {"n": number}, "id": i} for i, _ in calls]
+                )
+            )
             made += [ToolMessage(text, tool_call_id=i) for i, text in calls]
         store.add_messages([*made, AIMessage(answer)])
         return len(made) + 1
@@ -114,9 +124,14 @@ def _llamaindex(put: Callable[[Any], None], read: Callable[[], Sequence[Any]] | 
         question, calls, answer = turn(number)
         made = [ChatMessage(role="user", content=question)]
         if calls:
-            blocks = [ToolCallBlock(tool_call_id=i, tool_name="search", tool_kwargs={"n": number}) for i, _ in calls]
+            blocks = [
+                ToolCallBlock(tool_call_id=i, tool_name="search", tool_kwargs={"n": number}) for i, _ in calls
+            ]
             made.append(ChatMessage(role="assistant", blocks=blocks))
-            made += [ChatMessage(role="tool", content=text, additional_kwargs={"tool_call_id": i}) for i, text in calls]
+            made += [
+                ChatMessage(role="tool", content=text, additional_kwargs={"tool_call_id": i})
+                for i, text in calls
+            ]
         for message in [*made, ChatMessage(role="assistant", content=answer)]:
             put(message)
         return len(made) + 1

@@ -37,7 +37,10 @@ def own_memory() -> int | None:
         told = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
     except OSError:
         return None
-    return sum(int(kilobytes) * 1024 for kilobytes in re.findall(r"^(?:Anonymous|Swap):\s+(\d+) kB", told, re.MULTILINE))
+    return sum(
+        int(kilobytes) * 1024
+        for kilobytes in re.findall(r"^(?:Anonymous|Swap):\s+(\d+) kB", told, re.MULTILINE)
+    )
 
 
 def give_back() -> None:
@@ -51,7 +54,9 @@ def give_back() -> None:
 
 def whole(start: Callable[[], Thread], turns: int) -> dict[str, Any]:
     """Runs the turns and measures the process at a tenth of them and at the end, and each read."""
-    seconds = array.array("d", [1.0]) * turns  # written here, so that it is as large at the first mark as at the last
+    seconds = (
+        array.array("d", [1.0]) * turns
+    )  # written here, so that it is as large at the first mark as at the last
     thread = start()
     messages, memory = 0, {}
     for number in range(1, turns + 1):
@@ -63,7 +68,9 @@ def whole(start: Callable[[], Thread], turns: int) -> dict[str, Any]:
         if number in {turns // 10, turns}:
             memory[number] = own_memory()
     tenth = turns // 10
-    early, late = (sorted(part)[len(part) // 2] for part in (seconds[tenth // 2 : tenth * 3 // 2], seconds[-tenth:]))
+    early, late = (
+        sorted(part)[len(part) // 2] for part in (seconds[tenth // 2 : tenth * 3 // 2], seconds[-tenth:])
+    )
     loaded = sorted({"rankbudget", "tiktoken"} & sys.modules.keys())
     return {"memory": memory, "messages": messages, "early": early, "late": late, "loaded": loaded}
 
@@ -104,7 +111,9 @@ def traced(start: Callable[[], Thread], turns: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("side", choices=("ours", "control"))
     parser.add_argument("turns", type=int)

@@ -113,10 +113,18 @@ KINDS: dict[str, Callable[[random.Random], str]] = {
     "Hindi": _sentences(_HINDI),
     "code": lambda rng: "\n\n".join(rng.choices(_CODE, k=rng.randint(1, 3))),
     "JSON": _json,
-    "uuid": lambda rng: "\n".join(str(uuid.UUID(int=rng.getrandbits(128), version=4)) for _ in range(rng.randint(2, 8))),
-    "numbers": lambda rng: " ".join(f"{rng.uniform(-1e6, 1e6):.{rng.randint(0, 6)}f}" for _ in range(rng.randint(5, 30))),
+    "uuid": lambda rng: "\n".join(
+        str(uuid.UUID(int=rng.getrandbits(128), version=4)) for _ in range(rng.randint(2, 8))
+    ),
+    "numbers": lambda rng: " ".join(
+        f"{rng.uniform(-1e6, 1e6):.{rng.randint(0, 6)}f}" for _ in range(rng.randint(5, 30))
+    ),
     "emoji": lambda rng: "".join(rng.choices(_EMOJI, k=rng.randint(5, 30))),
-    "base64": lambda rng: "".join(rng.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", k=rng.randint(80, 400))),
+    "base64": lambda rng: "".join(
+        rng.choices(
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", k=rng.randint(80, 400)
+        )
+    ),
     "URLs": lambda rng: " ".join(
         f"https://docs.example.org/{rng.choice(('guide', 'api', 'v2/users'))}/{rng.getrandbits(32):x}?page={rng.randrange(99)}#top"
         for _ in range(rng.randint(2, 6))

@@ -90,7 +90,13 @@ class AgentBudget:
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns what travels: how prompts are fitted and what was learned; the cuts of conversations under way stay here."""
-        fresh: dict[str, Any] = {"_sessions": OrderedDict(), "_limits": {}, "_latest": None, "_tools": ((), None), "_lock": None}
+        fresh: dict[str, Any] = {
+            "_sessions": OrderedDict(),
+            "_limits": {},
+            "_latest": None,
+            "_tools": ((), None),
+            "_lock": None,
+        }
         with self._lock:
             return {**self.__dict__, **fresh, "_corrections": dict(self._corrections)}
 
@@ -109,7 +115,11 @@ class AgentBudget:
     def text_counter(self) -> TokenCounter:
         """Returns what counts texts: the given counter, or the tokenizer of the given model, or of the one that was called last."""
         budget = self._given["budget"]
-        if self._given["counter"] is not None or self._model is not None or (budget is not None and budget.model is not None):
+        if (
+            self._given["counter"] is not None
+            or self._model is not None
+            or (budget is not None and budget.model is not None)
+        ):
             return self._limits_for(self._model).counter
         return self._latest if self._latest is not None else counter_for("o200k_base")
 
@@ -141,7 +151,9 @@ class AgentBudget:
         allowed = limits.ceiling(whole, measure)
         name = str(model_name(model) or type(unwrapped(model)[0]).__name__)
         limit = max(1, int(allowed / self._corrections.get(name, 1.0)))
-        if refused is not None:  # of what was sent, not of what might have been: else the same prompt may go out again
+        if (
+            refused is not None
+        ):  # of what was sent, not of what might have been: else the same prompt may go out again
             limit = max(1, int(min(limit, refused.result.report.total_tokens) * _TIGHTER))
         session = self._session(limits, thread if thread is not None else _thread_of(messages))
         result = yield from self._fit(session, whole, limit, limits)
@@ -164,13 +176,19 @@ class AgentBudget:
         with self._lock:
             self._corrections[prompt.model] = max(self._corrections.get(prompt.model, 1.0), factor)
 
-    def _fit(self, session: BudgetSession, messages: list[Any], limit: int, limits: Limits) -> Steps[FitResult]:
+    def _fit(
+        self, session: BudgetSession, messages: list[Any], limit: int, limits: Limits
+    ) -> Steps[FitResult]:
         options: dict[str, Any] = {"limit": limit, "tools": limits.tools}
         try:
-            result = yield Call(lambda: session.fit(messages, **options), (), lambda: session.afit(messages, **options))
+            result = yield Call(
+                lambda: session.fit(messages, **options), (), lambda: session.afit(messages, **options)
+            )
         except NeedsConversionError:
             converted = as_messages(messages)
-            result = yield Call(lambda: session.fit(converted, **options), (), lambda: session.afit(converted, **options))
+            result = yield Call(
+                lambda: session.fit(converted, **options), (), lambda: session.afit(converted, **options)
+            )
         return result  # type: ignore[no-any-return]  # a driver's answer is untyped
 
     def _limits_for(self, own: Any) -> Limits:
@@ -183,7 +201,12 @@ class AgentBudget:
                 found = limits_of(**given, model=own)
             else:  # the window is given: of the model only its tokenizer is asked
                 stated = given["budget"].model if given["budget"] is not None else None
-                found = limits_of(**{**given, "counter": given["counter"] if given["counter"] is not None else stated or name})
+                found = limits_of(
+                    **{
+                        **given,
+                        "counter": given["counter"] if given["counter"] is not None else stated or name,
+                    }
+                )
             with self._lock:
                 if len(self._limits) >= self._keep:
                     self._limits.clear()
@@ -197,7 +220,9 @@ class AgentBudget:
                 budget = limits.budget if limits.budget is not None else limits.max_tokens
                 assert budget is not None
                 measure = None if isinstance(limits.measure(), CodecMeasure) else limits.measure()
-                session = BudgetSession(budget, counter=limits.counter, codec=CODEC, measure=measure, summarizer=self._summarizer)
+                session = BudgetSession(
+                    budget, counter=limits.counter, codec=CODEC, measure=measure, summarizer=self._summarizer
+                )
                 self._sessions[thread] = session
             self._sessions.move_to_end(thread)
             while len(self._sessions) > self._keep:
@@ -217,7 +242,11 @@ class AgentBudget:
 
 def _window(model: Any) -> tuple[Any, Any]:
     profile = getattr(model, "profile", None)
-    return (profile.get("max_input_tokens"), profile.get("max_output_tokens")) if isinstance(profile, dict) else (None, None)
+    return (
+        (profile.get("max_input_tokens"), profile.get("max_output_tokens"))
+        if isinstance(profile, dict)
+        else (None, None)
+    )
 
 
 def _thread_of(messages: Sequence[BaseMessage]) -> Any:

@@ -50,7 +50,9 @@ def bound_tools(model: Any) -> list[dict[str, Any]] | None:
     """Returns the tools that are bound to a model, as the model will see them; None when there are none."""
     arguments = unwrapped(model)[1]
     tools = [_schema(tool) for tool in arguments.get("tools") or ()]
-    tools += [{"type": "function", "function": dict(function)} for function in arguments.get("functions") or ()]
+    tools += [
+        {"type": "function", "function": dict(function)} for function in arguments.get("functions") or ()
+    ]
     return tools or None
 
 
@@ -73,20 +75,30 @@ def answer_tokens(model: Any) -> tuple[int | None, bool]:
         return None, False
     set_by_user: Collection[str] = getattr(own, "model_fields_set", frozenset())
     fields = {name: getattr(own, name, None) for name in _ANSWER_NAMES}
-    extras = [extra for name in ("model_kwargs", "extra_body") if isinstance(extra := getattr(own, name, None), Mapping)]
+    extras = [
+        extra
+        for name in ("model_kwargs", "extra_body")
+        if isinstance(extra := getattr(own, name, None), Mapping)
+    ]
     found = [n for n in (_largest(fields), *map(_largest, extras)) if n is not None]
     if not found:
         return None, False
     asked = max(found)
     profile = getattr(own, "profile", None)
     most = profile.get("max_output_tokens") if isinstance(profile, Mapping) else None
-    chosen = asked in map(_largest, extras) or any(fields[name] == asked and name in set_by_user for name in fields)
+    chosen = asked in map(_largest, extras) or any(
+        fields[name] == asked and name in set_by_user for name in fields
+    )
     return asked, chosen and asked != most
 
 
 def _largest(given: Mapping[str, Any]) -> int | None:
     """Returns the largest of the named numbers; 0 and less mean "no limit" where they are allowed."""
-    found = [given[name] for name in _ANSWER_NAMES if isinstance(given.get(name), int) and not isinstance(given[name], bool)]
+    found = [
+        given[name]
+        for name in _ANSWER_NAMES
+        if isinstance(given.get(name), int) and not isinstance(given[name], bool)
+    ]
     return max((n for n in found if n > 0), default=None)
 
 
@@ -95,4 +107,7 @@ def _schema(tool: Any) -> dict[str, Any]:
     try:
         return (as_tools([tool]) or [{}])[0]
     except Exception:  # noqa: BLE001 - an integration may bind objects of any kind; uncounted they would overflow the window
-        return {"type": "function", "function": {"name": type(tool).__name__, "parameters": {"text": str(tool)}}}
+        return {
+            "type": "function",
+            "function": {"name": type(tool).__name__, "parameters": {"text": str(tool)}},
+        }

@@ -48,7 +48,9 @@ _ROLE_CLASSES: tuple[tuple[type[BaseMessage], str], ...] = (
     (ToolMessage, "tool"),
     (FunctionMessage, "tool"),
 )
-_CALL_BLOCKS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call", "input_json_delta"})
+_CALL_BLOCKS = frozenset(
+    {"tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call", "input_json_delta"}
+)
 _USAGE_KEYS = ("token_usage", "usage", "usage_metadata")
 
 
@@ -69,7 +71,9 @@ class LangChainCodec:
     """
 
     def __init__(self) -> None:
-        self._roles: dict[type, str] = {}  # filled as classes are met; SystemMessage and ChatMessage say more than their class
+        self._roles: dict[
+            type, str
+        ] = {}  # filled as classes are met; SystemMessage and ChatMessage say more than their class
 
     def __reduce__(self) -> Any:
         return _codec, ()  # the classes it has met stay here: one made inside a function does not travel
@@ -83,7 +87,9 @@ class LangChainCodec:
                 self._roles[type(message)] = role
                 return role
         if isinstance(message, SystemMessage):
-            return "developer" if message.additional_kwargs.get("__openai_role__") == "developer" else "system"
+            return (
+                "developer" if message.additional_kwargs.get("__openai_role__") == "developer" else "system"
+            )
         if isinstance(message, ChatMessage) and message.role in _ROLE_WORDS:
             return _ROLE_WORDS[message.role]
         if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
@@ -99,11 +105,17 @@ class LangChainCodec:
     def roles(self, messages: Sequence[Any]) -> list[str]:
         found: list[Any] = list(map(self._roles.get, map(type, messages)))
         at = 0
-        while at < len(found) and found[at] is None:  # system messages say more than their class, and mostly stand in front
+        while (
+            at < len(found) and found[at] is None
+        ):  # system messages say more than their class, and mostly stand in front
             found[at] = self.role(messages[at])
             at += 1
-        if None in set(found):  # a set of a few words; looking through the list would compare every one with None
-            return [self.role(m) if known is None else known for known, m in zip(found, messages, strict=True)]
+        if None in set(
+            found
+        ):  # a set of a few words; looking through the list would compare every one with None
+            return [
+                self.role(m) if known is None else known for known, m in zip(found, messages, strict=True)
+            ]
         return found
 
     def kinds(self, messages: Sequence[Any], start: int) -> set[str]:
@@ -121,11 +133,19 @@ class LangChainCodec:
             neutral["tool_call_id"] = self.result_id(message)
         elif role == "assistant":
             extra = fields["additional_kwargs"]
-            if extra or type(content) is not str or fields.get("tool_calls") or fields.get("invalid_tool_calls"):
+            if (
+                extra
+                or type(content) is not str
+                or fields.get("tool_calls")
+                or fields.get("invalid_tool_calls")
+            ):
                 calls, rest = _calls_and_rest(fields)
                 neutral["content"] = _with_reasoning(rest, extra)
                 if calls:
-                    neutral["tool_calls"] = [{"id": c[0], "type": "function", "function": {"name": c[1], "arguments": c[2]}} for c in calls]
+                    neutral["tool_calls"] = [
+                        {"id": c[0], "type": "function", "function": {"name": c[1], "arguments": c[2]}}
+                        for c in calls
+                    ]
         return neutral
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
@@ -214,7 +234,15 @@ class LangChainCodec:
 
 
 def _whole_fingerprint(message: BaseMessage, fields: Mapping[str, Any]) -> object:
-    sent = ("content", "name", "role", "tool_call_id", "tool_calls", "invalid_tool_calls", "additional_kwargs")
+    sent = (
+        "content",
+        "name",
+        "role",
+        "tool_call_id",
+        "tool_calls",
+        "invalid_tool_calls",
+        "additional_kwargs",
+    )
     return (message.__class__, *(repr(fields.get(key)) for key in sent))
 
 
@@ -224,8 +252,14 @@ def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[tuple[str, str, str
 
     def add(call_id: Any, name: Any, arguments: Any) -> None:
         key = str(call_id)
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False, default=str)
-        if key not in calls or len(text) > len(calls[key][2]):  # where two places disagree, the longer is what may be sent
+        text = (
+            arguments
+            if isinstance(arguments, str)
+            else json.dumps(arguments or {}, ensure_ascii=False, default=str)
+        )
+        if key not in calls or len(text) > len(
+            calls[key][2]
+        ):  # where two places disagree, the longer is what may be sent
             calls[key] = (key, str(name or ""), text)
 
     for call in fields.get("tool_calls") or ():

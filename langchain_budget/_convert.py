@@ -156,7 +156,9 @@ def _filled(write: Callable[..., Any], example: Mapping[str, Any]) -> Any:
     try:
         return write(**example)
     except KeyError as error:
-        msg = f"the example prompt needs {error}, an example has {', '.join(map(str, example)) or 'no fields'}"
+        msg = (
+            f"the example prompt needs {error}, an example has {', '.join(map(str, example)) or 'no fields'}"
+        )
         raise BudgetConfigError(msg) from error
 
 
@@ -179,7 +181,9 @@ def _segment(item: Any, place: int, prefix: str, text_of: Callable[[Any], str] |
             source=item,
         )
     if isinstance(item, Mapping):
-        return Segment(id=name, text=(text_of or example_text)(item), label=_word(item.get("label")), source=item)
+        return Segment(
+            id=name, text=(text_of or example_text)(item), label=_word(item.get("label")), source=item
+        )
     if isinstance(item, BaseMessage):
         return Segment(id=item.id or name, text=item.text, role=CODEC.role(item), source=item)
     msg = f"a {type(item).__name__} is no {prefix}; allowed: a Document, a dict, a message, a string or a Segment"
@@ -237,6 +241,9 @@ def _tool(tool: Any) -> dict[str, Any]:
         return convert_to_openai_tool(tool)
     except (ValueError, TypeError) as error:
         if isinstance(tool, Mapping):  # a provider's own tool, as {"type": "web_search"}
-            return {"type": "function", "function": {"name": str(tool.get("type", "")), "parameters": dict(tool)}}
+            return {
+                "type": "function",
+                "function": {"name": str(tool.get("type", "")), "parameters": dict(tool)},
+            }
         msg = f"{tool!r:.120} is no tool, allowed: what bind_tools takes, as a tool, a function, a class or a schema"
         raise BudgetConfigError(msg) from error

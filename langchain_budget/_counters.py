@@ -78,7 +78,9 @@ class _WithOverhead:
         return self._total(messages) + self._extra
 
 
-def host_counter(counter: Any, *, default: str = "o200k_base", prefer: CounterKind | None = None) -> HostCounter:
+def host_counter(
+    counter: Any, *, default: str = "o200k_base", prefer: CounterKind | None = None
+) -> HostCounter:
     """Returns how to count for anything a LangChain user may pass as a counter.
 
     Args:
@@ -90,24 +92,36 @@ def host_counter(counter: Any, *, default: str = "o200k_base", prefer: CounterKi
         return HostCounter(counter_for(default))
     if counter == "approximate":
         counter = count_tokens_approximately
-    if counter is count_tokens_approximately:  # every message is rounded up by itself, so its counts may be added
-        return HostCounter(counter_for(_text_by_messages(counter)), MessageMeasure(lambda m: count_tokens_approximately([m])))
-    if isinstance(counter, BaseLanguageModel) and not counts_itself(counter):  # its fallback guesses, and needs a network
+    if (
+        counter is count_tokens_approximately
+    ):  # every message is rounded up by itself, so its counts may be added
+        return HostCounter(
+            counter_for(_text_by_messages(counter)), MessageMeasure(lambda m: count_tokens_approximately([m]))
+        )
+    if isinstance(counter, BaseLanguageModel) and not counts_itself(
+        counter
+    ):  # its fallback guesses, and needs a network
         counter = model_name(counter) or default
     if isinstance(counter, BaseLanguageModel):
-        return HostCounter(counter_for(counter.get_num_tokens), ListMeasure(counter.get_num_tokens_from_messages))
+        return HostCounter(
+            counter_for(counter.get_num_tokens), ListMeasure(counter.get_num_tokens_from_messages)
+        )
     if isinstance(counter, (str, TokenCounter)) or not callable(counter):
         return HostCounter(counter_for(counter))
     if _is_tokenizer(counter):
         return HostCounter(counter_for(counter))
-    if inspect.iscoroutinefunction(counter) or inspect.iscoroutinefunction(getattr(counter, "__call__", None)):  # noqa: B004
+    if inspect.iscoroutinefunction(counter) or inspect.iscoroutinefunction(
+        getattr(counter, "__call__", None)
+    ):
         msg = f"the counter {_name(counter)!r} is async; allowed: a blocking callable. Counting is pure work: give a plain function."
         raise BudgetConfigError(msg)
     kind = counter_kind(counter, prefer=prefer)
     if kind == "text":
         return HostCounter(counter_for(counter))
     if kind == "message":
-        return HostCounter(counter_for(lambda text: counter(HumanMessage(text)) if text else 0), MessageMeasure(counter))
+        return HostCounter(
+            counter_for(lambda text: counter(HumanMessage(text)) if text else 0), MessageMeasure(counter)
+        )
     return HostCounter(counter_for(_text_by_messages(counter)), ListMeasure(counter))
 
 
@@ -117,7 +131,9 @@ def counts_itself(model: Any) -> bool:
         return False
     own = type(model)
     overridden = ("get_num_tokens_from_messages", "get_num_tokens", "get_token_ids")
-    return model.custom_get_token_ids is not None or any(getattr(own, n) is not getattr(BaseLanguageModel, n) for n in overridden)
+    return model.custom_get_token_ids is not None or any(
+        getattr(own, n) is not getattr(BaseLanguageModel, n) for n in overridden
+    )
 
 
 def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = None) -> CounterKind:
@@ -164,7 +180,9 @@ def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = No
 
 def _annotated(counter: Callable[..., Any]) -> CounterKind | None:
     """Reads the annotation of the first argument; one written as a string counts too."""
-    target = counter.__call__ if not isinstance(counter, (types.FunctionType, types.MethodType, type)) else counter  # type: ignore[operator]  # whatever it is, it was found callable
+    target = (
+        counter.__call__ if not isinstance(counter, (types.FunctionType, types.MethodType, type)) else counter
+    )  # type: ignore[operator]  # whatever it is, it was found callable
     try:
         parameters = list(inspect.signature(counter).parameters.values())
     except (TypeError, ValueError):

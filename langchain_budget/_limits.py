@@ -64,7 +64,11 @@ class Limits:
         """Returns the tokens a prompt of these messages may have: what the window leaves beside answer, safety and system prompt."""
         if self.budget is None:
             return self.max_tokens or 0
-        system = sum(measure.group([m]) for m, role in zip(messages, CODEC.roles(messages), strict=True) if role in {"system", "developer"})
+        system = sum(
+            measure.group([m])
+            for m, role in zip(messages, CODEC.roles(messages), strict=True)
+            if role in {"system", "developer"}
+        )
         self.budget.check_system(system)
         most = self.budget.limit(system_tokens=system, band=self.counter.band)
         return most if self.max_tokens is None else min(most, self.max_tokens)
@@ -77,7 +81,9 @@ class Limits:
             return self.budget
         reserve, safety = self.budget.reserve_tokens(), self.budget.safety_tokens(band=self.counter.band)
         window = min(self.budget.context_window, self.max_tokens + reserve + safety)
-        return self.budget.replace(context_window=window, reserve=reserve if reserve > 1 else 0, safety=safety if safety > 1 else 0)
+        return self.budget.replace(
+            context_window=window, reserve=reserve if reserve > 1 else 0, safety=safety if safety > 1 else 0
+        )
 
 
 def limits_of(
@@ -94,7 +100,13 @@ def limits_of(
     A model beside a budget only says how to count; `max_tokens` beside either is a ceiling. Without `tools` those bound to the model
     are counted; an empty list says that there are none.
     """
-    made_of = {"budget": budget, "model": model, "max_tokens": max_tokens, "counter": counter, "prefer": prefer}
+    made_of = {
+        "budget": budget,
+        "model": model,
+        "max_tokens": max_tokens,
+        "counter": counter,
+        "prefer": prefer,
+    }
     check_number("max_tokens", max_tokens, "give the tokens the prompt may have")
     if isinstance(budget, Mapping):
         budget = TokenBudget.from_dict(budget)
@@ -107,7 +119,9 @@ def limits_of(
     model = unwrapped(model)[0]
     if budget is None and max_tokens is None:
         budget = TokenBudget()
-    name = (model_name(model) if model is not None else None) or (budget.model if budget is not None else None)
+    name = (model_name(model) if model is not None else None) or (
+        budget.model if budget is not None else None
+    )
     if counter is None and name is None and counts_itself(model):
         counter = model
     host = host_counter(counter, default=name or "o200k_base", prefer=prefer)

@@ -36,7 +36,9 @@ class Partial:
         self._limit = limit
         self._split: Callable[[str], list[str]] = getattr(splitter, "split_text", splitter) or _after_newlines
 
-    def newest(self, given: list[BaseMessage], fit: Callable[[list[BaseMessage]], list[BaseMessage]]) -> list[BaseMessage]:
+    def newest(
+        self, given: list[BaseMessage], fit: Callable[[list[BaseMessage]], list[BaseMessage]]
+    ) -> list[BaseMessage]:
         """Returns the newest messages that fit, the user's message at the edge cut to what is left for it."""
         try:
             kept = fit(given)
@@ -52,7 +54,9 @@ class Partial:
             raise failure
         return kept if longer is None else longer
 
-    def cut(self, message: BaseMessage, before: Sequence[BaseMessage], after: Sequence[BaseMessage], *, end: bool) -> BaseMessage | None:
+    def cut(
+        self, message: BaseMessage, before: Sequence[BaseMessage], after: Sequence[BaseMessage], *, end: bool
+    ) -> BaseMessage | None:
         """Returns the message with as much of its text as fits between two lists, from its end or its start; None when none does."""
         if not _cuttable(message):
             return None
@@ -74,13 +78,17 @@ class Partial:
         low, high = 0, len(parts) - 1
         while low < high:
             middle = (low + high + 1) // 2
-            candidate = _with_content(message, replace_text(whole, "".join(parts[-middle:] if end else parts[:middle])))
+            candidate = _with_content(
+                message, replace_text(whole, "".join(parts[-middle:] if end else parts[:middle]))
+            )
             low, high = (middle, high) if fits(candidate) else (low, middle - 1)
         if not low:
             return None
         return _with_content(message, replace_text(whole, "".join(parts[-low:] if end else parts[:low])))
 
-    def _with_cut_question(self, given: list[BaseMessage], kept: list[BaseMessage]) -> list[BaseMessage] | None:
+    def _with_cut_question(
+        self, given: list[BaseMessage], kept: list[BaseMessage]
+    ) -> list[BaseMessage] | None:
         """Adds what fits of the newest turn that is not whole: its newest steps, and the end of its question."""
         timeline = Timeline(given, CODEC, self._measure)
         pinned = [given[i] for i in timeline.pinned]
@@ -103,7 +111,9 @@ class Partial:
                     continue
                 found = self.cut(question, pinned, rest, end=True)
                 if found is not None and (count or newer or not kept):
-                    return _in_place(given, {id(question): found}, {id(m) for m in [*pinned, question, *rest]})
+                    return _in_place(
+                        given, {id(question): found}, {id(m) for m in [*pinned, question, *rest]}
+                    )
                 if found is None and count == len(steps) == 0:
                     break
             return None
@@ -171,7 +181,9 @@ def _cuttable(message: BaseMessage) -> bool:
         return False
     blocks = message.content if isinstance(message.content, list) else []
     return not any(
-        (isinstance(b, dict) and "thinking" in str(b.get("type"))) or (isinstance(b, dict) and b.get("type") == "reasoning") for b in blocks
+        (isinstance(b, dict) and "thinking" in str(b.get("type")))
+        or (isinstance(b, dict) and b.get("type") == "reasoning")
+        for b in blocks
     )
 
 

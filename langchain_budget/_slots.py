@@ -44,7 +44,12 @@ class Trimmed(FitResult):
     def event(self) -> dict[str, Any]:
         """Returns the payload of the custom event: the figures, and the report itself."""
         report = self.report
-        return {"total_tokens": report.total_tokens, "limit": report.limit, "warnings": list(report.warnings), "report": report}
+        return {
+            "total_tokens": report.total_tokens,
+            "limit": report.limit,
+            "warnings": list(report.warnings),
+            "report": report,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +86,9 @@ class Slots:
         """Returns how a text that stands for a segment reads in the prompt."""
         if block != "knowledge" or not isinstance(segment.source, Document):
             return text
-        return document_text(from_segment(segment, None if text == segment.text else text), self.document_prompt)
+        return document_text(
+            from_segment(segment, None if text == segment.text else text), self.document_prompt
+        )
 
 
 class _Rendered:
@@ -110,7 +117,9 @@ def fit_list_steps(value: Any, slots: Slots, limits: Limits, report_key: str | N
     return Trimmed(value=out, messages=kept, segments=result.segments, text=result.text, report=result.report)
 
 
-def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, report_key: str | None) -> Steps[Trimmed]:
+def fit_slots_steps(
+    value: Mapping[str, Any], slots: Slots, limits: Limits, report_key: str | None
+) -> Steps[Trimmed]:
     """Fits the slots of a dict together; other keys pass."""
     found = {block: key for block, key in slots.keys.items() if value.get(key) is not None}
     question = _question(value.get(slots.question), slots)
@@ -127,7 +136,9 @@ def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, repo
             return render_prompt(prompt, {**value, **_values(value, found, kept, history)})
 
         fixed = render({}, [])
-        system = [m for m, role in zip(fixed, CODEC.roles(fixed), strict=True) if role in {"system", "developer"}]
+        system = [
+            m for m, role in zip(fixed, CODEC.roles(fixed), strict=True) if role in {"system", "developer"}
+        ]
         blocks = [Block(name="system", messages=system), *blocks] if system else blocks
     options: dict[str, Any] = {
         "counter": limits.counter,
@@ -143,13 +154,19 @@ def fit_slots_steps(value: Mapping[str, Any], slots: Slots, limits: Limits, repo
     budget = _budget(slots, limits)
     assembler = Assembler(budget, shown=None if plain else slots.shown, **options)
     given = {"query": question, "render": render}
-    assembly = yield Call(partial(assembler.assemble, blocks, **given), (), partial(assembler.aassemble, blocks, **given))
+    assembly = yield Call(
+        partial(assembler.assemble, blocks, **given), (), partial(assembler.aassemble, blocks, **given)
+    )
     out = {**value, **_values(value, found, assembly.kept, assembly.history)}
     if report_key is not None:
         out[report_key] = assembly.report
     segments = tuple(piece.segment for fit in assembly.kept.values() for piece in fit.pieces)
-    text = "\n".join([m.text for m in assembly.messages])  # what was counted: as tagged text it would be another prompt
-    return Trimmed(value=out, messages=assembly.messages, segments=segments, text=text, report=assembly.report)
+    text = "\n".join(
+        [m.text for m in assembly.messages]
+    )  # what was counted: as tagged text it would be another prompt
+    return Trimmed(
+        value=out, messages=assembly.messages, segments=segments, text=text, report=assembly.report
+    )
 
 
 def _budget(slots: Slots, limits: Limits) -> TokenBudget:
@@ -191,18 +208,27 @@ def _list_call(messages: list[Any], slots: Slots, limits: Limits) -> Call:
         "strict": slots.strict,
         "session": slots.session,
     }
-    exchanges = slots.min_exchanges if slots.min_exchanges is not None else limits.budget.min_exchanges if limits.budget else None
+    exchanges = (
+        slots.min_exchanges
+        if slots.min_exchanges is not None
+        else limits.budget.min_exchanges
+        if limits.budget
+        else None
+    )
     if exchanges is not None:
         arguments["min_exchanges"] = exchanges
     if limits.budget is not None:
         arguments["message_cap"] = limits.budget.message_cap
-    return Call(partial(fit_messages, messages, **arguments), (), partial(afit_messages, messages, **arguments))
+    return Call(
+        partial(fit_messages, messages, **arguments), (), partial(afit_messages, messages, **arguments)
+    )
 
 
 def _adds_up(prompt: Any) -> bool:
     """Says whether a prompt holds the messages as they are, so that their counts may be added to its own."""
     return isinstance(prompt, ChatPromptTemplate) and any(
-        isinstance(part, MessagesPlaceholder) and part.variable_name in prompt.input_variables for part in prompt.messages
+        isinstance(part, MessagesPlaceholder) and part.variable_name in prompt.input_variables
+        for part in prompt.messages
     )
 
 
@@ -233,7 +259,9 @@ def _block(name: str, value: Any, slots: Slots) -> Block:
     except MessageError as error:
         msg = f"the input's {slots.keys[name]!r} cannot be read: {error}"
         raise MessageError(msg) from error
-    whole = any(isinstance(segment.source, Mapping) for segment in segments)  # nobody knows which field of a dict could be shortened
+    whole = any(
+        isinstance(segment.source, Mapping) for segment in segments
+    )  # nobody knows which field of a dict could be shortened
     return Block(name=name, segments=segments, strategy="best_first" if whole else None)
 
 
@@ -246,7 +274,9 @@ def _thread(value: Any) -> list[Any]:
     return messages
 
 
-def _values(value: Mapping[str, Any], found: Mapping[str, str], kept: Mapping[str, Fit], history: list[Any]) -> dict[str, Any]:
+def _values(
+    value: Mapping[str, Any], found: Mapping[str, str], kept: Mapping[str, Fit], history: list[Any]
+) -> dict[str, Any]:
     """Returns the fitted slots under their keys, in the form they came in."""
     values: dict[str, Any] = {}
     for block, key in found.items():

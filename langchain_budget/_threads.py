@@ -63,10 +63,18 @@ class ThreadReader:
         as_text: how the conversation reads when it stands in the prompt as one text; None when it stands there as messages.
     """
 
-    def __init__(self, limits: Limits, *, summarizer: Any = None, as_text: Callable[[Sequence[BaseMessage]], str] | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        summarizer: Any = None,
+        as_text: Callable[[Sequence[BaseMessage]], str] | None = None,
+    ) -> None:
         self.limits = limits
         self._base = limits.measure()
-        self._measure: Measure = self._base if as_text is None else _TextMeasure(limits.counter.count, as_text)
+        self._measure: Measure = (
+            self._base if as_text is None else _TextMeasure(limits.counter.count, as_text)
+        )
         self._summarizer = summarizer
         self._as_text = as_text
         self._plain = 0  # how many of the oldest messages are known to be no orders to remove others
@@ -74,13 +82,23 @@ class ThreadReader:
         whole = limits.budget if limits.budget is not None else limits.max_tokens
         assert whole is not None
         self.session = BudgetSession(
-            whole, counter=limits.counter, codec=CODEC, measure=self._measure, summarizer=summarizer, tools=limits.tools
+            whole,
+            counter=limits.counter,
+            codec=CODEC,
+            measure=self._measure,
+            summarizer=summarizer,
+            tools=limits.tools,
         )
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns what travels; where the counter was made from a callable, the remembered cut stays behind and is found anew."""
         session = None if isinstance(self.limits.counter, CallableCounter) else self.session
-        return {"limits": self.limits, "summarizer": self._summarizer, "as_text": self._as_text, "session": session}
+        return {
+            "limits": self.limits,
+            "summarizer": self._summarizer,
+            "as_text": self._as_text,
+            "session": session,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         session = state.pop("session")
@@ -99,11 +117,15 @@ class ThreadReader:
             return 0
         return max(0, self._base.total(list(rest)) - self._measure.overhead)
 
-    def fit(self, messages: Sequence[BaseMessage], *, extra_tokens: int = 0, asked: bool = False) -> FitResult:
+    def fit(
+        self, messages: Sequence[BaseMessage], *, extra_tokens: int = 0, asked: bool = False
+    ) -> FitResult:
         """Returns the part of the stored conversation that this turn may read; `asked` says that the question stands elsewhere."""
         return drive(self._steps(self._listed(messages), extra_tokens, asked=asked))
 
-    async def afit(self, messages: Sequence[BaseMessage], *, extra_tokens: int = 0, asked: bool = False) -> FitResult:
+    async def afit(
+        self, messages: Sequence[BaseMessage], *, extra_tokens: int = 0, asked: bool = False
+    ) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop while a summary is written."""
         return await adrive(self._steps(self._listed(messages), extra_tokens, asked=asked))
 
@@ -123,7 +145,9 @@ class ThreadReader:
     def _listed(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Returns the thread as a list without copying one; each message is looked at once, so that a turn costs the same after ten thousand."""
         listed = messages if isinstance(messages, list) else list(messages)
-        known = self._plain if 0 < self._plain <= len(listed) and listed[self._plain - 1] is self._newest else 0  # else another thread
+        known = (
+            self._plain if 0 < self._plain <= len(listed) and listed[self._plain - 1] is self._newest else 0
+        )  # else another thread
         new = listed[known:]
         if RemoveMessage in set(map(type, new)):
             self._plain = 0
@@ -146,7 +170,11 @@ class ThreadReader:
         except BudgetExceededError:
             return 0
         ceiling = self.limits.max_tokens
-        return left if ceiling is None else min(left, max(0, ceiling - self._measure.overhead - extra_tokens - used))
+        return (
+            left
+            if ceiling is None
+            else min(left, max(0, ceiling - self._measure.overhead - extra_tokens - used))
+        )
 
     def _ceiling(self) -> dict[str, int]:
         both = self.limits.budget is not None and self.limits.max_tokens is not None

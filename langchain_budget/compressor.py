@@ -72,12 +72,18 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
         if self.session is not None and not isinstance(self.session, BudgetSession):
             msg = f"session is a {type(self.session).__name__}, allowed: a BudgetSession"
             raise BudgetConfigError(msg)
-        budget = self.budget if self.session is None or not isinstance(self.session.budget, TokenBudget) else self.session.budget
+        budget = (
+            self.budget
+            if self.session is None or not isinstance(self.session.budget, TokenBudget)
+            else self.session.budget
+        )
         counter = self.counter if self.counter is not None or self.session is None else self.session.counter
         self._limits = limits_of(budget=budget, model=self.model, max_tokens=self.max_tokens, counter=counter)
 
     @override
-    def compress_documents(self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None) -> Sequence[Document]:
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
         return _documents(self.fit(documents, query))
 
     @override
@@ -114,9 +120,20 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
         segments = to_segments(documents)
         if not self.compress:
             room = self.room(question=query)
-            segments = [s for s in segments if self._limits.counter.count(self._shown(s, s.text) + self.separator) <= room]
+            segments = [
+                s
+                for s in segments
+                if self._limits.counter.count(self._shown(s, s.text) + self.separator) <= room
+            ]
         if len(segments) > k:
-            ranked = fit_documents(segments, max_tokens=0, query=query, scorer=self.scorer, cost=lambda segment, text: 0, order="score")
+            ranked = fit_documents(
+                segments,
+                max_tokens=0,
+                query=query,
+                scorer=self.scorer,
+                cost=lambda segment, text: 0,
+                order="score",
+            )
             chosen = {segment.id for segment in ranked.segments[:k]}
             segments = [s for s in segments if s.id in chosen]
         return [segment.source for segment in segments]
@@ -136,9 +153,14 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
     def _shown(self, segment: Segment, text: str) -> str:
         if self.document_prompt is None:
             return text
-        return document_text(from_segment(segment, None if text == segment.text else text), self.document_prompt)
+        return document_text(
+            from_segment(segment, None if text == segment.text else text), self.document_prompt
+        )
 
 
 def _documents(result: FitResult) -> list[Document]:
     """Returns the documents: the same objects where they are whole."""
-    return [from_segment(s, None if s.source is not None and s.source.page_content == s.text else s.text) for s in result.segments]
+    return [
+        from_segment(s, None if s.source is not None and s.source.page_content == s.text else s.text)
+        for s in result.segments
+    ]

@@ -52,5 +52,12 @@ class BudgetContextEdit:
             measure = ListMeasure(count_tokens)
         if not messages:
             return
-        result = fit_messages(messages, max_tokens=self.trigger, counter=host.counter, codec=CODEC, measure=measure, cut=self.cut)
+        result = fit_messages(
+            messages,
+            max_tokens=self.trigger,
+            counter=host.counter,
+            codec=CODEC,
+            measure=measure,
+            cut=self.cut,
+        )
         messages[:] = result.messages

@@ -30,14 +30,20 @@ class IndexRetriever(BaseRetriever):
     task: Any
 
     @override
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         found = self.task.search(query)
-        return [Document(page_content=s.text, id=s.id, metadata={"source": s.provenance.source_id}) for s in found]
+        return [
+            Document(page_content=s.text, id=s.id, metadata={"source": s.provenance.source_id}) for s in found
+        ]
 
 
 def run(task: Task) -> Half:
     """Returns what the chain kept, sent and answered."""
-    template = ChatPromptTemplate.from_messages([("system", TEMPLATE), MessagesPlaceholder("history"), ("human", "{question}")])
+    template = ChatPromptTemplate.from_messages(
+        [("system", TEMPLATE), MessagesPlaceholder("history"), ("human", "{question}")]
+    )
     prompt = RunnablePassthrough.assign(context=_context) | template
     trimmer = BudgetTrimmer(budget=task.budget, counter=task.counter, prompt=prompt, report_key="report")
     sent: list[Any] = []
@@ -46,12 +52,18 @@ def run(task: Task) -> Half:
         sent[:] = value.to_messages()
         return value
 
-    found = RunnablePassthrough.assign(documents=(lambda given: given["question"]) | IndexRetriever(task=task))
+    found = RunnablePassthrough.assign(
+        documents=(lambda given: given["question"]) | IndexRetriever(task=task)
+    )
     answer = prompt | note | _answering(task)
     chain: Runnable[Any, Any] = found | trimmer | RunnablePassthrough.assign(answer=answer)
     with model_errors(task.model):
         done = chain.invoke(
-            {"system": task.system, "history": convert_to_messages([dict(message) for message in task.history]), "question": task.question}
+            {
+                "system": task.system,
+                "history": convert_to_messages([dict(message) for message in task.history]),
+                "question": task.question,
+            }
         )
     return Half(
         prompt=[CODEC.to_dict(message) for message in sent],
@@ -79,7 +91,11 @@ def _answering(task: Task) -> Runnable[Any, str]:
     except ImportError as error:
         msg = f"--model needs langchain-openai ({error}): pip install langchain-openai llama-index-llms-openai-like"
         raise CounterUnavailableError(msg) from error
-    settings: dict[str, Any] = {"model": task.model, "max_tokens": task.budget.reserve_tokens(), "temperature": 0}
+    settings: dict[str, Any] = {
+        "model": task.model,
+        "max_tokens": task.budget.reserve_tokens(),
+        "temperature": 0,
+    }
     if task.base_url:
         import os
 

@@ -86,7 +86,11 @@ class BudgetExampleSelector(BaseExampleSelector):
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in {"_selector", "_measure", "_lock"}}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in {"_selector", "_measure", "_lock"}
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -108,8 +112,14 @@ class BudgetExampleSelector(BaseExampleSelector):
         room = self.max_tokens
         if room is not None and self._as_messages():
             room = max(0, room - self._measure.overhead)
-        found = self._selector.select(query, self.examples, self.k, self.diversity, max_tokens=room, cost=self._cost)
-        return [{key: _doubled(value) for key, value in example.items()} for example in found] if self.double_braces else found
+        found = self._selector.select(
+            query, self.examples, self.k, self.diversity, max_tokens=room, cost=self._cost
+        )
+        return (
+            [{key: _doubled(value) for key, value in example.items()} for example in found]
+            if self.double_braces
+            else found
+        )
 
     async def aselect_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns what `select_examples` returns; rating runs in a thread."""

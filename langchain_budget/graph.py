@@ -57,7 +57,9 @@ def pre_model_hook(
     if into not in {"llm_input_messages", "messages"}:
         msg = f"into is {into!r}, allowed: 'llm_input_messages' or 'messages'"
         raise BudgetConfigError(msg)
-    agent = AgentBudget(budget=budget, model=model, max_tokens=max_tokens, counter=counter, summarizer=summarizer)
+    agent = AgentBudget(
+        budget=budget, model=model, max_tokens=max_tokens, counter=counter, summarizer=summarizer
+    )
     tool_schemas(tools)  # says at once what is no tool
     system = SystemMessage(prompt) if isinstance(prompt, str) else prompt
 

@@ -116,8 +116,16 @@ class BudgetMemory(Settings, BaseMemory):
         made_of = (*counted, self.return_messages, self.human_prefix, self.ai_prefix, self.chat_memory)
         if len(self._made_of) == len(made_of) and all(map(_same, made_of, self._made_of)):
             return
-        limits = limits_of(budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=self.tools)
-        as_text = None if self.return_messages else partial(buffer_text, human=self.human_prefix, ai=self.ai_prefix)
+        limits = limits_of(
+            budget=self.budget,
+            model=self.model,
+            max_tokens=self.max_tokens,
+            counter=self.counter,
+            tools=self.tools,
+        )
+        as_text = (
+            None if self.return_messages else partial(buffer_text, human=self.human_prefix, ai=self.ai_prefix)
+        )
         self._reader = ThreadReader(limits, summarizer=as_summarizer(self.summarizer), as_text=as_text)
         self._made_of = made_of
 
@@ -125,7 +133,9 @@ class BudgetMemory(Settings, BaseMemory):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         memo = {} if memo is None else memo
         twin = memo[id(self)] = self.__copy__()
-        twin.__dict__["chat_memory"] = copy.deepcopy(self.chat_memory, memo)  # models, retriever and prompt are shared
+        twin.__dict__["chat_memory"] = copy.deepcopy(
+            self.chat_memory, memo
+        )  # models, retriever and prompt are shared
         twin._reader = copy.deepcopy(self._reader, memo)  # noqa: SLF001 - its own kind
         twin._made_of = (*self._made_of[:-1], twin.chat_memory)  # noqa: SLF001 - the same
         return twin
@@ -153,7 +163,9 @@ class BudgetMemory(Settings, BaseMemory):
         question = self._question(inputs)
         if self.retriever is not None:
             found = await self.retriever.ainvoke(question) if question else []
-            values[self.documents_key] = await run_in_executor(None, self._documents, found, question, history, extra)
+            values[self.documents_key] = await run_in_executor(
+                None, self._documents, found, question, history, extra
+            )
         return values
 
     def fit(self, inputs: dict[str, Any] | None = None) -> FitResult:
@@ -204,34 +216,51 @@ class BudgetMemory(Settings, BaseMemory):
         extra = self._extra(inputs)
         return self._reader.fit(messages, extra_tokens=extra, asked=bool(self._question(inputs))), extra
 
-    async def _afit_history(self, messages: Sequence[BaseMessage], inputs: dict[str, Any]) -> tuple[FitResult, int]:
+    async def _afit_history(
+        self, messages: Sequence[BaseMessage], inputs: dict[str, Any]
+    ) -> tuple[FitResult, int]:
         extra = self._extra(inputs)
-        return await self._reader.afit(messages, extra_tokens=extra, asked=bool(self._question(inputs))), extra
+        return await self._reader.afit(
+            messages, extra_tokens=extra, asked=bool(self._question(inputs))
+        ), extra
 
     def _extra(self, inputs: dict[str, Any]) -> int:
         """Counts the prompt without the memory; inputs that are not known yet count as nothing."""
         if self.prompt is None:
             return 0
         known = {**dict.fromkeys(self.prompt.input_variables, ""), **inputs}
-        known |= {self.memory_key: [] if self.return_messages else "", self.documents_key: [] if self.return_docs else ""}
+        known |= {
+            self.memory_key: [] if self.return_messages else "",
+            self.documents_key: [] if self.return_docs else "",
+        }
         return self._reader.extra_tokens(render_prompt(self.prompt, known))
 
     def _shown(self, history: FitResult) -> list[BaseMessage] | str:
         if not self.return_messages:
             return self._text(history.messages)
-        return [CODEC.copy(message) for message in history.messages]  # what a caller changes does not reach the store
+        return [
+            CODEC.copy(message) for message in history.messages
+        ]  # what a caller changes does not reach the store
 
     def _text(self, messages: Sequence[BaseMessage]) -> str:
         return buffer_text(messages, human=self.human_prefix, ai=self.ai_prefix)
 
-    def _documents(self, found: list[Document], question: str, history: FitResult, extra: int) -> list[Document] | str:
+    def _documents(
+        self, found: list[Document], question: str, history: FitResult, extra: int
+    ) -> list[Document] | str:
         used = history.report.total_tokens - history.report.overhead
         room = self._reader.room_for_documents(used, extra_tokens=extra)
         if not found or room < 1:
             return [] if self.return_docs else ""
         from rankbudget import fit_documents  # ranking is only loaded where documents are
 
-        fit = partial(fit_documents, max_tokens=room, query=question, counter=self._reader.limits.counter, scorer=self.scorer)
+        fit = partial(
+            fit_documents,
+            max_tokens=room,
+            query=question,
+            counter=self._reader.limits.counter,
+            scorer=self.scorer,
+        )
         result = fit(to_segments(found))
         if not self.return_docs:
             return result.text
@@ -240,13 +269,21 @@ class BudgetMemory(Settings, BaseMemory):
 
     def _question(self, inputs: dict[str, Any]) -> str:
         try:
-            given = inputs[self.input_key] if self.input_key is not None else inputs[get_prompt_input_key(inputs, self.memory_variables)]
+            given = (
+                inputs[self.input_key]
+                if self.input_key is not None
+                else inputs[get_prompt_input_key(inputs, self.memory_variables)]
+            )
         except (KeyError, ValueError):
             return ""
         return given if isinstance(given, str) else "\n".join(m.text for m in as_messages(given))
 
     def _turn(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> list[BaseMessage]:
-        asked = inputs[self.input_key if self.input_key is not None else get_prompt_input_key(inputs, self.memory_variables)]
+        asked = inputs[
+            self.input_key
+            if self.input_key is not None
+            else get_prompt_input_key(inputs, self.memory_variables)
+        ]
         return [*_messages(asked, HumanMessage), *_messages(outputs[self._output_key(outputs)], AIMessage)]
 
     def _output_key(self, outputs: dict[str, Any]) -> str:

@@ -74,7 +74,12 @@ class BudgetMessageHistory(BaseChatMessageHistory):
         self.history: BaseChatMessageHistory = history if history is not None else Store()
         self.extra_tokens = extra_tokens
         self._reader = reader or _reader(
-            budget=budget, model=model, max_tokens=max_tokens, counter=counter, tools=tools, summarizer=summarizer
+            budget=budget,
+            model=model,
+            max_tokens=max_tokens,
+            counter=counter,
+            tools=tools,
+            summarizer=summarizer,
         )
 
     @classmethod
@@ -106,7 +111,10 @@ class BudgetMessageHistory(BaseChatMessageHistory):
                     readers.popitem(last=False)
             return cls(get_session_history(*args, **kwargs), extra_tokens=extra, reader=reader)
 
-        make.__annotations__ = {**getattr(get_session_history, "__annotations__", {}), "return": BudgetMessageHistory}
+        make.__annotations__ = {
+            **getattr(get_session_history, "__annotations__", {}),
+            "return": BudgetMessageHistory,
+        }
         return make
 
     # ---- read: fitted -----------------------------------------------------------------------------------------------------------
@@ -153,11 +161,20 @@ def _reader(*, summarizer: Any = None, tools: Sequence[Any] | None = None, **lim
 def _known_by(value: Any) -> Any:
     """Returns what stands for a value as a key, for lists and dicts what they hold; None when nothing can."""
     if isinstance(value, dict):
-        parts = _known_by([part for pair in sorted(value.items(), key=lambda pair: str(pair[0])) for part in pair])
+        parts = _known_by(
+            [part for pair in sorted(value.items(), key=lambda pair: str(pair[0])) for part in pair]
+        )
         return None if parts is None else ("dict", parts)
     if isinstance(value, (list, tuple, set, frozenset)):
         parts = [_known_by(part) for part in value]
-        return None if None in parts else (type(value).__name__, frozenset(parts) if isinstance(value, (set, frozenset)) else tuple(parts))
+        return (
+            None
+            if None in parts
+            else (
+                type(value).__name__,
+                frozenset(parts) if isinstance(value, (set, frozenset)) else tuple(parts),
+            )
+        )
     try:
         hash(value)
     except TypeError:

@@ -26,7 +26,13 @@ from ._limits import check_number
 from ._supported import require
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
-from langchain.agents.middleware import AgentMiddleware, AgentState, ExtendedModelResponse, ModelRequest, ModelResponse  # noqa: E402 - see above
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+)
 from langgraph.graph.message import REMOVE_ALL_MESSAGES  # noqa: E402 - comes with langchain
 from langgraph.types import Command  # noqa: E402 - the same
 
@@ -85,17 +91,26 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self.tool_result_tokens = tool_result_tokens
         self.on_report = on_report
         self._budget = AgentBudget(
-            budget=budget, model=model, max_tokens=max_tokens, counter=counter, summarizer=summarizer, calibrate=calibrate
+            budget=budget,
+            model=model,
+            max_tokens=max_tokens,
+            counter=counter,
+            summarizer=summarizer,
+            calibrate=calibrate,
         )
 
     # ---- before every model call ------------------------------------------------------------------------------------------------
     @override
-    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]) -> Answer:
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> Answer:
         return drive(self._steps(request, Call(handler).function, None))
 
     @override
     async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> Answer:
         return await adrive(self._steps(request, None, handler))
 
@@ -160,18 +175,34 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if not dropped:
             return answer
         known = {m.id for m in request.messages}
-        edited = [m for m in prompt.messages if m.id in known and id(m) not in {id(g) for g in request.messages}]
-        if any(m.id not in known or m.id is None for m in prompt.messages):  # a summary stands first: only a whole new list says where
-            update: list[Any] = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *prompt.messages, *_messages_of(answer)]
+        edited = [
+            m for m in prompt.messages if m.id in known and id(m) not in {id(g) for g in request.messages}
+        ]
+        if any(
+            m.id not in known or m.id is None for m in prompt.messages
+        ):  # a summary stands first: only a whole new list says where
+            update: list[Any] = [
+                RemoveMessage(id=REMOVE_ALL_MESSAGES),
+                *prompt.messages,
+                *_messages_of(answer),
+            ]
         else:
             kept = {m.id for m in prompt.messages}
-            update = [*(RemoveMessage(id=m.id) for m in dropped if m.id is not None and m.id not in kept), *edited]
-        response, before = (answer.model_response, answer.command) if isinstance(answer, ExtendedModelResponse) else (answer, None)
+            update = [
+                *(RemoveMessage(id=m.id) for m in dropped if m.id is not None and m.id not in kept),
+                *edited,
+            ]
+        response, before = (
+            (answer.model_response, answer.command)
+            if isinstance(answer, ExtendedModelResponse)
+            else (answer, None)
+        )
         if isinstance(response, AIMessage):
             response = ModelResponse(result=[response])
         if before is not None and isinstance(before.update, dict):
             return ExtendedModelResponse(
-                response, Command(update={**before.update, "messages": [*before.update.get("messages", []), *update]})
+                response,
+                Command(update={**before.update, "messages": [*before.update.get("messages", []), *update]}),
             )
         return ExtendedModelResponse(response, Command(update={"messages": update}))
 
@@ -184,7 +215,10 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if isinstance(answer, list):
             return [self._capped(part) for part in answer]
         if isinstance(answer, Command) and isinstance(answer.update, dict):
-            update = {key: self._capped(value) if _is_results(value) else value for key, value in answer.update.items()}
+            update = {
+                key: self._capped(value) if _is_results(value) else value
+                for key, value in answer.update.items()
+            }
             return dataclasses.replace(answer, update=update)
         return answer
 
@@ -205,7 +239,9 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
 def _is_results(value: Any) -> bool:
     """Says whether a part of a state update is a tool's result, or a list of messages that may hold one."""
-    return isinstance(value, ToolMessage) or (isinstance(value, list) and any(isinstance(m, ToolMessage) for m in value))
+    return isinstance(value, ToolMessage) or (
+        isinstance(value, list) and any(isinstance(m, ToolMessage) for m in value)
+    )
 
 
 def _messages_of(answer: Any) -> list[BaseMessage]:

@@ -169,7 +169,11 @@ def budget_for(model: Any, **fields: Any) -> TokenBudget:
     else:
         output = profile.get("max_output_tokens")
         budget = TokenBudget(**{"context_window": window, "max_output": output, "model": name, **fields})
-    return budget if "reserve" in fields or "reserve" in fields.get("ratios", ()) else _with_answer(budget, model)
+    return (
+        budget
+        if "reserve" in fields or "reserve" in fields.get("ratios", ())
+        else _with_answer(budget, model)
+    )
 
 
 def _with_answer(budget: TokenBudget, model: Any) -> TokenBudget:
@@ -202,7 +206,11 @@ def _profile(model: Any) -> dict[str, int]:
     profile = getattr(model, "profile", None)
     if not isinstance(profile, Mapping):
         return {}
-    return {k: v for k, v in profile.items() if k in {"max_input_tokens", "max_output_tokens"} and isinstance(v, int)}
+    return {
+        k: v
+        for k, v in profile.items()
+        if k in {"max_input_tokens", "max_output_tokens"} and isinstance(v, int)
+    }
 
 
 def _text(answer: Any) -> str:

@@ -91,7 +91,9 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
         if isinstance(template, BaseChatPromptTemplate):
             kwargs["template"] = template
         elif template is not None:
-            kwargs["template"] = ChatPromptTemplate(template, template_format=kwargs.pop("template_format", "f-string"))
+            kwargs["template"] = ChatPromptTemplate(
+                template, template_format=kwargs.pop("template_format", "f-string")
+            )
         made = kwargs.get("template")
         if isinstance(made, BaseChatPromptTemplate):
             bound = kwargs.get("partial_variables") or {}
@@ -101,7 +103,10 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
 
     @classmethod
     def from_messages(
-        cls, messages: Sequence[Any], template_format: Literal["f-string", "mustache", "jinja2"] = "f-string", **options: Any
+        cls,
+        messages: Sequence[Any],
+        template_format: Literal["f-string", "mustache", "jinja2"] = "f-string",
+        **options: Any,
     ) -> Self:
         """Returns a template of messages, tuples, strings and placeholders, as `ChatPromptTemplate` takes them."""
         return cls(ChatPromptTemplate(messages, template_format=template_format), **options)
@@ -109,7 +114,11 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
     @override
     def _settle(self) -> None:
         self._limits = limits_of(
-            budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=self.tools
+            budget=self.budget,
+            model=self.model,
+            max_tokens=self.max_tokens,
+            counter=self.counter,
+            tools=self.tools,
         )
         self._slots = Slots(
             keys=self._slots_keys(),
@@ -175,12 +184,23 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
 
     # ---- the work ---------------------------------------------------------------------------------------------------------------
     def _steps(self, kwargs: dict[str, Any]) -> Steps[Trimmed]:
-        return fit_slots_steps(self._merge_partial_and_user_variables(**kwargs), self._slots, self._limits, None)
+        return fit_slots_steps(
+            self._merge_partial_and_user_variables(**kwargs), self._slots, self._limits, None
+        )
 
     def _slots_keys(self) -> dict[str, str]:
         """Returns the slots that the template has, block name -> key."""
-        keys = {"history": self.history_key, "knowledge": self.documents_key, "examples": self.examples_key, "memory": self.memory_key}
-        known = {*self.template.input_variables, *self.template.optional_variables, *self.template.partial_variables}
+        keys = {
+            "history": self.history_key,
+            "knowledge": self.documents_key,
+            "examples": self.examples_key,
+            "memory": self.memory_key,
+        }
+        known = {
+            *self.template.input_variables,
+            *self.template.optional_variables,
+            *self.template.partial_variables,
+        }
         return {block: key for block, key in keys.items() if key in known}
 
     @property
@@ -202,7 +222,10 @@ class _Filled:
         self._blocks = {key: block for block, key in prompt._slots_keys().items()}  # noqa: SLF001 - its own half
 
     def invoke(self, values: Mapping[str, Any], config: Any = None) -> list[BaseMessage]:  # noqa: ARG002 - as a Runnable has it
-        written = {key: self._written(self._blocks[key], key, value) if key in self._blocks else value for key, value in values.items()}
+        written = {
+            key: self._written(self._blocks[key], key, value) if key in self._blocks else value
+            for key, value in values.items()
+        }
         return render_prompt(self._prompt.template, written)
 
     def _written(self, block: str, key: str, value: Any) -> Any:
@@ -237,11 +260,15 @@ class _Filled:
     def _text(self, block: str, items: Any) -> str:
         prompt = self._prompt
         text_of = {
-            "knowledge": lambda item: document_text(item, prompt.document_prompt) if hasattr(item, "page_content") else str(item),
+            "knowledge": lambda item: (
+                document_text(item, prompt.document_prompt) if hasattr(item, "page_content") else str(item)
+            ),
             "examples": lambda item: example_text(item, prompt.example_prompt),
         }.get(block)
         wrap = wrapper_of(block)
-        text = render_block(block, [wrap(s, s.text) for s in to_segments(items, prefix=block, text_of=text_of)]).rstrip("\n")
+        text = render_block(
+            block, [wrap(s, s.text) for s in to_segments(items, prefix=block, text_of=text_of)]
+        ).rstrip("\n")
         return f"{prompt.notice}\n{text}" if prompt.notice else text
 
 

@@ -64,9 +64,7 @@ class BudgetRetriever(Settings, BaseRetriever):
                 kwargs["compressor"] = BudgetDocumentCompressor(**options)
         inner = kwargs.get("retriever")
         if not isinstance(inner, BaseRetriever):
-            msg = (
-                f"retriever is a {type(inner).__name__}, allowed: a BaseRetriever; documents of another step go to BudgetDocumentCompressor"
-            )
+            msg = f"retriever is a {type(inner).__name__}, allowed: a BaseRetriever; documents of another step go to BudgetDocumentCompressor"
             raise BudgetConfigError(msg)
         super().__init__(**kwargs)
 
@@ -80,7 +78,13 @@ class BudgetRetriever(Settings, BaseRetriever):
 
     @override
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, max_tokens: int | None = None, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        max_tokens: int | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
         compressor = self._compressor(k, max_tokens)
         found = self.retriever.invoke(query, config={"callbacks": run_manager.get_child()}, **kwargs)
@@ -107,7 +111,9 @@ class BudgetRetriever(Settings, BaseRetriever):
         most = self.max_tokens if max_tokens is None else max_tokens
         return self.compressor if most is None else self.compressor.model_copy(update={"max_tokens": most})
 
-    def _kept(self, compressor: BudgetDocumentCompressor, found: Sequence[Document], query: str, k: int | None) -> list[Document]:
+    def _kept(
+        self, compressor: BudgetDocumentCompressor, found: Sequence[Document], query: str, k: int | None
+    ) -> list[Document]:
         most = self.k if k is None else k
         chosen = found if most is None else compressor.best(found, query, most)
         return list(compressor.compress_documents(chosen, query))

@@ -37,7 +37,10 @@ def trim_messages(
     messages: Any = None,
     *,
     max_tokens: int,
-    token_counter: Callable[[list[BaseMessage]], int] | Callable[[BaseMessage], int] | BaseLanguageModel[Any] | str,
+    token_counter: Callable[[list[BaseMessage]], int]
+    | Callable[[BaseMessage], int]
+    | BaseLanguageModel[Any]
+    | str,
     strategy: Literal["first", "last"] = "last",
     allow_partial: bool = False,
     end_on: Kinds = None,
@@ -129,10 +132,24 @@ def _trim(
 
 
 def _keep_last(
-    given: list[BaseMessage], host: HostCounter, measure: Measure, max_tokens: int, *, cut: Partial | None, include_system: bool
+    given: list[BaseMessage],
+    host: HostCounter,
+    measure: Measure,
+    max_tokens: int,
+    *,
+    cut: Partial | None,
+    include_system: bool,
 ) -> list[BaseMessage]:
     def fit_within(thread: list[BaseMessage], cap: int | None) -> list[BaseMessage]:
-        fitted = fit_messages(thread, max_tokens=max_tokens, counter=host.counter, codec=CODEC, measure=measure, min_exchanges=1, message_cap=cap)
+        fitted = fit_messages(
+            thread,
+            max_tokens=max_tokens,
+            counter=host.counter,
+            codec=CODEC,
+            measure=measure,
+            min_exchanges=1,
+            message_cap=cap,
+        )
         return list(fitted.messages)
 
     def fit(thread: list[BaseMessage]) -> list[BaseMessage]:
@@ -141,7 +158,9 @@ def _keep_last(
         except BudgetExceededError:
             if CODEC.role(thread[-1]) != "tool":
                 raise
-            shortened = fit_within(thread, _RESULT_CAP)  # without its newest results an agent would ask for them again, for ever
+            shortened = fit_within(
+                thread, _RESULT_CAP
+            )  # without its newest results an agent would ask for them again, for ever
             whole = {id(message) for message in thread}
             if any(id(message) not in whole and CODEC.role(message) != "tool" for message in shortened):
                 raise
@@ -163,7 +182,9 @@ def _started(kept: list[BaseMessage], start_on: Kinds, *, include_system: bool) 
     def stays(message: BaseMessage) -> bool:
         return include_system and isinstance(message, SystemMessage)
 
-    opens = (i for i, m in enumerate(kept) if not stays(m) and CODEC.role(m) != "tool" and matches(m, start_on))
+    opens = (
+        i for i, m in enumerate(kept) if not stays(m) and CODEC.role(m) != "tool" and matches(m, start_on)
+    )
     first = next(opens, len(kept))
     return [m for i, m in enumerate(kept) if i >= first or stays(m)]
 
@@ -171,10 +192,16 @@ def _started(kept: list[BaseMessage], start_on: Kinds, *, include_system: bool) 
 def _counter(given: Any) -> HostCounter:
     if isinstance(given, str):
         return host_counter("o200k_base" if given == "approximate" else _known(given))
-    if hasattr(given, "get_num_tokens_from_messages") and not isinstance(given, BaseLanguageModel):  # a model with bound arguments
+    if hasattr(given, "get_num_tokens_from_messages") and not isinstance(
+        given, BaseLanguageModel
+    ):  # a model with bound arguments
         found = host_counter(given.get_num_tokens_from_messages, prefer="messages")
         return HostCounter(found.counter, ListMeasure(given.get_num_tokens_from_messages))
-    if not callable(given) and not hasattr(given, "count_messages") and not isinstance(given, BaseLanguageModel):
+    if (
+        not callable(given)
+        and not hasattr(given, "count_messages")
+        and not isinstance(given, BaseLanguageModel)
+    ):
         msg = (
             "'token_counter' expected to be a model that implements 'get_num_tokens_from_messages()' or a function. "
             f"Received object of type {type(given)}."

@@ -90,8 +90,12 @@ class BudgetTrimmer(Settings, RunnableSerializable[Any, Any]):
     examples_key: str = "examples"
     memory_key: str = "memory"
     question_key: str = "question"
-    document_prompt: Any = Field(default=None, description="renders one document; what a document costs is what this makes of it")
-    example_prompt: Any = Field(default=None, description="renders one example; what an example costs is what this makes of it")
+    document_prompt: Any = Field(
+        default=None, description="renders one document; what a document costs is what this makes of it"
+    )
+    example_prompt: Any = Field(
+        default=None, description="renders one example; what an example costs is what this makes of it"
+    )
 
     _limits: Limits = PrivateAttr()
     _slots: Slots = PrivateAttr()
@@ -101,9 +105,18 @@ class BudgetTrimmer(Settings, RunnableSerializable[Any, Any]):
     @override
     def _settle(self) -> None:
         self._limits = limits_of(
-            budget=self.budget, model=self.model, max_tokens=self.max_tokens, counter=self.counter, tools=self.tools
+            budget=self.budget,
+            model=self.model,
+            max_tokens=self.max_tokens,
+            counter=self.counter,
+            tools=self.tools,
         )
-        keys = {"history": self.history_key, "knowledge": self.documents_key, "examples": self.examples_key, "memory": self.memory_key}
+        keys = {
+            "history": self.history_key,
+            "knowledge": self.documents_key,
+            "examples": self.examples_key,
+            "memory": self.memory_key,
+        }
         if len({*keys.values(), self.question_key}) != len(keys) + 1:
             msg = f"two slots have the same key: {', '.join([*keys.values(), self.question_key])}; give each its own"
             raise BudgetConfigError(msg)

@@ -53,7 +53,12 @@ _ROLES = {
     "model": "assistant",
     "chatbot": "assistant",
 }
-_USER, _ASSISTANT, _TOOL, _SYSTEM = MessageRole.USER, MessageRole.ASSISTANT, MessageRole.TOOL, MessageRole.SYSTEM
+_USER, _ASSISTANT, _TOOL, _SYSTEM = (
+    MessageRole.USER,
+    MessageRole.ASSISTANT,
+    MessageRole.TOOL,
+    MessageRole.SYSTEM,
+)
 _CALL_KEYS = ("tool_calls", "function_call")
 _SLOT = re.compile(r"\{(?=(?:context_str|query_str|existing_answer|context_msg)\})")
 
@@ -108,7 +113,9 @@ class ChatCodec:
         extra = message.additional_kwargs
         if extra and any(key in extra for key in _CALL_KEYS):
             return tuple(dict.fromkeys(call["id"] for call in _calls(message)))
-        return tuple(dict.fromkeys(b.tool_call_id or "" for b in message.blocks if isinstance(b, ToolCallBlock)))
+        return tuple(
+            dict.fromkeys(b.tool_call_id or "" for b in message.blocks if isinstance(b, ToolCallBlock))
+        )
 
     def result_id(self, message: Any) -> str | None:
         extra = message.additional_kwargs
@@ -134,7 +141,9 @@ class ChatCodec:
         try:
             return [
                 (fields["role"], blocks[0].__dict__["text"])
-                if not fields["additional_kwargs"] and len(blocks := fields["blocks"]) == 1 and type(blocks[0]) is TextBlock
+                if not fields["additional_kwargs"]
+                and len(blocks := fields["blocks"]) == 1
+                and type(blocks[0]) is TextBlock
                 else self.fingerprint(message)
                 for message in messages
                 if (fields := message.__dict__) is not None
@@ -187,7 +196,9 @@ def copy_message(message: ChatMessage) -> ChatMessage:
     """
     fresh: ChatMessage = shallow_copy(message)
     blocks = [shallow_copy(b) if type(b) is TextBlock else _copy_block(b) for b in message.blocks]
-    fresh.__dict__["blocks"] = blocks[:]  # a list of its very size: one that was grown keeps room for more in every stored message
+    fresh.__dict__["blocks"] = blocks[
+        :
+    ]  # a list of its very size: one that was grown keeps room for more in every stored message
     extra = message.additional_kwargs
     fresh.__dict__["additional_kwargs"] = _copy_plain(extra) if extra else {}
     return fresh
@@ -263,11 +274,20 @@ def _neutral_block(block: Any) -> dict[str, Any] | None:
         return {"type": "thinking", "thinking": block.content or "", **_signature(block)}
     if isinstance(block, ImageBlock):
         image = {"url": _where(block, block.image, block.image_mimetype or "image/png")}
-        return {"type": "image_url", "image_url": {**image, "detail": block.detail} if block.detail else image}
+        return {
+            "type": "image_url",
+            "image_url": {**image, "detail": block.detail} if block.detail else image,
+        }
     if isinstance(block, AudioBlock):
-        return {"type": "input_audio", "input_audio": {"data": _where(block, block.audio, None), "format": block.format or ""}}
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": _where(block, block.audio, None), "format": block.format or ""},
+        }
     if isinstance(block, VideoBlock):
-        return {"type": "video", "video": {"url": _where(block, block.video, block.video_mimetype or "video/mp4")}}
+        return {
+            "type": "video",
+            "video": {"url": _where(block, block.video, block.video_mimetype or "video/mp4")},
+        }
     if isinstance(block, DocumentBlock):
         data = _where(block, block.data, block.document_mimetype or "application/octet-stream")
         return {"type": "file", "file": {"filename": block.title or "", "file_data": data}}
@@ -275,7 +295,10 @@ def _neutral_block(block: Any) -> dict[str, Any] | None:
         parts = block.content if isinstance(block, CitableBlock) else [block.cited_content]
         inner = [neutral for part in parts if (neutral := _neutral_block(part)) is not None]
         return {"type": "document", "title": block.title, "source": block.source, "content": inner}
-    return {"type": str(getattr(block, "block_type", type(block).__name__)), **block.model_dump(mode="json", exclude={"block_type"})}
+    return {
+        "type": str(getattr(block, "block_type", type(block).__name__)),
+        **block.model_dump(mode="json", exclude={"block_type"}),
+    }
 
 
 def _signature(block: ThinkingBlock) -> dict[str, str]:
@@ -295,7 +318,11 @@ def _where(block: Any, data: Any, mimetype: str | None) -> str:
 
 def _calls(message: Any) -> list[dict[str, Any]]:
     """Returns all tool calls in the neutral form, from blocks and from both older places, each id once."""
-    calls = [_call(b.tool_call_id or "", b.tool_name, b.tool_kwargs) for b in message.blocks if isinstance(b, ToolCallBlock)]
+    calls = [
+        _call(b.tool_call_id or "", b.tool_name, b.tool_kwargs)
+        for b in message.blocks
+        if isinstance(b, ToolCallBlock)
+    ]
     extra = message.additional_kwargs
     if not extra:
         return calls
@@ -304,7 +331,9 @@ def _calls(message: Any) -> list[dict[str, Any]]:
         data = legacy if isinstance(legacy, Mapping) else _plain(legacy)
         function = data.get("function") or data
         function = function if isinstance(function, Mapping) else _plain(function)
-        call = _call(str(data.get("id") or data.get("call_id") or ""), function.get("name"), function.get("arguments"))
+        call = _call(
+            str(data.get("id") or data.get("call_id") or ""), function.get("name"), function.get("arguments")
+        )
         if call["id"] not in seen or not call["id"]:
             calls.append(call)
     oldest = extra.get("function_call")
@@ -315,7 +344,11 @@ def _calls(message: Any) -> list[dict[str, Any]]:
 
 
 def _call(call_id: str, name: Any, arguments: Any) -> dict[str, Any]:
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments if arguments is not None else {}, default=str)
+    text = (
+        arguments
+        if isinstance(arguments, str)
+        else json.dumps(arguments if arguments is not None else {}, default=str)
+    )
     return {"id": call_id, "type": "function", "function": {"name": str(name or ""), "arguments": text}}
 
 
@@ -333,7 +366,10 @@ def _block_print(block: Any) -> object:
     if isinstance(block, TextBlock):
         return block.text
     # Bytes compare by identity first; dicts and nested blocks may change in place, so their text is taken.
-    return (block.__class__, *(v if isinstance(v, (str, bytes, int, type(None))) else repr(v) for v in block.__dict__.values()))
+    return (
+        block.__class__,
+        *(v if isinstance(v, (str, bytes, int, type(None))) else repr(v) for v in block.__dict__.values()),
+    )
 
 
 def _mark(message: ChatMessage, origin: str) -> None:
@@ -351,7 +387,9 @@ def shallow_copy(model: Any, kind: type[Any] | None = None, **attributes: Any) -
     set_slot(fresh, "__pydantic_fields_set__", set(model.__pydantic_fields_set__))
     extra, private = model.__pydantic_extra__, model.__pydantic_private__
     set_slot(fresh, "__pydantic_extra__", extra if extra is None else dict(extra))
-    set_slot(fresh, "__pydantic_private__", {**(private or {}), **attributes} if private or attributes else private)
+    set_slot(
+        fresh, "__pydantic_private__", {**(private or {}), **attributes} if private or attributes else private
+    )
     return fresh
 
 

@@ -91,7 +91,9 @@ def current_frame(part: Any) -> Frame | None:
 
 
 def _works_for(part: Any, engine: Any) -> bool:
-    return part is getattr(engine, "_memory", None) or any(part is p for p in getattr(engine, "_node_postprocessors", ()))
+    return part is getattr(engine, "_memory", None) or any(
+        part is p for p in getattr(engine, "_node_postprocessors", ())
+    )
 
 
 def _retrieving(part: Any) -> _Call | None:
@@ -115,19 +117,28 @@ class _EngineNotes(BaseSpanHandler[Any]):
     def class_name(cls) -> str:
         return "RankbudgetEngineNotes"
 
-    def span_enter(self, id_: str, bound_args: inspect.BoundArguments, instance: Any = None, *_: Any, **__: Any) -> None:
+    def span_enter(
+        self, id_: str, bound_args: inspect.BoundArguments, instance: Any = None, *_: Any, **__: Any
+    ) -> None:
         if isinstance(instance, (BaseChatEngine, BaseQueryEngine)) and _is_call(id_):
             given = bound_args.arguments
-            asked = next((given[key] for key in ("message", "str_or_query_bundle", "query_bundle") if key in given), None)
+            asked = next(
+                (given[key] for key in ("message", "str_or_query_bundle", "query_bundle") if key in given),
+                None,
+            )
             asked = getattr(asked, "query_str", asked)
             _current.set(_Call(instance, asked if isinstance(asked, str) else None, _current.get()))
 
-    def span_exit(self, id_: str, bound_args: inspect.BoundArguments, instance: Any = None, *_: Any, **__: Any) -> None:  # noqa: ARG002
+    def span_exit(
+        self, id_: str, bound_args: inspect.BoundArguments, instance: Any = None, *_: Any, **__: Any
+    ) -> None:
         call = _current.get()
         if call is not None and call.engine is instance and _is_call(id_):
             _current.set(call.outer)
 
-    def span_drop(self, id_: str, bound_args: inspect.BoundArguments, instance: Any = None, *_: Any, **__: Any) -> None:
+    def span_drop(
+        self, id_: str, bound_args: inspect.BoundArguments, instance: Any = None, *_: Any, **__: Any
+    ) -> None:
         self.span_exit(id_, bound_args, instance)
 
     def new_span(self, *_: Any, **__: Any) -> None:
@@ -152,16 +163,23 @@ def _frame_of(engine: Any, question: str | None) -> Frame | None:
     if metadata is None:
         return None
     retrieves, pending = True, question
-    condense = getattr(engine, "_condense_question_prompt", None) or getattr(engine, "_condense_prompt_template", None)
+    condense = getattr(engine, "_condense_question_prompt", None) or getattr(
+        engine, "_condense_prompt_template", None
+    )
     if getattr(engine, "_skip_condense", False):
         condense = None
-    templates: list[Any] = [t for pair in _TEMPLATES for name in pair if (t := getattr(engine, name, None)) is not None]
+    templates: list[Any] = [
+        t for pair in _TEMPLATES for name in pair if (t := getattr(engine, name, None)) is not None
+    ]
     if templates:  # one of the two context engines
         prefix = list(getattr(engine, "_prefix_messages", None) or ())
         system = getattr(engine, "_system_prompt", None) or ""
         if prefix and prefix[0].role == MessageRole.SYSTEM:
             system = str(prefix.pop(0).content)
-        variants = [(ChatMessage(role=metadata.system_role, content=_emptied(t.template) + system.strip()), *prefix) for t in templates]
+        variants = [
+            (ChatMessage(role=metadata.system_role, content=_emptied(t.template) + system.strip()), *prefix)
+            for t in templates
+        ]
         if condense is not None:
             variants.append(_rendered(condense, "", llm))
     elif (
@@ -169,14 +187,29 @@ def _frame_of(engine: Any, question: str | None) -> Frame | None:
     ):  # the history goes into a prompt that holds the question; the answer is the query engine's, with its own frame
         variants, retrieves, pending = [_rendered(condense, question or "", llm)], False, ""
     elif isinstance(engine, BaseQueryEngine):
-        variants = [_rendered(getattr(synthesizer, name, None), question or "", llm) for name in ("_text_qa_template", "_refine_template")]
+        variants = [
+            _rendered(getattr(synthesizer, name, None), question or "", llm)
+            for name in ("_text_qa_template", "_refine_template")
+        ]
         pending = ""  # the template holds it
     else:
-        variants, retrieves, pending = [tuple(getattr(engine, "_prefix_messages", None) or ())], False, None  # stored before it is read
-    own = (ChatMessage(role=MessageRole.SYSTEM, content=llm.system_prompt),) if getattr(llm, "system_prompt", None) else ()
+        variants, retrieves, pending = (
+            [tuple(getattr(engine, "_prefix_messages", None) or ())],
+            False,
+            None,
+        )  # stored before it is read
+    own = (
+        (ChatMessage(role=MessageRole.SYSTEM, content=llm.system_prompt),)
+        if getattr(llm, "system_prompt", None)
+        else ()
+    )
     num_output = metadata.num_output if metadata.num_output > 0 else DEFAULT_NUM_OUTPUTS
-    ours = isinstance(_helper(synthesizer), BudgetPromptHelper)  # it makes one call and needs no room for a second
-    padding = SPARE if ours else int(getattr(synthesizer, "_response_padding_size", DEFAULT_RESPONSE_PADDING_SIZE))
+    ours = isinstance(
+        _helper(synthesizer), BudgetPromptHelper
+    )  # it makes one call and needs no room for a second
+    padding = (
+        SPARE if ours else int(getattr(synthesizer, "_response_padding_size", DEFAULT_RESPONSE_PADDING_SIZE))
+    )
     return Frame(
         engine=engine,
         variants=tuple(own + v for v in variants),
@@ -191,12 +224,17 @@ def _frame_of(engine: Any, question: str | None) -> Frame | None:
     )
 
 
-_TEMPLATES = (("_context_template", "_context_refine_template"), ("_context_prompt_template", "_context_refine_prompt_template"))
+_TEMPLATES = (
+    ("_context_template", "_context_refine_template"),
+    ("_context_prompt_template", "_context_refine_prompt_template"),
+)
 
 
 def _helper(synthesizer: Any) -> Any:
     """Returns the prompt helper at work, as far as one was set."""
-    return getattr(synthesizer, "_prompt_helper", None) if synthesizer is not None else Settings._prompt_helper  # noqa: SLF001 - reading it otherwise makes one
+    return (
+        getattr(synthesizer, "_prompt_helper", None) if synthesizer is not None else Settings._prompt_helper
+    )
 
 
 def _emptied(template: str) -> str:

@@ -98,4 +98,6 @@ def underestimate(messages: Sequence[ChatMessage], counter: TokenCounter) -> int
 
 def _tokens_of(block: Any, counter: TokenCounter) -> int:
     empty = {"role": "assistant", "content": ""}
-    return counter.count_message(CODEC.to_dict(ChatMessage(role=MessageRole.ASSISTANT, blocks=[block]))) - counter.count_message(empty)
+    return counter.count_message(
+        CODEC.to_dict(ChatMessage(role=MessageRole.ASSISTANT, blocks=[block]))
+    ) - counter.count_message(empty)

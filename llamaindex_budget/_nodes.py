@@ -41,7 +41,10 @@ def media_tokens(item: NodeWithScore, counter: TokenCounter) -> int:
         data = node.image.encode() if node.image else None  # base64, as the node keeps it
         blocks.append(
             ImageBlock.model_construct(
-                image=data, path=Path(node.image_path) if node.image_path else None, url=node.image_url, image_mimetype=node.image_mimetype
+                image=data,
+                path=Path(node.image_path) if node.image_path else None,
+                url=node.image_url,
+                image_mimetype=node.image_mimetype,
             )
         )
     elif isinstance(node, Node):
@@ -49,12 +52,21 @@ def media_tokens(item: NodeWithScore, counter: TokenCounter) -> int:
             found = getattr(node, f"{field}_resource")
             if found is not None:
                 blocks.append(
-                    kind.model_construct(**{field: found.data, "path": found.path, "url": found.url, f"{field}_mimetype": found.mimetype})
+                    kind.model_construct(
+                        **{
+                            field: found.data,
+                            "path": found.path,
+                            "url": found.url,
+                            f"{field}_mimetype": found.mimetype,
+                        }
+                    )
                 )
     if not blocks:
         return 0
     shown = CODEC.to_dict(
-        ChatMessage(role="user", blocks=[TextBlock(text="")]).model_copy(update={"blocks": [TextBlock(text=""), *blocks]})
+        ChatMessage(role="user", blocks=[TextBlock(text="")]).model_copy(
+            update={"blocks": [TextBlock(text=""), *blocks]}
+        )
     )
     return max(0, counter.count_message(shown) - counter.count_message({"role": "user", "content": ""}))
 

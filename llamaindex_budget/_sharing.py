@@ -74,7 +74,9 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
     """
     metadata = llm.metadata
     reserve = metadata.num_output if metadata.num_output > 1 else 256
-    return TokenBudget(**{"context_window": metadata.context_window, "reserve": reserve, "max_system_ratio": None, **fields})
+    return TokenBudget(
+        **{"context_window": metadata.context_window, "reserve": reserve, "max_system_ratio": None, **fields}
+    )
 
 
 def engine_session(frame: Frame, like: BudgetSession, most: int | None = None) -> BudgetSession:
@@ -106,7 +108,13 @@ def tokens_around(session: BudgetSession, frame: Frame) -> int:
     around = 0
     for variant in frame.variants:
         neutral = [codec.to_dict(m) for m in variant]
-        size = sum(map(counter.count_message, neutral)) if counter.additive else counter.count_messages(neutral) if neutral else 0
+        size = (
+            sum(map(counter.count_message, neutral))
+            if counter.additive
+            else counter.count_messages(neutral)
+            if neutral
+            else 0
+        )
         around = max(around, size)
     if frame.host_counts:
         around += max((underestimate(variant, counter) for variant in frame.variants), default=0)
@@ -125,7 +133,9 @@ def for_templates(messages: Sequence[ChatMessage], counter: TokenCounter) -> Non
 _LEAST_STEP = 64
 
 
-def set_aside(session: BudgetSession, frame: Frame | None, messages: Sequence[ChatMessage], spare: int) -> int:
+def set_aside(
+    session: BudgetSession, frame: Frame | None, messages: Sequence[ChatMessage], spare: int
+) -> int:
     """Returns the tokens to keep free for what `messages` grow by: `spare` when that is enough, else more.
 
     Fewer messages grow by less, so what is kept free goes up by the share of the growth, not by all of it.
@@ -145,7 +155,11 @@ def set_aside(session: BudgetSession, frame: Frame | None, messages: Sequence[Ch
 
 def grown_tokens(session: BudgetSession, frame: Frame | None, messages: Sequence[ChatMessage]) -> int:
     """Returns what messages grow by on their way into an engine's request: defused where it takes them for templates, written out as one text."""
-    return 0 if frame is None else max(slot_tokens(session, frame, messages), _written_tokens(session, frame, messages))
+    return (
+        0
+        if frame is None
+        else max(slot_tokens(session, frame, messages), _written_tokens(session, frame, messages))
+    )
 
 
 def _written_tokens(session: BudgetSession, frame: Frame, messages: Sequence[ChatMessage]) -> int:
@@ -153,13 +167,22 @@ def _written_tokens(session: BudgetSession, frame: Frame, messages: Sequence[Cha
         return 0
     counter = session.counter
     neutral = [session.codec.to_dict(m) for m in messages]
-    return max(0, counter.count(messages_to_history_str(messages)) - (counter.count_messages(neutral) - counter.overhead()))
+    return max(
+        0,
+        counter.count(messages_to_history_str(messages))
+        - (counter.count_messages(neutral) - counter.overhead()),
+    )
 
 
 def slot_tokens(session: BudgetSession, frame: Frame | None, messages: Sequence[ChatMessage]) -> int:
     """Returns what messages grow by when an engine that takes them for templates must not fill them in; 0 elsewhere."""
     if frame is None or not frame.formats_history:
         return 0
-    texts = [block.text for m in messages for block in m.blocks if isinstance(block, TextBlock) and "{" in block.text]
+    texts = [
+        block.text
+        for m in messages
+        for block in m.blocks
+        if isinstance(block, TextBlock) and "{" in block.text
+    ]
     changed = [(text, safe) for text in texts if (safe := defused(text)) != text]
     return sum(max(1, session.counter.count(safe) - session.counter.count(text)) for text, safe in changed)

@@ -32,7 +32,10 @@ def load_store(data: dict[str, Any]) -> BaseChatStore:
     """Returns the store that `dump_store` wrote: any class of a chat store that is imported in this process."""
     name = data.get("class_name")
     if name in (None, SimpleChatStore.class_name()):
-        store = {key: [ChatMessage.model_validate(m) for m in found] for key, found in (data.get("store") or {}).items()}
+        store = {
+            key: [ChatMessage.model_validate(m) for m in found]
+            for key, found in (data.get("store") or {}).items()
+        }
         return SimpleChatStore(store=store)
     for found in _subclasses(BaseChatStore):  # type: ignore[type-abstract]  # only looked through
         if found.class_name() == name:

@@ -62,16 +62,18 @@ def counter_read(written: str | None) -> Any:
         return name
     if kind == "function":
         return tokenizer_named(name)
-    msg = (
-        f"the counter {name!r} has no name it could be found by; pass counter= (or session=) where this is loaded, or give counter= a name"
-    )
+    msg = f"the counter {name!r} has no name it could be found by; pass counter= (or session=) where this is loaded, or give counter= a name"
     raise BudgetConfigError(msg)
 
 
 def session_written(session: BudgetSession) -> dict[str, Any]:
     """Returns the budget, counter and tools of a session as plain data."""
     budget = session.budget.to_dict() if isinstance(session.budget, TokenBudget) else session.budget
-    return {"budget": budget, "counter": counter_written(session.counter), "tools": list(session.tools) if session.tools else None}
+    return {
+        "budget": budget,
+        "counter": counter_written(session.counter),
+        "tools": list(session.tools) if session.tools else None,
+    }
 
 
 def session_read(data: dict[str, Any], *, counter: Any = None, summarizer: Any = None) -> BudgetSession:
@@ -85,7 +87,11 @@ def summarizer_or_warning(summarizer: Any, *, travels: bool) -> Any:
     """Returns a summarizer that can be taken along, else None and says so."""
     if summarizer is None or (travels and _travels(summarizer)):
         return summarizer
-    warnings.warn("the summarizer does not travel with the memory; give it again where the memory is loaded", UserWarning, stacklevel=3)
+    warnings.warn(
+        "the summarizer does not travel with the memory; give it again where the memory is loaded",
+        UserWarning,
+        stacklevel=3,
+    )
     return None
 
 
@@ -94,7 +100,11 @@ def store_written(store: AsyncDBChatStore, session_id: str) -> dict[str, Any]:
     if not isinstance(store, SQLAlchemyChatStore):
         return {"store": store}
     engine = store._async_engine  # noqa: SLF001 - an engine that was given is kept nowhere else
-    place = {"table_name": store.table_name, "async_database_uri": store.async_database_uri, "db_schema": store.db_schema}
+    place = {
+        "table_name": store.table_name,
+        "async_database_uri": store.async_database_uri,
+        "db_schema": store.db_schema,
+    }
     if engine is not None and engine.url.database not in (None, "", ":memory:"):
         place["async_database_uri"] = engine.url.render_as_string(hide_password=False)
     if not SQLAlchemyChatStore._is_in_memory_uri(place["async_database_uri"]):  # noqa: SLF001 - what the store itself asks

@@ -44,13 +44,17 @@ class BudgetFunctionAgent(FunctionAgent):
 
     budget: TokenBudget | None = Field(default=None, description="Limits of a request.")
     counter: Any = Field(default=None, description="What counts; see rankbudget.counter_for.", exclude=True)
-    summarizer: Any = Field(default=None, description="Writes summaries of what no longer fits.", exclude=True)
+    summarizer: Any = Field(
+        default=None, description="Writes summaries of what no longer fits.", exclude=True
+    )
 
     _structure: Any = PrivateAttr(default=None)
 
     def __init__(self, **data: Any) -> None:
         super().__init__(**data)
-        if self.output_cls is not None:  # the host would send all of the memory; its other way asks a function
+        if (
+            self.output_cls is not None
+        ):  # the host would send all of the memory; its other way asks a function
             self._structure, self.output_cls = self.output_cls, None
             self.structured_output_fn = self._structured  # type: ignore[assignment]  # the host awaits a coroutine function too
 
@@ -63,9 +67,13 @@ class BudgetFunctionAgent(FunctionAgent):
         limit, schemas = budget.limit(), [tool.metadata.to_openai_tool(skip_length_check=True)]
         while True:
             kept = await self.fit([*prompt, *messages], [tool], spare)
-            written = counter.count_messages([CODEC.to_dict(m) for m in messages_to_xml_format(kept)], schemas)
+            written = counter.count_messages(
+                [CODEC.to_dict(m) for m in messages_to_xml_format(kept)], schemas
+            )
             if written <= limit:
-                found: dict[str, Any] = await generate_structured_response(messages=kept, llm=self.llm, output_cls=self._structure)
+                found: dict[str, Any] = await generate_structured_response(
+                    messages=kept, llm=self.llm, output_cls=self._structure
+                )
                 return found
             spare += written - limit
 
@@ -73,7 +81,9 @@ class BudgetFunctionAgent(FunctionAgent):
         counter = self.counter or budget.model
         return counter_for(counter) if counter is not None else settings_counter()
 
-    async def _get_response(self, current_llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool]) -> ChatResponse:
+    async def _get_response(
+        self, current_llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool]
+    ) -> ChatResponse:
         return await super()._get_response(await self.fit(current_llm_input, tools), tools)
 
     async def _get_streaming_response(
@@ -81,10 +91,14 @@ class BudgetFunctionAgent(FunctionAgent):
     ) -> ChatResponse:
         return await super()._get_streaming_response(ctx, await self.fit(current_llm_input, tools), tools)
 
-    async def _get_llm_response(self, ctx: Any, llm_input: list[ChatMessage], llm: LLM | None = None) -> ChatResponse:
+    async def _get_llm_response(
+        self, ctx: Any, llm_input: list[ChatMessage], llm: LLM | None = None
+    ) -> ChatResponse:
         return await super()._get_llm_response(ctx, await self.fit(llm_input), llm)
 
-    async def fit(self, messages: Sequence[ChatMessage], tools: Sequence[AsyncBaseTool] = (), spare: int = 0) -> list[ChatMessage]:
+    async def fit(
+        self, messages: Sequence[ChatMessage], tools: Sequence[AsyncBaseTool] = (), spare: int = 0
+    ) -> list[ChatMessage]:
         """Returns what of a request fits beside the tools' schemas and `spare` tokens; what is kept whole are the same objects.
 
         Raises:

@@ -53,9 +53,13 @@ class BudgetMemory(Memory):
     """
 
     budget: TokenBudget | None = Field(default=None, description="Limits of the whole prompt.")
-    counter: str | None = Field(default=None, description="Name of the token counter; None counts with tokenizer_fn.")
+    counter: str | None = Field(
+        default=None, description="Name of the token counter; None counts with tokenizer_fn."
+    )
     notice: str | None = Field(default=NOTICE, description="The sentence before the blocks.")
-    handed_on: int = Field(default=0, ge=0, description="How many of the oldest messages the blocks have taken.")
+    handed_on: int = Field(
+        default=0, ge=0, description="How many of the oldest messages the blocks have taken."
+    )
 
     _session: BudgetSession = PrivateAttr()
     _queue: BudgetSession = PrivateAttr()
@@ -67,9 +71,13 @@ class BudgetMemory(Memory):
             data["token_limit"] = budget.limit()
         super().__init__(**data, counter=counter if isinstance(counter, str) else None)
         self._counting = counter
-        tokens = counter_of(self.tokenizer_fn, counter if counter is not None else self.budget and self.budget.model)
+        tokens = counter_of(
+            self.tokenizer_fn, counter if counter is not None else self.budget and self.budget.model
+        )
         self._session = BudgetSession(self._limits(), counter=tokens, codec=CODEC)
-        share = self._limits().limit() * (self.chat_history_token_ratio if self.budget is None else self.budget.share_of("history"))
+        share = self._limits().limit() * (
+            self.chat_history_token_ratio if self.budget is None else self.budget.share_of("history")
+        )
         self._queue = BudgetSession(max(1, int(share)), counter=tokens, codec=CODEC)
         watch_engines()
 
@@ -79,7 +87,12 @@ class BudgetMemory(Memory):
 
     @classmethod
     def from_defaults(
-        cls, *args: Any, budget: TokenBudget | None = None, counter: Any = None, notice: str | None = NOTICE, **kwargs: Any
+        cls,
+        *args: Any,
+        budget: TokenBudget | None = None,
+        counter: Any = None,
+        notice: str | None = NOTICE,
+        **kwargs: Any,
     ) -> BudgetMemory:
         """Returns a memory; takes what `Memory.from_defaults` takes, and `chat_history` stays as it is."""
         if budget is not None and "token_limit" not in kwargs:
@@ -91,34 +104,51 @@ class BudgetMemory(Memory):
         return cls(**fields, budget=budget, counter=counter, notice=notice)
 
     # ---- reading ----------------------------------------------------------------------------------------------------------------
-    async def aget(self, input: str | ChatMessage | None = None, initial_token_count: int = 0, **block_kwargs: Any) -> list[ChatMessage]:  # noqa: A002 - the host's names
+    async def aget(
+        self, input: str | ChatMessage | None = None, initial_token_count: int = 0, **block_kwargs: Any
+    ) -> list[ChatMessage]:
         """Returns copies of what fits beside `initial_token_count` tokens: blocks and history; `input` is a question not yet stored."""
         return (await self.aassemble(input, initial_token_count, **block_kwargs)).messages
 
-    def get(self, input: str | ChatMessage | None = None, initial_token_count: int = 0, **block_kwargs: Any) -> list[ChatMessage]:  # noqa: A002 - the host's names
+    def get(
+        self, input: str | ChatMessage | None = None, initial_token_count: int = 0, **block_kwargs: Any
+    ) -> list[ChatMessage]:
         """Returns what `aget` returns."""
         found: list[ChatMessage] = asyncio_run(self.aget(input, initial_token_count, **block_kwargs))
         return found
 
-    async def aassemble(self, question: Any = None, initial_token_count: int = 0, **block_kwargs: Any) -> Assembly:
+    async def aassemble(
+        self, question: Any = None, initial_token_count: int = 0, **block_kwargs: Any
+    ) -> Assembly:
         """Returns what `aget` returns, with the report that says why."""
         frame = current_frame(self)
         stored = await self.sql_store.get_messages(self.session_id, status=MessageStatus.ACTIVE)
         asked = frame.question if frame is not None else getattr(question, "content", question)
         pending = bool(asked) and (frame is not None or not _asked_last(stored, asked))
         written = frame if frame is not None and frame.writes_history else None
-        contents = await self._get_memory_blocks_content(list(stored), input=asked if pending else None, **block_kwargs)
+        contents = await self._get_memory_blocks_content(
+            list(stored), input=asked if pending else None, **block_kwargs
+        )
         parts = self._parts(contents)
         spoken_for, spare = self._spoken_for(frame, initial_token_count, asked if pending else None), 0
         while True:
             budget = self._limits(frame, spoken_for + spare, initial_token_count)
             if not parts:
-                budget = budget.replace(ratios={"history": 1.0}, reserve=budget.reserve_tokens())  # nobody to share with
-            setup = Assembler(budget, counter=self._session.counter, codec=CODEC, session=self._session, notice=None)
-            blocks = [*(p.block for p in parts if p.block is not None), Block(name="history", messages=stored)]
+                budget = budget.replace(
+                    ratios={"history": 1.0}, reserve=budget.reserve_tokens()
+                )  # nobody to share with
+            setup = Assembler(
+                budget, counter=self._session.counter, codec=CODEC, session=self._session, notice=None
+            )
+            blocks = [
+                *(p.block for p in parts if p.block is not None),
+                Block(name="history", messages=stored),
+            ]
             try:
                 made = await setup.aassemble(
-                    blocks, query=asked if pending else None, render=_Render(self, parts, frame, asked if pending else None)
+                    blocks,
+                    query=asked if pending else None,
+                    render=_Render(self, parts, frame, asked if pending else None),
                 )
             except BudgetExceededError:
                 fixed = [p for p in parts if p.attached and not p.pinned]
@@ -150,7 +180,9 @@ class BudgetMemory(Memory):
             return self.budget
         window, reserve = (self.token_limit, 0) if frame is None else (frame.window, frame.num_output)
         shares = {"history": self.chat_history_token_ratio, "memory": 1 - self.chat_history_token_ratio}
-        return TokenBudget(context_window=window, reserve=reserve, ratios=shares, surplus="borrow", max_system_ratio=None)
+        return TokenBudget(
+            context_window=window, reserve=reserve, ratios=shares, surplus="borrow", max_system_ratio=None
+        )
 
     def _whole(self, frame: Frame | None, band: float | None = None) -> int:
         """Returns the most tokens of the whole prompt."""
@@ -170,7 +202,10 @@ class BudgetMemory(Memory):
         reserve, safety = base.reserve_tokens(), base.safety_tokens()
         kept = base.safety if not safety else max(2, safety)  # 1 would be read as a share
         return base.replace(
-            context_window=most + reserve + (safety and max(2, safety)), reserve=reserve, safety=kept, max_system_ratio=None
+            context_window=most + reserve + (safety and max(2, safety)),
+            reserve=reserve,
+            safety=kept,
+            max_system_ratio=None,
         )
 
     def _spoken_for(self, frame: Frame | None, initial_token_count: int, question: str | None) -> int:
@@ -186,7 +221,9 @@ class BudgetMemory(Memory):
 
     def room_for(self, frame: Frame | None) -> int:
         """Returns the tokens this turn's nodes may have: all that blocks and history leave."""
-        used = self._session.counter.count_messages([CODEC.to_dict(m) for m in self.get(frame.question if frame is not None else None)])
+        used = self._session.counter.count_messages(
+            [CODEC.to_dict(m) for m in self.get(frame.question if frame is not None else None)]
+        )
         taken = tokens_around(self._session, frame) if frame is not None else 0
         if frame is not None and frame.question:
             taken += self._session.counter.count_message({"role": "user", "content": frame.question})
@@ -221,13 +258,20 @@ class BudgetMemory(Memory):
         except BudgetExceededError:
             kept = stored[-1:]
         first = next(
-            (i for i, m in enumerate(stored) if any(m is k for k in kept) and CODEC.role(m) not in ("system", "developer")), len(stored)
+            (
+                i
+                for i, m in enumerate(stored)
+                if any(m is k for k in kept) and CODEC.role(m) not in ("system", "developer")
+            ),
+            len(stored),
         )
         gone = [m for m in stored[self.handed_on : first] if CODEC.role(m) not in ("system", "developer")]
         if not gone:
             return
         for block in takers:
-            await block.aput([copy_message(m) for m in gone], from_short_term_memory=True, session_id=self.session_id)
+            await block.aput(
+                [copy_message(m) for m in gone], from_short_term_memory=True, session_id=self.session_id
+            )
         self.handed_on = first
 
     # ---- leaving the process ----------------------------------------------------------------------------------------------------
@@ -236,7 +280,9 @@ class BudgetMemory(Memory):
         data: dict[str, Any] = self.model_dump(
             mode="json", exclude={"memory_blocks", "memory_blocks_template", "tokenizer_fn", "sql_store"}
         )
-        data["memory_blocks"] = [{"class": type(b).__name__, **b.model_dump(mode="json")} for b in self.memory_blocks]
+        data["memory_blocks"] = [
+            {"class": type(b).__name__, **b.model_dump(mode="json")} for b in self.memory_blocks
+        ]
         data["messages"] = [m.model_dump(mode="json") for m in asyncio_run(self.aget_all())]
         data["tokenizer"] = name_of_tokenizer(self.tokenizer_fn)
         if self.counter is None:
@@ -266,7 +312,11 @@ class BudgetMemory(Memory):
 
     def __getstate__(self) -> dict[str, Any]:
         # The base deletes what cannot be pickled from the live object; here the state is a copy, and the store goes by its place.
-        fields = {key: value for key, value in self.__dict__.items() if key not in ("tokenizer_fn", "counter", "sql_store")}
+        fields = {
+            key: value
+            for key, value in self.__dict__.items()
+            if key not in ("tokenizer_fn", "counter", "sql_store")
+        }
         fields["counter"] = self._counting
         return {
             "__dict__": fields,
@@ -281,9 +331,20 @@ class BudgetMemory(Memory):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> BudgetMemory:
         """Returns a memory of its own; one in a database, which both find by its address, is the same conversation."""
         memo = {} if memo is None else memo
-        store = store_read(copy.deepcopy(store_written(self.sql_store, self.session_id), memo), self.session_id)
-        fields = {key: value for key, value in self.__dict__.items() if key not in ("counter", "sql_store", "memory_blocks")}
-        twin = type(self)(**fields, memory_blocks=copy.deepcopy(self.memory_blocks, memo), sql_store=store, counter=self._counting)
+        store = store_read(
+            copy.deepcopy(store_written(self.sql_store, self.session_id), memo), self.session_id
+        )
+        fields = {
+            key: value
+            for key, value in self.__dict__.items()
+            if key not in ("counter", "sql_store", "memory_blocks")
+        }
+        twin = type(self)(
+            **fields,
+            memory_blocks=copy.deepcopy(self.memory_blocks, memo),
+            sql_store=store,
+            counter=self._counting,
+        )
         twin._session, twin._queue = copy.deepcopy((self._session, self._queue), memo)  # noqa: SLF001 - its own kind
         memo[id(self)] = twin
         return twin
@@ -307,9 +368,13 @@ class _Part:
         rank = own.rank if own else max(1, memory_block.priority)
         name = memory_block.name
         items = [content] if isinstance(content, str) else list(content)
-        texts = [getattr(item, "text", item) if isinstance(item, (str, TextBlock)) else None for item in items]
+        texts = [
+            getattr(item, "text", item) if isinstance(item, (str, TextBlock)) else None for item in items
+        ]
         segments = tuple(
-            Segment(id=f"{name}-{i}", text=str(text), score=1.0 - i / (len(texts) + 1) if len(texts) > 1 else None)
+            Segment(
+                id=f"{name}-{i}", text=str(text), score=1.0 - i / (len(texts) + 1) if len(texts) > 1 else None
+            )
             for i, text in enumerate(texts)
             if text
         )
@@ -318,14 +383,20 @@ class _Part:
             core = f"{name}-block" if name in _OWN_NAMES else name
             size = own.size if own else None
             strategy = "truncate" if len(segments) == 1 else "evidence"
-            block = Block(name=core, segments=segments, rank=rank, pinned=pinned, size=size, strategy=strategy)
-        return cls(name, rank, pinned, block, [item for item, text in zip(items, texts, strict=True) if text is None])
+            block = Block(
+                name=core, segments=segments, rank=rank, pinned=pinned, size=size, strategy=strategy
+            )
+        return cls(
+            name, rank, pinned, block, [item for item, text in zip(items, texts, strict=True) if text is None]
+        )
 
 
 class _Render:
     """Puts kept blocks and history together as the host's template does, static text first."""
 
-    def __init__(self, memory: BudgetMemory, parts: Sequence[_Part], frame: Frame | None, pending: str | None) -> None:
+    def __init__(
+        self, memory: BudgetMemory, parts: Sequence[_Part], frame: Frame | None, pending: str | None
+    ) -> None:
         self.memory = memory
         self.parts = parts
         self.frame = frame
@@ -335,14 +406,20 @@ class _Render:
         shown: list[tuple[str, list[Any]]] = []
         front: list[ChatMessage] = []
         for part in self.parts:
-            texts = [p.rendition.text for p in kept[part.block.name].pieces] if part.block is not None and part.block.name in kept else []
+            texts = (
+                [p.rendition.text for p in kept[part.block.name].pieces]
+                if part.block is not None and part.block.name in kept
+                else []
+            )
             media = [item for item in part.attached if not isinstance(item, ChatMessage)]
             front += [copy_message(item) for item in part.attached if isinstance(item, ChatMessage)]
             content = [TextBlock(text=_safe(text, part.name)) for text in texts if text]
             if content or media:
                 shown.append((part.name, [*content, *media]))
         messages = [copy_message(m) for m in history]
-        leading = next((i for i, m in enumerate(messages) if CODEC.role(m) not in ("system", "developer")), len(messages))
+        leading = next(
+            (i for i, m in enumerate(messages) if CODEC.role(m) not in ("system", "developer")), len(messages)
+        )
         messages[leading:leading] = front
         if shown:
             self._insert(messages, self._written(shown), leading)
@@ -369,17 +446,28 @@ class _Render:
             messages.append(ChatMessage(role=MessageRole.USER, blocks=content))
         else:
             messages[at] = ChatMessage(
-                role=MessageRole.USER, blocks=[*content, *messages[at].blocks], additional_kwargs=messages[at].additional_kwargs
+                role=MessageRole.USER,
+                blocks=[*content, *messages[at].blocks],
+                additional_kwargs=messages[at].additional_kwargs,
             )
 
 
 def _safe(text: str, name: str) -> str:
     """Returns a text that closes neither its own tag nor the template's, nor opens one of the template language's content blocks."""
-    return re.sub(rf"<(?=\s*/?\s*(?:{re.escape(name)}|memory|content_block)\b)", "&lt;", escape_text(text), flags=re.IGNORECASE)
+    return re.sub(
+        rf"<(?=\s*/?\s*(?:{re.escape(name)}|memory|content_block)\b)",
+        "&lt;",
+        escape_text(text),
+        flags=re.IGNORECASE,
+    )
 
 
 def _asked_last(stored: Sequence[ChatMessage], question: Any) -> bool:
-    last = next((m for m in reversed(stored) if CODEC.role(m) == "user"), None) if not finished(CODEC, stored) else None
+    last = (
+        next((m for m in reversed(stored) if CODEC.role(m) == "user"), None)
+        if not finished(CODEC, stored)
+        else None
+    )
     return last is not None and last.content == question
 
 

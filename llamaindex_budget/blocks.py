@@ -55,12 +55,16 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     """
 
     text: str = Field(default="", description="What the block says.")
-    read: Any = Field(default=None, exclude=True, description="Returns what the block says for a conversation.")
+    read: Any = Field(
+        default=None, exclude=True, description="Returns what the block says for a conversation."
+    )
     rank: int = Field(default=4, ge=1, description="Importance, 1 = cut last.")
     pinned: bool = Field(default=False, description="Never cut.")
     size: int | None = Field(default=None, ge=0, description="Fixed number of tokens.")
     counter: Any = Field(default=None, exclude=True, description="What counts.")
-    priority: int = Field(default=-1, description="Told to a stock Memory, which cuts the smallest number above 0 first.")
+    priority: int = Field(
+        default=-1, description="Told to a stock Memory, which cuts the smallest number above 0 first."
+    )
 
     _tokens: TokenCounter | None = PrivateAttr(default=None)
 
@@ -86,9 +90,15 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Takes messages that left the conversation; a fixed text has no use for them."""
 
-    async def aput(self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None) -> None:  # noqa: FBT001, FBT002 - the host's signature
+    async def aput(
+        self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None
+    ) -> None:
         """Takes copies of messages: the host's own method writes the session's id into what it is given."""
-        await super().aput([copy_message(m) for m in messages], from_short_term_memory=from_short_term_memory, session_id=session_id)
+        await super().aput(
+            [copy_message(m) for m in messages],
+            from_short_term_memory=from_short_term_memory,
+            session_id=session_id,
+        )
 
     async def atruncate(self, content: Any, tokens_to_truncate: int) -> Any:
         """Returns the content at least `tokens_to_truncate` tokens shorter, cut at a sentence end; None when nothing is left, or it is pinned whole."""
@@ -108,7 +118,13 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         kept: list[TextBlock] = []
         for text in map(str, texts):
             size = self.tokens.count(text)
-            shown = text if size <= room else truncate_text(text, room, self.tokens, ellipsis="") if room > 0 else ""
+            shown = (
+                text
+                if size <= room
+                else truncate_text(text, room, self.tokens, ellipsis="")
+                if room > 0
+                else ""
+            )
             if shown:
                 kept.append(TextBlock(text=shown))
             room -= size
@@ -155,7 +171,9 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
         if self.retriever is None:
             return await super()._aget(messages, **block_kwargs)
-        query = next((m.content for m in reversed(messages or ()) if CODEC.role(m) == "user" and m.content), None)
+        query = next(
+            (m.content for m in reversed(messages or ()) if CODEC.role(m) == "user" and m.content), None
+        )
         if not query:
             return []
         self._asked = query
@@ -183,7 +201,9 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     rank: int = 4
     summarizer: Any = Field(default="extractive", exclude=True, description="Writes the summary.")
     max_tokens: int = Field(default=500, ge=1, description="Most tokens of the summary.")
-    waiting: list[str] = Field(default_factory=list, description="Texts of messages that are not in the summary yet.")
+    waiting: list[str] = Field(
+        default_factory=list, description="Texts of messages that are not in the summary yet."
+    )
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
         await self._catch_up()
@@ -221,5 +241,8 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
 
 def _spoken(message: ChatMessage) -> str:
     neutral = CODEC.to_dict(message)
-    calls = [f"[called {c['function']['name']}({c['function']['arguments']})]" for c in neutral.get("tool_calls", ())]
+    calls = [
+        f"[called {c['function']['name']}({c['function']['arguments']})]"
+        for c in neutral.get("tool_calls", ())
+    ]
     return "\n".join([message.content or "", *calls]).strip()

@@ -99,7 +99,9 @@ class Noted(CustomLLM):
         return ChatResponse(message=ChatMessage(role="assistant", content=""))
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: ARG002, FBT001, FBT002 - the host's signature
-        return CompletionResponse(text=self.chat([ChatMessage(role="user", content=prompt)], **kwargs).message.content or "")
+        return CompletionResponse(
+            text=self.chat([ChatMessage(role="user", content=prompt)], **kwargs).message.content or ""
+        )
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:  # noqa: ARG002, FBT001, FBT002 - the host's signature
         yield self.complete(prompt, **kwargs)
@@ -110,7 +112,9 @@ def run(task: Task) -> Half:
     session = OneTurn(task.budget, counter=task.counter)
     memory = ReportingMemory.from_defaults(chat_history=[_message(m) for m in task.history], session=session)
     assert isinstance(memory, ReportingMemory)
-    llm = Noted(model=_model(task), window=task.budget.context_window + _BEYOND, reply=task.budget.reserve_tokens())
+    llm = Noted(
+        model=_model(task), window=task.budget.context_window + _BEYOND, reply=task.budget.reserve_tokens()
+    )
     engine = ContextChatEngine.from_defaults(
         retriever=IndexRetriever(task),
         memory=memory,

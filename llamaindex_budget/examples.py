@@ -63,12 +63,18 @@ class few_shot_function:  # noqa: N801 - used as a function: function_mappings={
             msg = f"max_tokens is {max_tokens}, allowed: 0 or more"
             raise BudgetConfigError(msg)
         self.examples = list(examples)
-        self.max_tokens = max_tokens if max_tokens is not None else _share(budget or (session.budget if session is not None else None))
+        self.max_tokens = (
+            max_tokens
+            if max_tokens is not None
+            else _share(budget or (session.budget if session is not None else None))
+        )
         self.max_examples = max_examples
         self.render = render
         self.query_key = query_key
         self._counter: TokenCounter = _counter(counter, session, budget)
-        self._selector = FewShotSelector(embedder(embed_model) if isinstance(embed_model, BaseEmbedding) else embed_model)
+        self._selector = FewShotSelector(
+            embedder(embed_model) if isinstance(embed_model, BaseEmbedding) else embed_model
+        )
         self._known: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -90,7 +96,9 @@ class few_shot_function:  # noqa: N801 - used as a function: function_mappings={
 
     def _pick(self, query: str) -> str:
         # Diverse and relevant first; the budget is filled with the texts as they will stand in the prompt.
-        return self._within([self.render(e) for e in self._selector.select(query, self.examples, max_examples=None)])
+        return self._within(
+            [self.render(e) for e in self._selector.select(query, self.examples, max_examples=None)]
+        )
 
     def _within(self, texts: Sequence[str]) -> str:
         kept: list[str] = []

@@ -27,7 +27,15 @@ from rankbudget.result import FitResult
 from ._convert import CODEC, ChatCodec, copy_message, counter_of
 from ._events import BudgetEvent
 from ._frame import Frame, current_frame, watch_engines
-from ._sharing import active_session, adopt, engine_session, fixed_tokens, for_templates, set_aside, slot_tokens
+from ._sharing import (
+    active_session,
+    adopt,
+    engine_session,
+    fixed_tokens,
+    for_templates,
+    set_aside,
+    slot_tokens,
+)
 from ._store import dump_store, load_store, name_of_tokenizer, tokenizer_named
 from ._travel import counter_read, counter_written, session_read, session_written, summarizer_or_warning
 from .models import as_summarizer
@@ -63,7 +71,9 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
     """
 
     budget: TokenBudget | None = Field(default=None, description="Limits of the whole prompt.")
-    counter: str | None = Field(default=None, description="Name of the token counter; None counts with tokenizer_fn.")
+    counter: str | None = Field(
+        default=None, description="Name of the token counter; None counts with tokenizer_fn."
+    )
 
     _session: BudgetSession = PrivateAttr()
     _engine_session: BudgetSession | None = PrivateAttr(default=None)
@@ -72,7 +82,14 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
     _shares: bool = PrivateAttr(default=False)
     _lock: Any = PrivateAttr()
 
-    def __init__(self, *, session: BudgetSession | None = None, counter: Any = None, summarizer: Any = None, **data: Any) -> None:
+    def __init__(
+        self,
+        *,
+        session: BudgetSession | None = None,
+        counter: Any = None,
+        summarizer: Any = None,
+        **data: Any,
+    ) -> None:
         budget = data.get("budget") or (session.budget if session is not None else None)
         if data.get("token_limit") is None and budget is not None:
             data["token_limit"] = budget.limit() if isinstance(budget, TokenBudget) else budget
@@ -82,8 +99,12 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         self._summarizer = as_summarizer(summarizer)
         self._shares = session is not None
         if session is None:
-            tokens = counter_of(self.tokenizer_fn, counter if counter is not None else self.budget and self.budget.model)
-            session = BudgetSession(self.budget or self.token_limit, counter=tokens, codec=CODEC, summarizer=self._summarizer)
+            tokens = counter_of(
+                self.tokenizer_fn, counter if counter is not None else self.budget and self.budget.model
+            )
+            session = BudgetSession(
+                self.budget or self.token_limit, counter=tokens, codec=CODEC, summarizer=self._summarizer
+            )
         self._session = adopt(session)
         self._session.attach(self._stored, history_tokens=self.token_limit)
         watch_engines()
@@ -160,7 +181,9 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         """Returns copies of the messages that fit beside `initial_token_count` tokens; `input` is a question not yet stored."""
         return self.fit(input, initial_token_count).messages  # type: ignore[return-value]  # our codec's messages are ChatMessages
 
-    async def aget(self, input: str | None = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ARG002 - the host's names
+    async def aget(
+        self, input: str | None = None, initial_token_count: int = 0, **kwargs: Any
+    ) -> list[ChatMessage]:
         """Returns what `get` returns, through the store's own async methods."""
         return (await self.afit(input, initial_token_count)).messages  # type: ignore[return-value]  # as above
 
@@ -187,7 +210,9 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         while True:
             given = {**options, "question": pending, "extra_tokens": options["extra_tokens"] + slots}
             try:
-                result = yield Call(partial(session.fit, stored, **given), (), partial(session.afit, stored, **given))
+                result = yield Call(
+                    partial(session.fit, stored, **given), (), partial(session.afit, stored, **given)
+                )
             except BudgetExceededError as error:
                 if pending is not None or not finished(CODEC, stored):
                     raise self._explained(error) from error
@@ -200,9 +225,15 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
 
     def slot_tokens_in(self, frame: Frame | None) -> int:
         """Returns what defusing the kept messages costs in an engine that takes them for templates; nearly always 0."""
-        if frame is None or not frame.formats_history or not any("{" in (m.content or "") for m in self._stored()):
+        if (
+            frame is None
+            or not frame.formats_history
+            or not any("{" in (m.content or "") for m in self._stored())
+        ):
             return 0
-        kept = drive(self._steps(self._stored(), frame.question, 0)).messages  # only looked at, so nobody is told
+        kept = drive(
+            self._steps(self._stored(), frame.question, 0)
+        ).messages  # only looked at, so nobody is told
         return slot_tokens(self.session_in(frame), frame, kept)
 
     def _turn(self, initial_token_count: int) -> tuple[Frame | None, BudgetSession, dict[str, Any]]:
@@ -212,11 +243,20 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
                 f"Initial token count exceeds token limit: {initial_token_count} tokens stand before the history, token_limit is {self.token_limit}; "
                 "shorten the system prompt or raise token_limit"
             )
-            raise BudgetExceededError(msg, limit=self.token_limit, needed=initial_token_count, blocks={"initial": initial_token_count})
+            raise BudgetExceededError(
+                msg,
+                limit=self.token_limit,
+                needed=initial_token_count,
+                blocks={"initial": initial_token_count},
+            )
         session = self.session_in(frame)
         spoken_for = max(initial_token_count, fixed_tokens(session, frame))
         most = self.token_limit if frame is not None else self.token_limit - initial_token_count
-        return frame, session, {"limit": self._alone(session, frame), "history_tokens": most, "extra_tokens": spoken_for}
+        return (
+            frame,
+            session,
+            {"limit": self._alone(session, frame), "history_tokens": most, "extra_tokens": spoken_for},
+        )
 
     def _explained(self, error: BudgetExceededError) -> BudgetExceededError:
         msg = f"{error}; token_limit={self.token_limit} bounds the history, the window of model or budget the whole prompt: raise the one in the way"
@@ -225,7 +265,11 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
     def _alone(self, session: BudgetSession, frame: Frame | None) -> int | None:
         """Returns the limit of a whole prompt where nothing competes with the history, None where documents have a share."""
         shared = self._shares or session is active_session() or (frame is not None and frame.retrieves)
-        return session.budget.limit(band=session.counter.band) if not shared and isinstance(session.budget, TokenBudget) else None
+        return (
+            session.budget.limit(band=session.counter.band)
+            if not shared and isinstance(session.budget, TokenBudget)
+            else None
+        )
 
     def _copied(self, result: FitResult, session: BudgetSession, frame: Frame | None) -> FitResult:
         copies = [copy_message(m) for m in result.messages]
@@ -235,7 +279,9 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
 
     def _stored(self) -> list[ChatMessage]:
         try:
-            return self.chat_store.get_messages(self.chat_store_key)  # read, never changed: a copy would cost more with every turn
+            return self.chat_store.get_messages(
+                self.chat_store_key
+            )  # read, never changed: a copy would cost more with every turn
         except NotImplementedError:  # a store that only reads asynchronously
             found: list[ChatMessage] = asyncio_run(self.chat_store.aget_messages(self.chat_store_key))
             return found
@@ -330,14 +376,19 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         values.pop("class_name", None)
         tokenizer = values.pop("tokenizer", None)
         if "chat_history" in values:  # how the stock buffer wrote its messages once
-            values["chat_store"] = {"class_name": "SimpleChatStore", "store": {DEFAULT_CHAT_STORE_KEY: values.pop("chat_history")}}
+            values["chat_store"] = {
+                "class_name": "SimpleChatStore",
+                "store": {DEFAULT_CHAT_STORE_KEY: values.pop("chat_history")},
+            }
         if isinstance(values.get("chat_store"), dict):
             values["chat_store"] = load_store(values["chat_store"])
         if tokenizer is not None and values.get("tokenizer_fn") is None:
             values["tokenizer_fn"] = tokenizer_named(tokenizer)
         counting, given = values.pop("counting", None), kwargs.get("counter")
         if isinstance(values.get("session"), dict):
-            values["session"] = session_read(values["session"], counter=given, summarizer=as_summarizer(values.get("summarizer")))
+            values["session"] = session_read(
+                values["session"], counter=given, summarizer=as_summarizer(values.get("summarizer"))
+            )
         elif counting is not None and given is None and values.get("session") is None:
             values["counter"] = counter_read(counting)
         return cls(**values)
@@ -345,7 +396,9 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
     def __getstate__(self) -> dict[str, Any]:
         # The base deletes what cannot be pickled from the live object; here the state is a copy, and a tokenizer goes by its name.
         # A counter or session that does not travel raises its own error: another counter in its place would overflow.
-        fields = {key: value for key, value in self.__dict__.items() if key not in ("tokenizer_fn", "counter")}
+        fields = {
+            key: value for key, value in self.__dict__.items() if key not in ("tokenizer_fn", "counter")
+        }
         fields |= {"counter": self._counting, "session": self._session if self._shares else None}
         fields["summarizer"] = summarizer_or_warning(self._summarizer, travels=True)
         return {"__dict__": fields, "tokenizer": name_of_tokenizer(self.tokenizer_fn)}
@@ -356,7 +409,10 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> BudgetChatMemoryBuffer:
         memo = {} if memo is None else memo
         fields = {key: value for key, value in self.__dict__.items() if key not in ("chat_store", "counter")}
-        fields |= {"chat_store": copy.deepcopy(self.chat_store, memo), "session": copy.deepcopy(self._session, memo)}
+        fields |= {
+            "chat_store": copy.deepcopy(self.chat_store, memo),
+            "session": copy.deepcopy(self._session, memo),
+        }
         twin = type(self)(**fields, counter=self._counting, summarizer=self._summarizer)
         twin._shares = self._shares  # noqa: SLF001 - its own kind
         memo[id(self)] = twin

@@ -35,13 +35,18 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
     @property
     def input_window(self) -> int:
         """Tokens that text and summary may have together in one call, the instruction taken off."""
-        return max(1, self.llm.metadata.context_window - len(self.task))  # a character is never less than a token
+        return max(
+            1, self.llm.metadata.context_window - len(self.task)
+        )  # a character is never less than a token
 
     def __call__(self, text: str, max_tokens: int) -> str:
         return self.summarize(text, max_tokens)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"llm": self.llm.model_copy(), "task": self.task}  # the host deletes what cannot be pickled from the model it is given
+        return {
+            "llm": self.llm.model_copy(),
+            "task": self.task,
+        }  # the host deletes what cannot be pickled from the model it is given
 
     def summarize(self, text: str, max_tokens: int) -> str:
         """Returns the model's summary."""
@@ -52,8 +57,13 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
         return str((await self.llm.achat(self._messages(text, max_tokens))).message.content or "")
 
     def _messages(self, text: str, max_tokens: int) -> list[ChatMessage]:
-        task = self.task.replace("{words}", str(max(1, max_tokens * 3 // 4)))  # about four tokens for three words
-        return [ChatMessage(role=self.llm.metadata.system_role, content=task), ChatMessage(role=MessageRole.USER, content=text)]
+        task = self.task.replace(
+            "{words}", str(max(1, max_tokens * 3 // 4))
+        )  # about four tokens for three words
+        return [
+            ChatMessage(role=self.llm.metadata.system_role, content=task),
+            ChatMessage(role=MessageRole.USER, content=text),
+        ]
 
 
 def as_summarizer(given: Any) -> Any:

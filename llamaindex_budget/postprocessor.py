@@ -95,10 +95,17 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         if limit is not None and limit < 1:
             msg = f"max_tokens is {limit}, allowed: 1 or more, or None to take what the budget leaves"
             raise BudgetConfigError(msg)
-        super().__init__(max_tokens=limit, budget=budget, counter=counter if isinstance(counter, str) else None, **data)
+        super().__init__(
+            max_tokens=limit, budget=budget, counter=counter if isinstance(counter, str) else None, **data
+        )
         self._session = None if session is None else adopt(session)
         self._memory = memory
-        self._given = {"counter": counter, "tokenizer_fn": tokenizer_fn, "scorer": scorer, "embed_model": embed_model}
+        self._given = {
+            "counter": counter,
+            "tokenizer_fn": tokenizer_fn,
+            "scorer": scorer,
+            "embed_model": embed_model,
+        }
         if counter is not None:
             self._counter = counter_for(counter)
         elif tokenizer_fn is not None:
@@ -130,7 +137,11 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         Raises:
             BudgetConfigError: its counter or tokenizer cannot be found here.
         """
-        values = {key: value for key, value in data.items() if key not in ("class_name", "counting", "tokenizer", "session")}
+        values = {
+            key: value
+            for key, value in data.items()
+            if key not in ("class_name", "counting", "tokenizer", "session")
+        }
         if "session" not in kwargs and data.get("session") is not None:
             kwargs = {**kwargs, "session": session_read(data["session"], counter=kwargs.get("counter"))}
         if "counter" not in kwargs and "tokenizer_fn" not in kwargs:
@@ -142,7 +153,9 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
 
     def __getstate__(self) -> dict[str, Any]:
         # The base drops what cannot be pickled, in the live object too; here the state is a copy, and a counter that does not travel raises.
-        fields = {key: value for key, value in self.__dict__.items() if key not in ("counter", "callback_manager")}
+        fields = {
+            key: value for key, value in self.__dict__.items() if key not in ("counter", "callback_manager")
+        }
         return {"__dict__": {**fields, **self._given, "session": self._session, "memory": self._memory}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -157,22 +170,32 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         return twin
 
     # ---- fitting ----------------------------------------------------------------------------------------------------------------
-    def _postprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None) -> list[NodeWithScore]:
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
         return self._fit(nodes, query_bundle, current_frame(self))
 
     @dispatcher.span
-    async def _apostprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None) -> list[NodeWithScore]:
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._fit, nodes, query_bundle, current_frame(self))
 
-    def _fit(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None, frame: Frame | None) -> list[NodeWithScore]:
+    def _fit(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None, frame: Frame | None
+    ) -> list[NodeWithScore]:
         query = query_bundle.query_str if query_bundle is not None else ""
-        dispatcher.event(ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=len(nodes), model_name=self.class_name()))
+        dispatcher.event(
+            ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=len(nodes), model_name=self.class_name())
+        )
         session = self._shared(frame)
         counter = self._counter or (session.counter if session is not None else self._own_counter())
         given = to_segments(nodes)
         media = {segment.id: media_tokens(node, counter) for segment, node in zip(given, nodes, strict=True)}
         if self._scorer is not None and query:
-            given = [replace(segment, score=None) for segment in given]  # whoever brings a scorer wants its order, not the retriever's
+            given = [
+                replace(segment, score=None) for segment in given
+            ]  # whoever brings a scorer wants its order, not the retriever's
         result = fit_documents(
             given,
             max_tokens=self._limit(frame, session, query),
@@ -212,7 +235,11 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         return None
 
     def _block_memory(self, frame: Frame | None) -> BudgetMemory | None:
-        memory = self._memory if self._memory is not None else getattr(getattr(frame, "engine", None), "_memory", None)
+        memory = (
+            self._memory
+            if self._memory is not None
+            else getattr(getattr(frame, "engine", None), "_memory", None)
+        )
         return memory if isinstance(memory, BudgetMemory) else None
 
     def _limit(self, frame: Frame | None, session: BudgetSession | None, query: str) -> int:
@@ -222,14 +249,14 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         if session is not None:
             question = frame.question if frame is not None else query or None
             fixed = fixed_tokens(session, frame)
-            memory = self._memory if self._memory is not None else getattr(frame and frame.engine, "_memory", None)
+            memory = (
+                self._memory if self._memory is not None else getattr(frame and frame.engine, "_memory", None)
+            )
             if isinstance(memory, BudgetChatMemoryBuffer):
                 fixed += memory.slot_tokens_in(frame)
             limits.append(session.room_for("knowledge", extra_tokens=fixed, question=question))
         if not limits:
-            msg = (
-                "no limit: give BudgetNodePostprocessor max_tokens=, budget=, session= or memory=, or use it in an engine that has a model"
-            )
+            msg = "no limit: give BudgetNodePostprocessor max_tokens=, budget=, session= or memory=, or use it in an engine that has a model"
             raise BudgetConfigError(msg)
         return max(0, min(limits))
 

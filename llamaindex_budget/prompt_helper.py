@@ -83,7 +83,9 @@ class BudgetPromptHelper(PromptHelper):
             )
         if budget is not None:
             context_window, num_output = budget.context_window, budget.reserve_tokens()
-        super().__init__(context_window, num_output, chunk_overlap_ratio, chunk_size_limit, tokenizer, separator)
+        super().__init__(
+            context_window, num_output, chunk_overlap_ratio, chunk_size_limit, tokenizer, separator
+        )
         if counter is None and session is not None:
             self._counter = session.counter
         else:
@@ -93,7 +95,10 @@ class BudgetPromptHelper(PromptHelper):
 
     @classmethod
     def from_llm_metadata(  # type: ignore[override]  # takes more than the base
-        cls, llm_metadata: LLMMetadata, chunk_overlap_ratio: float = DEFAULT_CHUNK_OVERLAP_RATIO, **fields: Any
+        cls,
+        llm_metadata: LLMMetadata,
+        chunk_overlap_ratio: float = DEFAULT_CHUNK_OVERLAP_RATIO,
+        **fields: Any,
     ) -> BudgetPromptHelper:
         """Returns a helper with the window and the answer of a model."""
         num_output = DEFAULT_NUM_OUTPUTS if llm_metadata.num_output == -1 else llm_metadata.num_output
@@ -166,13 +171,16 @@ class BudgetPromptHelper(PromptHelper):
                 f"(window {self.context_window} - answer {self.num_output} - safety {self._safety} - padding {padding}); "
                 "shorten the template, system prompt, history or tools"
             )
-            raise BudgetExceededError(msg, limit=limit, needed=fixed + (padding + 1) * num_chunks, blocks={"template": fixed})
+            raise BudgetExceededError(
+                msg, limit=limit, needed=fixed + (padding + 1) * num_chunks, blocks={"template": fixed}
+            )
         return size if self.chunk_size_limit is None else min(size, self.chunk_size_limit)
 
     def _fixed_tokens(self, prompt: BasePromptTemplate, llm: LLM | None, tools: list[BaseTool] | None) -> int:
         """Counts the prompt as it is sent, with its chunk still empty."""
         schemas = [
-            tool.metadata.to_openai_tool(skip_length_check=True) for tool in self._get_tools_from_llm(llm=llm, tools=list(tools or ()))
+            tool.metadata.to_openai_tool(skip_length_check=True)
+            for tool in self._get_tools_from_llm(llm=llm, tools=list(tools or ()))
         ]
         if isinstance(prompt, SelectorPromptTemplate):
             prompt = prompt.select(llm=llm)

@@ -14,15 +14,29 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false", HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="false")
+os.environ.update(
+    LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false", HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="false"
+)
 
-_SLOW_MACHINES = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a drawn conversation is large, and CI machines are small
+_SLOW_MACHINES = [
+    HealthCheck.too_slow,
+    HealthCheck.data_too_large,
+]  # a drawn conversation is large, and CI machines are small
 settings.register_profile("fast", max_examples=10, deadline=None, suppress_health_check=_SLOW_MACHINES)
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=_SLOW_MACHINES)
 settings.register_profile(
-    "ci", max_examples=200, deadline=None, suppress_health_check=_SLOW_MACHINES, derandomize=True, database=None, print_blob=True
+    "ci",
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=_SLOW_MACHINES,
+    derandomize=True,
+    database=None,
+    print_blob=True,
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI", "").lower() in {"1", "true"} else "dev"))
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE")
+    or ("ci" if os.environ.get("CI", "").lower() in {"1", "true"} else "dev")
+)
 
 _LOCAL = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "", None}
 
@@ -87,7 +101,9 @@ _BLOCKING = {"llamaindex", "parity", "test_demo.py", "test_server.py", "test_rea
 @pytest.fixture(autouse=True)
 def closed_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     """Gives such a test the event loop LlamaIndex would otherwise open in the main thread and leave, and closes it."""
-    if _BLOCKING.isdisjoint(request.node.path.parts) or inspect.iscoroutinefunction(getattr(request.node, "obj", None)):
+    if _BLOCKING.isdisjoint(request.node.path.parts) or inspect.iscoroutinefunction(
+        getattr(request.node, "obj", None)
+    ):
         yield  # an async test has a loop of its own
         return
     loop = asyncio.new_event_loop()

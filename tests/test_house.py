@@ -15,7 +15,16 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("shared", "langchain_budget", "llamaindex_budget", "tests", "benchmarks", "docs", "notebooks", ".ci")
+FOLDERS = (
+    "shared",
+    "langchain_budget",
+    "llamaindex_budget",
+    "tests",
+    "benchmarks",
+    "docs",
+    "notebooks",
+    ".ci",
+)
 TEXT = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".json", ".ipynb", ".sh", ""}
 LONGEST = 400
 
@@ -25,7 +34,11 @@ def own_files(*suffixes: str) -> list[Path]:
     top = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".")]
     deep = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     wanted = set(suffixes) or TEXT
-    return sorted(p for p in top + deep if p.suffix in wanted and not any(map(_made_by_a_tool, p.relative_to(ROOT).parts[:-1])))
+    return sorted(
+        p
+        for p in top + deep
+        if p.suffix in wanted and not any(map(_made_by_a_tool, p.relative_to(ROOT).parts[:-1]))
+    )
 
 
 def _made_by_a_tool(folder: str) -> bool:
@@ -38,16 +51,29 @@ def name(path: Path) -> str:
 
 def test_no_file_is_longer_than_a_reader_keeps_in_mind() -> None:
     """No source, test or page has more than 400 lines."""
-    sizes = {name(p): len(p.read_text(encoding="utf-8").splitlines()) for p in own_files(".py", ".md", ".toml", "")}
+    sizes = {
+        name(p): len(p.read_text(encoding="utf-8").splitlines()) for p in own_files(".py", ".md", ".toml", "")
+    }
     assert {n: size for n, size in sizes.items() if size > LONGEST} == {}
 
 
 def test_nothing_names_a_machine() -> None:
     """No file holds a path that exists on one machine only, or a package index's address."""
-    places = ["/root" + "/", r"/home/\w", r"/Users/\w", r"C:\\Users", "/work" + "/", "/tmp/" + "venv", "pypi" + r"\.org", "index" + "-url"]
+    places = [
+        "/root" + "/",
+        r"/home/\w",
+        r"/Users/\w",
+        r"C:\\Users",
+        "/work" + "/",
+        "/tmp/" + "venv",
+        "pypi" + r"\.org",
+        "index" + "-url",
+    ]
     pattern = re.compile("|".join(places))
     found = {
-        name(p): match.group() for p in own_files() if p.name != "LICENSE" and (match := pattern.search(p.read_text(encoding="utf-8")))
+        name(p): match.group()
+        for p in own_files()
+        if p.name != "LICENSE" and (match := pattern.search(p.read_text(encoding="utf-8")))
     }
     assert found == {}
 
@@ -65,7 +91,9 @@ def _test_files() -> list[Path]:
 @pytest.mark.parametrize("path", _test_files(), ids=name)
 def test_every_test_says_what_is_true(path: Path) -> None:
     """Every test has a docstring whose first line is a sentence."""
-    silent = [f"{f.name} (line {f.lineno})" for f in _tests(path) if len((ast.get_docstring(f) or "").split()) < 3]
+    silent = [
+        f"{f.name} (line {f.lineno})" for f in _tests(path) if len((ast.get_docstring(f) or "").split()) < 3
+    ]
     assert silent == []
 
 
@@ -105,12 +133,28 @@ def _bounds(lines: list[str]) -> dict[str, str]:
 def test_the_lower_bounds_are_the_ones_tested() -> None:
     """The floor of each framework is the same in pyproject.toml, in the floor's pins and in the adapters' stated ranges."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = [*config["dependencies"], *(line for extra in config["optional-dependencies"].values() for line in extra)]
-    bounds, pins = _bounds(needed), _bounds((ROOT / "constraints-floor.txt").read_text(encoding="utf-8").splitlines())
-    differing = {name: (bounds[name], pins[name]) for name in bounds.keys() & pins.keys() if bounds[name] != pins[name]}
+    needed = [
+        *config["dependencies"],
+        *(line for extra in config["optional-dependencies"].values() for line in extra),
+    ]
+    bounds, pins = (
+        _bounds(needed),
+        _bounds((ROOT / "constraints-floor.txt").read_text(encoding="utf-8").splitlines()),
+    )
+    differing = {
+        name: (bounds[name], pins[name]) for name in bounds.keys() & pins.keys() if bounds[name] != pins[name]
+    }
     looser = {name: pair for name, pair in differing.items() if _numbers(pair[0]) > _numbers(pair[1])}
     assert looser == {}, "a floor below the bound of pyproject.toml"
-    for name in ("pydantic", "tiktoken", "regex", "langchain-core", "langchain", "langchain-classic", "llama-index-core"):
+    for name in (
+        "pydantic",
+        "tiktoken",
+        "regex",
+        "langchain-core",
+        "langchain",
+        "langchain-classic",
+        "llama-index-core",
+    ):
         assert _numbers(bounds[name]) == _numbers(pins[name])[: len(_numbers(bounds[name]))], name
     supported = importlib.import_module("langchain_budget._supported").SUPPORTED
     told = [f"{module.replace('_', '-')}{versions}" for module, (_, versions) in supported.items()]
@@ -124,7 +168,9 @@ def _numbers(version: str) -> list[int]:
 
 def test_every_reason_of_the_glossary_is_in_use() -> None:
     """A reason that a page explains is one the code gives."""
-    told = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    told = re.findall(
+        r"^\| `(\w+)` \|", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "shared").rglob("*.py"))
     assert len(told) > 10
     assert [reason for reason in told if f'"{reason}"' not in code] == []

@@ -60,7 +60,9 @@ def test_the_core_costs_no_more_than_what_it_stands_on() -> None:
     pairs = [(cpu_seconds("import rankbudget"), cpu_seconds(ANCHOR)) for _ in range(ROUNDS)]
     best = min(ours for ours, _ in pairs) / min(theirs for _, theirs in pairs)
     middle = statistics.median(ours / theirs for ours, theirs in pairs)
-    assert min(best, middle) <= 1.3, pairs  # noise only ever adds: either statistic within the limit shows that the code is
+    assert min(best, middle) <= 1.3, (
+        pairs
+    )  # noise only ever adds: either statistic within the limit shows that the code is
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,9 @@ def test_an_adapter_is_lazy(adapter: str, own: str, other: str, host: str) -> No
     heavy = ["faiss", "torch", "transformers", "wordllama", "langchain.agents", "langchain_classic"]
     assert loaded_after(f"import {adapter}", [own, other, *heavy]) == []
     classes = f"import {adapter}; [getattr({adapter}, n) for n in {adapter}.__all__]"
-    hosts_own = loaded_after(host, ["torch", "transformers"])  # an older LangChain loads transformers where it is installed
+    hosts_own = loaded_after(
+        host, ["torch", "transformers"]
+    )  # an older LangChain loads transformers where it is installed
     assert set(loaded_after(classes, [other, "torch", "transformers"])) <= set(hosts_own)
 
 

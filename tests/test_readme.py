@@ -20,7 +20,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"^(?P<note><!-- not run: .+ -->\n)?```(?P<kind>\w*)[^\n]*\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^(?P<note><!-- not run: .+ -->\n)?```(?P<kind>\w*)[^\n]*\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 ELSEWHERE = {"langchain.md"}  # asks a model, for which tests/langchain/test_docs.py puts a stand-in
 PAGES = sorted([ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 
@@ -44,9 +46,15 @@ def examples(path: Path) -> list[Example]:
     for block, following in zip_longest(blocks, blocks[1:]):
         if block["kind"] != "python" or block["note"]:
             continue
-        near = following is not None and following["kind"] == "text" and not text[block.end() : following.start()].strip()
+        near = (
+            following is not None
+            and following["kind"] == "text"
+            and not text[block.end() : following.start()].strip()
+        )
         line = text.count("\n", 0, block.start()) + 1
-        found.append(Example(path.name, line, block["body"], following["body"] if near and following else None))
+        found.append(
+            Example(path.name, line, block["body"], following["body"] if near and following else None)
+        )
     return found
 
 
@@ -62,8 +70,18 @@ def check(example: Example, printed: str) -> None:
 @pytest.mark.parametrize("example", examples(ROOT / "README.md"), ids=str)
 def test_the_readme_runs_as_pasted(example: Example, tmp_path: Path) -> None:
     """Each block of the README runs alone in a fresh interpreter, offline, and prints what it says."""
-    environment = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")} | {"HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", example.code], check=False, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")} | {
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", example.code],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+    )
     assert done.returncode == 0, f"{example}\n{done.stderr}"
     check(example, done.stdout)
 
@@ -96,4 +114,8 @@ def test_every_link_between_pages_leads_somewhere() -> None:
         for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES]
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     ]
-    assert [(page.name, target) for page, target in links if "://" not in target and not (page.parent / target).exists()] == []
+    assert [
+        (page.name, target)
+        for page, target in links
+        if "://" not in target and not (page.parent / target).exists()
+    ] == []

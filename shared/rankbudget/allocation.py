@@ -71,7 +71,9 @@ class Allocation:
         return self.grants.get(name, 0)
 
 
-def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterfall", pool: str = "memory") -> Allocation:
+def allocate(
+    room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterfall", pool: str = "memory"
+) -> Allocation:
     """Returns how the room is granted.
 
     A block that is absent but has a share takes part with `wanted=0`: its share is then surplus (`with_absent` adds these).
@@ -105,7 +107,9 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
         _flow_down(ranked, own, grants, spare=room - sum(own))
     elif surplus == "borrow":
         _lend(room, ranked, shares, grants)
-    by_name = {demand.name: (grant, share) for demand, grant, share in zip(ranked, grants, shares, strict=True)}
+    by_name = {
+        demand.name: (grant, share) for demand, grant, share in zip(ranked, grants, shares, strict=True)
+    }
     return Allocation(
         grants={d.name: by_name[d.name][0] for d in demands},
         unused=room - sum(grants),
@@ -114,7 +118,14 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
 
 
 def demand_for(
-    budget: TokenBudget, name: str, wanted: int, *, block: Block | None = None, minimum: int = 0, pinned: int = 0, stable: bool | None = None
+    budget: TokenBudget,
+    name: str,
+    wanted: int,
+    *,
+    block: Block | None = None,
+    minimum: int = 0,
+    pinned: int = 0,
+    stable: bool | None = None,
 ) -> Demand:
     """Returns the demand of one block with the rank, ratio and size the block or else the budget gives it; a pinned block needs all it wants.
 
@@ -133,7 +144,16 @@ def demand_for(
     if block is not None and (block.size is not None or block.ratio is not None):
         ratio, size = (None, block.size) if block.size is not None else (block.ratio, None)
     stable = name == "history" if stable is None else stable
-    return Demand(name=name, rank=rank, wanted=wanted, ratio=ratio, size=size, minimum=minimum, pinned=pinned, stable=stable)
+    return Demand(
+        name=name,
+        rank=rank,
+        wanted=wanted,
+        ratio=ratio,
+        size=size,
+        minimum=minimum,
+        pinned=pinned,
+        stable=stable,
+    )
 
 
 def with_absent(budget: TokenBudget, demands: Iterable[Demand]) -> list[Demand]:
@@ -156,9 +176,17 @@ def _check(room: int, demands: Sequence[Demand], surplus: str) -> None:
         problems.append(f"surplus is {shown(surplus)}, allowed: {', '.join(map(repr, get_args(Surplus)))}")
     names = [demand.name for demand in demands]
     if len(set(names)) < len(names):
-        problems.append(f"blocks {', '.join(sorted({repr(n) for n in names if names.count(n) > 1}))} are there twice, allowed: once")
+        problems.append(
+            f"blocks {', '.join(sorted({repr(n) for n in names if names.count(n) > 1}))} are there twice, allowed: once"
+        )
     for demand in demands:
-        for word, value in (("wanted", demand.wanted), ("minimum", demand.minimum), ("pinned", demand.pinned), ("size", demand.size), ("ratio", demand.ratio)):
+        for word, value in (
+            ("wanted", demand.wanted),
+            ("minimum", demand.minimum),
+            ("pinned", demand.pinned),
+            ("size", demand.size),
+            ("ratio", demand.ratio),
+        ):
             if value is not None and not value >= 0:
                 problems.append(f"{word} of {demand.name!r} is {value}, allowed: 0 or more")
         if demand.ratio is not None and demand.size is not None:
@@ -191,7 +219,9 @@ def _shares(room: int, ranked: Sequence[Demand], pool: str) -> list[int]:
     return own
 
 
-def _meet(ranked: Sequence[Demand], own: list[int], needs: Sequence[int], *, everybody: bool, spare: int) -> None:
+def _meet(
+    ranked: Sequence[Demand], own: list[int], needs: Sequence[int], *, everybody: bool, spare: int
+) -> None:
     """Moves tokens to blocks that have less than they need, the most important of them first.
 
     Args:
@@ -225,7 +255,9 @@ def _meet(ranked: Sequence[Demand], own: list[int], needs: Sequence[int], *, eve
 def _flow_down(ranked: Sequence[Demand], own: Sequence[int], grants: list[int], *, spare: int) -> None:
     """Passes what a block leaves to the next hungry one below it."""
     shared = any(demand.ratio for demand in ranked)
-    carry = 0 if shared else spare  # without ratios the room beyond the sizes is nobody's own: it starts at the top
+    carry = (
+        0 if shared else spare
+    )  # without ratios the room beyond the sizes is nobody's own: it starts at the top
     for i, demand in enumerate(ranked):
         carry += own[i] - grants[i]
         if not demand.stable:

@@ -86,12 +86,18 @@ class Assembler:
         summary_timeout: float | None = SUMMARY_TIMEOUT,
         shown: Shown | None = None,
     ) -> None:
-        problems = [] if cut in get_args(CutMode) else [f"cut is {cut!r}, allowed: {' or '.join(map(repr, get_args(CutMode)))}"]
+        problems = (
+            []
+            if cut in get_args(CutMode)
+            else [f"cut is {cut!r}, allowed: {' or '.join(map(repr, get_args(CutMode)))}"]
+        )
         check_timeout(summary_timeout, problems)
         if problems:
             raise BudgetConfigError.of(problems)
         self.budget = plain_budget(budget) if not isinstance(budget, TokenBudget) else budget
-        self.counter: TokenCounter = counter_for(counter if counter is not None else self.budget.model or "o200k_base")
+        self.counter: TokenCounter = counter_for(
+            counter if counter is not None else self.budget.model or "o200k_base"
+        )
         self.codec: Codec = codec or DictCodec()
         self.measure = measure
         self.scorer = scorer
@@ -130,7 +136,11 @@ class Assembler:
             BudgetExceededError: what must stay does not fit.
             BudgetConfigError: blocks that cannot be read.
         """
-        return drive(self._steps(Run(self, tools, render), blocks, query, memory_query, include_memories=include_memories))
+        return drive(
+            self._steps(
+                Run(self, tools, render), blocks, query, memory_query, include_memories=include_memories
+            )
+        )
 
     async def aassemble(
         self,
@@ -143,9 +153,15 @@ class Assembler:
         render: Render | None = None,
     ) -> Assembly:
         """Returns what `assemble` returns, without blocking the event loop while a summary is written."""
-        return await adrive(self._steps(Run(self, tools, render), blocks, query, memory_query, include_memories=include_memories))
+        return await adrive(
+            self._steps(
+                Run(self, tools, render), blocks, query, memory_query, include_memories=include_memories
+            )
+        )
 
-    def _steps(self, run: Run, blocks: Blocks, query: Any, memory_query: str | None, *, include_memories: bool) -> Steps[Assembly]:
+    def _steps(
+        self, run: Run, blocks: Blocks, query: Any, memory_query: str | None, *, include_memories: bool
+    ) -> Steps[Assembly]:
         run.read(blocks, query, include_memories=include_memories, memory_query=memory_query)
         run.fix()
         yield from run.grant()
@@ -158,4 +174,6 @@ def plain_budget(tokens: Any) -> TokenBudget:
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
         msg = f"budget is {tokens!r}, allowed: a TokenBudget, or the tokens the prompt may have (1 or more)"
         raise BudgetConfigError(msg)
-    return TokenBudget(context_window=tokens, reserve=0, ratios={"memory": 0.43, "history": 0.57}, max_system_ratio=None)
+    return TokenBudget(
+        context_window=tokens, reserve=0, ratios={"memory": 0.43, "history": 0.57}, max_system_ratio=None
+    )

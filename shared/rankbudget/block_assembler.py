@@ -63,13 +63,24 @@ class BlockAssembler:
         </knowledge>
     """
 
-    def __init__(self, budget: TokenBudget, *, counter: Any = None, summarizer: Any = None, notice: str | None = NOTICE) -> None:
+    def __init__(
+        self, budget: TokenBudget, *, counter: Any = None, summarizer: Any = None, notice: str | None = NOTICE
+    ) -> None:
         self.budget = budget
-        self.counter: TokenCounter = counter_for(counter if counter is not None else budget.model or "o200k_base")
+        self.counter: TokenCounter = counter_for(
+            counter if counter is not None else budget.model or "o200k_base"
+        )
         self.summarizer = _offline(self.counter) if summarizer is None else summarizer or None
         self.notice = notice
 
-    def assemble(self, system: str, project: str = "", task: str = "", history: Sequence[Any] = (), knowledge: Sequence[Any] = ()) -> str:
+    def assemble(
+        self,
+        system: str,
+        project: str = "",
+        task: str = "",
+        history: Sequence[Any] = (),
+        knowledge: Sequence[Any] = (),
+    ) -> str:
         """Returns the text of all five blocks.
 
         Args:
@@ -85,17 +96,31 @@ class BlockAssembler:
         return self.assemble_with_report(system, project, task, history, knowledge).text
 
     def assemble_with_report(
-        self, system: str, project: str = "", task: str = "", history: Sequence[Any] = (), knowledge: Sequence[Any] = ()
+        self,
+        system: str,
+        project: str = "",
+        task: str = "",
+        history: Sequence[Any] = (),
+        knowledge: Sequence[Any] = (),
     ) -> FitResult:
         """Returns the same text with what it kept and the report that says why."""
         system_tokens = self.counter.count(system)
         self.budget.check_system(system_tokens)
         sizes = {name: size for name, size in self.budget.sizes.items() if name != "query"}
         reserve = self.budget.reserve_tokens(system_tokens) + self.budget.sizes.get("query", 0)
-        ratio = self.budget.reserve if reserve == self.budget.reserve_tokens(system_tokens) else max(reserve, 2)
+        ratio = (
+            self.budget.reserve if reserve == self.budget.reserve_tokens(system_tokens) else max(reserve, 2)
+        )
         budget = self.budget.replace(sizes=sizes, reserve=ratio)
         look = _Look(self.counter, system=system, notice=self.notice if knowledge else None)
-        assembler = Assembler(budget, counter=self.counter, codec=_Codec(), measure=look, summarizer=self.summarizer, notice=None)
+        assembler = Assembler(
+            budget,
+            counter=self.counter,
+            codec=_Codec(),
+            measure=look,
+            summarizer=self.summarizer,
+            notice=None,
+        )
         memories = [_memory(item, i) for i, item in enumerate(knowledge)]
         made = assembler.assemble(
             [
@@ -109,7 +134,12 @@ class BlockAssembler:
             render=look.render,
         )
         kept = tuple(piece.segment for piece in made.kept["knowledge"].pieces)
-        return FitResult(text=made.messages[0].text, messages=made.history, segments=kept, report=made.report.without("query"))
+        return FitResult(
+            text=made.messages[0].text,
+            messages=made.history,
+            segments=kept,
+            report=made.report.without("query"),
+        )
 
 
 _ELSEWHERE = {"role": "user", "content": ""}
@@ -153,7 +183,11 @@ class _Look:
     def render(self, kept: Mapping[str, Fit], history: Sequence[Any]) -> list[_Text]:
         """Returns one text; all five blocks stand in it, so what the assembler counts without contents is what their tags cost."""
         knowledge = _pieces(kept, "knowledge")
-        empty = [*self._notice, placeholder("knowledge") or ""] if self._framing else [placeholder("knowledge") or ""]
+        empty = (
+            [*self._notice, placeholder("knowledge") or ""]
+            if self._framing
+            else [placeholder("knowledge") or ""]
+        )
         self._framing = False
         parts = {
             "system": [self._system.rstrip("\n") + "\n"] if self._system else [],
@@ -166,7 +200,9 @@ class _Look:
 
     def group(self, messages: Sequence[Any]) -> int:
         """Returns what a run of messages adds to the history block; for the system message, what it has."""
-        return sum(self._counter.count_many([_line(message) for message in messages if message is not _ELSEWHERE]))
+        return sum(
+            self._counter.count_many([_line(message) for message in messages if message is not _ELSEWHERE])
+        )
 
     def total(self, messages: Sequence[Any]) -> int:
         if len(messages) == 1 and isinstance(messages[0], _Text):
@@ -185,7 +221,11 @@ def _pieces(kept: Mapping[str, Fit], name: str) -> list[str]:
 
 
 def _text_block(name: str, text: str) -> Block:
-    return Block(name=name, segments=(Segment(id=name, text=escape_text(text).rstrip("\n")),) if text.strip() else (), strategy="truncate")
+    return Block(
+        name=name,
+        segments=(Segment(id=name, text=escape_text(text).rstrip("\n")),) if text.strip() else (),
+        strategy="truncate",
+    )
 
 
 def _line(message: Mapping[str, Any]) -> str:
@@ -197,7 +237,11 @@ def _line(message: Mapping[str, Any]) -> str:
         summary = text.partition("<summary>\n")[2].rpartition("\n</summary>")[0]
         return f"{_SUMMARY}]:\n{one_turn(chr(10) + summary)[1:]}\n\n"
     calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
-    lines = [text, *(f"[calls {call.get('name')}({call.get('arguments')})]" for call in calls)] if calls else [text]
+    lines = (
+        [text, *(f"[calls {call.get('name')}({call.get('arguments')})]" for call in calls)]
+        if calls
+        else [text]
+    )
     return role_line(message["role"], chr(10).join(lines).strip(chr(10)))
 
 
@@ -218,11 +262,19 @@ def _memory(item: Any, position: int) -> Segment:
         msg = f"knowledge item {position} is a {type(item).__name__}, allowed: a text, or an item with 'content' or 'text'"
         raise BudgetConfigError(msg)
     provenance = None if isinstance(item, str) else _field(item, "provenance")
-    source = _field(provenance, "source_id") or (None if isinstance(item, str) else _field(item, "source_id", "source", "id"))
+    source = _field(provenance, "source_id") or (
+        None if isinstance(item, str) else _field(item, "source_id", "source", "id")
+    )
     source = source if isinstance(source, str) else f"knowledge-{position}"
     confidence = None if isinstance(item, str) else _field(item, "confidence")
     confidence = _field(provenance, "confidence") if confidence is None else confidence
-    shown = f' confidence="{confidence:.2f}"' if isinstance(confidence, (int, float)) else "" if confidence is None else f' confidence="{escape(str(confidence))}"'
+    shown = (
+        f' confidence="{confidence:.2f}"'
+        if isinstance(confidence, (int, float))
+        else ""
+        if confidence is None
+        else f' confidence="{escape(str(confidence))}"'
+    )
     tagged = f'<memory source="{escape(" ".join(source.split()))}"{shown}>\n{escape_text(text).rstrip(chr(10))}\n</memory>'
     return Segment(
         id=f"knowledge-{position}",

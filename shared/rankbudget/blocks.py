@@ -40,14 +40,20 @@ def read_blocks(blocks: Blocks) -> list[Block]:
     if problems:
         raise BudgetConfigError.of(problems)
     names = [b.name for b in found]
-    problems += [f"block {n!r} is there {names.count(n)} times, allowed: once" for n in dict.fromkeys(names) if names.count(n) > 1]
+    problems += [
+        f"block {n!r} is there {names.count(n)} times, allowed: once"
+        for n in dict.fromkeys(names)
+        if names.count(n) > 1
+    ]
     problems += [
         f"block {b.name!r} has messages, allowed: segments; only {', '.join(map(repr, _CONVERSATIONS))} are made of messages"
         for b in found
         if b.messages is not None and b.name not in _CONVERSATIONS
     ]
     problems += [
-        f"block {b.name!r} has the segment id {i!r} more than once" for b in found for i in _twice([s.id for s in b.segments])
+        f"block {b.name!r} has the segment id {i!r} more than once"
+        for b in found
+        for i in _twice([s.id for s in b.segments])
     ]
     if problems:
         raise BudgetConfigError.of(problems)
@@ -60,7 +66,15 @@ def for_reader(block: Block, reader: Scope | None) -> tuple[Block, list[Decision
     if not hidden:
         return block, []
     decisions = [
-        Decision(segment_id=s.id, block=block.name, action="trimmed", reason="out_of_scope", before=s.tokens or 0, after=0) for s in hidden
+        Decision(
+            segment_id=s.id,
+            block=block.name,
+            action="trimmed",
+            reason="out_of_scope",
+            before=s.tokens or 0,
+            after=0,
+        )
+        for s in hidden
     ]
     gone = {s.id for s in hidden}
     return replace(block, segments=tuple(s for s in block.segments if s.id not in gone)), decisions
@@ -93,7 +107,9 @@ def _block(name: Any, value: Any) -> Block:
         msg = f"item {wrong[0]} of block {name!r} is None, allowed: texts, segments, or objects that say something; leave it out"
         raise BudgetConfigError(msg)
     segments = tuple(
-        item if isinstance(item, Segment) else Segment(id=f"{name}-{i}", text=item if isinstance(item, str) else str(item), source=item)
+        item
+        if isinstance(item, Segment)
+        else Segment(id=f"{name}-{i}", text=item if isinstance(item, str) else str(item), source=item)
         for i, item in enumerate(items)
     )
     return Block(name=name, segments=segments)

@@ -39,7 +39,16 @@ Preset = Literal["chat", "rag"]
 """What is cut first: knowledge ("chat"), or history because the facts answer the question ("rag")."""
 
 DEFAULT_RANKS: Mapping[str, int] = FrozenDict(
-    {"system": 1, "query": 1, "project": 2, "task": 3, "memory": 4, "history": 5, "examples": 6, "knowledge": 7}
+    {
+        "system": 1,
+        "query": 1,
+        "project": 2,
+        "task": 3,
+        "memory": 4,
+        "history": 5,
+        "examples": 6,
+        "knowledge": 7,
+    }
 )
 _RAG_RANKS = FrozenDict({**DEFAULT_RANKS, "history": 7, "knowledge": 5})
 _UNKNOWN_RANK = 7
@@ -115,13 +124,21 @@ class TokenBudget:
         ratios = check_ratios(given, problems)
         plain: dict[str, Any] = {
             "context_window": check_count("context_window", given.context_window, problems, low=1),
-            "reserve": check_number("reserve", ratios.pop("reserve", given.reserve), problems, allowed=_TOKENS_OR_SHARE),
+            "reserve": check_number(
+                "reserve", ratios.pop("reserve", given.reserve), problems, allowed=_TOKENS_OR_SHARE
+            ),
             "ratios": FrozenDict(ratios),
             "sizes": FrozenDict(
-                {n: check_count(f"size of {shown(n)}", v, problems) for n, v in check_mapping("sizes", given.sizes, problems)}
+                {
+                    n: check_count(f"size of {shown(n)}", v, problems)
+                    for n, v in check_mapping("sizes", given.sizes, problems)
+                }
             ),
             "ranks": FrozenDict(
-                {n: check_count(f"rank of {shown(n)}", v, problems, low=1) for n, v in check_mapping("ranks", given.ranks, problems)}
+                {
+                    n: check_count(f"rank of {shown(n)}", v, problems, low=1)
+                    for n, v in check_mapping("ranks", given.ranks, problems)
+                }
             ),
             "min_exchanges": check_count("min_exchanges", given.min_exchanges, problems),
         }
@@ -129,17 +146,26 @@ class TokenBudget:
             plain["safety"] = check_number("safety", given.safety, problems, allowed=_TOKENS_OR_SHARE)
         if given.max_system_ratio is not None:
             share = check_number(
-                "max_system_ratio", given.max_system_ratio, problems, high=1, above=True, allowed="a share above 0 to 1, or None"
+                "max_system_ratio",
+                given.max_system_ratio,
+                problems,
+                high=1,
+                above=True,
+                allowed="a share above 0 to 1, or None",
             )
             plain["max_system_ratio"] = share
         if given.message_cap is not None:
-            plain["message_cap"] = check_count("message_cap", given.message_cap, problems, low=LEAST_MESSAGE_CAP, instead=NO_CAP)
+            plain["message_cap"] = check_count(
+                "message_cap", given.message_cap, problems, low=LEAST_MESSAGE_CAP, instead=NO_CAP
+            )
         if given.max_output is not None:
             plain["max_output"] = check_count("max_output", given.max_output, problems, low=1)
         check_choice("surplus", given.surplus, problems, ("waterfall", "borrow", "keep"))
         check_choice("preset", given.preset, problems, (None, "chat", "rag"))
         if given.model is not None and not isinstance(given.model, str):
-            problems.append(f"model is {shown(given.model)}, allowed: a model's name; give objects to a counter")
+            problems.append(
+                f"model is {shown(given.model)}, allowed: a model's name; give objects to a counter"
+            )
         for name, value in plain.items():
             object.__setattr__(self, name, value)
         problems = problems or contradictions(self)
@@ -148,7 +174,9 @@ class TokenBudget:
 
     # ---- making one -------------------------------------------------------------------------------------------------------------
     @classmethod
-    def for_model(cls, model: Any, *, default: int | None = None, base_url: str | None = None, **fields: Any) -> TokenBudget:
+    def for_model(
+        cls, model: Any, *, default: int | None = None, base_url: str | None = None, **fields: Any
+    ) -> TokenBudget:
         """Returns a budget with the context window and the largest answer of a known model.
 
         Args:
@@ -166,7 +194,12 @@ class TokenBudget:
             fields["context_window"] = context_window_of(model, default=default, base_url=base_url)
         if "max_output" not in fields:
             fields["max_output"] = max_output_of(model)
-        fields.setdefault("model", model if isinstance(model, str) else getattr(model, "model_name", None) or getattr(model, "model", None))
+        fields.setdefault(
+            "model",
+            model
+            if isinstance(model, str)
+            else getattr(model, "model_name", None) or getattr(model, "model", None),
+        )
         return cls(**fields)
 
     @classmethod
@@ -181,12 +214,22 @@ class TokenBudget:
             (5000, 8192)
         """
         sizes = five_block_sizes(model)
-        plain = {"context_window": sizes.pop("window"), "reserve": sizes.pop("reserve"), "safety": sizes.pop("safety")}
-        return cls(**{**plain, "ratios": {}, "sizes": sizes, "surplus": "waterfall", "model": model, **fields})
+        plain = {
+            "context_window": sizes.pop("window"),
+            "reserve": sizes.pop("reserve"),
+            "safety": sizes.pop("safety"),
+        }
+        return cls(
+            **{**plain, "ratios": {}, "sizes": sizes, "surplus": "waterfall", "model": model, **fields}
+        )
 
     @classmethod
     def from_file(
-        cls, path: str | PathLike[str], profile: str | None = None, *, defaults: str | PathLike[str] | None = None
+        cls,
+        path: str | PathLike[str],
+        profile: str | None = None,
+        *,
+        defaults: str | PathLike[str] | None = None,
     ) -> TokenBudget:
         """Returns the budget of a YAML file: system defaults under `llm`, overrides under `preferred_llm` or a named profile.
 
@@ -282,13 +325,28 @@ class TokenBudget:
         if self.safety is None:
             prompt = self.context_window - self.reserve_tokens(system_tokens)
             return prompt - prompt * parts_of(1) // (parts_of(1) + parts_of(band))
-        return int(self.safety) if self.safety > 1 else self.context_window * parts_of(self.safety) // parts_of(1)
+        return (
+            int(self.safety)
+            if self.safety > 1
+            else self.context_window * parts_of(self.safety) // parts_of(1)
+        )
 
     def limit(self, *, system_tokens: int = 0, band: float = 0.0) -> int:
         """Returns the largest prompt: window - reserve - safety."""
-        return self.context_window - self.reserve_tokens(system_tokens) - self.safety_tokens(system_tokens=system_tokens, band=band)
+        return (
+            self.context_window
+            - self.reserve_tokens(system_tokens)
+            - self.safety_tokens(system_tokens=system_tokens, band=band)
+        )
 
-    def room(self, *, fixed: int = 0, system_tokens: int | None = None, safety: int | None = None, band: float = 0.0) -> int:
+    def room(
+        self,
+        *,
+        fixed: int = 0,
+        system_tokens: int | None = None,
+        safety: int | None = None,
+        band: float = 0.0,
+    ) -> int:
         """Returns what the blocks may share: window - reserve - safety - `fixed`.
 
         Args:
@@ -320,11 +378,17 @@ class TokenBudget:
         """Raises BudgetExceededError when the system prompt is larger than its size or `max_system_ratio` allow."""
         limits = []
         if "system" in self.sizes:
-            limits.append((self.sizes["system"], f"its size of {self.sizes['system']:,} tokens", "sizes['system']"))
+            limits.append(
+                (self.sizes["system"], f"its size of {self.sizes['system']:,} tokens", "sizes['system']")
+            )
         if self.max_system_ratio is not None:
             most = self.context_window * parts_of(self.max_system_ratio) // parts_of(1)
             limits.append(
-                (most, f"{most:,} tokens, {self.max_system_ratio:.0%} of the window of {self.context_window:,}", "max_system_ratio")
+                (
+                    most,
+                    f"{most:,} tokens, {self.max_system_ratio:.0%} of the window of {self.context_window:,}",
+                    "max_system_ratio",
+                )
             )
         for most, words, setting in sorted(limits):
             if system_tokens > most:

@@ -85,10 +85,19 @@ def parts_of(ratio: float) -> int:
 
 
 def check_number(
-    name: str, value: Any, problems: list[str], *, low: float = 0.0, high: float = math.inf, above: bool = False, allowed: str = ""
+    name: str,
+    value: Any,
+    problems: list[str],
+    *,
+    low: float = 0.0,
+    high: float = math.inf,
+    above: bool = False,
+    allowed: str = "",
 ) -> float:
     """Returns a finite number between `low` (not `low` itself when `above`) and `high`."""
-    allowed = allowed or f"a number {'above' if above else 'from'} {low:g}" + (f" to {high:g}" if high < math.inf else "")
+    allowed = allowed or f"a number {'above' if above else 'from'} {low:g}" + (
+        f" to {high:g}" if high < math.inf else ""
+    )
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
         problems.append(f"{name} is {shown(value)}, allowed: {allowed}")
         return math.nan
@@ -137,13 +146,21 @@ def check_mapping(name: str, value: Any, problems: list[str]) -> Iterator[tuple[
 def check_ratios(given: Any, problems: list[str]) -> dict[str, float]:
     """Returns the ratios as given; a "reserve" among them is the budget's reserve, as profiles write it."""
     ratios: dict[str, float] = {}
-    for name, ratio in check_mapping("ratios", DEFAULT_RATIOS if given.ratios is None else given.ratios, problems):
+    for name, ratio in check_mapping(
+        "ratios", DEFAULT_RATIOS if given.ratios is None else given.ratios, problems
+    ):
         if name in _FIXED_BLOCKS:
-            problems.append(f"ratios name {name!r}, which always stays whole; bound the system prompt with max_system_ratio or sizes")
+            problems.append(
+                f"ratios name {name!r}, which always stays whole; bound the system prompt with max_system_ratio or sizes"
+            )
         else:
-            ratios[name] = check_number(f"ratio of {shown(name)}", ratio, problems, high=1, allowed="a share from 0 to 1")
+            ratios[name] = check_number(
+                f"ratio of {shown(name)}", ratio, problems, high=1, allowed="a share from 0 to 1"
+            )
     if "reserve" in ratios and given.reserve not in (DEFAULT_RESERVE, ratios["reserve"]):
-        problems.append(f"reserve is {shown(given.reserve)} and ratios say {ratios['reserve']:g}, allowed: one of them")
+        problems.append(
+            f"reserve is {shown(given.reserve)} and ratios say {ratios['reserve']:g}, allowed: one of them"
+        )
     return ratios
 
 
@@ -152,7 +169,9 @@ def contradictions(budget: TokenBudget) -> list[str]:
     problems = []
     both = sorted(set(budget.ratios) & set(budget.sizes))
     if both:
-        problems.append(f"ratios and sizes both name {', '.join(map(repr, both))}, allowed: one of them for each block")
+        problems.append(
+            f"ratios and sizes both name {', '.join(map(repr, both))}, allowed: one of them for each block"
+        )
     if "reserve" in budget.sizes:
         problems.append("sizes name 'reserve', allowed: reserve=<tokens>")
     total = sum(budget.ratios.values())
@@ -161,17 +180,30 @@ def contradictions(budget: TokenBudget) -> list[str]:
         total += budget.reserve
         if not _RATIOS_LOW - _ROUNDING <= total <= _RATIOS_HIGH + _ROUNDING:
             terms.append(f"reserve {budget.reserve:g}")
-            problems.append(f"ratios and reserve sum to {total:.4g} ({' + '.join(terms)}), allowed: 0.95 to 1.05")
+            problems.append(
+                f"ratios and reserve sum to {total:.4g} ({' + '.join(terms)}), allowed: 0.95 to 1.05"
+            )
     elif budget.ratios and not 0 < total <= _RATIOS_HIGH + _ROUNDING:
-        problems.append(f"ratios sum to {total:.4g} ({' + '.join(terms)}), allowed: above 0 to 1.05 beside a reserve in tokens")
+        problems.append(
+            f"ratios sum to {total:.4g} ({' + '.join(terms)}), allowed: above 0 to 1.05 beside a reserve in tokens"
+        )
     if budget.surplus == "keep" and not budget.ratios and not budget.sizes:
         problems.append(
             "ratios and sizes are empty and surplus is 'keep', so no block would get a token; name shares or another surplus"
         )
     if budget.reserve == 1 or budget.reserve >= budget.context_window:
-        problems.append(f"reserve is {budget.reserve:g}, the whole window of {budget.context_window:,}; leave room for a prompt")
-    elif budget.safety is not None and budget.safety_tokens() + budget.reserve_tokens() >= budget.context_window:
-        problems.append(f"reserve {budget.reserve:g} and safety {budget.safety:g} leave nothing of the window of {budget.context_window:,}")
+        problems.append(
+            f"reserve is {budget.reserve:g}, the whole window of {budget.context_window:,}; leave room for a prompt"
+        )
+    elif (
+        budget.safety is not None
+        and budget.safety_tokens() + budget.reserve_tokens() >= budget.context_window
+    ):
+        problems.append(
+            f"reserve {budget.reserve:g} and safety {budget.safety:g} leave nothing of the window of {budget.context_window:,}"
+        )
     elif budget.sizes and budget.grand_total > budget.context_window:
-        problems.append(f"sizes, reserve and safety need {budget.grand_total:,} tokens, the window has {budget.context_window:,}")
+        problems.append(
+            f"sizes, reserve and safety need {budget.grand_total:,} tokens, the window has {budget.context_window:,}"
+        )
     return problems

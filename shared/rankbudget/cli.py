@@ -30,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; 0 is success, 2 is a mistake in what was given, told in one line."""
     options = _parser().parse_args(arguments)
     for chatty in ("faiss", "wordllama", "httpx", "openai"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)  # one of them switches everybody's notes on when imported
+        logging.getLogger(chatty).setLevel(
+            logging.WARNING
+        )  # one of them switches everybody's notes on when imported
     notes = logging.StreamHandler(sys.stderr)
     notes.setFormatter(logging.Formatter("rankbudget: note: %(message)s"))
     logging.getLogger("rankbudget").addHandler(notes)
@@ -52,9 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rankbudget", description="One context budget: never over the window, a reason for every piece.")
+    parser = argparse.ArgumentParser(
+        prog="rankbudget", description="One context budget: never over the window, a reason for every piece."
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    fit = commands.add_parser("fit", help="fit a chat of OpenAI-style messages, and documents if given, into a model's window")
+    fit = commands.add_parser(
+        "fit", help="fit a chat of OpenAI-style messages, and documents if given, into a model's window"
+    )
     fit.add_argument(
         "chat",
         metavar="CHAT.json",
@@ -63,22 +69,41 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--window", type=int, metavar="TOKENS", help="the context window; default: the model's")
     fit.add_argument("--model", default="gpt-4o", help="whose tokenizer counts (default: %(default)s)")
     fit.add_argument(
-        "--reserve", type=float, metavar="TOKENS|SHARE", help="kept for the answer: tokens above 1, else a share (default: 0.3)"
+        "--reserve",
+        type=float,
+        metavar="TOKENS|SHARE",
+        help="kept for the answer: tokens above 1, else a share (default: 0.3)",
     )
     fit.add_argument("--budget", metavar="FILE.yaml", help="take the budget from a file instead")
     fit.add_argument("--profile", metavar="NAME", help="a profile of that file")
     fit.add_argument("--docs", metavar="DIR", help="texts to take the best passages from (.md, .rst, .txt)")
-    fit.add_argument("--question", metavar="TEXT", help="the current question, when it is not the last message of the chat")
+    fit.add_argument(
+        "--question", metavar="TEXT", help="the current question, when it is not the last message of the chat"
+    )
     fit.add_argument("--json", action="store_true", help="print messages and report as JSON")
     fit.add_argument("--html", metavar="FILE", help="also write the report as a page")
     fit.set_defaults(run=_fit)
     demo = commands.add_parser("demo", help="one budget through a LangChain chain and a LlamaIndex engine")
-    demo.add_argument("--chat", metavar="CHAT.json", help="a conversation (default: the one shipped with the package)")
-    demo.add_argument("--docs", metavar="DIR", help="texts to index (default: the documentation of rankbudget)")
+    demo.add_argument(
+        "--chat", metavar="CHAT.json", help="a conversation (default: the one shipped with the package)"
+    )
+    demo.add_argument(
+        "--docs", metavar="DIR", help="texts to index (default: the documentation of rankbudget)"
+    )
     demo.add_argument("--question", metavar="TEXT", help="what to ask")
-    demo.add_argument("--window", type=int, default=4096, metavar="TOKENS", help="the context window (default: %(default)s)")
-    demo.add_argument("--model", metavar="NAME", help="answer with this model; default: quote the best matching kept passage")
-    demo.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server (default: OPENAI_BASE_URL, then OpenAI)")
+    demo.add_argument(
+        "--window", type=int, default=4096, metavar="TOKENS", help="the context window (default: %(default)s)"
+    )
+    demo.add_argument(
+        "--model",
+        metavar="NAME",
+        help="answer with this model; default: quote the best matching kept passage",
+    )
+    demo.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="an OpenAI-compatible server (default: OPENAI_BASE_URL, then OpenAI)",
+    )
     demo.set_defaults(run=_demo)
     return parser
 
@@ -100,7 +125,9 @@ def _fit(options: argparse.Namespace) -> int:
     budget = _budget(options)
     chat = read_chat(options.chat)
     passages = read_passages(options.docs) if options.docs else []
-    with step(f"fitting {len(chat.messages):,} messages" + (f" and {len(passages):,} passages" if passages else "")):
+    with step(
+        f"fitting {len(chat.messages):,} messages" + (f" and {len(passages):,} passages" if passages else "")
+    ):
         messages, report = _fitted(budget, chat, passages, options.question)
     if options.html:
         Path(options.html).write_text(report.to_html(), encoding="utf-8")
@@ -145,11 +172,15 @@ def _budget(options: argparse.Namespace) -> TokenBudget:
     if options.reserve is not None:
         changed["reserve"] = options.reserve
         if 0 <= options.reserve <= 1:  # else it is not the ratios that are wrong
-            changed["ratios"] = {name: budget.share_of(name) * (1 - options.reserve) for name in budget.ratios}
+            changed["ratios"] = {
+                name: budget.share_of(name) * (1 - options.reserve) for name in budget.ratios
+            }
     return budget.replace(**changed)
 
 
-def _fitted(budget: TokenBudget, chat: Chat, passages: list[Segment], question: str | None) -> tuple[list[Any], BudgetReport]:
+def _fitted(
+    budget: TokenBudget, chat: Chat, passages: list[Segment], question: str | None
+) -> tuple[list[Any], BudgetReport]:
     """Returns the prompt and its report: a chat alone may use the whole room, beside documents it has its share."""
     from .counting import counter_for
 
@@ -160,7 +191,9 @@ def _fitted(budget: TokenBudget, chat: Chat, passages: list[Segment], question: 
         from .messages import fit_messages
 
         budget.check_system(sum(counter.count(content_text(message.get("content"))) for message in system))
-        limit = budget.limit(system_tokens=sum(counter.count_message(message) for message in system), band=counter.band)
+        limit = budget.limit(
+            system_tokens=sum(counter.count_message(message) for message in system), band=counter.band
+        )
         fitted = fit_messages(
             chat.messages if question is None else [*chat.messages, {"role": "user", "content": question}],
             max_tokens=limit,
@@ -173,7 +206,14 @@ def _fitted(budget: TokenBudget, chat: Chat, passages: list[Segment], question: 
     from .assembler import Assembler
     from .segment import Block
 
-    asked = question or next((m["content"] for m in reversed(history) if m["role"] == "user" and isinstance(m.get("content"), str)), "")
+    asked = question or next(
+        (
+            m["content"]
+            for m in reversed(history)
+            if m["role"] == "user" and isinstance(m.get("content"), str)
+        ),
+        "",
+    )
     blocks = [
         Block(name="system", messages=system),
         Block(name="history", messages=history),

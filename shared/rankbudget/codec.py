@@ -34,7 +34,13 @@ KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _ROLE = itemgetter("role")
 _PLAIN = 2
 """Keys of the plain message: role and content."""
-_LEGACY_ROLES = {"function": "tool", "human": "user", "ai": "assistant", "model": "assistant", "chatbot": "assistant"}
+_LEGACY_ROLES = {
+    "function": "tool",
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "chatbot": "assistant",
+}
 
 
 class Codec(Protocol):
@@ -145,12 +151,18 @@ class DictCodec:
         if content.__class__ is str and "tool_calls" not in message:  # most messages
             return ()
         calls = message.get("tool_calls")
-        if calls and not (isinstance(calls, (list, tuple)) and all(isinstance(call, Mapping) for call in calls)):
+        if calls and not (
+            isinstance(calls, (list, tuple)) and all(isinstance(call, Mapping) for call in calls)
+        ):
             msg = f"a message has the tool_calls {calls!r:.80}; allowed: a list of dicts, each with the call's 'id' and its 'function'"
             raise MessageError(msg)
         ids = [str(call.get("id")) for call in calls or ()]
         if isinstance(content, list) and message["role"] == "assistant":
-            ids += [str(b.get("id")) for b in content if isinstance(b, Mapping) and b.get("type") in ("tool_use", "tool_call")]
+            ids += [
+                str(b.get("id"))
+                for b in content
+                if isinstance(b, Mapping) and b.get("type") in ("tool_use", "tool_call")
+            ]
         return tuple(dict.fromkeys(ids))
 
     def result_id(self, message: Any) -> str | None:
@@ -203,7 +215,9 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
         >>> finished(DictCodec(), asked), finished(DictCodec(), [*asked, {"role": "assistant", "content": "hello"}])
         (False, True)
     """
-    return not messages or (codec.role(messages[-1]) in {"assistant", *PINNED_ROLES} and not codec.call_ids(messages[-1]))
+    return not messages or (
+        codec.role(messages[-1]) in {"assistant", *PINNED_ROLES} and not codec.call_ids(messages[-1])
+    )
 
 
 def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:
@@ -225,7 +239,13 @@ def answered_in(content: Any) -> tuple[str, ...]:
     """
     if not isinstance(content, (list, tuple)):
         return ()
-    return tuple([str(b.get("tool_use_id")) for b in content if isinstance(b, Mapping) and b.get("type") == "tool_result"])
+    return tuple(
+        [
+            str(b.get("tool_use_id"))
+            for b in content
+            if isinstance(b, Mapping) and b.get("type") == "tool_result"
+        ]
+    )
 
 
 def block_text(block: Any) -> str | None:

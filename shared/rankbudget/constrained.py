@@ -56,7 +56,13 @@ def build_constrained_prompt(
         ['system', 'user']
     """
     made = assemble_constrained_prompt(
-        system_prompt, user_question, conversation_history, rag_context, max_tokens, model_name, output_reserve_tokens
+        system_prompt,
+        user_question,
+        conversation_history,
+        rag_context,
+        max_tokens,
+        model_name,
+        output_reserve_tokens,
     )
     return made.messages
 
@@ -79,25 +85,38 @@ def assemble_constrained_prompt(
         raise BudgetConfigError(msg)
     problems = [
         f"{name} is {value!r:.80}, allowed: {allowed}; give [] for none"
-        for name, value, allowed in (("rag_context", rag_context, "a list of texts"), ("conversation_history", conversation_history, "a list of messages"))
+        for name, value, allowed in (
+            ("rag_context", rag_context, "a list of texts"),
+            ("conversation_history", conversation_history, "a list of messages"),
+        )
         if isinstance(value, (str, bytes)) or not isinstance(value, Sequence)
     ]
     if not problems:
         texts: Sequence[Any] = rag_context
-        problems = [f"rag_context[{i}] is {text!r:.80}, allowed: a text" for i, text in enumerate(texts) if not isinstance(text, str)]
+        problems = [
+            f"rag_context[{i}] is {text!r:.80}, allowed: a text"
+            for i, text in enumerate(texts)
+            if not isinstance(text, str)
+        ]
     if problems:
         raise BudgetConfigError.of(problems)
     budget = _budget(max_tokens, output_reserve_tokens, model_name)
     pinned = _pinned(conversation_history, model_name)
     if pinned and pinned < budget.available:
-        budget = budget.replace(sizes={"history": pinned})  # system messages in the history stay, however hungry the documents are
+        budget = budget.replace(
+            sizes={"history": pinned}
+        )  # system messages in the history stay, however hungry the documents are
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     question = {"role": "user", "content": user_question}
     header = _HEADER if notice is None else f"{notice}\n{_HEADER}"
     blocks = [
         Block(name="system", messages=system),
         Block(name="history", messages=conversation_history),
-        Block(name="knowledge", segments=tuple(_document(i, text) for i, text in enumerate(rag_context)), strategy="best_first"),
+        Block(
+            name="knowledge",
+            segments=tuple(_document(i, text) for i, text in enumerate(rag_context)),
+            strategy="best_first",
+        ),
     ]
 
     def assemble(limits: TokenBudget, *, framed: bool) -> Assembly:
@@ -111,7 +130,9 @@ def assemble_constrained_prompt(
         if not framed:
             raise
         framed = False  # not even the frame of the documents fits, so none of them can
-        made = assemble(budget.replace(ratios={}, sizes={"history": budget.available}, surplus="keep"), framed=framed)
+        made = assemble(
+            budget.replace(ratios={}, sizes={"history": budget.available}, surplus="keep"), framed=framed
+        )
     report = made.report
     free = report.limit - report.total_tokens
     if free <= 0 or len(made.history) == len(conversation_history):
@@ -137,7 +158,11 @@ def _budget(max_tokens: int, reserve: int, model: str) -> TokenBudget:
 
 def _pinned(history: Sequence[Mapping[str, Any]], model: str) -> int:
     counter, roles = counter_for(model), DictCodec().roles(history)
-    return sum(counter.count_message(message) for message, role in zip(history, roles, strict=True) if role in PINNED_ROLES)
+    return sum(
+        counter.count_message(message)
+        for message, role in zip(history, roles, strict=True)
+        if role in PINNED_ROLES
+    )
 
 
 def _document(position: int, text: str) -> Segment:
@@ -164,5 +189,7 @@ class _Layout:
         pieces = [piece.rendition.text for piece in kept["knowledge"].pieces]
         framed = bool(pieces) or self._framing
         self._framing = False
-        documents = [{"role": "system", "content": (self._header + "\n".join(pieces)).rstrip("\n")}] if framed else []
+        documents = (
+            [{"role": "system", "content": (self._header + "\n".join(pieces)).rstrip("\n")}] if framed else []
+        )
         return [*self._system, *documents, *history, self._question]

@@ -121,7 +121,9 @@ def fit_steps(request: Request, memo: Memo | None = None) -> Steps[Fitted]:
         edits = dict(timeline.edits)
         share = int(room * SUMMARY_SHARE)
         smaller = _settle(timeline, request, memo, room - share, pinned, least=True)
-        if smaller is None or timeline.edits != edits:  # nothing is shortened for a summary: it gets what the last exchanges leave
+        if (
+            smaller is None or timeline.edits != edits
+        ):  # nothing is shortened for a summary: it gets what the last exchanges leave
             timeline.restore(edits)
             smaller, share = settled, room - selection.tokens
         dropped = newly_dropped(timeline, smaller[1], memo)
@@ -135,7 +137,9 @@ def fit_steps(request: Request, memo: Memo | None = None) -> Steps[Fitted]:
                 selection, chosen = smaller
                 message = request.codec.make("user", announce(summary), origin="summary")
     fitted = _put_together(timeline, request, selection, chosen, message, summary, warnings)
-    if message is not None and fitted.tokens > request.limit:  # where counts do not add up, a summary may cost more in its place than alone
+    if (
+        message is not None and fitted.tokens > request.limit
+    ):  # where counts do not add up, a summary may cost more in its place than alone
         warnings.append("summary_left_out: in its place it is over the limit")
         summary = ""
         selection, chosen = settled
@@ -151,14 +155,23 @@ def _timeline(request: Request, memo: Memo | None) -> Timeline:
         memo.timeline.end(ended=request.asked_elsewhere)
         if memo.timeline.extend(request.messages):
             return memo.timeline
-        memo.cut, memo.run, memo.fresh, memo.summary, memo.summarized, memo.kept_before = None, None, True, "", 0, frozenset()
+        memo.cut, memo.run, memo.fresh, memo.summary, memo.summarized, memo.kept_before = (
+            None,
+            None,
+            True,
+            "",
+            0,
+            frozenset(),
+        )
     return Timeline(request.messages, request.codec, request.measure, ended=request.asked_elsewhere)
 
 
 def _refuse_broken(timeline: Timeline) -> None:
     broken = timeline.leftovers() + [b for turn in timeline.turns() for b in turn.broken]
     if broken:
-        listed = ", ".join(f"message {b.position}: {b.reason}" for b in sorted(broken, key=lambda b: b.position)[:10])
+        listed = ", ".join(
+            f"message {b.position}: {b.reason}" for b in sorted(broken, key=lambda b: b.position)[:10]
+        )
         msg = f"the conversation is not valid ({listed}). Repair it, or pass strict=False to have it repaired and reported."
         raise MessageError(msg)
 
@@ -166,7 +179,10 @@ def _refuse_broken(timeline: Timeline) -> None:
 def _least(timeline: Timeline, request: Request) -> tuple[int, int]:
     """Returns what the last exchanges need, and what must stay: pinned messages and, when it is among them, the question."""
     pinned = sum([timeline.tokens_at(p) for p in timeline.pinned])
-    sets = [sum([timeline.tokens_of(u) for u in units]) for _, units in minimum_sets(timeline, request.min_exchanges)]
+    sets = [
+        sum([timeline.tokens_of(u) for u in units])
+        for _, units in minimum_sets(timeline, request.min_exchanges)
+    ]
     return pinned + max(sets, default=0), pinned + (0 if request.asked_elsewhere else min(sets, default=0))
 
 
@@ -192,7 +208,12 @@ def _refused(timeline: Timeline, request: Request, room: int, pinned: int) -> Bu
 def _exceeded(request: Request, pinned: int, question: int, step: int = 0) -> BudgetExceededError:
     overhead = request.measure.overhead
     needed = overhead + pinned + question + step
-    parts = {"system": pinned, "question": question, "newest tool call with its results": step, "tools and framing": overhead}
+    parts = {
+        "system": pinned,
+        "question": question,
+        "newest tool call with its results": step,
+        "tools and framing": overhead,
+    }
     listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
     msg = (
         f"what must stay needs {needed} tokens ({listed}), the limit is {request.limit}; "
@@ -236,7 +257,9 @@ def _settle_counted(
     if best is None:
         return _smallest(timeline, request, target)
     newest = next(timeline.turns(), None)
-    if newest and newest.question and newest.question.start in edits:  # cut because its parts count too high? It is only cut when it cannot stay whole
+    if (
+        newest and newest.question and newest.question.start in edits
+    ):  # cut because its parts count too high? It is only cut when it cannot stay whole
         timeline.unedit()
         uncut = _smallest(timeline, request, target)
         if uncut is not None:
@@ -268,11 +291,15 @@ def _smallest(timeline: Timeline, request: Request, target: int) -> tuple[Select
     return None
 
 
-def _select(timeline: Timeline, request: Request, memo: Memo | None, room: int, pinned: int, *, least: bool) -> Selection | None:
+def _select(
+    timeline: Timeline, request: Request, memo: Memo | None, room: int, pinned: int, *, least: bool
+) -> Selection | None:
     minimum = request.min_exchanges
     found: Selection | None = None
     if memo is not None:
-        found = _all_again(timeline, room, memo) or resume(timeline, room, minimum, memo.cut, memo.run, fresh=memo.fresh)
+        found = _all_again(timeline, room, memo) or resume(
+            timeline, room, minimum, memo.cut, memo.run, fresh=memo.fresh
+        )
     elif request.cut == "stable":
         found = stable(timeline, room, minimum)
     elif request.query:
@@ -315,7 +342,9 @@ def _ladder(timeline: Timeline, request: Request, room: int) -> Selection | None
             if request.message_cap is None or (may_cut and request.asked_elsewhere):
                 continue
             spared = None if may_cut else question
-            edits = cap_units(timeline, units, room, counter=request.counter, message_cap=request.message_cap, spared=spared)
+            edits = cap_units(
+                timeline, units, room, counter=request.counter, message_cap=request.message_cap, spared=spared
+            )
             if edits is None:
                 continue
             timeline.edit(edits)
@@ -339,12 +368,20 @@ def _read(timeline: Timeline, positions: Sequence[int]) -> list[Any]:
 
 
 def _put_together(
-    timeline: Timeline, request: Request, selection: Selection, chosen: list[int], summary: Any, text: str, warnings: list[str]
+    timeline: Timeline,
+    request: Request,
+    selection: Selection,
+    chosen: list[int],
+    summary: Any,
+    text: str,
+    warnings: list[str],
 ) -> Fitted:
     broken = _repairs(timeline, selection)
     untouched = selection.complete and summary is None and len(chosen) == len(timeline) and not timeline.edits
     messages = timeline.messages[:] if untouched else _read(timeline, chosen)
-    tokens = request.measure.overhead + selection.tokens + sum([timeline.tokens_at(p) for p in timeline.pinned])
+    tokens = (
+        request.measure.overhead + selection.tokens + sum([timeline.tokens_at(p) for p in timeline.pinned])
+    )
     newest = next(timeline.turns(), None)
     asked = newest.question.start if newest and newest.question else None
     written: tuple[int, int] | None = None

@@ -12,7 +12,12 @@ __all__ = ["decisions_on"]
 
 
 def decisions_on(
-    timeline: Timeline, block: str, chosen: list[int], broken: list[Broken], *, written: tuple[int, int] | None = None
+    timeline: Timeline,
+    block: str,
+    chosen: list[int],
+    broken: list[Broken],
+    *,
+    written: tuple[int, int] | None = None,
 ) -> list[Decision | DecisionRange]:
     """Returns what was kept, shortened, repaired away and dropped, in this order.
 
@@ -29,14 +34,20 @@ def decisions_on(
     def decide(position: int, action: Action, reason: str) -> Decision:
         before = timeline.measure.group([messages[position]])
         edited = edits.get(position)
-        after = 0 if action == "trimmed" else timeline.measure.group([edited]) if edited is not None else before
+        after = (
+            0 if action == "trimmed" else timeline.measure.group([edited]) if edited is not None else before
+        )
         name = timeline.codec.message_id(messages[position]) or f"{block}-{position}"
-        return Decision(segment_id=name, block=block, action=action, reason=reason, before=before, after=after)
+        return Decision(
+            segment_id=name, block=block, action=action, reason=reason, before=before, after=after
+        )
 
     def spread(positions: Sequence[int], action: Action, reason: str) -> DecisionRange:
         def expand() -> Iterator[Decision]:
             for i in positions:
-                yield decide(i, action, "pinned" if action == "kept" and timeline.role(i) in PINNED_ROLES else reason)
+                yield decide(
+                    i, action, "pinned" if action == "kept" and timeline.role(i) in PINNED_ROLES else reason
+                )
 
         return DecisionRange(block=block, action=action, reason=reason, size=len(positions), expand=expand)
 
@@ -61,12 +72,23 @@ def decisions_on(
 def _summary(block: str, replaced: int, tokens: int) -> Decision:
     detail = f"It stands for {replaced:,} message{'' if replaced == 1 else 's'} that went."
     return Decision(
-        segment_id=f"{block}-summary", block=block, action="summarized", reason="summary_of_dropped", before=0, after=tokens, detail=detail
+        segment_id=f"{block}-summary",
+        block=block,
+        action="summarized",
+        reason="summary_of_dropped",
+        before=0,
+        after=tokens,
+        detail=detail,
     )
 
 
 def _gone(
-    size: int, chosen: list[int], broken: list[Broken], gone: int, block: str, decide: Callable[[int, Action, str], Decision]
+    size: int,
+    chosen: list[int],
+    broken: list[Broken],
+    gone: int,
+    block: str,
+    decide: Callable[[int, Action, str], Decision],
 ) -> DecisionRange:
     def expand() -> Iterator[Decision]:
         rest = set(range(size)).difference(chosen, (b.position for b in broken))

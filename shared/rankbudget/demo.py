@@ -120,7 +120,9 @@ def run_demo(
         print(f"\n== {name} ==")
         for report in done[name].reports:
             print(report.table())
-        print(f"final prompt: {size:,} tokens of {limit:,} ({len(done[name].history)} messages, {len(done[name].documents)} passages)")
+        print(
+            f"final prompt: {size:,} tokens of {limit:,} ({len(done[name].history)} messages, {len(done[name].documents)} passages)"
+        )
         if size > limit:
             msg = f"the prompt of the {name} has {size:,} tokens, the limit is {limit:,}"
             raise BudgetError(msg)
@@ -159,9 +161,7 @@ def _half(name: str, module: str) -> Any:
         return importlib.import_module(module).run
     except ImportError as error:
         extra = "langchain,classic" if "LangChain" in name else "llamaindex"
-        msg = (
-            f'the demonstration runs LangChain and LlamaIndex, and one is missing ({error}): pip install "rankbudget[{extra},faiss,embed]"'
-        )
+        msg = f'the demonstration runs LangChain and LlamaIndex, and one is missing ({error}): pip install "rankbudget[{extra},faiss,embed]"'
         raise CounterUnavailableError(msg) from error
 
 
@@ -186,13 +186,21 @@ def _index(passages: list[Segment]) -> EmbeddingIndex:
     return index
 
 
-def _task(chat: Chat, index: EmbeddingIndex, question: str | None, window: int, model: str | None, base_url: str | None) -> Task:
+def _task(
+    chat: Chat,
+    index: EmbeddingIndex,
+    question: str | None,
+    window: int,
+    model: str | None,
+    base_url: str | None,
+) -> Task:
     leading, history = chat.split()
     reserve = _RESERVE if window > 2 * _RESERVE else max(2, window // 4)
     return Task(
         budget=TokenBudget(context_window=window, reserve=reserve, model=model or _ENCODING),
         counter=model or _ENCODING,
-        system="\n\n".join(content_text(message.get("content")) for message in leading) or "You are a helpful assistant.",
+        system="\n\n".join(content_text(message.get("content")) for message in leading)
+        or "You are a helpful assistant.",
         history=history,
         question=question or QUESTION,
         index=index,
@@ -211,7 +219,10 @@ def _compare(done: Mapping[str, Half]) -> bool:
     """Prints whether both kept the same pieces, and what differs."""
     (one, first), (two, second) = done.items()
     same = True
-    for what, left, right in (("messages", first.history, second.history), ("passages", first.documents, second.documents)):
+    for what, left, right in (
+        ("messages", first.history, second.history),
+        ("passages", first.documents, second.documents),
+    ):
         if list(left) == list(right):
             print(f"\nboth kept the same {len(left)} {what}, text for text", end="")
             continue

@@ -75,11 +75,15 @@ def fit_documents(
         raise BudgetConfigError(msg)
     segments, hidden = _read(texts_or_segments, scope)
     measure = counter_for(counter)
-    strategy = Evidence(scorer=scorer, compress=compress, dedup=dedup, order=order, keep_evidence=keep_evidence)
+    strategy = Evidence(
+        scorer=scorer, compress=compress, dedup=dedup, order=order, keep_evidence=keep_evidence
+    )
     packed, text, total = _fitted(strategy, segments, query, max_tokens, measure, cost)
     warnings = [] if hidden == 0 else [f"out_of_scope: {hidden} segments belong to other users or projects"]
     if keep_evidence is not None:
-        warnings.append(f"expected_evidence: {packed.expected:.1%} of the expected evidence is kept, asked for: {keep_evidence:.0%}")
+        warnings.append(
+            f"expected_evidence: {packed.expected:.1%} of the expected evidence is kept, asked for: {keep_evidence:.0%}"
+        )
     reason = getattr(default_scorer() if scorer is None else scorer, "reason", None)
     if reason:
         warnings.append(f"relevance: {reason}")
@@ -107,10 +111,21 @@ def _read(given: Sequence[str | Segment], scope: Scope | None) -> tuple[list[Seg
         msg = f"fit_documents takes a list of texts or segments, seen: {shown(several)}; give [] where nothing was found"
         raise BudgetConfigError(msg)
     found = list(several)
-    odd = [f"document {i} is {shown(text)}, allowed: str or Segment" for i, text in enumerate(found) if not isinstance(text, (str, Segment))]
+    odd = [
+        f"document {i} is {shown(text)}, allowed: str or Segment"
+        for i, text in enumerate(found)
+        if not isinstance(text, (str, Segment))
+    ]
     if odd:
-        raise BudgetConfigError.of([*odd[:5], "leave out what is empty, and give other objects as Segment(id=.., text=.., source=..)"])
-    everything = [text if isinstance(text, Segment) else Segment(id=str(i), text=text) for i, text in enumerate(found)]
+        raise BudgetConfigError.of(
+            [
+                *odd[:5],
+                "leave out what is empty, and give other objects as Segment(id=.., text=.., source=..)",
+            ]
+        )
+    everything = [
+        text if isinstance(text, Segment) else Segment(id=str(i), text=text) for i, text in enumerate(found)
+    ]
     counts = Counter([segment.id for segment in everything])
     twice = [name for name, times in counts.items() if times > 1]
     if twice:
@@ -121,12 +136,19 @@ def _read(given: Sequence[str | Segment], scope: Scope | None) -> tuple[list[Seg
 
 
 def _fitted(
-    strategy: Evidence, segments: Sequence[Segment], query: str, max_tokens: int, counter: TokenCounter, cost: Cost | None
+    strategy: Evidence,
+    segments: Sequence[Segment],
+    query: str,
+    max_tokens: int,
+    counter: TokenCounter,
+    cost: Cost | None,
 ) -> tuple[Packed, str, int]:
     """Fits, counts the joined text, and fits again with less where a joint cost more than its parts."""
     limit = max_tokens
     for _ in range(_ROUNDS):
-        packed = strategy.pack(segments, limit=limit, counter=counter, block="knowledge", query=query, cost=cost)
+        packed = strategy.pack(
+            segments, limit=limit, counter=counter, block="knowledge", query=query, cost=cost
+        )
         text = "\n".join([piece.rendition.text for piece in packed.fit.pieces])
         total = packed.fit.tokens if cost is not None else counter.count(text)
         if total <= max_tokens:

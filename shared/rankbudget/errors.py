@@ -1,12 +1,12 @@
 """Errors: every one says what was seen, what was allowed and what to change.
 
-    BudgetError(ValueError)
-    ├── BudgetConfigError            a budget, profile or argument that cannot work
-    ├── BudgetExceededError          what must stay does not fit
-    ├── CounterUnavailableError      a tokenizer or a context window that cannot be found (also ImportError)
-    ├── EmbeddingIndexError          a saved index that is damaged or does not match
-    ├── MessageError                 a message the codec cannot read, or a broken history under strict=True
-    └── SummaryError                 a summarizer that failed, hung or answered too much
+BudgetError(ValueError)
+├── BudgetConfigError            a budget, profile or argument that cannot work
+├── BudgetExceededError          what must stay does not fit
+├── CounterUnavailableError      a tokenizer or a context window that cannot be found (also ImportError)
+├── EmbeddingIndexError          a saved index that is damaged or does not match
+├── MessageError                 a message the codec cannot read, or a broken history under strict=True
+└── SummaryError                 a summarizer that failed, hung or answered too much
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class BudgetExceededError(BudgetError):
         blocks: tokens that must stay, by block name.
     """
 
-    def __init__(self, message: str, *, limit: int, needed: int, blocks: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, message: str, *, limit: int, needed: int, blocks: Mapping[str, int] | None = None
+    ) -> None:
         super().__init__(message)
         self.limit = limit
         self.needed = needed

@@ -82,7 +82,9 @@ class FewShotSelector:
         if max_tokens is not None and cost is not None:
             costs = [cost(e) for e in examples]
         elif max_tokens is not None:
-            costs = counter_for("o200k_base" if counter is None else counter).count_many([example_text(e) + "\n" for e in examples])
+            costs = counter_for("o200k_base" if counter is None else counter).count_many(
+                [example_text(e) + "\n" for e in examples]
+            )
         labels = _labels(examples)
         if costs and max_examples is None and any(labels):
             chances = LabelScorer(self._scorer).probabilities(query, _segments(examples, labels))
@@ -93,7 +95,11 @@ class FewShotSelector:
         else:
             relevance = self.score(query, examples)
             # Cosines are on one scale with likeness already; other scores are brought there.
-            shown = relevance if isinstance(self._scorer, EmbeddingScorer) and not any(labels) else _unit(relevance)
+            shown = (
+                relevance
+                if isinstance(self._scorer, EmbeddingScorer) and not any(labels)
+                else _unit(relevance)
+            )
 
             def worth(i: int, alike: float) -> float:
                 return shown[i] - diversity_weight * alike
@@ -183,7 +189,9 @@ def _scorer_of(engine: Any) -> Scorer:
     if callable(engine):
         return EmbeddingScorer(engine)
     raise BudgetConfigError.of(
-        [f"embedding_engine is {type(engine).__name__}, allowed: a scorer, an embedder or a function from texts to vectors"]
+        [
+            f"embedding_engine is {type(engine).__name__}, allowed: a scorer, an embedder or a function from texts to vectors"
+        ]
     )
 
 
@@ -217,7 +225,11 @@ def _labels(examples: Sequence[Mapping[str, Any]]) -> list[str]:
     outputs = [str(e.get("output") or "") for e in examples]
     # Short outputs that come again are classes; answers that stand once are not.
     distinct = {output for output in outputs if output}
-    if distinct and len(outputs) >= _LABEL_REPEATS * len(distinct) and all(len(output) <= _LONGEST_LABEL for output in distinct):
+    if (
+        distinct
+        and len(outputs) >= _LABEL_REPEATS * len(distinct)
+        and all(len(output) <= _LONGEST_LABEL for output in distinct)
+    ):
         return outputs
     return [""] * len(examples)
 

@@ -16,7 +16,13 @@ FIVE_BLOCKS: Mapping[str, Mapping[str, int]] = {
     }.items()
 }
 """Tokens by window; the safety is for counts that are off by a few, and what the sizes leave of the window flows down the ranks."""
-_MODELS = {"gpt-4-turbo": "128K", "claude-3-opus": "128K", "gpt-4": "8K", "claude-3-sonnet": "8K", "gpt-3.5-turbo": "4K"}
+_MODELS = {
+    "gpt-4-turbo": "128K",
+    "claude-3-opus": "128K",
+    "gpt-4": "8K",
+    "claude-3-sonnet": "8K",
+    "gpt-3.5-turbo": "4K",
+}
 
 
 def five_block_sizes(model: str) -> dict[str, int]:
@@ -31,4 +37,6 @@ def five_block_sizes(model: str) -> dict[str, int]:
     from .windows import context_window_of  # the table of models is only needed here
 
     window = context_window_of(model, default=FIVE_BLOCKS["8K"]["window"])
-    return dict(FIVE_BLOCKS[next((name for name in ("128K", "8K") if window >= FIVE_BLOCKS[name]["window"]), "4K")])
+    return dict(
+        FIVE_BLOCKS[next((name for name in ("128K", "8K") if window >= FIVE_BLOCKS[name]["window"]), "4K")]
+    )

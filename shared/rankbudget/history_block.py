@@ -14,10 +14,18 @@ __all__ = ["check_history", "named_parts"]
 
 def check_history(block: Block) -> None:
     """Refuses what a conversation cannot promise: it is cut by age, in turns."""
-    asked = [f"pinned segments {[s.id for s in block.segments if s.pinned][:5]!r}"] if any(s.pinned for s in block.segments) else []
+    asked = (
+        [f"pinned segments {[s.id for s in block.segments if s.pinned][:5]!r}"]
+        if any(s.pinned for s in block.segments)
+        else []
+    )
     asked += ["pinned=True"] if block.pinned else []
     asked += [f"strategy={block.strategy!r}"] if block.strategy is not None else []
-    asked += [f"a group of its own for {[s.id for s in block.segments if s.group][:5]!r}"] if any(s.group for s in block.segments) else []
+    asked += (
+        [f"a group of its own for {[s.id for s in block.segments if s.group][:5]!r}"]
+        if any(s.group for s in block.segments)
+        else []
+    )
     if asked:
         msg = (
             f"the history block has {', '.join(asked)}, allowed: neither, because a conversation is kept from its newest turn on, calls with their "
@@ -38,4 +46,7 @@ def named_parts(parts: Sequence[Decision | DecisionRange], history: Block) -> li
     def name_all(expand: Callable[[], Iterator[Decision]]) -> Iterator[Decision]:
         return map(name, expand())
 
-    return [replace(p, expand=partial(name_all, p.expand)) if isinstance(p, DecisionRange) else name(p) for p in parts]
+    return [
+        replace(p, expand=partial(name_all, p.expand)) if isinstance(p, DecisionRange) else name(p)
+        for p in parts
+    ]

@@ -131,14 +131,18 @@ def _steps(messages: Sequence[Any], given: dict[str, Any]) -> Steps[FitResult]:
     return result if profile is None else _profiled(result, request, profile, given["tools"])
 
 
-def _profiled(result: FitResult, request: Request, profile: RenderingProfile, tools: Sequence[Tool] | None) -> FitResult:
+def _profiled(
+    result: FitResult, request: Request, profile: RenderingProfile, tools: Sequence[Tool] | None
+) -> FitResult:
     """Returns the same conversation as a provider demands it; joining messages saves framing, so it never grows, and it is counted again."""
     messages = apply_profile(result.messages, profile)
     tokens = request.counter.count_messages(messages, tools)
     if tokens > request.limit:
         msg = f"as the profile demands it the conversation has {tokens} tokens, the limit is {request.limit}; raise the limit"
         raise BudgetExceededError(msg, limit=request.limit, needed=tokens)
-    report = result.report.replace(total_tokens=tokens, overhead=result.report.overhead + tokens - result.report.total_tokens)
+    report = result.report.replace(
+        total_tokens=tokens, overhead=result.report.overhead + tokens - result.report.total_tokens
+    )
     return FitResult(messages=messages, report=report)
 
 
@@ -160,7 +164,11 @@ def report_on(fitted: Fitted, request: Request, *, rank: int = 5) -> BudgetRepor
         limit=request.limit,
         total_tokens=fitted.tokens,
         overhead=overhead,
-        blocks=(BlockTotal(name=request.block, rank=rank, granted=request.limit - overhead, used=fitted.tokens - overhead),),
+        blocks=(
+            BlockTotal(
+                name=request.block, rank=rank, granted=request.limit - overhead, used=fitted.tokens - overhead
+            ),
+        ),
         parts=fitted.parts,
         warnings=tuple(fitted.warnings),
         counter=request.counter.name,

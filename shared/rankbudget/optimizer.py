@@ -51,9 +51,15 @@ class OptimizerConfig(BaseModel):
     decisive_relevance: float = Field(
         default=0.65, ge=0, le=1, description="Documents are removed only when one is at least this relevant,"
     )
-    decisive_words: int = Field(default=6, ge=1, description="or when the relevant ones are set apart by so many of the question's words.")
+    decisive_words: int = Field(
+        default=6,
+        ge=1,
+        description="or when the relevant ones are set apart by so many of the question's words.",
+    )
     short_question_words: int = Field(
-        default=4, ge=0, description="Up to so many words in the question, one of them in a document is enough to keep it."
+        default=4,
+        ge=0,
+        description="Up to so many words in the question, one of them in a document is enough to keep it.",
     )
     continued_share: float = Field(
         default=0.15,
@@ -62,22 +68,43 @@ class OptimizerConfig(BaseModel):
         description="A document that shares this much of its words with the relevant one right before it continues that one and stays.",
     )
     low_quality_ratio: float = Field(
-        default=0.4, ge=0, lt=1, description="Share of the kept documents that goes with quality_preference='low'."
+        default=0.4,
+        ge=0,
+        lt=1,
+        description="Share of the kept documents that goes with quality_preference='low'.",
     )
-    compress_system_prompt: bool = Field(default=False, description="Shorten the system prompt; instructions stay as they are written.")
+    compress_system_prompt: bool = Field(
+        default=False, description="Shorten the system prompt; instructions stay as they are written."
+    )
     recent_turns: int = Field(default=1, ge=0, description="Newest turns of the history that always stay.")
     earlier_tokens: int = Field(
-        default=30, ge=0, description="Most tokens a turn left out of the history keeps as '[Earlier: ...]'; 0 = nothing."
+        default=30,
+        ge=0,
+        description="Most tokens a turn left out of the history keeps as '[Earlier: ...]'; 0 = nothing.",
     )
     max_examples: int | None = Field(default=3, ge=0, description="Most few-shot examples.")
-    max_example_tokens: int | None = Field(default=None, ge=0, description="Most tokens of all few-shot examples.")
-    diversity_weight: float = Field(default=0.2, ge=0, le=1, description="How much likeness to a picked example costs.")
-    skip_task_types: tuple[str, ...] = Field(default=("critical",), description="Task types that are never touched.")
-    skip_quality_preferences: tuple[str, ...] = Field(default=("high",), description="Quality preferences that are never touched.")
-    low_risk_percent: float = Field(default=15, ge=0, le=100, description="Savings from here on are a low risk.")
-    medium_risk_percent: float = Field(default=30, ge=0, le=100, description="Savings from here on are a medium risk.")
+    max_example_tokens: int | None = Field(
+        default=None, ge=0, description="Most tokens of all few-shot examples."
+    )
+    diversity_weight: float = Field(
+        default=0.2, ge=0, le=1, description="How much likeness to a picked example costs."
+    )
+    skip_task_types: tuple[str, ...] = Field(
+        default=("critical",), description="Task types that are never touched."
+    )
+    skip_quality_preferences: tuple[str, ...] = Field(
+        default=("high",), description="Quality preferences that are never touched."
+    )
+    low_risk_percent: float = Field(
+        default=15, ge=0, le=100, description="Savings from here on are a low risk."
+    )
+    medium_risk_percent: float = Field(
+        default=30, ge=0, le=100, description="Savings from here on are a medium risk."
+    )
     high_risk_percent: float = Field(default=50, ge=0, le=100, description="Savings above are a high risk.")
-    max_risk: QualityRisk | None = Field(default=None, description="Above this risk the prompt stays as it is; None reports risk, no more.")
+    max_risk: QualityRisk | None = Field(
+        default=None, description="Above this risk the prompt stays as it is; None reports risk, no more."
+    )
     model: str = Field(default="gpt-4o", description="Row of the price table.")
     prices: dict[str, float] = Field(
         default={"gpt-4o": 2.5, "gpt-4o-mini": 0.15, "gpt-4.1": 2.0, "gpt-4.1-mini": 0.4},
@@ -166,7 +193,8 @@ class TokenOptimizer:
         self.config = config or OptimizerConfig()
         self.counter: TokenCounter = counter_for(self.config.counter)
         self.analyzer = analyzer or ContextAnalyzer(
-            AnalyzerConfig(scoring_method="keyword", max_segment_tokens=2000, max_history_turns=5), counter=self.counter
+            AnalyzerConfig(scoring_method="keyword", max_segment_tokens=2000, max_history_turns=5),
+            counter=self.counter,
         )
         self.compressor = compressor or PromptCompressor(CompressorConfig(), counter=self.counter)
         self.few_shot_selector = few_shot_selector or FewShotSelector()
@@ -194,8 +222,12 @@ class TokenOptimizer:
             BudgetConfigError: an unknown quality preference.
         """
         if quality_preference not in _PREFERENCES:
-            raise BudgetConfigError.of([f"quality_preference is {quality_preference!r}, allowed: {', '.join(_PREFERENCES)}"])
-        parsed = self._parse(prompt, system_prompt, history, examples, low_quality=quality_preference == "low")
+            raise BudgetConfigError.of(
+                [f"quality_preference is {quality_preference!r}, allowed: {', '.join(_PREFERENCES)}"]
+            )
+        parsed = self._parse(
+            prompt, system_prompt, history, examples, low_quality=quality_preference == "low"
+        )
         original = _assemble(parsed)
         for seen, skipped, name in (
             (task_type, self.config.skip_task_types, "task_type"),
@@ -209,8 +241,14 @@ class TokenOptimizer:
         self._history(parsed)
         self._examples(parsed)
         result = self._result(original, _assemble(parsed), parsed.applied)
-        if self.config.max_risk is not None and _RISKS.index(result.quality_risk) > _RISKS.index(self.config.max_risk):
-            return self._result(original, original, [f"skipped: quality risk {result.quality_risk} is above {self.config.max_risk}"])
+        if self.config.max_risk is not None and _RISKS.index(result.quality_risk) > _RISKS.index(
+            self.config.max_risk
+        ):
+            return self._result(
+                original,
+                original,
+                [f"skipped: quality risk {result.quality_risk} is above {self.config.max_risk}"],
+            )
         return result
 
     def _parse(
@@ -230,7 +268,12 @@ class TokenOptimizer:
         texts: dict[str, str] = {}
         for p, part in enumerate(parsed.parts):
             if part.category == "document":
-                texts.update({f"document_{p * _MANY + i}": text for i, (text, _) in enumerate(split_paragraphs(part.text))})
+                texts.update(
+                    {
+                        f"document_{p * _MANY + i}": text
+                        for i, (text, _) in enumerate(split_paragraphs(part.text))
+                    }
+                )
         for i, message in enumerate(parsed.history):
             for j, (text, _) in enumerate(split_paragraphs(content_text(message.get("content")))):
                 # On one line: which turns count is decided here, and the lines of one message are no turns.
@@ -254,7 +297,11 @@ class TokenOptimizer:
             return 0.0
         words = len(set(content_words(parsed.query)))
         if rated[-1] >= self.config.decisive_relevance:
-            return min(self._threshold, 1 / max(words, 1)) if words <= self.config.short_question_words else self._threshold
+            return (
+                min(self._threshold, 1 / max(words, 1))
+                if words <= self.config.short_question_words
+                else self._threshold
+            )
         # No document holds most of a long question's words; a wide gap between the scores tells as much.
         low, high = max(itertools.pairwise(rated), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
         decisive = (high - low) * words >= self.config.decisive_words
@@ -270,7 +317,9 @@ class TokenOptimizer:
             paragraphs = split_paragraphs(part.text)
             words = [tuple(raw_words(text)) for text, _ in paragraphs]
             ratings = [parsed.relevance.get(f"document_{p * _MANY + i}", 1.0) for i in range(len(paragraphs))]
-            needed = needed_passages(words, ratings, threshold=threshold, continued_share=self.config.continued_share)
+            needed = needed_passages(
+                words, ratings, threshold=threshold, continued_share=self.config.continued_share
+            )
             for i, paragraph in enumerate(paragraphs):
                 if words[i] and words[i] in seen:
                     parsed.note("deduplicate")
@@ -279,17 +328,25 @@ class TokenOptimizer:
                 else:
                     parsed.note("relevance_filter")
                 seen.add(words[i])
-            text = "".join(f"{text}{gap}" for text, gap in kept).rstrip() if len(kept) < len(paragraphs) else part.text
+            text = (
+                "".join(f"{text}{gap}" for text, gap in kept).rstrip()
+                if len(kept) < len(paragraphs)
+                else part.text
+            )
             if parsed.low_quality and text:
                 target = self.counter.count(text)
                 target -= int(target * self.config.low_quality_ratio)
-                result = self.compressor.compress(text, max(target, self.compressor.config.min_tokens), query=parsed.query)
+                result = self.compressor.compress(
+                    text, max(target, self.compressor.config.min_tokens), query=parsed.query
+                )
                 text = result.compressed_text
                 if result.strategy_used != "none":
                     parsed.note(result.strategy_used)
             # A part without its label says the same; an empty label says nothing.
             parsed.parts[p] = (
-                PromptPart("document", part.before, text, part.after) if text or not part.text else PromptPart("document", "", "", "")
+                PromptPart("document", part.before, text, part.after)
+                if text or not part.text
+                else PromptPart("document", "", "", "")
             )
 
     def _system(self, parsed: _Prompt) -> None:
@@ -310,9 +367,15 @@ class TokenOptimizer:
             relevance = max(ratings, default=0.0)
             messages = [parsed.history[i] for i in positions]
             whole = any(
-                message.get("role") == "system" or message.get("tool_calls") or message.get("role") == "tool" for message in messages
+                message.get("role") == "system" or message.get("tool_calls") or message.get("role") == "tool"
+                for message in messages
             )
-            if number >= first_recent or whole or (number >= first_looked_at and relevance >= self._threshold) or not parsed.query.strip():
+            if (
+                number >= first_recent
+                or whole
+                or (number >= first_looked_at and relevance >= self._threshold)
+                or not parsed.query.strip()
+            ):
                 kept.extend(messages)
                 continue
             parsed.note("history_filter")
@@ -350,7 +413,10 @@ class TokenOptimizer:
             optimized, after = original, before
         percent = round(100 * (before - after) / before, 2) if before else 0.0
         price = self.config.prices.get(self.config.model)
-        cost = [None if price is None else tokens * price / 1_000_000 for tokens in (before, after, before - after)]
+        cost = [
+            None if price is None else tokens * price / 1_000_000
+            for tokens in (before, after, before - after)
+        ]
         return OptimizationResult(
             original_prompt=original,
             optimized_prompt=optimized,
@@ -378,7 +444,10 @@ def _turns(history: Sequence[Mapping[str, Any]]) -> list[list[int]]:
 def _assemble(parsed: _Prompt) -> str:
     sections = [
         parsed.system or "",
-        "\n".join(f"{message.get('role', 'user')}: {content_text(message.get('content'))}" for message in parsed.history),
+        "\n".join(
+            f"{message.get('role', 'user')}: {content_text(message.get('content'))}"
+            for message in parsed.history
+        ),
         "\n\n".join(map(example_text, parsed.examples)),
         "".join(part.render() for part in parsed.parts),
     ]

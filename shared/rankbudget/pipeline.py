@@ -96,13 +96,17 @@ class Run:
             else:
                 self.competitors.append(_Competitor(block, self._rank(block), "", 0, 0))
         if query is not None and query != "":
-            self.layout.question = self.codec.make("user", query, origin="query") if isinstance(query, str) else query
+            self.layout.question = (
+                self.codec.make("user", query, origin="query") if isinstance(query, str) else query
+            )
             question = query if isinstance(query, str) else self._text(query)
         elif self.history is not None:
             question = self._last_question(self._history_messages())
         for competitor in self.competitors:
             block = competitor.block
-            competitor.query = block.query or (memory_query if block.name == "memory" and memory_query else question)
+            competitor.query = block.query or (
+                memory_query if block.name == "memory" and memory_query else question
+            )
         self.layout.tags = own_tags(competitor.block.name for competitor in self.competitors)
         self.competitors.sort(key=lambda c: (c.rank, c.block.name))
 
@@ -118,7 +122,10 @@ class Run:
             return ()
         if block.messages is not None:
             return block.messages
-        return [s.source if s.source is not None else self.codec.make(s.role or "user", s.text, origin="history") for s in block.segments]
+        return [
+            s.source if s.source is not None else self.codec.make(s.role or "user", s.text, origin="history")
+            for s in block.segments
+        ]
 
     def _last_question(self, messages: Sequence[Any]) -> str:
         roles = self.codec.roles(messages)
@@ -145,7 +152,9 @@ class Run:
         else:
             question = measure.group([layout.question]) if layout.question is not None else 0
             self.fixed = measure.overhead + self.system_tokens + question
-        self.room = self.budget.room(fixed=self.fixed, system_tokens=self.system_tokens, band=self.counter.band)
+        self.room = self.budget.room(
+            fixed=self.fixed, system_tokens=self.system_tokens, band=self.counter.band
+        )
         self.limit = self.room + self.fixed
         changing = False
         for competitor in self.competitors:
@@ -168,7 +177,9 @@ class Run:
         tags = self.counter.count(open_tag(name)) + self.counter.count(close_tag(name))
         if not framing:
             return tags
-        notice = self.counter.count(self.layout.notice + "\n") if self.layout.notice and name not in STATIC else 0
+        notice = (
+            self.counter.count(self.layout.notice + "\n") if self.layout.notice and name not in STATIC else 0
+        )
         return tags + notice + self.measure.group([self.codec.make("system", "", origin=name)])
 
     def _costs(self, block: Block) -> list[int]:
@@ -180,7 +191,9 @@ class Run:
             return list(range(len(block.segments)))
         pinned = [i for i, s in enumerate(block.segments) if s.pinned]
         groups = {block.segments[i].group for i in pinned} - {None}
-        return [i for i, s in enumerate(block.segments) if s.pinned or s.group in groups] if groups else pinned
+        return (
+            [i for i, s in enumerate(block.segments) if s.pinned or s.group in groups] if groups else pinned
+        )
 
     def _piece(self, name: str, segment: Segment, text: str) -> str:
         if self.setup.shown is not None:
@@ -191,7 +204,10 @@ class Run:
     def grant(self) -> Steps[None]:
         """Grants the history first, then the others in rank order, each taking what the one before left."""
         history = self._history_messages()
-        rest = [demand_for(self.budget, c.block.name, c.wanted, block=c.block, pinned=c.pinned) for c in self.competitors]
+        rest = [
+            demand_for(self.budget, c.block.name, c.wanted, block=c.block, pinned=c.pinned)
+            for c in self.competitors
+        ]
         if history:
             yield from self._fit_history(history, rest)
         used = 0 if self.fitted is None else self._history_used()
@@ -203,19 +219,28 @@ class Run:
         carry = 0
         for i, competitor in enumerate(self.competitors):
             if i == len(self.competitors) - 1:
-                carry += allocation.unused  # rounded off, or left by a history that ranks below: the last block may use it
-            competitor.granted = allocation[competitor.block.name] + (carry if self.budget.surplus != "keep" else 0)
+                carry += (
+                    allocation.unused
+                )  # rounded off, or left by a history that ranks below: the last block may use it
+            competitor.granted = allocation[competitor.block.name] + (
+                carry if self.budget.surplus != "keep" else 0
+            )
             self._fit(competitor, competitor.granted)
             carry = competitor.granted - competitor.fit.tokens
 
     def _fit_history(self, messages: Sequence[Any], rest: list[Demand]) -> Steps[None]:
-        everyone = with_absent(self.budget, [*rest, demand_for(self.budget, "history", _UNBOUNDED, block=self.history)])
+        everyone = with_absent(
+            self.budget, [*rest, demand_for(self.budget, "history", _UNBOUNDED, block=self.history)]
+        )
 
         def widen(need: int, must: int) -> int:
             """Grants the stable share; more only where the last exchanges need it, and from everybody where the question does."""
             for minimum, stays in ((need, 0), (must, must)):
                 demands = [
-                    replace(d, minimum=minimum, pinned=stays, rank=1 if stays else d.rank) if d.name == "history" else d for d in everyone
+                    replace(d, minimum=minimum, pinned=stays, rank=1 if stays else d.rank)
+                    if d.name == "history"
+                    else d
+                    for d in everyone
                 ]
                 self.history_granted = allocate(self.room, demands, surplus=self.budget.surplus)["history"]
                 if self.history_granted >= must:
@@ -269,11 +294,15 @@ class Run:
         for attempt in range(_ROUNDS):
             self.final = self.messages()
             self.total = self.measure.total(self.final)
-            largest = max(self.total, self.counter.count(self.layout.text())) if self.setup.text else self.total
+            largest = (
+                max(self.total, self.counter.count(self.layout.text())) if self.setup.text else self.total
+            )
             over = largest - self.limit
             if over <= 0:
                 return
-            if attempt < _ROUNDS // 2:  # a template may count a text more than once: what is asked for first is what a doubled text needs
+            if (
+                attempt < _ROUNDS // 2
+            ):  # a template may count a text more than once: what is asked for first is what a doubled text needs
                 over = (over + 1) // 2
             given = over
             for competitor in reversed(self.competitors):
@@ -281,9 +310,15 @@ class Run:
                     before = competitor.fit.tokens
                     self._fit(competitor, max(competitor.pinned, before - over))
                     over -= before - competitor.fit.tokens
-            if over == given and not self._shrink_history(over):  # a block that is gone takes its frame with it: look again before the history gives
+            if over == given and not self._shrink_history(
+                over
+            ):  # a block that is gone takes its frame with it: look again before the history gives
                 break
-        blocks = {"system": self.system_tokens, "history": self._history_used(), **{c.block.name: c.fit.tokens for c in self.competitors}}
+        blocks = {
+            "system": self.system_tokens,
+            "history": self._history_used(),
+            **{c.block.name: c.fit.tokens for c in self.competitors},
+        }
         msg = f"the prompt has {largest:,} tokens in its final form, the limit is {self.limit:,}; shorten the fixed parts or raise the limit"
         raise BudgetExceededError(msg, limit=self.limit, needed=largest, blocks=blocks)
 
@@ -307,26 +342,46 @@ class Run:
         )  # fmt: skip
 
     def _pinned(self, name: str, tokens: int) -> Decision:
-        return Decision(segment_id=name, block=name, action="kept", reason="pinned", before=tokens, after=tokens)
+        return Decision(
+            segment_id=name, block=name, action="kept", reason="pinned", before=tokens, after=tokens
+        )
 
     def _report(self) -> BudgetReport:
         budget, rank = self.budget, self.budget.rank_of
         totals = []
         if self.layout.system:
-            totals.append(BlockTotal(name="system", rank=rank("system"), granted=None, used=self.system_tokens))
+            totals.append(
+                BlockTotal(name="system", rank=rank("system"), granted=None, used=self.system_tokens)
+            )
         if self.history is not None:
-            totals.append(BlockTotal(name="history", rank=self._rank(self.history), granted=self.history_granted, used=self._history_used()))
-        totals += [BlockTotal(name=c.block.name, rank=c.rank, granted=c.granted, used=c.fit.tokens, wanted=c.wanted) for c in self.competitors]
+            totals.append(
+                BlockTotal(
+                    name="history",
+                    rank=self._rank(self.history),
+                    granted=self.history_granted,
+                    used=self._history_used(),
+                )
+            )
+        totals += [
+            BlockTotal(name=c.block.name, rank=c.rank, granted=c.granted, used=c.fit.tokens, wanted=c.wanted)
+            for c in self.competitors
+        ]
         if self.layout.question is not None:
             used = self.measure.group([self.layout.question])
             totals.append(BlockTotal(name="query", rank=rank("query"), granted=None, used=used))
         order = {name: i for i, name in enumerate((*STATIC, "history"))}
         totals.sort(key=lambda t: order.get(t.name, 99 if t.name == "query" else 50))
-        parts: list[Decision | DecisionRange] = [self._pinned(t.name, t.used) for t in totals if t.granted is None]
+        parts: list[Decision | DecisionRange] = [
+            self._pinned(t.name, t.used) for t in totals if t.granted is None
+        ]
         parts += self.hidden
         for c in self.competitors:
             parts += c.fit.decisions
-        parts += named_parts(self.fitted.parts, self.history) if self.fitted is not None and self.history is not None else []
+        parts += (
+            named_parts(self.fitted.parts, self.history)
+            if self.fitted is not None and self.history is not None
+            else []
+        )
         notes = tuple(self.fitted.warnings) if self.fitted is not None else ()
         given, turns = self.given, self._task_turns()
         return BudgetReport(
@@ -341,7 +396,12 @@ class Run:
             warnings=lambda: (
                 *notes,
                 *warnings_for(
-                    totals, window=budget.context_window, system_tokens=self.system_text, system_limit=_most_system(budget), given=given, task_turns=turns
+                    totals,
+                    window=budget.context_window,
+                    system_tokens=self.system_text,
+                    system_limit=_most_system(budget),
+                    given=given,
+                    task_turns=turns,
                 ),
             ),
             counter=self.counter.name,
@@ -354,7 +414,9 @@ class Run:
         task = next((c.block for c in self.competitors if c.block.name == "task"), None)
         if self.setup.session is None or task is None:
             return 0
-        return self.setup.session.task_turns("\n".join(s.text for s in task.segments), self._history_messages())
+        return self.setup.session.task_turns(
+            "\n".join(s.text for s in task.segments), self._history_messages()
+        )
 
 
 def _most_system(budget: TokenBudget) -> int | None:
@@ -367,5 +429,8 @@ def _most_system(budget: TokenBudget) -> int | None:
 
 def _as_shown(fit: Fit, shown: Callable[[Segment, str], str]) -> Fit:
     """Returns a fit whose pieces read as the prompt shows them."""
-    pieces = [replace(p, rendition=replace(p.rendition, text=shown(p.segment, p.rendition.text))) for p in fit.pieces]
+    pieces = [
+        replace(p, rendition=replace(p.rendition, text=shown(p.segment, p.rendition.text)))
+        for p in fit.pieces
+    ]
     return replace(fit, pieces=tuple(pieces))

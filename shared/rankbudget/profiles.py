@@ -44,7 +44,9 @@ _GROUPS = ("profiles", "characters")
 _LARGEST_FILE = 1_000_000
 
 
-def load_budget(path: str | PathLike[str], profile: str | None = None, *, defaults: str | PathLike[str] | None = None) -> TokenBudget:
+def load_budget(
+    path: str | PathLike[str], profile: str | None = None, *, defaults: str | PathLike[str] | None = None
+) -> TokenBudget:
     """Returns the budget a YAML file describes; a profile's values replace the system defaults, key by key.
 
     Args:
@@ -108,13 +110,23 @@ def _section(document: Mapping[str, Any], key: str, path: object) -> Mapping[str
 
 
 def _names(document: Mapping[str, Any]) -> list[str]:
-    grouped = [name for group in _GROUPS if isinstance(document.get(group), Mapping) for name in document[group]]
-    return [str(n) for n in grouped] + [str(n) for n, v in document.items() if isinstance(v, Mapping) and _OVERRIDES in v]
+    grouped = [
+        name for group in _GROUPS if isinstance(document.get(group), Mapping) for name in document[group]
+    ]
+    return [str(n) for n in grouped] + [
+        str(n) for n, v in document.items() if isinstance(v, Mapping) and _OVERRIDES in v
+    ]
 
 
 def _profile(document: Mapping[str, Any], name: str, path: object) -> tuple[Mapping[str, Any], str]:
-    places: list[tuple[str, Any]] = [(f"{group}.{name}", found) for group in _GROUPS for found in _called(document.get(group), name)]
-    places += [(name, found) for found in _called(document, name) if isinstance(found, Mapping) and _OVERRIDES in found]
+    places: list[tuple[str, Any]] = [
+        (f"{group}.{name}", found) for group in _GROUPS for found in _called(document.get(group), name)
+    ]
+    places += [
+        (name, found)
+        for found in _called(document, name)
+        if isinstance(found, Mapping) and _OVERRIDES in found
+    ]
     if not places:
         msg = f"{path}: no profile {name!r}; allowed: {', '.join(map(repr, _names(document))) or 'none, the file has no profiles'}"
         raise BudgetConfigError(msg)
@@ -131,7 +143,10 @@ def _called(group: Any, name: str) -> list[Any]:
     """Returns what a group has under a name; YAML reads a name such as 1 as a number, a text of the same look comes first."""
     if not isinstance(group, Mapping):
         return []
-    return [group[key] for key in sorted((k for k in group if str(k) == str(name)), key=lambda k: not isinstance(k, str))]
+    return [
+        group[key]
+        for key in sorted((k for k in group if str(k) == str(name)), key=lambda k: not isinstance(k, str))
+    ]
 
 
 def _overlay(values: dict[str, Any], section: Mapping[str, Any], where: str) -> None:
@@ -151,7 +166,9 @@ def _overlay(values: dict[str, Any], section: Mapping[str, Any], where: str) -> 
             problems.append(f"{where} has {seen[name]!r} and {key!r}, allowed: one of them")
         seen[name] = key
         if name in _MERGED and not isinstance(value, Mapping):
-            problems.append(f"{where}.{key} is {shown(value)}, allowed: a mapping from block names to numbers")
+            problems.append(
+                f"{where}.{key} is {shown(value)}, allowed: a mapping from block names to numbers"
+            )
         given[name] = value
     if not problems:
         problems = _said_twice(given, where)
@@ -165,9 +182,15 @@ def _overlay(values: dict[str, Any], section: Mapping[str, Any], where: str) -> 
 def _said_twice(given: Mapping[str, Any], where: str) -> list[str]:
     """Returns what one level says in two ways; later levels could hide it."""
     ratios, sizes = given.get("ratios", {}), given.get("sizes", {})
-    problems = [f"{where}: ratios and sizes both name {shown(name)}, allowed: one of them for each block" for name in ratios if name in sizes]
+    problems = [
+        f"{where}: ratios and sizes both name {shown(name)}, allowed: one of them for each block"
+        for name in ratios
+        if name in sizes
+    ]
     if "reserve" in given and "reserve" in ratios and given["reserve"] != ratios["reserve"]:
-        problems.append(f"{where}: reserve is {shown(given['reserve'])} and ratios say {shown(ratios['reserve'])}, allowed: one of them")
+        problems.append(
+            f"{where}: reserve is {shown(given['reserve'])} and ratios say {shown(ratios['reserve'])}, allowed: one of them"
+        )
     return problems
 
 
@@ -193,7 +216,14 @@ def _without(ratios: Mapping[str, Any], sized: Mapping[str, Any]) -> dict[str, A
         left = sum(ratio for name, ratio in rest.items() if name != "reserve")
     except TypeError:  # a ratio that is no number: the budget says so
         return rest
-    return {name: ratio if name == "reserve" else min(1.0, round(ratio * total / left, 9)) for name, ratio in rest.items()} if left else rest
+    return (
+        {
+            name: ratio if name == "reserve" else min(1.0, round(ratio * total / left, 9))
+            for name, ratio in rest.items()
+        }
+        if left
+        else rest
+    )
 
 
 def _build(values: dict[str, Any], path: object, profile: str | None) -> TokenBudget:

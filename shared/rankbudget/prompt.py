@@ -48,7 +48,11 @@ class Layout:
 
     def messages(self) -> list[Any]:
         """Returns the prompt as host messages."""
-        static = [self.codec.make("system", self._block(name, fit).rstrip("\n"), origin=name) for name, fit in self.static.items() if fit.pieces]
+        static = [
+            self.codec.make("system", self._block(name, fit).rstrip("\n"), origin=name)
+            for name, fit in self.static.items()
+            if fit.pieces
+        ]
         changing = self.changing()
         inserted = [self.codec.make("system", changing, origin="context")] if changing else []
         if self.question is not None:
@@ -74,14 +78,26 @@ class Layout:
         if self.question is not None:
             parts.append(self._tagged("query", [self._plain(self.question)]))
         elif lines[at:]:  # the question is in the history, and what was done about it so far
-            parts.append(render_block("query", lines[at:]) if lines[at + 1 :] else self._tagged("query", [self._plain(self.history[at])]))
+            parts.append(
+                render_block("query", lines[at:])
+                if lines[at + 1 :]
+                else self._tagged("query", [self._plain(self.history[at])])
+            )
         return "\n".join(part for part in parts if part).rstrip("\n")
 
     def _plain(self, message: Any) -> str:
         neutral: Mapping[str, Any] = self.codec.to_dict(message)
         text = content_text(neutral.get("content"))
-        calls = [call.get("function") or {} for call in neutral.get("tool_calls") or () if isinstance(call, Mapping)]
-        return "\n".join([text, *(f"[calls {c.get('name')}({c.get('arguments')})]" for c in calls)]).strip("\n") if calls else text
+        calls = [
+            call.get("function") or {}
+            for call in neutral.get("tool_calls") or ()
+            if isinstance(call, Mapping)
+        ]
+        return (
+            "\n".join([text, *(f"[calls {c.get('name')}({c.get('arguments')})]" for c in calls)]).strip("\n")
+            if calls
+            else text
+        )
 
     def _block(self, name: str, fit: Fit, *, empty: str | None = None) -> str:
         """Returns a block as tagged text; "" or the placeholder `empty` in its tags when nothing of it is left."""

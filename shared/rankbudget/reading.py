@@ -38,7 +38,9 @@ class Chat:
 
     def split(self) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
         """Returns the leading system messages, and the rest."""
-        at = next((i for i, m in enumerate(self.messages) if m["role"] not in PINNED_ROLES), len(self.messages))
+        at = next(
+            (i for i, m in enumerate(self.messages) if m["role"] not in PINNED_ROLES), len(self.messages)
+        )
         return self.messages[:at], self.messages[at:]
 
 
@@ -60,7 +62,9 @@ def read_chat(path: str | Path) -> Chat:
     if not isinstance(messages, list) or not messages:
         msg = f"{path}: holds {shown(data)}, allowed: a list of messages, or an object with 'messages'"
         raise BudgetConfigError(msg)
-    if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, Mapping) for tool in tools)):
+    if tools is not None and not (
+        isinstance(tools, list) and all(isinstance(tool, Mapping) for tool in tools)
+    ):
         msg = f"{path}: tools is {shown(tools)}, allowed: a list of tool schemas"
         raise BudgetConfigError(msg)
     for position, message in enumerate(messages):
@@ -107,10 +111,18 @@ def read_passages(folder: str | Path) -> list[Segment]:
     files = (
         [root]
         if root.is_file()
-        else sorted(p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file() and not _hidden(p, root))
+        else sorted(
+            p
+            for p in root.rglob("*")
+            if p.suffix.lower() in SUFFIXES and p.is_file() and not _hidden(p, root)
+        )
     )
     passages = [
-        passage for path in files for passage in _passages(_text(path), path.name if root.is_file() else path.relative_to(root).as_posix())
+        passage
+        for path in files
+        for passage in _passages(
+            _text(path), path.name if root.is_file() else path.relative_to(root).as_posix()
+        )
     ]
     if not passages:
         msg = f"{folder}: no text in it; looked for {', '.join(SUFFIXES)} files"

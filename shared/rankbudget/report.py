@@ -166,7 +166,10 @@ class BudgetReport:
     __hash__ = None  # type: ignore[assignment]  # equal by content, which may be long
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (BudgetReport._rebuild, (self.to_dict(),))  # ranges hold closures; the spelled-out form travels
+        return (
+            BudgetReport._rebuild,
+            (self.to_dict(),),
+        )  # ranges hold closures; the spelled-out form travels
 
     @classmethod
     def _rebuild(cls, data: Mapping[str, Any]) -> BudgetReport:
@@ -210,7 +213,9 @@ class BudgetReport:
                 )
             blocks = []
             for block in self._given:
-                kept, shortened, dropped = counts.get(block.name, (block.kept, block.shortened, block.dropped))
+                kept, shortened, dropped = counts.get(
+                    block.name, (block.kept, block.shortened, block.dropped)
+                )
                 blocks.append(dataclasses.replace(block, kept=kept, shortened=shortened, dropped=dropped))
             object.__setattr__(self, "_blocks", tuple(blocks))
         return self._blocks  # type: ignore[return-value]  # set just above
@@ -219,7 +224,9 @@ class BudgetReport:
     def warnings(self) -> tuple[str, ...]:
         """What looks wrong, one sentence each."""
         if not isinstance(self._warnings, tuple):
-            object.__setattr__(self, "_warnings", tuple(self._warnings() if callable(self._warnings) else self._warnings))
+            object.__setattr__(
+                self, "_warnings", tuple(self._warnings() if callable(self._warnings) else self._warnings)
+            )
         return self._warnings  # type: ignore[return-value]  # a tuple since the line above
 
     def block(self, name: str) -> BlockTotal:
@@ -234,18 +241,29 @@ class BudgetReport:
         """Returns the report without one block and its decisions; the totals stay."""
         plain: dict[str, Any] = {key: getattr(self, key) for key in _PLAIN}
         blocks = (block for block in self._given if block.name != name)
-        return BudgetReport(blocks=blocks, parts=(part for part in self.parts if part.block != name), warnings=self._warnings, **plain)
+        return BudgetReport(
+            blocks=blocks,
+            parts=(part for part in self.parts if part.block != name),
+            warnings=self._warnings,
+            **plain,
+        )
 
     def kept_ids(self, block: str | None = None) -> tuple[str, ...]:
         """Returns the ids of all segments that are in the prompt, whole or shortened, in order."""
-        return tuple(d.segment_id for d in self.decisions if d.action != "trimmed" and block in (None, d.block))
+        return tuple(
+            d.segment_id for d in self.decisions if d.action != "trimmed" and block in (None, d.block)
+        )
 
     def explain(self, segment_id: str, block: str | None = None) -> str:
         """Returns why a segment is in the prompt or not, and what would bring it back."""
-        found = [i for i, d in enumerate(self.decisions) if d.segment_id == segment_id and block in (None, d.block)]
+        found = [
+            i for i, d in enumerate(self.decisions) if d.segment_id == segment_id and block in (None, d.block)
+        ]
         if not found:
             raise BudgetError(
-                f"the report has no segment {segment_id!r}" + (f" in block {block!r}" if block else "") + "; ids are in report.decisions"
+                f"the report has no segment {segment_id!r}"
+                + (f" in block {block!r}" if block else "")
+                + "; ids are in report.decisions"
             )
         return " ".join(self._explain(i) for i in found)
 
@@ -261,7 +279,9 @@ class BudgetReport:
         plain = {name: getattr(self, name) for name in _PLAIN}
         return {
             **plain,
-            "blocks": [{**dataclasses.asdict(block), "utilization": block.utilization} for block in self.blocks],
+            "blocks": [
+                {**dataclasses.asdict(block), "utilization": block.utilization} for block in self.blocks
+            ],
             "decisions": [dataclasses.asdict(decision) for decision in self.decisions],
             "warnings": list(self.warnings),
         }
@@ -280,7 +300,10 @@ class BudgetReport:
     def from_dict(cls, data: Mapping[str, Any]) -> BudgetReport:
         """Returns the report that `to_dict` wrote."""
         values = dict(data)
-        blocks = [BlockTotal(**{k: v for k, v in block.items() if k != "utilization"}) for block in values.pop("blocks")]
+        blocks = [
+            BlockTotal(**{k: v for k, v in block.items() if k != "utilization"})
+            for block in values.pop("blocks")
+        ]
         parts = [Decision(**decision) for decision in values.pop("decisions")]
         return cls(**{**values, "warnings": tuple(values["warnings"])}, blocks=blocks, parts=parts)
 
@@ -299,8 +322,14 @@ class BudgetReport:
         granted = self.limit if total is None or total.granted is None else total.granted
         used = self.total_tokens if total is None else total.used
         need = decision.before
-        if decision.reason == "older_than_cut":  # history is kept from the newest on: everything newer comes back first
-            need = sum(d.before for d in self.decisions[index:] if d.block == decision.block and d.reason == decision.reason)
+        if (
+            decision.reason == "older_than_cut"
+        ):  # history is kept from the newest on: everything newer comes back first
+            need = sum(
+                d.before
+                for d in self.decisions[index:]
+                if d.block == decision.block and d.reason == decision.reason
+            )
         missing = need - (granted - used)
         told += f"; the block was granted {granted:,} and uses {used:,}."
         if missing <= 0:
@@ -351,7 +380,9 @@ def warnings_for(
         system_tokens = by_name["system"].used
     if system_tokens and system_limit and system_tokens >= _NEAR * system_limit:
         of_window = f" of a window of {window:,}" if window else ""
-        found.append(f"system has {system_tokens:,} of at most {system_limit:,} tokens{of_window}: near its limit")
+        found.append(
+            f"system has {system_tokens:,} of at most {system_limit:,} tokens{of_window}: near its limit"
+        )
     if task_turns >= _STALE_TURNS:
         found.append(f"task has not changed for {task_turns} turns: it may be stale")
     return tuple(found)

@@ -31,7 +31,11 @@ def page(report: BudgetReport) -> str:
     window = report.window or report.limit
     colors = {block.name: _COLORS[i % len(_COLORS)] for i, block in enumerate(report.blocks)}
     spans = [(block.name, block.used, colors[block.name]) for block in report.blocks]
-    spans += [("overhead", report.overhead, "#bab0ac"), ("reserve", report.reserve, "#d4d4d4"), ("safety", report.safety, "#c0c0c0")]
+    spans += [
+        ("overhead", report.overhead, "#bab0ac"),
+        ("reserve", report.reserve, "#d4d4d4"),
+        ("safety", report.safety, "#c0c0c0"),
+    ]
     head = f"{report.total_tokens:,} of {report.limit:,} tokens"
     made = [
         f"<h1>{head}</h1>",
@@ -43,7 +47,9 @@ def page(report: BudgetReport) -> str:
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Budget report: {head}</title><style>{_STYLE}</style></head><body>\n" + "\n".join(made) + "\n</body></html>\n"
+        f"<title>Budget report: {head}</title><style>{_STYLE}</style></head><body>\n"
+        + "\n".join(made)
+        + "\n</body></html>\n"
     )
 
 
@@ -64,17 +70,33 @@ def _bar(spans: Iterable[tuple[str, int, str]], window: int) -> str:
 
 def _row(cells: Iterable[str], *, tag: str = "td", numbers: int = 0, kind: str = "") -> str:
     """Returns one row; cells from the index `numbers` on are set as numbers, and all are escaped already."""
-    made = "".join(f"<{tag}{' class=n' if numbers and i >= numbers else ''}>{cell}</{tag}>" for i, cell in enumerate(cells))
+    made = "".join(
+        f"<{tag}{' class=n' if numbers and i >= numbers else ''}>{cell}</{tag}>"
+        for i, cell in enumerate(cells)
+    )
     return f'<tr class="{kind}">{made}</tr>' if kind else f"<tr>{made}</tr>"
 
 
 def _blocks(report: BudgetReport, colors: dict[str, str]) -> str:
-    rows = [_row(("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped"), tag="th", numbers=1)]
+    rows = [
+        _row(
+            ("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped"), tag="th", numbers=1
+        )
+    ]
     for block in report.blocks:
         name = f'<span class="key" style="background:{colors[block.name]}"></span>{escape(block.name)}'
         granted = "" if block.granted is None else f"{block.granted:,}"
         share = "" if block.utilization is None else f"{block.utilization:.0%}"
-        cells = (name, str(block.rank), granted, f"{block.used:,}", share, f"{block.kept:,}", f"{block.shortened:,}", f"{block.dropped:,}")
+        cells = (
+            name,
+            str(block.rank),
+            granted,
+            f"{block.used:,}",
+            share,
+            f"{block.kept:,}",
+            f"{block.shortened:,}",
+            f"{block.dropped:,}",
+        )
         rows.append(_row(cells, numbers=1))
     return f"<table>{''.join(rows)}</table>"
 
@@ -82,8 +104,17 @@ def _blocks(report: BudgetReport, colors: dict[str, str]) -> str:
 def _decisions(report: BudgetReport) -> str:
     rows = [_row(("segment", "block", "what", "why", "before", "after"), tag="th", numbers=4)]
     for decision in report.decisions[:_MOST_ROWS]:
-        why = escape(decision.reason) + (f"<br><small>{escape(decision.detail)}</small>" if decision.detail else "")
-        cells = (escape(decision.segment_id), escape(decision.block), decision.action, why, f"{decision.before:,}", f"{decision.after:,}")
+        why = escape(decision.reason) + (
+            f"<br><small>{escape(decision.detail)}</small>" if decision.detail else ""
+        )
+        cells = (
+            escape(decision.segment_id),
+            escape(decision.block),
+            decision.action,
+            why,
+            f"{decision.before:,}",
+            f"{decision.after:,}",
+        )
         rows.append(_row(cells, numbers=4, kind=decision.action))
     more = report.size - _MOST_ROWS
     rest = f"<p>and {more:,} more decisions, all in <code>report.to_json()</code></p>" if more > 0 else ""

@@ -19,16 +19,28 @@ def table(report: BudgetReport) -> str:
         granted = "" if block.granted is None else f"{block.granted:,}"
         share = "" if block.utilization is None else f"{block.utilization:.0%}"
         rows.append(
-            (block.name, str(block.rank), granted, f"{block.used:,}", share, *map(str, (block.kept, block.shortened, block.dropped)))
+            (
+                block.name,
+                str(block.rank),
+                granted,
+                f"{block.used:,}",
+                share,
+                *map(str, (block.kept, block.shortened, block.dropped)),
+            )
         )
     if report.overhead:
         rows.append(("overhead", "", "", f"{report.overhead:,}", "", "", "", ""))
-    sums = [str(sum(getattr(block, name) for block in report.blocks)) for name in ("kept", "shortened", "dropped")]
+    sums = [
+        str(sum(getattr(block, name) for block in report.blocks)) for name in ("kept", "shortened", "dropped")
+    ]
     share = f"{report.total_tokens / report.limit:.0%}" if report.limit > 0 else ""
     rows.append(("total", "", f"{report.limit:,}", f"{report.total_tokens:,}", share, *sums))
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     lines = [
-        "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
         for row in rows
     ]
     if report.window is not None:

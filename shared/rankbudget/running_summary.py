@@ -30,7 +30,9 @@ def newly_dropped(timeline: Timeline, chosen: list[int], memo: Memo | None) -> l
     return [i for i in candidates if i not in kept]
 
 
-def summarize(timeline: Timeline, request: Request, dropped: list[int], memo: Memo | None, share: int) -> Steps[str]:
+def summarize(
+    timeline: Timeline, request: Request, dropped: list[int], memo: Memo | None, share: int
+) -> Steps[str]:
     """Asks for a summary that costs at most `share` tokens where it stands; "" when there is no room for one."""
     previous = memo.summary if memo is not None else ""
     framing = request.measure.group([request.codec.make("user", announce(""), origin="summary")])
@@ -40,13 +42,18 @@ def summarize(timeline: Timeline, request: Request, dropped: list[int], memo: Me
     summary = previous
     if dropped:
         summary = yield from _written(timeline, request, dropped, previous, most)
-    while summary and request.measure.group([request.codec.make("user", announce(summary), origin="summary")]) > share:
+    while (
+        summary
+        and request.measure.group([request.codec.make("user", announce(summary), origin="summary")]) > share
+    ):
         most -= max(1, most // 16)
         summary = request.counter.truncate(summary, most) if most > 0 else ""
     return summary
 
 
-def _written(timeline: Timeline, request: Request, dropped: list[int], previous: str, most: int) -> Steps[str]:
+def _written(
+    timeline: Timeline, request: Request, dropped: list[int], previous: str, most: int
+) -> Steps[str]:
     from .fitting.summarize import summarize_steps
 
     texts = [f"{timeline.role(i)}: {_text(timeline, i)}" for i in dropped]
@@ -57,7 +64,9 @@ def _written(timeline: Timeline, request: Request, dropped: list[int], previous:
             max_tokens=most,
             counter=request.counter,
             summarizer=request.summarizer,
-            input_window=getattr(request.summarizer, "input_window", None),  # a host model knows how much it can read
+            input_window=getattr(
+                request.summarizer, "input_window", None
+            ),  # a host model knows how much it can read
             timeout=request.summary_timeout,
         )
     )
@@ -67,7 +76,11 @@ def _text(timeline: Timeline, position: int) -> str:
     neutral = timeline.codec.to_dict(timeline.messages[position])
     text = content_text(neutral.get("content"))
     calls = [c.get("function", {}) for c in neutral.get("tool_calls") or ()]
-    return "\n".join([text, *(f"[called {c.get('name')}({c.get('arguments')})]" for c in calls)]) if calls else text
+    return (
+        "\n".join([text, *(f"[called {c.get('name')}({c.get('arguments')})]" for c in calls)])
+        if calls
+        else text
+    )
 
 
 def announce(summary: str) -> str:

@@ -223,11 +223,17 @@ class Block:
     def _check(self) -> None:
         problems: list[str] = []
         if self.rank is not None and not _is_count(self.rank, 1):
-            problems.append(f"rank of block {self.name!r} is {_repr(self.rank)}, allowed: a whole number from 1")
+            problems.append(
+                f"rank of block {self.name!r} is {_repr(self.rank)}, allowed: a whole number from 1"
+            )
         if self.ratio is not None and not _is_share(self.ratio):
-            problems.append(f"ratio of block {self.name!r} is {_repr(self.ratio)}, allowed: a share from 0 to 1")
+            problems.append(
+                f"ratio of block {self.name!r} is {_repr(self.ratio)}, allowed: a share from 0 to 1"
+            )
         if self.size is not None and not _is_count(self.size, 0):
-            problems.append(f"size of block {self.name!r} is {_repr(self.size)}, allowed: a whole number from 0")
+            problems.append(
+                f"size of block {self.name!r} is {_repr(self.size)}, allowed: a whole number from 0"
+            )
         if self.ratio is not None and self.size is not None:
             problems.append(f"block {self.name!r} has a ratio and a size, allowed: one of them")
         if problems:
@@ -244,10 +250,23 @@ class Block:
             >>> [s.id for s in Block.of("knowledge", "one", "two").segments]
             ['knowledge-0', 'knowledge-1']
         """
-        odd = [f"text {i} of block {name!r} is a {type(t).__name__}, allowed: str" for i, t in enumerate(texts) if not isinstance(t, str)]  # type: ignore[redundant-expr]  # whoever does not check types gives a list
+        odd = [
+            f"text {i} of block {name!r} is a {type(t).__name__}, allowed: str"
+            for i, t in enumerate(texts)
+            if not isinstance(t, str)
+        ]  # type: ignore[redundant-expr]  # whoever does not check types gives a list
         if odd:
-            raise BudgetConfigError.of([*odd[:5], "give texts one by one, Block.of(name, *texts), and segments as Block(name=.., segments=..)"])
-        return cls(name=name, segments=tuple(Segment(id=f"{name}-{i}", text=t) for i, t in enumerate(texts)), **fields)
+            raise BudgetConfigError.of(
+                [
+                    *odd[:5],
+                    "give texts one by one, Block.of(name, *texts), and segments as Block(name=.., segments=..)",
+                ]
+            )
+        return cls(
+            name=name,
+            segments=tuple(Segment(id=f"{name}-{i}", text=t) for i, t in enumerate(texts)),
+            **fields,
+        )
 
 
 def _is_count(value: Any, low: int) -> bool:

@@ -114,7 +114,13 @@ class BudgetSession:
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        return drive(self.steps(self._request(messages, limit, ceiling, history_tokens, extra_tokens, question, tools, strict=strict)))
+        return drive(
+            self.steps(
+                self._request(
+                    messages, limit, ceiling, history_tokens, extra_tokens, question, tools, strict=strict
+                )
+            )
+        )
 
     async def afit(
         self,
@@ -129,7 +135,9 @@ class BudgetSession:
         strict: bool = False,
     ) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop while a summary is written."""
-        request = self._request(messages, limit, ceiling, history_tokens, extra_tokens, question, tools, strict=strict)
+        request = self._request(
+            messages, limit, ceiling, history_tokens, extra_tokens, question, tools, strict=strict
+        )
         return await adrive(self.steps(request))
 
     def steps(self, request: Request) -> Steps[FitResult]:
@@ -146,7 +154,9 @@ class BudgetSession:
             memo = self._memo.copy()
         fitted = yield from fit_steps(request, memo)
         with self._lock:  # the later of two turns at once wins
-            if memo.timeline is not None and (self._memo.timeline is None or len(memo.timeline) >= len(self._memo.timeline)):
+            if memo.timeline is not None and (
+                self._memo.timeline is None or len(memo.timeline) >= len(self._memo.timeline)
+            ):
                 self._memo = memo
         return fitted
 
@@ -191,7 +201,13 @@ class BudgetSession:
         return self._memo.summary
 
     # ---- sharing with documents -------------------------------------------------------------------------------------------------
-    def attach(self, read: Callable[[], Sequence[Any]], *, ceiling: int | None = None, history_tokens: int | None = None) -> None:
+    def attach(
+        self,
+        read: Callable[[], Sequence[Any]],
+        *,
+        ceiling: int | None = None,
+        history_tokens: int | None = None,
+    ) -> None:
         """Tells the session where the stored conversation is read, so that documents can be fitted before the history is asked for.
 
         Args:
@@ -201,7 +217,9 @@ class BudgetSession:
         """
         self._read, self._ceiling, self._history_tokens = read, ceiling, history_tokens
 
-    def room(self, *, extra_tokens: int = 0, question: str | None = None, tools: Sequence[Tool] | None = None) -> int:
+    def room(
+        self, *, extra_tokens: int = 0, question: str | None = None, tools: Sequence[Tool] | None = None
+    ) -> int:
         """Returns the tokens history and documents share: window less reserve, safety, tools, framing, question and `extra_tokens`."""
         measure = self._measured(tools)
         fixed = measure.overhead + extra_tokens + self._question_tokens(measure, question)
@@ -212,13 +230,20 @@ class BudgetSession:
             return self.budget - fixed
         return self.budget.room(fixed=fixed, system_tokens=0, band=self.counter.band)
 
-    def history_share(self, *, extra_tokens: int = 0, question: str | None = None, tools: Sequence[Tool] | None = None) -> int:
+    def history_share(
+        self, *, extra_tokens: int = 0, question: str | None = None, tools: Sequence[Tool] | None = None
+    ) -> int:
         """Returns the tokens the history may have for itself: its stable share, which only moves with the fixed parts of the prompt."""
         room = self.room(extra_tokens=extra_tokens, question=question, tools=tools)
         return stable_share(self.budget, "history", room) if isinstance(self.budget, TokenBudget) else room
 
     def room_for(
-        self, block: str = "knowledge", *, extra_tokens: int = 0, question: str | None = None, tools: Sequence[Tool] | None = None
+        self,
+        block: str = "knowledge",
+        *,
+        extra_tokens: int = 0,
+        question: str | None = None,
+        tools: Sequence[Tool] | None = None,
     ) -> int:
         """Returns the tokens this turn's documents may have: all that the stored history leaves, which is granted first.
 
@@ -232,11 +257,22 @@ class BudgetSession:
         used = 0
         messages = self._read() if self._read is not None else ()
         if messages:
-            given = self._request(messages, None, self._ceiling, self._history_tokens, extra_tokens, question, tools, strict=False)
+            given = self._request(
+                messages,
+                None,
+                self._ceiling,
+                self._history_tokens,
+                extra_tokens,
+                question,
+                tools,
+                strict=False,
+            )
             report = drive(self.steps(given)).report
             used = report.total_tokens - report.overhead
         left = max(0, room - used)
-        if isinstance(self.budget, TokenBudget) and (self.budget.surplus == "keep" or block in self.budget.sizes):
+        if isinstance(self.budget, TokenBudget) and (
+            self.budget.surplus == "keep" or block in self.budget.sizes
+        ):
             return min(left, stable_share(self.budget, block, room))
         return left
 
@@ -244,7 +280,9 @@ class BudgetSession:
         return measure.group([self.codec.make("user", question, origin="query")]) if question else 0
 
     def _measured(self, tools: Sequence[Tool] | None) -> Measure:
-        return self._measure or CodecMeasure(self.codec, self.counter, tools if tools is not None else self.tools)
+        return self._measure or CodecMeasure(
+            self.codec, self.counter, tools if tools is not None else self.tools
+        )
 
     def _request(
         self,
@@ -260,16 +298,26 @@ class BudgetSession:
     ) -> Request:
         measure = self._measured(tools)
         spoken_for = extra_tokens + self._question_tokens(measure, question)
-        most = self.room(extra_tokens=extra_tokens, question=question, tools=tools) + measure.overhead if limit is None else limit - spoken_for
+        most = (
+            self.room(extra_tokens=extra_tokens, question=question, tools=tools) + measure.overhead
+            if limit is None
+            else limit - spoken_for
+        )
         if ceiling is not None:
             most = min(most, ceiling - spoken_for)
         if history_tokens is not None:  # tools stand beside the history, they are not in it
             most = min(most, history_tokens + measure.overhead - self.counter.overhead())
         share = most
         if limit is None:
-            share = min(most, self.history_share(extra_tokens=extra_tokens, question=question, tools=tools) + measure.overhead)
+            share = min(
+                most,
+                self.history_share(extra_tokens=extra_tokens, question=question, tools=tools)
+                + measure.overhead,
+            )
         budget = self.budget if isinstance(self.budget, TokenBudget) else _PLAIN
-        documents_give_way = budget.surplus != "keep" and budget.rank_of("knowledge") > budget.rank_of("history")
+        documents_give_way = budget.surplus != "keep" and budget.rank_of("knowledge") > budget.rank_of(
+            "history"
+        )
 
         def widen(need: int, must: int) -> int:
             """Grants the share; more where the last exchanges need it and documents rank lower, or where the question does."""
@@ -303,4 +351,6 @@ def stable_share(budget: TokenBudget, block: str, room: int) -> int:
     """
     if not budget.ratios and block not in budget.sizes:
         return room
-    return allocate(room, with_absent(budget, [demand_for(budget, block, room)]), surplus="keep").shares[block]
+    return allocate(room, with_absent(budget, [demand_for(budget, block, room)]), surplus="keep").shares[
+        block
+    ]

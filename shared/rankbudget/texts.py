@@ -15,7 +15,9 @@ from .segment import Decision, Segment
 __all__ = ["fit_text"]
 
 
-def fit_text(text: str, *, max_tokens: int, counter: Any = "o200k_base", query: str | None = None) -> FitResult:
+def fit_text(
+    text: str, *, max_tokens: int, counter: Any = "o200k_base", query: str | None = None
+) -> FitResult:
     """Returns a text within `max_tokens`, cut at the end of a sentence where there is one.
 
     Args:
@@ -52,7 +54,12 @@ def fit_text(text: str, *, max_tokens: int, counter: Any = "o200k_base", query: 
     after = measured.count(kept)
     action = "kept" if kept == text else "trimmed" if not kept else "compressed" if query else "truncated"
     decision = Decision(
-        segment_id="text", block="text", action=action, reason="fits" if kept == text else "no_room", before=before, after=after  # type: ignore[arg-type]  # one of Action
+        segment_id="text",
+        block="text",
+        action=action,
+        reason="fits" if kept == text else "no_room",
+        before=before,
+        after=after,  # type: ignore[arg-type]  # one of Action
     )
     report = BudgetReport(
         limit=max_tokens,

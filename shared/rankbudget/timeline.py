@@ -90,7 +90,9 @@ class Timeline:
         ended: something follows them in the prompt, so that no call at their end can still wait for its results.
     """
 
-    def __init__(self, messages: Sequence[Any], codec: Codec, measure: Measure, *, ended: bool = False) -> None:
+    def __init__(
+        self, messages: Sequence[Any], codec: Codec, measure: Measure, *, ended: bool = False
+    ) -> None:
         self.ended = ended
         self.messages = list(messages)
         self.codec = codec
@@ -123,7 +125,13 @@ class Timeline:
         """Returns a timeline of its own over the same messages; turns are parsed again, counts come from the counter's cache."""
         new = copy.copy(self)
         fresh: dict[str, Any] = {"_turns": [], "_tokens": dict(self._tokens), "_prints": list(self._prints)}
-        vars(new).update(fresh, messages=list(self.messages), edits=dict(self.edits), _roles=self._roles[:], pinned=list(self.pinned))
+        vars(new).update(
+            fresh,
+            messages=list(self.messages),
+            edits=dict(self.edits),
+            _roles=self._roles[:],
+            pinned=list(self.pinned),
+        )
         return new
 
     @property
@@ -161,7 +169,9 @@ class Timeline:
         tokens = unit.tokens
         if tokens < 0:
             as_written = not self.edits and not unit.holes  # `read`, written out: most units are
-            tokens = unit.tokens = self.measure.group(self.messages[unit.start : unit.stop] if as_written else self.read(unit))
+            tokens = unit.tokens = self.measure.group(
+                self.messages[unit.start : unit.stop] if as_written else self.read(unit)
+            )
         return tokens
 
     def read(self, unit: Unit) -> Sequence[Any]:
@@ -192,7 +202,13 @@ class Timeline:
     def note_least(self) -> None:
         """Remembers what all that was counted so far costs, apart from what may yet turn out not to be valid."""
         if not self.edits:
-            certain = [u.tokens for t in self._turns if t.question for u in t.units() if u.tokens > 0 and not u.waiting]
+            certain = [
+                u.tokens
+                for t in self._turns
+                if t.question
+                for u in t.units()
+                if u.tokens > 0 and not u.waiting
+            ]
             self.least = max(self.least, sum(certain))
 
     def _recount(self, edits: Iterable[int]) -> None:
@@ -228,7 +244,11 @@ class Timeline:
     def owed(self, turn: Turn) -> list[Unit]:
         """Returns the tool batch at the very end of the newest turn, waiting for results or with all of them: the model has not answered it yet."""
         last = turn.body[-1:]
-        return last if last and (last[0].waiting or (not self.ended and last[0].stop - last[0].start > 1)) else []
+        return (
+            last
+            if last and (last[0].waiting or (not self.ended and last[0].stop - last[0].start > 1))
+            else []
+        )
 
     def leftovers(self) -> list[Broken]:
         """Returns what stands before the first user message and may not open a conversation."""
@@ -367,7 +387,11 @@ class Timeline:
         results, strays = [], []
         after = at + 1
         while after < stop and roles[after] in (_TOOL, _ANSWERS):
-            answered = (self.codec.result_id(messages[after]),) if roles[after] == _TOOL else self._answers(messages[after])
+            answered = (
+                (self.codec.result_id(messages[after]),)
+                if roles[after] == _TOOL
+                else self._answers(messages[after])
+            )
             if open_ids.issuperset(answered) and len(set(answered)) == len(answered):
                 open_ids.difference_update(answered)
                 results.append(after)

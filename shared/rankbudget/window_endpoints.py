@@ -50,14 +50,18 @@ def _root(base_url: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.netloc:
         msg = f"base_url is {base_url!r}; allowed: http://host:port or https://host, as in 'http://localhost:11434'"
         raise BudgetConfigError(msg)
-    return f"{parts.scheme}://{parts.netloc}{re.sub(r'/(?:v1|api(?:/v[01])?)?/?$', '', parts.path.rstrip('/'))}"
+    return (
+        f"{parts.scheme}://{parts.netloc}{re.sub(r'/(?:v1|api(?:/v[01])?)?/?$', '', parts.path.rstrip('/'))}"
+    )
 
 
 def _vllm(root: str, model: str | None) -> int | None:
     """GET /v1/models: data[].max_model_len; llama.cpp's server says data[].meta.n_ctx."""
     for entry in _matching(_get(f"{root}/v1/models").get("data"), model, "id", "root"):
         meta = entry.get("meta")
-        found = _tokens(entry.get("max_model_len")) or (_tokens(meta.get("n_ctx")) if isinstance(meta, dict) else None)
+        found = _tokens(entry.get("max_model_len")) or (
+            _tokens(meta.get("n_ctx")) if isinstance(meta, dict) else None
+        )
         if found:
             return found
     return None
@@ -74,7 +78,10 @@ def _lm_studio(root: str, model: str | None) -> int | None:
         if found:
             return found
     for entry in _matching(_get(f"{root}/api/v1/models").get("models"), model, "key", "display_name"):
-        running = [_tokens((i.get("config") or {}).get("context_length")) for i in entry.get("loaded_instances") or ()]
+        running = [
+            _tokens((i.get("config") or {}).get("context_length"))
+            for i in entry.get("loaded_instances") or ()
+        ]
         known = [window for window in running if window]
         found = min(known) if known else _tokens(entry.get("max_context_length"))
         if found:
@@ -96,12 +103,20 @@ def _ollama(root: str, model: str | None) -> int | None:
     if configured:
         return int(configured[1])
     info = shown.get("model_info")
-    trained = [_tokens(v) for k, v in info.items() if k.endswith(".context_length")] if isinstance(info, dict) else []
+    trained = (
+        [_tokens(v) for k, v in info.items() if k.endswith(".context_length")]
+        if isinstance(info, dict)
+        else []
+    )
     known = [window for window in trained if window]
     return min(OLLAMA_DEFAULT, *known) if known else None
 
 
-_KINDS: tuple[tuple[str, Callable[[str, str | None], int | None]], ...] = (("Ollama", _ollama), ("LM Studio", _lm_studio), ("vLLM", _vllm))
+_KINDS: tuple[tuple[str, Callable[[str, str | None], int | None]], ...] = (
+    ("Ollama", _ollama),
+    ("LM Studio", _lm_studio),
+    ("vLLM", _vllm),
+)
 
 
 def _matching(entries: Any, model: str | None, *keys: str) -> list[dict[str, Any]]:
@@ -112,7 +127,11 @@ def _matching(entries: Any, model: str | None, *keys: str) -> list[dict[str, Any
     wanted = model.lower()
     exact = [e for e in listed if any(str(e.get(k, "")).lower() == wanted for k in keys)]
     return exact or [
-        e for e in listed if any(str(e.get(k, "")).lower().removesuffix(":latest") == wanted.removesuffix(":latest") for k in keys)
+        e
+        for e in listed
+        if any(
+            str(e.get(k, "")).lower().removesuffix(":latest") == wanted.removesuffix(":latest") for k in keys
+        )
     ]
 
 
@@ -126,4 +145,6 @@ def _get(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def _tokens(value: Any) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 1 else None
+    return (
+        int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 1 else None
+    )

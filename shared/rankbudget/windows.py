@@ -195,7 +195,11 @@ def _known(model: Any) -> tuple[int | None, int | None]:
 def _listed(name: str) -> tuple[int | None, int | None]:
     lowered = name.lower()
     for plain in dict.fromkeys((lowered, _stripped(lowered), _stripped(lowered.rpartition("/")[2]))):
-        found = [start for start in _TABLE if plain.startswith(start) and not plain[len(start) : len(start) + 1].isdigit()]
+        found = [
+            start
+            for start in _TABLE
+            if plain.startswith(start) and not plain[len(start) : len(start) + 1].isdigit()
+        ]
         if found:
             best = max(found, key=len)
             return _refined(plain, best)
@@ -207,7 +211,9 @@ def _refined(plain: str, best: str) -> tuple[int, int | None]:
     """Returns the table's entry; a later version of a family is not the family: gpt-5.4 is no gpt-5, claude-opus-4-8 is no claude-opus-4."""
     if best == "gpt-5" and (version := re.match(r"gpt-5\.(\d+)(-mini|-nano|-codex)?", plain)):
         return (272_000, 128_000) if int(version[1]) < _MILLION_GPT or version[2] else (1_050_000, 128_000)
-    if best in {"claude-opus-4", "claude-sonnet-4"} and (version := re.match(r"claude-\w+-4-(\d)(?!\d)", plain)):
+    if best in {"claude-opus-4", "claude-sonnet-4"} and (
+        version := re.match(r"claude-\w+-4-(\d)(?!\d)", plain)
+    ):
         return (1_000_000, 128_000) if int(version[1]) >= _MILLION_CLAUDE else _TABLE[best]
     return _TABLE[best]
 
@@ -230,7 +236,9 @@ def _attribute(thing: Any, name: str) -> Any:
 
 
 def _positive(value: Any) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 1 else None
+    return (
+        int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 1 else None
+    )
 
 
 def _checked(value: float, what: str) -> int:

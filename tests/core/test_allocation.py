@@ -29,7 +29,11 @@ def grants(room, *demands, surplus="waterfall"):
 def demands(draw, *, stable=True, minimums=True):
     """Up to seven blocks with ratios, sizes or neither, at ranks that may be equal."""
     names = draw(
-        st.lists(st.sampled_from(["project", "task", "memory", "history", "examples", "knowledge", "mood"]), min_size=1, unique=True)
+        st.lists(
+            st.sampled_from(["project", "task", "memory", "history", "examples", "knowledge", "mood"]),
+            min_size=1,
+            unique=True,
+        )
     )
     made = []
     for name in names:
@@ -64,12 +68,22 @@ def test_the_specified_example_is_exact():
 def test_a_wide_sum_of_ratios_is_normalised():
     """Ratios of 35 and 35 share a room of 100 in halves."""
     budget = TokenBudget(ratios={"memory": 0.35, "history": 0.35})
-    assert grants(100, demand("memory", budget=budget), demand("history", budget=budget)) == {"memory": 50, "history": 50}
+    assert grants(100, demand("memory", budget=budget), demand("history", budget=budget)) == {
+        "memory": 50,
+        "history": 50,
+    }
 
 
 def test_blocks_without_a_ratio_draw_from_the_memory_share_in_rank_order():
     """Of a memory share of 300, project takes its 100, task its 50, memory 120, and knowledge gets the 30 that are left."""
-    found = grants(700, demand("knowledge", 500), demand("project", 100), demand("task", 50), demand("memory", 120), demand("history"))
+    found = grants(
+        700,
+        demand("knowledge", 500),
+        demand("project", 100),
+        demand("task", 50),
+        demand("memory", 120),
+        demand("history"),
+    )
     assert found == {"knowledge": 30, "project": 100, "task": 50, "memory": 120, "history": 400}
 
 
@@ -83,7 +97,10 @@ def test_naming_a_block_in_ratios_gives_it_its_own_share():
 def test_waterfall_gives_unused_tokens_to_the_next_hungry_lower_rank():
     """Memory leaves 250 of its 300: history, which is stable, does not take them; the examples do, then the knowledge."""
     budget = TokenBudget(ratios={"memory": 0.3, "history": 0.2, "examples": 0.1, "knowledge": 0.1})
-    wants = [demand(n, w, budget) for n, w in (("memory", 50), ("history", HUNGRY), ("examples", 200), ("knowledge", HUNGRY))]
+    wants = [
+        demand(n, w, budget)
+        for n, w in (("memory", 50), ("history", HUNGRY), ("examples", 200), ("knowledge", HUNGRY))
+    ]
     assert grants(700, *wants) == {"memory": 50, "history": 200, "examples": 200, "knowledge": 250}
 
 
@@ -97,7 +114,9 @@ def test_waterfall_never_flows_up():
 def test_borrow_flows_both_ways():
     """Memory takes what the knowledge below it leaves."""
     budget = TokenBudget(ratios={"memory": 0.4, "knowledge": 0.3})
-    assert grants(700, demand("memory", budget=budget), demand("knowledge", 10, budget), surplus="borrow") == {
+    assert grants(
+        700, demand("memory", budget=budget), demand("knowledge", 10, budget), surplus="borrow"
+    ) == {
         "memory": 690,
         "knowledge": 10,
     }
@@ -118,7 +137,10 @@ def test_history_takes_the_surplus_of_others_only_when_it_borrows():
 
 def test_history_borrows_in_eighths_of_its_share():
     """From a share of 400 the steps are 50: a surplus of 149 lends 100, whatever the memories use within a step."""
-    limits = {grants(700, demand("memory", 300 - spare), demand("history"), surplus="borrow")["history"] for spare in range(100, 150)}
+    limits = {
+        grants(700, demand("memory", 300 - spare), demand("history"), surplus="borrow")["history"]
+        for spare in range(100, 150)
+    }
     assert limits == {500}
     assert 400 // STEPS == 50
 
@@ -132,13 +154,21 @@ def test_an_absent_block_leaves_its_share():
 def test_sizes_are_set_aside_before_ratios_share_the_rest():
     """A project of 100 leaves 700 of 800 to be shared 3 to 4."""
     budget = TokenBudget(sizes={"project": 100})
-    found = grants(800, demand("project", budget=budget), demand("memory", budget=budget), demand("history", budget=budget))
+    found = grants(
+        800,
+        demand("project", budget=budget),
+        demand("memory", budget=budget),
+        demand("history", budget=budget),
+    )
     assert found == {"project": 100, "memory": 300, "history": 400}
 
 
 def test_sizes_that_do_not_all_fit_are_served_in_rank_order():
     """In 120 tokens the project has its 100, the task 20, and the knowledge nothing."""
-    wants = [Demand(name=n, rank=r, wanted=HUNGRY, size=100) for n, r in (("knowledge", 7), ("project", 2), ("task", 3))]
+    wants = [
+        Demand(name=n, rank=r, wanted=HUNGRY, size=100)
+        for n, r in (("knowledge", 7), ("project", 2), ("task", 3))
+    ]
     assert grants(120, *wants) == {"knowledge": 0, "project": 100, "task": 20}
 
 
@@ -146,14 +176,24 @@ def test_five_blocks_spread_the_rest_down_the_ranks():
     """System and query are fixed; of 5,192 - 1,200 a short task leaves tokens to the knowledge, not to the stable history."""
     budget = TokenBudget.five_blocks("gpt-4")
     room = budget.room(fixed=1_000)
-    found = grants(room, *(demand(n, w, budget) for n, w in (("project", 900), ("task", 100), ("history", HUNGRY), ("knowledge", HUNGRY))))
+    found = grants(
+        room,
+        *(
+            demand(n, w, budget)
+            for n, w in (("project", 900), ("task", 100), ("history", HUNGRY), ("knowledge", HUNGRY))
+        ),
+    )
     assert found == {"project": 900, "task": 100, "history": 1_000, "knowledge": room - 2_000}
 
 
 def test_a_minimum_takes_surplus_before_it_takes_from_lower_ranks():
     """History needs 450: the memories' spare 50 come first and the knowledge keeps its share."""
     budget = TokenBudget(ratios={"memory": 0.2, "history": 0.4, "knowledge": 0.1})
-    wants = [demand("memory", 150, budget), demand("history", 2_000, budget, minimum=450), demand("knowledge", 100, budget)]
+    wants = [
+        demand("memory", 150, budget),
+        demand("history", 2_000, budget, minimum=450),
+        demand("knowledge", 100, budget),
+    ]
     assert grants(700, *wants) == {"memory": 150, "history": 450, "knowledge": 100}
 
 
@@ -177,7 +217,10 @@ def test_a_minimum_that_cannot_be_met_takes_what_it_may():
 
 def test_a_minimum_above_what_is_wanted_is_not_met_with_tokens_nobody_uses():
     """A minimum of 500 for a history of 100 tokens takes nothing from others."""
-    assert grants(700, demand("memory"), demand("history", 100, minimum=500)) == {"memory": 300, "history": 100}
+    assert grants(700, demand("memory"), demand("history", 100, minimum=500)) == {
+        "memory": 300,
+        "history": 100,
+    }
 
 
 def test_a_block_may_bring_its_own_rank_ratio_or_size():
@@ -241,7 +284,9 @@ def test_nobody_starves_while_a_lower_rank_holds_surplus(room, wants):
     result = allocate(room, ranked, surplus="waterfall")
     for i, hungry in enumerate(ranked):
         if result[hungry.name] < hungry.wanted:
-            assert sum(result[d.name] for d in ranked[: i + 1]) >= sum(result.shares[d.name] for d in ranked[: i + 1])
+            assert sum(result[d.name] for d in ranked[: i + 1]) >= sum(
+                result.shares[d.name] for d in ranked[: i + 1]
+            )
 
 
 @given(rooms, st.integers(0, 300), demands(minimums=False), st.sampled_from(["waterfall", "keep"]))
@@ -270,7 +315,9 @@ def test_a_larger_room_never_grants_less_in_total_when_blocks_borrow(room, more,
 @given(rooms, demands(stable=False))
 def test_borrow_leaves_no_token_while_anybody_is_hungry(room, wants):
     """The sum of the grants is the smaller of room and wishes."""
-    assert sum(allocate(room, wants, surplus="borrow").grants.values()) == min(room, sum(d.wanted for d in wants))
+    assert sum(allocate(room, wants, surplus="borrow").grants.values()) == min(
+        room, sum(d.wanted for d in wants)
+    )
 
 
 @given(rooms, demands())
@@ -287,7 +334,9 @@ def test_a_stable_block_leaves_less_than_one_step_when_it_borrows(room, wants):
 def test_the_order_of_demands_does_not_matter_between_ranks(room, wants, rule):
     """Only ranks decide; blocks of one rank stand in the order given."""
     wants = [dataclasses.replace(d, rank=i + 1) for i, d in enumerate(wants)]
-    assert allocate(room, wants, surplus=rule).grants == dict(reversed(allocate(room, wants[::-1], surplus=rule).grants.items()))
+    assert allocate(room, wants, surplus=rule).grants == dict(
+        reversed(allocate(room, wants[::-1], surplus=rule).grants.items())
+    )
 
 
 @given(rooms, demands(minimums=False), st.integers(0, 200))
@@ -301,5 +350,8 @@ def test_waterfall_moves_a_stable_grant_only_with_its_own_share(room, wants, oth
 
 def test_a_minimum_takes_what_rounding_left_over() -> None:
     """Shares are rounded down; the token that is left over still belongs to whoever needs it most."""
-    demands = [Demand(name="memory", rank=4, wanted=0, ratio=0.3), Demand(name="history", rank=5, wanted=73, ratio=0.7, minimum=73)]
+    demands = [
+        Demand(name="memory", rank=4, wanted=0, ratio=0.3),
+        Demand(name="history", rank=5, wanted=73, ratio=0.7, minimum=73),
+    ]
     assert allocate(73, demands).grants["history"] == 73

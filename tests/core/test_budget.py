@@ -29,7 +29,10 @@ def test_the_specified_example_is_exact():
     budget = TokenBudget(context_window=32_768)
     assert budget.reserve_tokens(300) == 9_740
     assert budget.room(fixed=300) == 32_768 - 9_740 - 300 == 22_728
-    assert (int(22_728 * budget.share_of("memory")), int(22_728 * budget.share_of("history"))) == (9_740, 12_987)
+    assert (int(22_728 * budget.share_of("memory")), int(22_728 * budget.share_of("history"))) == (
+        9_740,
+        12_987,
+    )
 
 
 def test_a_reserve_above_one_is_tokens():
@@ -37,10 +40,16 @@ def test_a_reserve_above_one_is_tokens():
     assert TokenBudget(context_window=8192, reserve=2000, safety=0).available == 6192
 
 
-@pytest.mark.parametrize(("ratio", "window", "tokens"), [(0.29, 100, 29), (0.57, 100, 57), (0.3, 10, 3), (0.07, 100, 7), (0.3, 1, 0)])
+@pytest.mark.parametrize(
+    ("ratio", "window", "tokens"),
+    [(0.29, 100, 29), (0.57, 100, 57), (0.3, 10, 3), (0.07, 100, 7), (0.3, 1, 0)],
+)
 def test_shares_are_floored_without_float_error(ratio, window, tokens):
     """A reserve of 29 % of 100 is 29, although 100 * 0.29 is 28.999... in floats."""
-    assert TokenBudget(context_window=window, reserve=ratio, ratios={"history": 1 - ratio}).reserve_tokens() == tokens
+    assert (
+        TokenBudget(context_window=window, reserve=ratio, ratios={"history": 1 - ratio}).reserve_tokens()
+        == tokens
+    )
 
 
 def test_the_largest_answer_caps_a_share_but_not_tokens():
@@ -57,9 +66,15 @@ def test_a_system_prompt_beyond_the_window_leaves_no_negative_reserve():
 
 def test_room_says_by_how_much_fixed_content_is_too_large():
     """What always stays and does not fit is a typed error with limit, need and place."""
-    with pytest.raises(BudgetExceededError, match=r"needs 7,000 tokens \(500 of them the system prompt\), allowed: 6,192") as caught:
+    with pytest.raises(
+        BudgetExceededError, match=r"needs 7,000 tokens \(500 of them the system prompt\), allowed: 6,192"
+    ) as caught:
         TokenBudget(context_window=8192, reserve=2000).room(fixed=7_000, system_tokens=500)
-    assert (caught.value.limit, caught.value.needed, caught.value.blocks) == (6_192, 7_000, {"system": 500, "other": 6_500})
+    assert (caught.value.limit, caught.value.needed, caught.value.blocks) == (
+        6_192,
+        7_000,
+        {"system": 500, "other": 6_500},
+    )
 
 
 def test_fixed_content_may_fill_the_limit_exactly():
@@ -95,7 +110,10 @@ def test_system_over_a_quarter_of_the_window_is_an_error():
     """2,048 of 8,192 is allowed, 2,049 is not, and None allows any."""
     budget = TokenBudget(context_window=8192)
     budget.check_system(2_048)
-    with pytest.raises(BudgetExceededError, match=r"the system prompt has 2,049 tokens, allowed: 2,048 tokens, 25% of the window of 8,192"):
+    with pytest.raises(
+        BudgetExceededError,
+        match=r"the system prompt has 2,049 tokens, allowed: 2,048 tokens, 25% of the window of 8,192",
+    ):
         budget.check_system(2_049)
     budget.replace(max_system_ratio=None).check_system(8_000)
 
@@ -136,10 +154,16 @@ def test_given_ranks_come_before_presets_and_unknown_blocks_are_cut_with_the_kno
 def test_ratios_that_do_not_sum_show_their_sum_and_terms():
     """The message carries the sum, every term and the allowed band."""
     message = refused(ratios={"memory": 0.5, "history": 0.6})
-    assert message == "ratios and reserve sum to 1.4 (memory 0.5 + history 0.6 + reserve 0.3), allowed: 0.95 to 1.05"
+    assert (
+        message
+        == "ratios and reserve sum to 1.4 (memory 0.5 + history 0.6 + reserve 0.3), allowed: 0.95 to 1.05"
+    )
 
 
-@pytest.mark.parametrize("ratios", [{"memory": 0.25, "history": 0.40}, {"memory": 0.35, "history": 0.40}, {"memory": 0.3, "history": 0.4}])
+@pytest.mark.parametrize(
+    "ratios",
+    [{"memory": 0.25, "history": 0.40}, {"memory": 0.35, "history": 0.40}, {"memory": 0.3, "history": 0.4}],
+)
 def test_sums_from_095_to_105_are_normalised(ratios):
     """Both ends of the band are allowed, and shares are always shares of 1."""
     budget = TokenBudget(ratios=ratios)
@@ -163,7 +187,9 @@ def test_reserve_may_be_named_among_the_ratios():
     """Profiles write the reserve beside the other ratios; two different reserves are an error."""
     assert TokenBudget(ratios={"memory": 0.4, "history": 0.4, "reserve": 0.2}).reserve == 0.2
     assert "reserve" not in TokenBudget(ratios={"memory": 0.4, "history": 0.4, "reserve": 0.2}).ratios
-    assert "allowed: one of them" in refused(reserve=0.25, ratios={"memory": 0.4, "history": 0.4, "reserve": 0.2})
+    assert "allowed: one of them" in refused(
+        reserve=0.25, ratios={"memory": 0.4, "history": 0.4, "reserve": 0.2}
+    )
 
 
 def test_all_problems_come_in_one_message():
@@ -241,7 +267,13 @@ BUDGETS = [
     TokenBudget(),
     TokenBudget(context_window=1),
     TokenBudget(
-        preset="rag", surplus="borrow", safety=0.02, ranks={"mood": 2}, sizes={"project": 300}, max_system_ratio=None, message_cap=None
+        preset="rag",
+        surplus="borrow",
+        safety=0.02,
+        ranks={"mood": 2},
+        sizes={"project": 300},
+        max_system_ratio=None,
+        message_cap=None,
     ),
     TokenBudget.five_blocks("gpt-4"),
 ]
@@ -269,7 +301,11 @@ def test_a_budget_cannot_change():
     assert budget.ratios["memory"] == 0.3
     with pytest.raises(dataclasses.FrozenInstanceError):
         budget.reserve = 0.5
-    for change in (lambda: budget.ratios.update(memory=1), lambda: budget.ratios.__setitem__("x", 1), budget.ranks.clear):
+    for change in (
+        lambda: budget.ratios.update(memory=1),
+        lambda: budget.ratios.__setitem__("x", 1),
+        budget.ranks.clear,
+    ):
         with pytest.raises(TypeError, match=r"budget.replace"):
             change()
 
@@ -284,7 +320,10 @@ def test_replace_and_from_dict_refuse_unknown_fields():
 
 def test_equal_budgets_are_one_key():
     """A budget can key a cache; the order of its ratios does not matter."""
-    one, two = TokenBudget(ratios={"memory": 0.3, "history": 0.4}), TokenBudget(ratios={"history": 0.4, "memory": 0.3})
+    one, two = (
+        TokenBudget(ratios={"memory": 0.3, "history": 0.4}),
+        TokenBudget(ratios={"history": 0.4, "memory": 0.3}),
+    )
     assert {one: "x"}[two] == "x"
 
 
@@ -319,14 +358,26 @@ def test_a_budget_is_a_pydantic_field_and_plain_data_on_the_wire():
 def test_five_blocks_are_the_specified_tables(model, total, window, system):
     """The grand totals are 4,000, 8,192 and 29,000 tokens."""
     budget = TokenBudget.five_blocks(model)
-    assert (budget.grand_total, budget.context_window, budget.sizes["system"], budget.surplus) == (total, window, system, "waterfall")
+    assert (budget.grand_total, budget.context_window, budget.sizes["system"], budget.surplus) == (
+        total,
+        window,
+        system,
+        "waterfall",
+    )
     assert budget.blocks_total == total - budget.reserve - budget.safety - budget.sizes["query"]
 
 
 def test_the_8k_table_is_the_one_drawn_in_the_specification():
     """500 + 1,000 + 500 + 1,000 + 2,000 blocks, 1,000 question, 2,000 answer, 192 safety."""
     budget = TokenBudget.five_blocks("gpt-4")
-    assert dict(budget.sizes) == {"system": 500, "project": 1000, "task": 500, "history": 1000, "knowledge": 2000, "query": 1000}
+    assert dict(budget.sizes) == {
+        "system": 500,
+        "project": 1000,
+        "task": 500,
+        "history": 1000,
+        "knowledge": 2000,
+        "query": 1000,
+    }
     assert (budget.blocks_total, budget.reserve, budget.safety) == (5000, 2000, 192)
     assert set(FIVE_BLOCKS) == {"4K", "8K", "128K"}
 
@@ -360,7 +411,11 @@ def test_an_unknown_model_is_an_error_unless_a_window_is_given():
 )
 def test_limit_reserve_and_safety_always_make_the_window(window, reserve, fixed):
     """Whatever is accepted, room + fixed + reserve + safety is the window to the token."""
-    ratios = {"memory": 0.4 * (1 - reserve), "history": 0.6 * (1 - reserve)} if reserve <= 1 else {"memory": 0.3, "history": 0.4}
+    ratios = (
+        {"memory": 0.4 * (1 - reserve), "history": 0.6 * (1 - reserve)}
+        if reserve <= 1
+        else {"memory": 0.3, "history": 0.4}
+    )
     if reserve >= window:
         assert "the whole window" in refused(context_window=window, reserve=reserve, ratios=ratios)
         return
@@ -369,4 +424,10 @@ def test_limit_reserve_and_safety_always_make_the_window(window, reserve, fixed)
         with pytest.raises(BudgetExceededError):
             budget.room(fixed=fixed)
         return
-    assert budget.room(fixed=fixed) + fixed + budget.reserve_tokens(fixed) + budget.safety_tokens(system_tokens=fixed) == window
+    assert (
+        budget.room(fixed=fixed)
+        + fixed
+        + budget.reserve_tokens(fixed)
+        + budget.safety_tokens(system_tokens=fixed)
+        == window
+    )

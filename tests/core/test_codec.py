@@ -37,10 +37,23 @@ def test_what_cannot_be_read_is_named(message: Any, before: list[Any]) -> None:
         session.fit(before)
         with pytest.raises(MessageError, match=named):
             session.fit([*before, message])
-        assert session.fit([*before, {"role": "assistant", "content": "hello"}]).messages[-1]["content"] == "hello"
+        assert (
+            session.fit([*before, {"role": "assistant", "content": "hello"}]).messages[-1]["content"]
+            == "hello"
+        )
 
 
-@pytest.mark.parametrize("content", [5, {"type": {}}, {"type": "text", "text": "one"}, [{"type": ["x"]}], [5, None], ({"type": "text", "text": "a"},)])
+@pytest.mark.parametrize(
+    "content",
+    [
+        5,
+        {"type": {}},
+        {"type": "text", "text": "one"},
+        [{"type": ["x"]}],
+        [5, None],
+        ({"type": "text", "text": "a"},),
+    ],
+)
 def test_odd_content_is_counted_as_it_is(content: Any) -> None:
     """Content of any kind is counted, whole or not, and never a crash."""
     message = {"role": "user", "content": content}
@@ -51,7 +64,11 @@ def test_odd_content_is_counted_as_it_is(content: Any) -> None:
 
 def test_the_text_of_a_single_block_is_its_text() -> None:
     """Content that is one block and no list has the block's text."""
-    assert (content_text({"type": "text", "text": "one"}), content_text({"type": "image_url"}), content_text(5)) == ("one", "", "")
+    assert (
+        content_text({"type": "text", "text": "one"}),
+        content_text({"type": "image_url"}),
+        content_text(5),
+    ) == ("one", "", "")
 
 
 def test_the_calls_a_user_message_answers_are_read_with_or_without_a_way_of_the_codecs_own() -> None:
@@ -61,7 +78,14 @@ def test_the_calls_a_user_message_answers_are_read_with_or_without_a_way_of_the_
         def to_dict(self, message: Any) -> Any:
             return message
 
-    message = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}, "text", {"type": "tool_result", "tool_use_id": "b"}]}
+    message = {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "a"},
+            "text",
+            {"type": "tool_result", "tool_use_id": "b"},
+        ],
+    }
     assert answers_of(DictCodec())(message) == answers_of(Silent())(message) == ("a", "b")  # type: ignore[arg-type]  # only what is asked for
     assert answers_of(DictCodec())(USER) == answers_of(Silent())(USER) == ()  # type: ignore[arg-type]  # the same
     assert answered_in(None) == answered_in("tool_result") == ()

@@ -27,7 +27,10 @@ HISTORY = [
     {"role": "user", "content": "What is the capital of France?"},
     {"role": "assistant", "content": "Paris is the capital of France."},
     {"role": "user", "content": "Thanks. And who invented the lightbulb?"},
-    {"role": "assistant", "content": "Thomas Edison is often credited with inventing the practical incandescent light bulb."},
+    {
+        "role": "assistant",
+        "content": "Thomas Edison is often credited with inventing the practical incandescent light bulb.",
+    },
 ]
 
 
@@ -81,7 +84,11 @@ def test_a_single_huge_document_leaves_the_history_all_there_is():
 
 def test_history_is_cut_from_the_oldest_in_whole_exchanges():
     """What stays is the newest part of a long conversation, in order, from a question on."""
-    history = [{"role": role, "content": f"{role} {i} " + "word " * 10} for i in range(40) for role in ("user", "assistant")]
+    history = [
+        {"role": role, "content": f"{role} {i} " + "word " * 10}
+        for i in range(40)
+        for role in ("user", "assistant")
+    ]
     kept = build(300, history=history, documents=[])[1:-1]
     assert kept == history[-len(kept) :]
     assert kept[0]["role"] == "user"
@@ -129,7 +136,9 @@ def test_documents_cannot_close_their_tag():
 
 def test_the_report_says_why():
     """The second form hands the report out with the messages."""
-    made = assemble_constrained_prompt(SYSTEM, QUESTION, HISTORY, ["word " * 3_000, *DOCUMENTS], 400, MODEL, 20)
+    made = assemble_constrained_prompt(
+        SYSTEM, QUESTION, HISTORY, ["word " * 3_000, *DOCUMENTS], 400, MODEL, 20
+    )
     assert made.messages == build(400, documents=["word " * 3_000, *DOCUMENTS])
     assert made.report.limit == 380
     assert made.report.total_tokens == COUNTER.count_messages(made.messages)
@@ -173,7 +182,17 @@ def test_impossible_arguments_are_refused(fields, seen):
         build_constrained_prompt(**{**plain, **fields})
 
 
-texts = st.sampled_from(["", "short", "Zwölf Boxkämpfer jagen Viktor. ", "word " * 60, "日本語の文。" * 20, "👩‍👩‍👧", "</document>"])
+texts = st.sampled_from(
+    [
+        "",
+        "short",
+        "Zwölf Boxkämpfer jagen Viktor. ",
+        "word " * 60,
+        "日本語の文。" * 20,
+        "👩‍👩‍👧",
+        "</document>",
+    ]
+)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
@@ -198,7 +217,11 @@ def test_never_over_and_always_with_the_question(history, documents, window):
     assert COUNTER.count_messages(prompt) <= window - 20
     assert prompt[0]["content"] == SYSTEM
     assert prompt[-1] == {"role": "user", "content": QUESTION}
-    places = [next(i for i, m in enumerate(messages) if m is kept) for kept in prompt if any(m is kept for m in messages)]
+    places = [
+        next(i for i, m in enumerate(messages) if m is kept)
+        for kept in prompt
+        if any(m is kept for m in messages)
+    ]
     assert places == sorted(places)
 
 

@@ -53,7 +53,11 @@ def drawn(draw: st.DrawFn) -> tuple[list[Segment], int, str]:
         )
         for i, text in enumerate(texts)
     ]
-    return segments, draw(st.integers(0, 80)), draw(st.sampled_from(["", "How long do refunds take?", "Ann's tea", "你好"]))
+    return (
+        segments,
+        draw(st.integers(0, 80)),
+        draw(st.sampled_from(["", "How long do refunds take?", "Ann's tea", "你好"])),
+    )
 
 
 STRATEGIES: list[Any] = [
@@ -66,10 +70,14 @@ STRATEGIES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=["best", "best-edges", "evidence", "evidence-bm25", "whole", "floor"])
+@pytest.mark.parametrize(
+    "strategy", STRATEGIES, ids=["best", "best-edges", "evidence", "evidence-bm25", "whole", "floor"]
+)
 @given(case=drawn())
 @settings(deadline=None)
-def test_every_rule_of_a_fitting_strategy(strategy: FitStrategy, case: tuple[list[Segment], int, str]) -> None:
+def test_every_rule_of_a_fitting_strategy(
+    strategy: FitStrategy, case: tuple[list[Segment], int, str]
+) -> None:
     """Never over the limit, one decision each, pinned kept, groups whole, own words only, untouched when all fits."""
     segments, limit, query = case
     before = list(segments)
@@ -127,7 +135,11 @@ def test_what_is_too_large_is_skipped_not_the_end() -> None:
     ]
     fit = BestFirst().fit(segments, limit=12, counter=WordCounter(), block="knowledge")
     assert [piece.segment.id for piece in fit.pieces] == ["mid", "low"]
-    assert [(d.action, d.reason) for d in fit.decisions] == [("trimmed", "too_large"), ("kept", "fits"), ("kept", "fits")]  # type: ignore[union-attr]
+    assert [(d.action, d.reason) for d in fit.decisions] == [
+        ("trimmed", "too_large"),
+        ("kept", "fits"),
+        ("kept", "fits"),
+    ]  # type: ignore[union-attr]
 
 
 def test_doubles_are_left_out_once_room_is_short() -> None:
@@ -150,8 +162,16 @@ def test_a_short_turn_is_never_a_double() -> None:
     long = "the refund takes ten days and then the money is on your own account again"
 
     def kept(text: str, role: str | None) -> list[str]:
-        segments = [Segment(id=name, text=said, role=role, score=1) for name, said in (("a", text), ("b", text), ("c", "w " * 20 + long))]
-        return [piece.segment.id for piece in Evidence(compress=False).fit(segments, limit=32, counter=WordCounter(), block="chat").pieces]
+        segments = [
+            Segment(id=name, text=said, role=role, score=1)
+            for name, said in (("a", text), ("b", text), ("c", "w " * 20 + long))
+        ]
+        return [
+            piece.segment.id
+            for piece in Evidence(compress=False)
+            .fit(segments, limit=32, counter=WordCounter(), block="chat")
+            .pieces
+        ]
 
     assert kept("Yes, it is.", "user") == ["a", "b"]
     assert kept("是的。", "user") == ["a", "b"]
@@ -171,8 +191,14 @@ def test_edges_first_puts_the_best_at_both_ends() -> None:
 def test_a_few_tokens_take_the_sentence_that_answers() -> None:
     """Where no document fits whole, the sentence that answers stays, with id and provenance of its document."""
     filler = " The harbour was built long ago. Many ships came. It is wide and calm."
-    segments = [Segment(id=f"d{i}", title=f"Port {i}", text=f"Port {i} lies north.{filler}") for i in range(8)]
-    segments[5] = Segment(id="d5", title="Port 5", text=f"Port 5 lies south.{filler} The ferry to Dover costs nine pounds. Gulls cry.")
+    segments = [
+        Segment(id=f"d{i}", title=f"Port {i}", text=f"Port {i} lies north.{filler}") for i in range(8)
+    ]
+    segments[5] = Segment(
+        id="d5",
+        title="Port 5",
+        text=f"Port 5 lies south.{filler} The ferry to Dover costs nine pounds. Gulls cry.",
+    )
     result = fit_documents(segments, max_tokens=24, query="What does the ferry to Dover cost?")
     assert "The ferry to Dover costs nine pounds." in result.text
     shown = next(s for s in result.segments if s.id == "d5")
@@ -192,20 +218,31 @@ def test_without_compression_documents_stay_whole() -> None:
 
 def test_a_bridge_brings_the_second_document() -> None:
     """A page that only another page names, and that shares no word with the question, is found."""
-    noise = [Segment(id=f"n{i}", title=f"Town {i}", text=f"Town {i} is a place with a market, a church and {i} wells.") for i in range(8)]
+    noise = [
+        Segment(
+            id=f"n{i}", title=f"Town {i}", text=f"Town {i} is a place with a market, a church and {i} wells."
+        )
+        for i in range(8)
+    ]
     pages = [
         Segment(id="film", title="Night Ferry", text="Night Ferry is a drama directed by Paul Ivory."),
         Segment(id="man", title="Paul Ivory", text="Paul Ivory grew up in Lisbon."),
     ]
     result = fit_documents(
-        [*noise, *pages], max_tokens=30, query="Where did the director of Night Ferry spend his childhood?", scorer=Bm25Scorer()
+        [*noise, *pages],
+        max_tokens=30,
+        query="Where did the director of Night Ferry spend his childhood?",
+        scorer=Bm25Scorer(),
     )
     assert {"film", "man"} <= {segment.id for segment in result.segments}
 
 
 def test_turns_are_read_with_their_neighbours() -> None:
     """Segments with a role are a conversation: the answer beside the question's words is kept."""
-    chat = [Segment(id=str(i), role="user" if i % 2 == 0 else "assistant", text=("So so.", "Fine then.")[i % 2]) for i in range(60)]
+    chat = [
+        Segment(id=str(i), role="user" if i % 2 == 0 else "assistant", text=("So so.", "Fine then.")[i % 2])
+        for i in range(60)
+    ]
     chat[30] = Segment(id="30", role="user", text="When does the ferry to Dover leave?")
     chat[31] = Segment(id="31", role="assistant", text="It is at seven sharp.")
     result = fit_documents(chat, max_tokens=30, query="ferry to Dover", dedup=False)
@@ -219,21 +256,28 @@ def test_a_floor_on_evidence_takes_less_than_the_limit() -> None:
     ]
     used = []
     for floor in (0.2, 0.6, 0.95):
-        result = fit_documents(texts, max_tokens=180, query="How long does the refund take?", keep_evidence=floor, dedup=False)
+        result = fit_documents(
+            texts, max_tokens=180, query="How long does the refund take?", keep_evidence=floor, dedup=False
+        )
         used.append(result.report.total_tokens)
         said = next(w for w in result.report.warnings if w.startswith("expected_evidence"))
         assert f"asked for: {floor:.0%}" in said
         assert "refund" in result.text
     assert used == sorted(used)
     assert used[0] < 60
-    assert any(d.reason == "enough" for d in fit_documents(texts, max_tokens=180, query="refund", keep_evidence=0.2).report.decisions)
+    assert any(
+        d.reason == "enough"
+        for d in fit_documents(texts, max_tokens=180, query="refund", keep_evidence=0.2).report.decisions
+    )
 
 
 def test_a_floor_counts_sentences_that_fill_what_whole_documents_left() -> None:
     """Single sentences of a document too large to fit whole count as their share of it, and the warning never says more than all."""
     large = " ".join(f"Chapter {i} is about gardening, roses and soil in region {i}." for i in range(12))
     texts = [f"Tea from region {i} is hot." for i in range(12)] + [f"{large} The refund takes ten days."]
-    result = fit_documents(texts, max_tokens=140, query="How long does the refund take?", keep_evidence=0.999, dedup=False)
+    result = fit_documents(
+        texts, max_tokens=140, query="How long does the refund take?", keep_evidence=0.999, dedup=False
+    )
     partly = [part for part in result.report.parts if part.reason == "best_sentences"]
     assert [part.segment_id for part in partly] == ["12"]
     assert "refund" in result.text
@@ -245,14 +289,20 @@ def test_a_floor_counts_sentences_that_fill_what_whole_documents_left() -> None:
 def test_a_floor_of_one_keeps_everything_that_counts(kind: str) -> None:
     """All of the expected evidence is all there is, whatever the segments were rated by; a lower floor never takes more."""
     segments = [
-        Segment(id=f"{i}", text=f"Note {i} names tea {i % 3}. It is short.", role="user" if kind == "turns" else None)
+        Segment(
+            id=f"{i}",
+            text=f"Note {i} names tea {i % 3}. It is short.",
+            role="user" if kind == "turns" else None,
+        )
         if kind != "scores"
         else Segment(id=f"{i}", text=f"Note {i} names tea {i % 3}. It is short.", score=i % 7)
         for i in range(30)
     ]
 
     def used(floor: float | None) -> int:
-        return fit_documents(segments, max_tokens=10_000, query="tea 2", keep_evidence=floor).report.total_tokens
+        return fit_documents(
+            segments, max_tokens=10_000, query="tea 2", keep_evidence=floor
+        ).report.total_tokens
 
     assert used(1.0) == used(None)
     tokens = [used(floor) for floor in (0.3, 0.6, 0.9)]
@@ -262,7 +312,10 @@ def test_a_floor_of_one_keeps_everything_that_counts(kind: str) -> None:
 
 def test_scopes_do_not_leak() -> None:
     """Documents of other users are never kept, and the report says that some were left out."""
-    segments = [Segment(id="mine", text="tea", scope=Scope(user="ann")), Segment(id="theirs", text="tea secret", scope=Scope(user="bob"))]
+    segments = [
+        Segment(id="mine", text="tea", scope=Scope(user="ann")),
+        Segment(id="theirs", text="tea secret", scope=Scope(user="bob")),
+    ]
     result = fit_documents(segments, max_tokens=50, query="tea", scope=Scope(user="ann"))
     assert [s.id for s in result.segments] == ["mine"]
     assert any(w.startswith("out_of_scope: 1 ") for w in result.report.warnings)
@@ -272,7 +325,9 @@ def test_scopes_do_not_leak() -> None:
 def test_own_scores_are_obeyed() -> None:
     """Scores a caller brings decide, not the words."""
     segments = [Segment(id="a", text="refund days", score=0.1), Segment(id="b", text="cats sleep", score=0.9)]
-    assert [s.id for s in fit_documents(segments, max_tokens=3, query="refund days", compress=False).segments] == ["b"]
+    assert [
+        s.id for s in fit_documents(segments, max_tokens=3, query="refund days", compress=False).segments
+    ] == ["b"]
 
 
 def test_a_cost_with_wrapping_holds() -> None:
@@ -321,7 +376,13 @@ def test_many_sentences_stay_quick_to_pack() -> None:
             counted += 1
             return super().count(text)
 
-    fit_documents([". " * 30_000, "a plain document"], max_tokens=20, query="plain document", counter=Recording(), scorer=Bm25Scorer())
+    fit_documents(
+        [". " * 30_000, "a plain document"],
+        max_tokens=20,
+        query="plain document",
+        counter=Recording(),
+        scorer=Bm25Scorer(),
+    )
     assert counted < 120_000
 
 
@@ -329,7 +390,14 @@ def test_a_floor_is_watched_quickly() -> None:
     """Whether enough is kept is asked after each of thirty thousand sentences without adding all of them up again."""
     texts = [" ".join(f"Word{i} stands here." for i in range(30_000)), "a plain document"]
     begin = time.process_time()
-    found = fit_documents(texts, max_tokens=88_000, query="stands here", counter=WordCounter(), scorer=Bm25Scorer(), keep_evidence=0.9)
+    found = fit_documents(
+        texts,
+        max_tokens=88_000,
+        query="stands here",
+        counter=WordCounter(),
+        scorer=Bm25Scorer(),
+        keep_evidence=0.9,
+    )
     assert time.process_time() - begin < 5
     assert found.report.parts[1].reason == "enough"
 
@@ -338,7 +406,9 @@ def call(name: str, arguments: str, number: int) -> dict[str, Any]:
     return {
         "role": "assistant",
         "content": None,
-        "tool_calls": [{"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": arguments}}],
+        "tool_calls": [
+            {"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        ],
     }
 
 
@@ -352,7 +422,10 @@ def test_a_query_keeps_what_the_next_call_needs() -> None:
     ]
     for _ in range(12):
         chat += [
-            {"role": "user", "content": f"Tell me more, please, about the weather and the sea {'and so on ' * 3}"},
+            {
+                "role": "user",
+                "content": f"Tell me more, please, about the weather and the sea {'and so on ' * 3}",
+            },
             {"role": "assistant", "content": "It is mild and " * 6},
         ]
     chat.append({"role": "user", "content": "Book it with my card."})
@@ -367,7 +440,10 @@ def test_a_query_keeps_what_the_next_call_needs() -> None:
 
 def test_a_query_keeps_relevant_turns_of_a_plain_chat() -> None:
     """Without tools, half of the room stays with the newest turns and the rest goes to what the query is about."""
-    chat = [{"role": ("user", "assistant")[i % 2], "content": f"line {i} about gardens and roses and soil"} for i in range(80)]
+    chat = [
+        {"role": ("user", "assistant")[i % 2], "content": f"line {i} about gardens and roses and soil"}
+        for i in range(80)
+    ]
     chat[10] = {"role": "user", "content": "My ferry to Dover leaves at seven."}
     chat.append({"role": "user", "content": "When does my ferry leave?"})
     asked = fit_messages(chat, max_tokens=200, query="When does my ferry leave?")
@@ -380,7 +456,12 @@ def test_values_are_read_from_calls_results_and_words() -> None:
     """Arguments of calls, single words in JSON results and words that look like codes are values; prose is not."""
     found = values_of(
         [
-            ("see HAT136 on 2024-05-20, thanks", ['{"cabin": "economy"}'], ['{"city": "Oslo", "note": "two words"}'], True),
+            (
+                "see HAT136 on 2024-05-20, thanks",
+                ['{"cabin": "economy"}'],
+                ['{"city": "Oslo", "note": "two words"}'],
+                True,
+            ),
             ("economy is fine", [], [], False),
         ]
     )

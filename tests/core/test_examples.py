@@ -29,7 +29,9 @@ def axis(*letters):
 
 def test_the_most_relevant_come_first():
     """Examples about the question's subject are picked before others."""
-    picked = FewShotSelector().select("How can I reset a password?", EXAMPLES, max_examples=2, diversity_weight=0)
+    picked = FewShotSelector().select(
+        "How can I reset a password?", EXAMPLES, max_examples=2, diversity_weight=0
+    )
     assert {e["input"] for e in picked} == {EXAMPLES[0]["input"], EXAMPLES[1]["input"]}
 
 
@@ -43,7 +45,11 @@ def test_the_same_objects_come_back():
 
 def test_diversity_prevents_near_doubles():
     """With a penalty the second pick is another subject, without one it is the double."""
-    examples = [{"input": "aaab", "output": "1"}, {"input": "aaab aaab", "output": "2"}, {"input": "aac", "output": "3"}]
+    examples = [
+        {"input": "aaab", "output": "1"},
+        {"input": "aaab aaab", "output": "2"},
+        {"input": "aac", "output": "3"},
+    ]
     selector = FewShotSelector(axis("a", "b", "c"))
     assert [e["output"] for e in selector.select("aaaaab", examples, 2, 0.0)] == ["1", "2"]
     assert [e["output"] for e in selector.select("aaaaab", examples, 2, 1.0)] == ["1", "3"]
@@ -61,14 +67,18 @@ def test_never_more_than_asked_for_and_none_twice(count, limit, weight):
 @given(budget=st.integers(0, 60))
 def test_the_token_budget_is_a_bound(budget):
     """All picked examples together, as `example_text` shows them, fit the budget."""
-    picked = FewShotSelector(KeywordScorer()).select("reset my password", EXAMPLES, None, max_tokens=budget, counter=WORDS)
+    picked = FewShotSelector(KeywordScorer()).select(
+        "reset my password", EXAMPLES, None, max_tokens=budget, counter=WORDS
+    )
     assert sum(WORDS.count(example_text(e)) for e in picked) <= budget
 
 
 def test_an_example_too_long_is_skipped_not_the_end():
     """After one that does not fit a shorter one still gets its chance."""
     examples = [{"input": "reset password", "output": "word " * 40}, {"input": "reset", "output": "short"}]
-    picked = FewShotSelector(KeywordScorer()).select("reset password", examples, None, max_tokens=10, counter=WORDS)
+    picked = FewShotSelector(KeywordScorer()).select(
+        "reset password", examples, None, max_tokens=10, counter=WORDS
+    )
     assert picked == [examples[1]]
 
 
@@ -96,13 +106,18 @@ def test_labels_are_rated_by_their_best_examples():
 def test_tokens_buy_the_most_examples_of_the_likely_label():
     """With tokens as the only limit, short examples of the likely label come before one long example that matches best."""
     examples = [
-        {"input": "my card is lost and I do not know where I lost my card or who has my lost card", "label": "lost"},
+        {
+            "input": "my card is lost and I do not know where I lost my card or who has my lost card",
+            "label": "lost",
+        },
         {"input": "lost my card", "label": "lost"},
         {"input": "card lost", "label": "lost"},
         {"input": "rate of the euro", "label": "rate"},
         {"input": "euro rate", "label": "rate"},
     ]
-    picked = FewShotSelector().select("where is my lost card", examples, None, max_tokens=12, cost=lambda e: len(e["input"].split()))
+    picked = FewShotSelector().select(
+        "where is my lost card", examples, None, max_tokens=12, cost=lambda e: len(e["input"].split())
+    )
     assert picked[:2] == [examples[2], examples[1]]
     assert examples[0] not in picked
 
@@ -154,7 +169,9 @@ def test_nothing_to_choose_from():
 
 def test_wrong_arguments_are_named_together():
     """Every problem of a call stands in one error."""
-    with pytest.raises(BudgetConfigError, match=r"max_examples is -1.*diversity_weight is 2.*max_tokens is -5"):
+    with pytest.raises(
+        BudgetConfigError, match=r"max_examples is -1.*diversity_weight is 2.*max_tokens is -5"
+    ):
         FewShotSelector().select("q", EXAMPLES, -1, 2, max_tokens=-5)
     with pytest.raises(BudgetConfigError, match="embedding_engine is int"):
         FewShotSelector(7)

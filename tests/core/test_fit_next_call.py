@@ -30,7 +30,9 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def thread(task: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A booking fails, twelve look-ups follow whose results are full of codes, and a seat is found; the next call is the booking with that flight."""
-    items: list[dict[str, Any]] = [{"role": "user", "text": f"I am mia_li_{task} and want to fly to Rome.", "n": 12}]
+    items: list[dict[str, Any]] = [
+        {"role": "user", "text": f"I am mia_li_{task} and want to fly to Rome.", "n": 12}
+    ]
 
     def step(number: int, arguments: dict[str, str], result: str) -> None:
         called = {"id": f"c{number}", "name": "look", "arguments": json.dumps(arguments)}
@@ -41,13 +43,25 @@ def thread(task: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         if n == task % 4:
             step(
                 n,
-                {"user_id": f"mia_li_{task}", "flight": f"HAT{200 + task}", "cabin": "economy", "day": "2024-05-10"},
+                {
+                    "user_id": f"mia_li_{task}",
+                    "flight": f"HAT{200 + task}",
+                    "cabin": "economy",
+                    "day": "2024-05-10",
+                },
                 "no seats, NONE left: E77",
             )
         else:
-            step(n, {"day": f"2024-05-{10 + n}"}, f"found HAT{300 + 7 * n + task} FL_{300 + n} for $1{n}0 and ${n}55 at 1{n}:30")
+            step(
+                n,
+                {"day": f"2024-05-{10 + n}"},
+                f"found HAT{300 + 7 * n + task} FL_{300 + n} for $1{n}0 and ${n}55 at 1{n}:30",
+            )
         if n % 3 == 2:
-            items += [{"role": "assistant", "text": f"No seats for ${n}55.", "n": 9}, {"role": "user", "text": f"And on day {n}?", "n": 6}]
+            items += [
+                {"role": "assistant", "text": f"No seats for ${n}55.", "n": 9},
+                {"role": "user", "text": f"And on day {n}?", "n": 6},
+            ]
     items += [
         {"role": "assistant", "text": f"HAT{384 + task} has seats for $110. Shall I?", "n": 14},
         {"role": "user", "text": "Yes, please.", "n": 5},
@@ -55,7 +69,11 @@ def thread(task: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     for n, item in enumerate(items):
         item["id"] = str(n)
     wanted = f"mia_li_{task}", "economy", f"HAT{384 + task}"
-    return {"query": "Yes, please.", "doc_id": f"airline-{task}-0", "gold": [{"val": value} for value in wanted]}, items
+    return {
+        "query": "Yes, please.",
+        "doc_id": f"airline-{task}-0",
+        "gold": [{"val": value} for value in wanted],
+    }, items
 
 
 def test_the_signs_are_the_librarys(script: ModuleType) -> None:
@@ -70,7 +88,9 @@ def test_the_signs_are_the_librarys(script: ModuleType) -> None:
     signs = script.signs_of(values, len(units))
     odds = signs @ np.array(list(WEIGHTS.values()))
     assert (signs != 0).any(axis=0).all()
-    assert 1 / (1 + np.exp(-odds)) == pytest.approx([likely(name, value, len(units)) for name, value in values.items()])
+    assert 1 / (1 + np.exp(-odds)) == pytest.approx(
+        [likely(name, value, len(units)) for name, value in values.items()]
+    )
 
 
 def test_a_case_chooses_what_the_library_keeps(script: ModuleType) -> None:
@@ -81,7 +101,11 @@ def test_a_case_chooses_what_the_library_keeps(script: ModuleType) -> None:
     everything = sum(item["n"] for item in items)
     seen = []
     for case in conversation.cases:
-        (share,) = [share for share in script.BUDGETS if int(share * everything) == case.room + sum(case.prices[n] for n in case.kept)]
+        (share,) = [
+            share
+            for share in script.BUDGETS
+            if int(share * everything) == case.room + sum(case.prices[n] for n in case.kept)
+        ]
         kept = set(script.select(question["query"], items, int(share * everything)))
         piece_of = np.cumsum([item["role"] != "tool" for item in items]) - 1
         assert {int(piece_of[n]) for n, item in enumerate(items) if item["id"] in kept} == case.choose(worth)
@@ -104,7 +128,9 @@ def test_the_fit_keeps_what_it_was_not_fitted_to(script: ModuleType, parts: Modu
     assert worth[last.needed == 1].mean() > 2 * worth[last.needed == 0].mean()
 
     def evidence(worth: Any) -> float:
-        return float(np.mean([last.evidence[sorted(case.choose(worth))].any(axis=0).mean() for case in last.cases]))
+        return float(
+            np.mean([last.evidence[sorted(case.choose(worth))].any(axis=0).mean() for case in last.cases])
+        )
 
     assert evidence(worth) > evidence(np.full(len(worth), 0.5))
 
@@ -118,7 +144,11 @@ def test_it_climbs_where_more_is_kept(script: ModuleType, parts: ModuleType) -> 
     def evidence(weights: Any) -> float:
         total = 0.0
         for case in listed:
-            worth = parts.SHARPNESS * case.holds @ (1 / (1 + np.exp(-conversations[case.conversation].signs @ weights)))
+            worth = (
+                parts.SHARPNESS
+                * case.holds
+                @ (1 / (1 + np.exp(-conversations[case.conversation].signs @ weights)))
+            )
             taken = np.exp(worth) / np.exp(worth).sum()
             total += case.counts * float(taken @ case.keeps)
         return total / len(listed)
@@ -152,4 +182,7 @@ def test_without_the_data_one_line_says_so(
     monkeypatch.setenv("QUALITY_DIR", str(tmp_path))
     monkeypatch.setattr("sys.argv", ["fit_next_call.py"])
     assert script.main() == 0
-    assert capsys.readouterr().out == f"no quality data in {str(tmp_path)!r}: set QUALITY_DIR to the folder that holds score.py and dev/\n"
+    assert (
+        capsys.readouterr().out
+        == f"no quality data in {str(tmp_path)!r}: set QUALITY_DIR to the folder that holds score.py and dev/\n"
+    )

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from rankbudget import BudgetExceededError, BudgetSession, MessageError, TokenBudget, afit_messages, fit_messages
+from rankbudget import (
+    BudgetExceededError,
+    BudgetSession,
+    MessageError,
+    TokenBudget,
+    afit_messages,
+    fit_messages,
+)
 from rankbudget.errors import BudgetConfigError, BudgetError
 from rankbudget.testing import WordCounter
 
@@ -25,7 +32,9 @@ def user(text: str) -> dict[str, Any]:
 def says(text: str, *calls: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if calls:
-        message["tool_calls"] = [{"id": c, "type": "function", "function": {"name": "f", "arguments": "{}"}} for c in calls]
+        message["tool_calls"] = [
+            {"id": c, "type": "function", "function": {"name": "f", "arguments": "{}"}} for c in calls
+        ]
     return message
 
 
@@ -62,7 +71,15 @@ def test_what_fits_comes_back_as_the_same_objects() -> None:
 def test_newest_exchanges_stay() -> None:
     """Of 20 exchanges of 28 tokens, 100 tokens hold the question and the newest three."""
     chat = [*exchanges(20), user("now")]
-    assert [m["content"].split()[0] for m in fit(chat, 100)] == ["q17", "a17", "q18", "a18", "q19", "a19", "now"]
+    assert [m["content"].split()[0] for m in fit(chat, 100)] == [
+        "q17",
+        "a17",
+        "q18",
+        "a18",
+        "q19",
+        "a19",
+        "now",
+    ]
 
 
 def test_system_messages_stay_wherever_they_stood() -> None:
@@ -76,14 +93,24 @@ def test_system_messages_stay_wherever_they_stood() -> None:
 
 def test_a_tool_batch_lives_or_dies_whole() -> None:
     """A call with two results is dropped with both of them when both do not fit."""
-    chat = [user("q"), says("", "a", "b"), result("a", words(30)), result("b", words(30)), says("done"), user("now")]
+    chat = [
+        user("q"),
+        says("", "a", "b"),
+        result("a", words(30)),
+        result("b", words(30)),
+        says("done"),
+        user("now"),
+    ]
     assert [m["role"] for m in fit(chat, 60)] == ["user", "assistant", "user"]
     assert [m["role"] for m in fit(chat, 200)] == [m["role"] for m in chat]
 
 
 def test_an_agent_keeps_its_task_and_its_newest_steps() -> None:
     """In one long turn the question stays and the newest steps fill the rest."""
-    chat = [user("do the job"), *(m for i in range(10) for m in (says("", f"c{i}"), result(f"c{i}", words(40))))]
+    chat = [
+        user("do the job"),
+        *(m for i in range(10) for m in (says("", f"c{i}"), result(f"c{i}", words(40)))),
+    ]
     kept = fit(chat, 159)  # 3 priming, 7 for the task, 50 for each step
     assert kept[0] is chat[0]
     assert [m["tool_call_id"] for m in kept if m["role"] == "tool"] == ["c8", "c9"]
@@ -136,7 +163,10 @@ def test_long_texts_of_the_last_exchanges_are_capped_before_an_exchange_goes() -
         ({"min_exchanges": 2.5}, "min_exchanges is 2.5"),
         ({"min_exchanges": -1}, "min_exchanges is -1"),
         ({"min_exchanges": None}, "min_exchanges is None"),
-        ({"cut": "none", "min_exchanges": True}, "cut is 'none', allowed: 'fill', 'stable'; min_exchanges is True"),
+        (
+            {"cut": "none", "min_exchanges": True},
+            "cut is 'none', allowed: 'fill', 'stable'; min_exchanges is True",
+        ),
     ],
 )
 async def test_settings_that_would_erase_or_crash_are_refused(options: dict[str, Any], seen: str) -> None:
@@ -185,7 +215,11 @@ def test_nothing_in_nothing_out() -> None:
 
 def test_a_larger_limit_keeps_a_superset() -> None:
     """Keeping by age is monotone in the limit."""
-    chat = [m for i in range(12) for m in (user(f"q{i}"), says("", f"c{i}"), result(f"c{i}", words(i * 7)), says(words(i)))]
+    chat = [
+        m
+        for i in range(12)
+        for m in (user(f"q{i}"), says("", f"c{i}"), result(f"c{i}", words(i * 7)), says(words(i)))
+    ]
     before: set[int] = set()
     for limit in range(60, 900, 23):
         kept = {id(m) for m in fit(chat, limit)}
@@ -300,7 +334,12 @@ def test_the_last_exchanges_take_from_documents_that_rank_lower() -> None:
     """Three exchanges that exceed the history's share stay whole in a session, and documents get the rest; not so where documents rank higher."""
     chat = exchanges(3, size=40)  # 88 tokens an exchange
     for preset, whole in ((None, True), ("rag", False)):
-        session = BudgetSession(TokenBudget(context_window=503, reserve=100, ratios={"memory": 0.6, "history": 0.4}, preset=preset), counter=COUNTER)
+        session = BudgetSession(
+            TokenBudget(
+                context_window=503, reserve=100, ratios={"memory": 0.6, "history": 0.4}, preset=preset
+            ),
+            counter=COUNTER,
+        )
         session.attach(lambda: chat)
         kept = session.fit(chat).messages
         assert (list(kept) == chat) == whole
@@ -313,10 +352,16 @@ def test_a_thread_that_ends_on_results_keeps_them_or_says_what_does_not_fit() ->
     kept = fit(chat, 300)
     assert kept[:-1] == chat[:-1]
     assert 200 <= len(kept[-1]["content"].split()) < 300
-    with pytest.raises(BudgetExceededError, match=r"question 5, newest tool call with its results 9\d\d") as caught:
+    with pytest.raises(
+        BudgetExceededError, match=r"question 5, newest tool call with its results 9\d\d"
+    ) as caught:
         fit_messages(chat, max_tokens=60, counter=COUNTER)
     assert caught.value.limit == 60 < caught.value.needed == sum(caught.value.blocks.values())
-    for options in ({"message_cap": None}, {"cut": "stable", "message_cap": None}, {"query": "look", "message_cap": None}):
+    for options in (
+        {"message_cap": None},
+        {"cut": "stable", "message_cap": None},
+        {"query": "look", "message_cap": None},
+    ):
         with pytest.raises(BudgetExceededError, match="newest tool call"):
             fit_messages(chat, max_tokens=300, counter=COUNTER, **options)
     with pytest.raises(BudgetExceededError, match="newest tool call"):
@@ -333,7 +378,11 @@ def test_an_answered_or_ended_batch_may_go() -> None:
 
 def test_a_relevant_history_keeps_the_newest_step() -> None:
     """Old answers that serve the query do not push out the result the model waits for."""
-    old = [m for i in range(6) for m in (user(f"my booking is HAT13{i}"), says(f"HAT13{i} is refunded to card_{i}"))]
+    old = [
+        m
+        for i in range(6)
+        for m in (user(f"my booking is HAT13{i}"), says(f"HAT13{i} is refunded to card_{i}"))
+    ]
     chat = [*old, user("refund"), says("", "a"), result("a", words(70))]
     kept = fit(chat, 110, query="refund")
     assert kept[-3:] == chat[-3:]
@@ -344,7 +393,9 @@ def test_a_summary_that_has_no_room_makes_no_room_for_itself() -> None:
     thread = [user("0. ok"), says("1. ok"), user("2. ok"), says("3. ok"), user("4. ok Which is it?")]
     for limit in range(12, 40):
         plain = fit_messages(thread, max_tokens=limit, counter=COUNTER)
-        asked = fit_messages(thread, max_tokens=limit, counter=COUNTER, summarizer=lambda _text, _tokens: "a b")
+        asked = fit_messages(
+            thread, max_tokens=limit, counter=COUNTER, summarizer=lambda _text, _tokens: "a b"
+        )
         assert asked.messages == plain.messages or "<summary>" in str(asked.messages)
 
 
@@ -357,4 +408,7 @@ def test_a_cut_gives_way_when_what_was_cut_is_the_newest_step_again() -> None:
     assert session.fit(thread[:3], limit=limit).messages == thread[2:3]
     with pytest.raises(BudgetExceededError, match="what must stay needs 26 tokens"):
         session.fit(thread, limit=limit)
-    assert session.fit(thread, limit=limit + COUNTER.count_message(thread[3])).messages == [*thread[:2], thread[3]]
+    assert session.fit(thread, limit=limit + COUNTER.count_message(thread[3])).messages == [
+        *thread[:2],
+        thread[3],
+    ]

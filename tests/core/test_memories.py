@@ -40,7 +40,9 @@ class TestMemoriesStrategy(FitStrategyConformance):
         @self._for_all(drawn_segments(), st.integers(0, 60))
         def check(drawn, limit):
             stated = [
-                dataclasses.replace(s, score=None, pinned=False, kind="core" if i % 2 else None, priority=i * 20.0)
+                dataclasses.replace(
+                    s, score=None, pinned=False, kind="core" if i % 2 else None, priority=i * 20.0
+                )
                 for i, s in enumerate(drawn)
             ]
             fit = self._fit(stated, limit)
@@ -118,7 +120,9 @@ def test_where_no_memory_differs_all_is_as_with_evidence(texts, limit, roles, st
 @pytest.mark.parametrize("at", range(len(FACTS)))
 def test_importance_lifts_what_is_less_near(at, role):
     """Whichever memory is the important, new, core one is among the kept, whole texts or sentences."""
-    given_memories = memories(*FACTS, role=role, kind="experience", priority=0, created_at=NOW - timedelta(days=400))
+    given_memories = memories(
+        *FACTS, role=role, kind="experience", priority=0, created_at=NOW - timedelta(days=400)
+    )
     given_memories[at] = dataclasses.replace(given_memories[at], kind="core", priority=100, created_at=NOW)
     for limit in (12, 30):
         assert f"m{at}" in dict(kept(Memories(), given_memories, limit))
@@ -134,7 +138,15 @@ def test_importance_lifts_what_is_less_near(at, role):
 def test_shifts_rank_as_the_formula(stated, role):
     """Nearness and shift together order memories as the scores do, on any scale of nearness."""
     given_memories = [
-        Segment(id=str(i), text="x", role=role, title=str(near), priority=priority, created_at=NOW - timedelta(days=age), kind=kind)
+        Segment(
+            id=str(i),
+            text="x",
+            role=role,
+            title=str(near),
+            priority=priority,
+            created_at=NOW - timedelta(days=age),
+            kind=kind,
+        )
         for i, (near, priority, age, kind) in enumerate(stated)
     ]
     scorer = MemoryScorer(similarity=ByNumber())
@@ -149,7 +161,9 @@ def test_shifts_rank_as_the_formula(stated, role):
 
 def test_a_scorer_of_ones_own_is_the_similarity():
     """What the assembler is given rates nearness; a `MemoryScorer` brings its weights along."""
-    near = [dataclasses.replace(memory, title=title) for memory, title in zip(pair(), ("1", "0"), strict=True)]
+    near = [
+        dataclasses.replace(memory, title=title) for memory, title in zip(pair(), ("1", "0"), strict=True)
+    ]
     assert [name for name, _ in kept(strategy_for("memory", scorer=ByNumber()), near, 14)] == ["core"]
     only_near = MemoryScorer(MemoryWeights(priority=0, recency=0, kind=0), similarity=ByNumber())
     assert [name for name, _ in kept(strategy_for("memory", scorer=only_near), near, 14)] == ["exp"]
@@ -177,7 +191,12 @@ def test_nothing_is_embedded_twice():
 
 def crowd(count: int, **last: Any) -> list[Segment]:
     """Near memories of no importance, and one far and important memory at the end."""
-    near = [Segment(id=f"m{i}", text=f"note{i} one two three", title=str(count - i), kind="experience", priority=0) for i in range(count)]
+    near = [
+        Segment(
+            id=f"m{i}", text=f"note{i} one two three", title=str(count - i), kind="experience", priority=0
+        )
+        for i in range(count)
+    ]
     return [*near, Segment(id="far", text="far one two three", title="0", priority=100, **last)]
 
 

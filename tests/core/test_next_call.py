@@ -16,7 +16,16 @@ from rankbudget.errors import BudgetError
 from rankbudget.fitting import coverage
 from rankbudget.fitting.coverage import EFFORT, POWERS, cover
 from rankbudget.fitting.next_call import Value, likely, values_of
-from rankbudget.testing import Application, WordCounter, applications, check_laws, check_refusal, check_same, draws, snapshot
+from rankbudget.testing import (
+    Application,
+    WordCounter,
+    applications,
+    check_laws,
+    check_refusal,
+    check_same,
+    draws,
+    snapshot,
+)
 
 COUNTER = WordCounter()
 Case = tuple[list[int], list[list[int]], list[float], list[int], list[int], int]
@@ -62,7 +71,9 @@ def test_cover_finds_most_of_what_could_be_found(case: Case) -> None:
     def total(chosen: Any) -> float:
         return sum(worth[v] for v in {v for n in chosen for v in holds[n]})
 
-    possible = [c for k in range(size + 1) for c in combinations(range(size), k) if sum(prices[n] for n in c) <= room]
+    possible = [
+        c for k in range(size + 1) for c in combinations(range(size), k) if sum(prices[n] for n in c) <= room
+    ]
     best = max(total(c) for c in possible)
     assert total(cover(prices, holds, worth, list(range(size)), [], room)) >= best / 2 - 0.01
 
@@ -101,7 +112,12 @@ def test_the_search_is_bounded(size: int, monkeypatch: pytest.MonkeyPatch) -> No
         return fill(shelf, room, power)
 
     monkeypatch.setattr(coverage._Shelf, "fill", counted)
-    case = ([2 + n % 3 for n in range(size)], [[n] for n in range(size)], [1.0 + n % 7 for n in range(size)], [*range(size)])
+    case = (
+        [2 + n % 3 for n in range(size)],
+        [[n] for n in range(size)],
+        [1.0 + n % 7 for n in range(size)],
+        [*range(size)],
+    )
     cover(*case, [], size)
     assert len(fills) <= len(POWERS) + EFFORT // size
     assert (len(fills) > len(POWERS)) == (size < 700)
@@ -124,22 +140,30 @@ def test_signs_of_a_value_needed_again() -> None:
     assert found["economy"] == Value({0, 1}, called=True, attempt=True, asked=True)
     assert found["HAT039"] == Value({0, 2}, asked=True, announced=True)
     assert found["HAT777"] == Value({1})
-    ranked = sorted(("mia_li_3668", "HAT136", "HAT039", "HAT777", "$255"), key=lambda name: -likely(name, found[name], 4))
+    ranked = sorted(
+        ("mia_li_3668", "HAT136", "HAT039", "HAT777", "$255"), key=lambda name: -likely(name, found[name], 4)
+    )
     assert ranked[:2] == ["mia_li_3668", "HAT136"]
     assert ranked[2:] == ["HAT039", "HAT777", "$255"]
 
 
 def test_an_attempt_that_succeeded_is_done() -> None:
     """What the result of the newest attempt repeats is no argument of the next call, until the user says something."""
-    attempt = json.dumps({"user_id": "mia_li_3668", "flight": "HAT136", "cabin": "economy", "day": "2024-05-20"})
+    attempt = json.dumps(
+        {"user_id": "mia_li_3668", "flight": "HAT136", "cabin": "economy", "day": "2024-05-20"}
+    )
     units: list[tuple[str, list[str], list[str], bool]] = [
         ("Book HAT136", [], [], True),
         ("", [attempt], ["booked HAT136 in economy for mia_li_3668"], False),
     ]
     found = values_of(units)
-    assert {name: value.done for name, value in found.items() if value.attempt} == dict.fromkeys(json.loads(attempt).values(), 0.75)
+    assert {name: value.done for name, value in found.items() if value.attempt} == dict.fromkeys(
+        json.loads(attempt).values(), 0.75
+    )
     assert values_of([*units, ("Change it", [], [], True)])["HAT136"].done == 0
-    assert values_of([("Book HAT136", [], [], True), ("", [attempt], ["no seats"], False)])["HAT136"].done == 0
+    assert (
+        values_of([("Book HAT136", [], [], True), ("", [attempt], ["no seats"], False)])["HAT136"].done == 0
+    )
     done, failed = Value({1}, called=True, attempt=True, done=1.0), Value({1}, called=True, attempt=True)
     assert likely("HAT136", done, 2) < likely("HAT136", failed, 2) / 2
 
@@ -147,7 +171,9 @@ def test_an_attempt_that_succeeded_is_done() -> None:
 def test_an_answer_announces_what_is_new_and_reports_what_was_called() -> None:
     """A name the newest answer says is likelier for it, unless it was an argument before."""
     assert likely("HAT136", Value({3}, announced=True), 5) > 2 * likely("HAT136", Value({3}), 5)
-    assert likely("HAT136", Value({3}, called=True, announced=True), 5) < likely("HAT136", Value({3}, called=True), 5)
+    assert likely("HAT136", Value({3}, called=True, announced=True), 5) < likely(
+        "HAT136", Value({3}, called=True), 5
+    )
 
 
 def test_capitals_alone_are_no_name() -> None:
@@ -158,7 +184,9 @@ def test_capitals_alone_are_no_name() -> None:
 
 def test_a_number_of_something_is_no_amount() -> None:
     """Prices, counts and times are unlikely arguments; an order number of eight digits is likely."""
-    assert likely("20260517", Value({0}), 2) > 5 * max(likely(name, Value({0}), 2) for name in ("$1,255.00", "340", "10:30", "7.5%"))
+    assert likely("20260517", Value({0}), 2) > 5 * max(
+        likely(name, Value({0}), 2) for name in ("$1,255.00", "340", "10:30", "7.5%")
+    )
 
 
 def test_an_older_value_is_less_likely() -> None:
@@ -178,9 +206,15 @@ def test_a_query_breaks_no_law(application: Application, query: str) -> None:
     except BudgetError as error:
         check_refusal(messages, error, limit=limit, **options)
         return
-    check_laws(messages, found.messages, limit=limit, before=before, reported=found.report.total_tokens, **options)
+    check_laws(
+        messages, found.messages, limit=limit, before=before, reported=found.report.total_tokens, **options
+    )
     check_same(found.messages, fit_messages(messages, max_tokens=limit, query=query, **options).messages)
-    check_same(found.messages, fit_messages(found.messages, max_tokens=limit, query=query, **options).messages, what="fitting twice")
+    check_same(
+        found.messages,
+        fit_messages(found.messages, max_tokens=limit, query=query, **options).messages,
+        what="fitting twice",
+    )
 
 
 def test_an_answer_never_opens_though_questions_go() -> None:
@@ -193,7 +227,11 @@ def test_an_answer_never_opens_though_questions_go() -> None:
             "role": "assistant",
             "content": "",
             "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "book", "arguments": '{"flight": "HAT136", "a": "x_1", "b": "y_2"}'}}
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "book", "arguments": '{"flight": "HAT136", "a": "x_1", "b": "y_2"}'},
+                }
             ],
         },
         {"role": "tool", "tool_call_id": "c1", "content": "booked HAT136"},
@@ -209,7 +247,11 @@ def test_a_small_newest_result_is_never_lost(limit: int) -> None:
     """Where the newest call and its result take at most a quarter of the room they stay, however many values older results hold."""
 
     def step(number: int, arguments: str, result: str) -> list[dict[str, Any]]:
-        called = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": arguments}}
+        called = {
+            "id": f"c{number}",
+            "type": "function",
+            "function": {"name": "look", "arguments": arguments},
+        }
         return [
             {"role": "assistant", "content": "", "tool_calls": [called]},
             {"role": "tool", "tool_call_id": f"c{number}", "content": result},
@@ -221,7 +263,11 @@ def test_a_small_newest_result_is_never_lost(limit: int) -> None:
         {"role": "user", "content": "Book it."},
     ]
     for n in range(12):
-        chat += step(n, f'{{"user_id": "mia_li_{n}", "flight": "HAT{100 + n}", "day": "2024-05-{10 + n}"}}', f"found HAT{200 + n} card_{n}")
+        chat += step(
+            n,
+            f'{{"user_id": "mia_li_{n}", "flight": "HAT{100 + n}", "day": "2024-05-{10 + n}"}}',
+            f"found HAT{200 + n} card_{n}",
+        )
     chat += step(99, "{}", "nothing more to do")
     kept = fit_messages(chat, max_tokens=limit, query="Book it.", counter=COUNTER).messages
     assert kept[-2:] == chat[-2:]

@@ -73,13 +73,13 @@ def test_no_answer_is_lost_on_the_benchmark_prompts(prompts):
 
 def test_one_word_of_a_short_question_is_enough():
     """Of four words one is a quarter, under the threshold; a document that has it may still hold the answer, and stays."""
-    prompt = (
-        "Alphavirus vectors work well.\n\nSuch vectors carry genes.\n\nSoup is served at noon.\n\nHow do modern alphavirus vectors work?"
-    )
+    prompt = "Alphavirus vectors work well.\n\nSuch vectors carry genes.\n\nSoup is served at noon.\n\nHow do modern alphavirus vectors work?"
     short = TokenOptimizer().optimize(prompt)
     assert "carry genes" in short.optimized_prompt
     assert "Soup" not in short.optimized_prompt
-    strict = TokenOptimizer(config=OptimizerConfig(short_question_words=0, continued_share=1)).optimize(prompt)
+    strict = TokenOptimizer(config=OptimizerConfig(short_question_words=0, continued_share=1)).optimize(
+        prompt
+    )
     assert "carry genes" not in strict.optimized_prompt
 
 
@@ -88,7 +88,9 @@ def test_a_document_that_continues_a_relevant_one_stays_with_it():
     relevant = "Alphavirus vectors are replicons that carry a foreign gene into the cell."
     continued = "The replicons make many copies of the gene."
     question = "How do alphavirus vectors work?"
-    together = TokenOptimizer().optimize(f"{relevant}\n\n{continued}\n\nSoup is served at noon.\n\n{question}")
+    together = TokenOptimizer().optimize(
+        f"{relevant}\n\n{continued}\n\nSoup is served at noon.\n\n{question}"
+    )
     assert continued in together.optimized_prompt
     assert "Soup" not in together.optimized_prompt
     apart = TokenOptimizer().optimize(f"{relevant}\n\nSoup is served at noon.\n\n{continued}\n\n{question}")
@@ -100,7 +102,9 @@ def test_a_document_about_a_name_in_a_relevant_one_stays():
     film = "The film The Zone was directed by Denys Roy and shot in Quebec."
     director = "Denys Roy comes from Montreal."
     namesake = "Denys Blanc is a baker."
-    result = TokenOptimizer().optimize(f"{namesake}\n\n{director}\n\nSoup is served at noon.\n\n{film}\n\nWho directed the film The Zone?")
+    result = TokenOptimizer().optimize(
+        f"{namesake}\n\n{director}\n\nSoup is served at noon.\n\n{film}\n\nWho directed the film The Zone?"
+    )
     assert director in result.optimized_prompt
     assert namesake not in result.optimized_prompt
     assert "Soup" not in result.optimized_prompt
@@ -133,7 +137,10 @@ def test_nothing_goes_where_nothing_answers():
 
 
 @given(
-    documents=st.lists(st.sampled_from([ON_TOPIC, OFF_TOPIC, "Soup is served at noon.", "", "A lamp.\nAnother line."]), max_size=6),
+    documents=st.lists(
+        st.sampled_from([ON_TOPIC, OFF_TOPIC, "Soup is served at noon.", "", "A lamp.\nAnother line."]),
+        max_size=6,
+    ),
     label=st.booleans(),
     preference=st.sampled_from(["low", "medium", "high"]),
 )
@@ -149,7 +156,10 @@ def test_never_longer_and_the_question_stays(documents, label, preference):
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
-    [({"task_type": "critical"}, "task_type is critical"), ({"quality_preference": "high"}, "quality_preference is high")],
+    [
+        ({"task_type": "critical"}, "task_type is critical"),
+        ({"quality_preference": "high"}, "quality_preference is high"),
+    ],
 )
 def test_critical_tasks_and_high_quality_are_not_touched(arguments, reason):
     """The prompt comes back as it was, and the result says why."""
@@ -189,7 +199,9 @@ def test_the_system_prompt_is_left_alone_unless_asked():
     )
     plain = TokenOptimizer().optimize(QUESTION, system_prompt=system)
     assert plain.optimized_prompt.startswith(system)
-    asked = TokenOptimizer(config=OptimizerConfig(compress_system_prompt=True)).optimize(QUESTION, system_prompt=system)
+    asked = TokenOptimizer(config=OptimizerConfig(compress_system_prompt=True)).optimize(
+        QUESTION, system_prompt=system
+    )
     assert asked.optimized_prompt == f"Always cite sources.\n\n{QUESTION}"
     assert asked.strategies_applied == ["template"]
 
@@ -221,14 +233,26 @@ def test_history_keeps_the_newest_and_the_relevant():
 
 def test_what_was_said_earlier_is_said_by_who_said_it():
     """The assistant's decision is not put into the user's mouth; both are named where both said something that lasts."""
-    asides = " The rest of it is about the weather in the mountains and about the birds that sing there before the sun comes up." * 3
-    asked = {"role": "user", "content": "Shall we use tabs or spaces in the project from now on, what do you think about it?"}
-    decided = {"role": "assistant", "content": f"I decided that we use spaces because the linter demands it.{asides}"}
+    asides = (
+        " The rest of it is about the weather in the mountains and about the birds that sing there before the sun comes up."
+        * 3
+    )
+    asked = {
+        "role": "user",
+        "content": "Shall we use tabs or spaces in the project from now on, what do you think about it?",
+    }
+    decided = {
+        "role": "assistant",
+        "content": f"I decided that we use spaces because the linter demands it.{asides}",
+    }
     wants = {"role": "user", "content": f"I prefer tabs in my own files.{asides}"}
     rest = [{"role": "user", "content": "ok"}, {"role": "assistant", "content": "fine"}]
     question = "How long do refunds take?"
     one = TokenOptimizer().optimize(question, history=[asked, decided, *rest]).optimized_prompt
-    assert one.splitlines()[0] == "assistant: [Earlier: I decided that we use spaces because the linter demands it.]"
+    assert (
+        one.splitlines()[0]
+        == "assistant: [Earlier: I decided that we use spaces because the linter demands it.]"
+    )
     both = TokenOptimizer().optimize(question, history=[wants, decided, *rest]).optimized_prompt
     assert both.splitlines()[:2] == [
         "user: [Earlier: I prefer tabs in my own files.]",
@@ -239,7 +263,10 @@ def test_what_was_said_earlier_is_said_by_who_said_it():
 @given(
     roles=st.lists(st.sampled_from(["user", "assistant"]), min_size=1, max_size=8),
     texts=st.lists(
-        st.sampled_from(["We decided on {}.", "I prefer {} to all others.", "Lovely weather in {} today, is it not? " * 6]), min_size=8
+        st.sampled_from(
+            ["We decided on {}.", "I prefer {} to all others.", "Lovely weather in {} today, is it not? " * 6]
+        ),
+        min_size=8,
     ),
     tokens=st.integers(0, 40),
 )
@@ -255,20 +282,36 @@ def test_nobody_is_credited_with_the_words_of_another(roles, texts, tokens):
 def test_the_first_paragraph_of_a_long_message_counts():
     """A relevant turn stays whole though the relevant words are far from the end of its message."""
     long = f"{ON_TOPIC}\n\n" + "\n\n".join(f"{OFF_TOPIC} Number {i}." for i in range(8))
-    history = [{"role": "user", "content": "hm"}, {"role": "assistant", "content": long}, {"role": "user", "content": "and now"}]
-    assert ON_TOPIC in TokenOptimizer(config=OptimizerConfig(earlier_tokens=0)).optimize(QUESTION, history=history).optimized_prompt
+    history = [
+        {"role": "user", "content": "hm"},
+        {"role": "assistant", "content": long},
+        {"role": "user", "content": "and now"},
+    ]
+    assert (
+        ON_TOPIC
+        in TokenOptimizer(config=OptimizerConfig(earlier_tokens=0))
+        .optimize(QUESTION, history=history)
+        .optimized_prompt
+    )
 
 
 def test_tool_calls_in_the_history_stay_with_their_results():
     """A turn with tools in it is never thinned out."""
     history = [
         {"role": "user", "content": "look it up"},
-        {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
         {"role": "tool", "tool_call_id": "c", "content": "nothing about the subject"},
         {"role": "user", "content": "thanks"},
         {"role": "assistant", "content": "welcome"},
     ]
-    assert "tool: nothing about the subject" in TokenOptimizer().optimize(QUESTION, history=history).optimized_prompt
+    assert (
+        "tool: nothing about the subject"
+        in TokenOptimizer().optimize(QUESTION, history=history).optimized_prompt
+    )
 
 
 def test_examples_are_selected_and_keep_their_order():
@@ -277,7 +320,9 @@ def test_examples_are_selected_and_keep_their_order():
         {"input": f"How are {name} refunds paid?", "output": str(i)}
         for i, name in enumerate(["lamp", "shoe", "faulty lamps", "car", "days of faulty lamps"])
     ]
-    result = TokenOptimizer(config=OptimizerConfig(max_examples=2, diversity_weight=0.0)).optimize(QUESTION, examples=examples)
+    result = TokenOptimizer(config=OptimizerConfig(max_examples=2, diversity_weight=0.0)).optimize(
+        QUESTION, examples=examples
+    )
     assert result.strategies_applied == ["few_shot"]
     kept = [e for e in examples if f"output: {e['output']}" in result.optimized_prompt]
     assert [e["output"] for e in kept] == ["2", "4"]
@@ -287,7 +332,9 @@ def test_examples_are_selected_and_keep_their_order():
 def test_one_example_given_many_times_counts_each_time(most):
     """No more examples than configured stay, even where all of them are one and the same object."""
     example = {"input": "a?", "output": "first"}
-    result = TokenOptimizer(config=OptimizerConfig(max_examples=most)).optimize("Which colour is it?", examples=[example] * 9)
+    result = TokenOptimizer(config=OptimizerConfig(max_examples=most)).optimize(
+        "Which colour is it?", examples=[example] * 9
+    )
     assert result.optimized_prompt.count("output: first") == most
 
 
@@ -301,7 +348,8 @@ def test_repeated_passages_stand_once():
 def test_low_quality_preference_also_shortens_what_stays():
     """With "low" the kept documents lose the sentences that bear least on the question."""
     long = f"{ON_TOPIC} " + " ".join(
-        f"Lamps of series {i} are made in hall {i} by a team of {i + 3} people who like their work." for i in range(8)
+        f"Lamps of series {i} are made in hall {i} by a team of {i + 3} people who like their work."
+        for i in range(8)
     )
     medium = TokenOptimizer().optimize(f"{long}\n\n{QUESTION}")
     low = TokenOptimizer().optimize(f"{long}\n\n{QUESTION}", quality_preference="low")
@@ -312,8 +360,12 @@ def test_low_quality_preference_also_shortens_what_stays():
 
 def test_parts_given_are_the_parts_used():
     """Analyzer, compressor and selector of the caller do the work."""
-    analyzer = ContextAnalyzer(AnalyzerConfig(scoring_method="keyword", min_relevance_threshold=0.0), counter=EXACT)
-    optimizer = TokenOptimizer(analyzer, PromptCompressor(CompressorConfig()), FewShotSelector(), OptimizerConfig())
+    analyzer = ContextAnalyzer(
+        AnalyzerConfig(scoring_method="keyword", min_relevance_threshold=0.0), counter=EXACT
+    )
+    optimizer = TokenOptimizer(
+        analyzer, PromptCompressor(CompressorConfig()), FewShotSelector(), OptimizerConfig()
+    )
     prompt = f"{ON_TOPIC}\n\n{OFF_TOPIC}\n\n{QUESTION}"
     assert optimizer.optimize(prompt).optimized_prompt == prompt
 
@@ -344,8 +396,14 @@ def test_the_result_has_the_specified_fields():
     [
         ("What is it?", [("query", "What is it?")]),
         ("Sky is blue. What colour is it?", [("document", "Sky is blue."), ("query", "What colour is it?")]),
-        ("<context>\nsky\n</context>\n<question>colour?</question>", [("document", "sky"), ("query", "colour?")]),
-        ("You help.\n\n## Documents\nsky\n\n### Question\ncolour?", [("system", "You help."), ("document", "sky"), ("query", "colour?")]),
+        (
+            "<context>\nsky\n</context>\n<question>colour?</question>",
+            [("document", "sky"), ("query", "colour?")],
+        ),
+        (
+            "You help.\n\n## Documents\nsky\n\n### Question\ncolour?",
+            [("system", "You help."), ("document", "sky"), ("query", "colour?")],
+        ),
         (
             "Examples:\na\n\nChat history:\nb\n\nContext: c\nQuery: d",
             [("example", "a"), ("history", "b"), ("document", "c"), ("query", "d")],
@@ -362,7 +420,20 @@ def test_prompts_are_read_back_into_parts(prompt, parts):
 
 @given(
     text=st.lists(
-        st.sampled_from(["Context:", "Question:", "<context>", "</context>", "\n", "\n\n", "word ", "why?", "# Documents\n"]), max_size=20
+        st.sampled_from(
+            [
+                "Context:",
+                "Question:",
+                "<context>",
+                "</context>",
+                "\n",
+                "\n\n",
+                "word ",
+                "why?",
+                "# Documents\n",
+            ]
+        ),
+        max_size=20,
     ).map("".join)
 )
 def test_parsing_loses_nothing(text):

@@ -14,7 +14,9 @@ from rankbudget.testing import WordCounter
 
 COUNTER = WordCounter()
 OTHERS = st.dictionaries(
-    st.sampled_from(["project", "task", "memory", "examples", "rules", "history"]), st.lists(st.integers(1, 12), min_size=1, max_size=6), max_size=4
+    st.sampled_from(["project", "task", "memory", "examples", "rules", "history"]),
+    st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    max_size=4,
 )
 
 
@@ -27,23 +29,40 @@ def blocks_of(others: dict[str, list[int]]) -> list[Block]:
     for name, sizes in others.items():
         if name == "history":
             roles = ("user", "assistant")
-            made.append(Block(name=name, messages=[{"role": roles[i % 2], "content": words(n)} for i, n in enumerate(sizes)]))
+            made.append(
+                Block(
+                    name=name,
+                    messages=[{"role": roles[i % 2], "content": words(n)} for i, n in enumerate(sizes)],
+                )
+            )
         else:
             made.append(Block.of(name, *[words(n) for n in sizes]))
     return made
 
 
 def total(blocks: list[Block], window: int, surplus: Any) -> int:
-    budget = TokenBudget(context_window=window, reserve=0, ratios={"memory": 0.43, "history": 0.57}, max_system_ratio=None, surplus=surplus)
+    budget = TokenBudget(
+        context_window=window,
+        reserve=0,
+        ratios={"memory": 0.43, "history": 0.57},
+        max_system_ratio=None,
+        surplus=surplus,
+    )
     made = Assembler(budget, counter=COUNTER).assemble(blocks, query="now?")
     assert "must" in str(made.messages)
     return made.report.total_tokens
 
 
 @given(OTHERS, st.integers(1, 20), st.sampled_from(["waterfall", "borrow", "keep"]), st.booleans())
-def test_what_fits_alone_fits_beside_everything_that_is_not_pinned(others: dict[str, list[int]], size: int, surplus: str, whole: bool) -> None:
+def test_what_fits_alone_fits_beside_everything_that_is_not_pinned(
+    others: dict[str, list[int]], size: int, surplus: str, whole: bool
+) -> None:
     """The window that holds the pinned piece alone holds it beside any other blocks."""
-    pinned = Block(name="knowledge", segments=[Segment(id="law", text=f"must {words(size)}", pinned=not whole)], pinned=whole)
+    pinned = Block(
+        name="knowledge",
+        segments=[Segment(id="law", text=f"must {words(size)}", pinned=not whole)],
+        pinned=whole,
+    )
     alone = total([pinned], 1000, surplus)
     assert total([pinned], alone, surplus) == alone
     assert total([pinned, *blocks_of(others)], alone, surplus) <= alone
@@ -51,7 +70,10 @@ def test_what_fits_alone_fits_beside_everything_that_is_not_pinned(others: dict[
 
 def test_two_that_are_pinned_do_not_take_from_each_other() -> None:
     """Two pinned blocks both stay, or the error says that they cannot."""
-    blocks = [Block(name=name, segments=[Segment(id=name, text=f"must {words(30)}", pinned=True)]) for name in ("project", "knowledge")]
+    blocks = [
+        Block(name=name, segments=[Segment(id=name, text=f"must {words(30)}", pinned=True)])
+        for name in ("project", "knowledge")
+    ]
     needed = total(blocks, 1000, "waterfall")
     assert total(blocks, needed, "waterfall") == needed
     with pytest.raises(BudgetExceededError, match="pinned segments"):

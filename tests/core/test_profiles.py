@@ -63,7 +63,9 @@ def refused(path, profile=None):
 def test_system_defaults_are_read_as_specified(written):
     """`max_response_tokens` caps the reserve, the ratios are those of the file."""
     budget = TokenBudget.from_file(written(SYSTEM))
-    assert budget == TokenBudget(context_window=32_768, ratios={"memory": 0.3, "history": 0.4}, reserve=0.3, max_output=4_096)
+    assert budget == TokenBudget(
+        context_window=32_768, ratios={"memory": 0.3, "history": 0.4}, reserve=0.3, max_output=4_096
+    )
     assert budget.reserve_tokens(300) == 4_096
 
 
@@ -95,7 +97,8 @@ def test_profiles_may_stand_at_the_top_or_under_characters(written):
 def test_defaults_may_come_from_another_file(written):
     """System and character files stay apart."""
     budget = load_budget(
-        written("preferred_llm: {budget_ratios: {memory: 0.2, history: 0.5}}", "nova.yaml"), defaults=written(SYSTEM, "system.yaml")
+        written("preferred_llm: {budget_ratios: {memory: 0.2, history: 0.5}}", "nova.yaml"),
+        defaults=written(SYSTEM, "system.yaml"),
     )
     assert (budget.context_window, dict(budget.ratios)) == (32_768, {"memory": 0.2, "history": 0.5})
 
@@ -106,15 +109,28 @@ def test_a_file_of_defaults_is_an_argument_of_from_file(written):
     assert TokenBudget.from_file(written(CHARACTER, "nova.yaml"), defaults=system).max_output == 4_096
     several = written("profiles: {short: {reserve: 500}}", "several.yaml")
     short = TokenBudget.from_file(several, "short", defaults=str(system))
-    assert (short.context_window, short.reserve, dict(short.ratios)) == (32_768, 500, {"memory": 0.3, "history": 0.4})
+    assert (short.context_window, short.reserve, dict(short.ratios)) == (
+        32_768,
+        500,
+        {"memory": 0.3, "history": 0.4},
+    )
 
 
 RATIOS = "budget_ratios: {memory: .3, history: .4, reserve: .3}"
 LEVELS = {
     "tokens replace a share": ("reserve: 2000", {"reserve": 2000, "ratios": {"memory": 0.3, "history": 0.4}}),
-    "the same share, the other spelling": ("reserve: 0.3", {"reserve": 0.3, "ratios": {"memory": 0.3, "history": 0.4}}),
-    "a size replaces a ratio, which the others share": ("sizes: {memory: 1000}", {"sizes": {"memory": 1000}, "ratios": {"history": 0.7}}),
-    "sizes replace all ratios": ("sizes: {memory: 1000, history: 2000}", {"sizes": {"memory": 1000, "history": 2000}, "ratios": {}}),
+    "the same share, the other spelling": (
+        "reserve: 0.3",
+        {"reserve": 0.3, "ratios": {"memory": 0.3, "history": 0.4}},
+    ),
+    "a size replaces a ratio, which the others share": (
+        "sizes: {memory: 1000}",
+        {"sizes": {"memory": 1000}, "ratios": {"history": 0.7}},
+    ),
+    "sizes replace all ratios": (
+        "sizes: {memory: 1000, history: 2000}",
+        {"sizes": {"memory": 1000, "history": 2000}, "ratios": {}},
+    ),
 }
 
 
@@ -122,13 +138,17 @@ LEVELS = {
 @pytest.mark.parametrize("system", [RATIOS, "temperature: 1"], ids=["said", "left at the defaults"])
 def test_a_profile_replaces_the_other_spelling_of_what_it_says(written, system, profile, expected):
     """A reserve in tokens and a block's size stand instead of the inherited shares, those of the defaults included."""
-    path = written(f"llm: {{context_window: 32768, {system}}}\nprofiles: {{nova: {{preferred_llm: {{{profile}}}}}}}")
+    path = written(
+        f"llm: {{context_window: 32768, {system}}}\nprofiles: {{nova: {{preferred_llm: {{{profile}}}}}}}"
+    )
     assert TokenBudget.from_file(path, "nova") == TokenBudget(context_window=32_768, **expected)
 
 
 def test_a_profile_replaces_sizes_and_a_reserve_by_ratios(written):
     """The other way round: an inherited size goes where the profile gives a ratio, an inherited reserve where it is among the ratios."""
-    system = "llm: {context_window: 32768, reserve: 2000, sizes: {memory: 1000}, budget_ratios: {history: .7}}"
+    system = (
+        "llm: {context_window: 32768, reserve: 2000, sizes: {memory: 1000}, budget_ratios: {history: .7}}"
+    )
     path = written(f"{system}\nprofiles: {{nova: {{preferred_llm: {{{RATIOS}}}}}}}")
     assert TokenBudget.from_file(path, "nova") == TokenBudget(context_window=32_768)
     assert TokenBudget.from_file(path).sizes == {"memory": 1000}
@@ -136,8 +156,12 @@ def test_a_profile_replaces_sizes_and_a_reserve_by_ratios(written):
 
 def test_ratios_that_share_what_a_size_left_keep_their_proportions(written):
     """Memory's 0.2 goes to history and examples as 4 to 1; the reserve's share is not theirs."""
-    system = "llm: {context_window: 32768, budget_ratios: {memory: .2, history: .4, examples: .1, reserve: .3}}"
-    budget = TokenBudget.from_file(written(f"{system}\nprofiles: {{nova: {{sizes: {{memory: 1000}}}}}}"), "nova")
+    system = (
+        "llm: {context_window: 32768, budget_ratios: {memory: .2, history: .4, examples: .1, reserve: .3}}"
+    )
+    budget = TokenBudget.from_file(
+        written(f"{system}\nprofiles: {{nova: {{sizes: {{memory: 1000}}}}}}"), "nova"
+    )
     assert (dict(budget.ratios), budget.reserve) == ({"history": 0.56, "examples": 0.14}, 0.3)
     assert budget.share_of("history") == pytest.approx(0.8)
 
@@ -145,14 +169,25 @@ def test_ratios_that_share_what_a_size_left_keep_their_proportions(written):
 @pytest.mark.parametrize(
     ("level", "seen"),
     [
-        ("reserve: 2000, budget_ratios: {memory: .3, history: .4, reserve: .3}", "reserve is 2000 and ratios say 0.3, allowed: one of them"),
-        ("reserve: .3, budget_ratios: {memory: .3, history: .45, reserve: .25}", "reserve is 0.3 and ratios say 0.25, allowed: one of them"),
-        ("sizes: {memory: 1000}, budget_ratios: {memory: .3, history: .4}", "ratios and sizes both name 'memory'"),
+        (
+            "reserve: 2000, budget_ratios: {memory: .3, history: .4, reserve: .3}",
+            "reserve is 2000 and ratios say 0.3, allowed: one of them",
+        ),
+        (
+            "reserve: .3, budget_ratios: {memory: .3, history: .45, reserve: .25}",
+            "reserve is 0.3 and ratios say 0.25, allowed: one of them",
+        ),
+        (
+            "sizes: {memory: 1000}, budget_ratios: {memory: .3, history: .4}",
+            "ratios and sizes both name 'memory'",
+        ),
     ],
 )
 def test_two_answers_in_one_level_are_an_error(written, level, seen):
     """In the defaults and in a profile alike, with the place."""
-    assert seen in refused(written(f"llm: {{context_window: 32768, {level}}}\nprofiles: {{nova: {{reserve: 500}}}}"), "nova")
+    assert seen in refused(
+        written(f"llm: {{context_window: 32768, {level}}}\nprofiles: {{nova: {{reserve: 500}}}}"), "nova"
+    )
     message = refused(written(f"llm: {{context_window: 32768}}\nprofiles: {{nova: {{{level}}}}}"), "nova")
     assert seen in message
     assert "profiles.nova" in message
@@ -162,7 +197,12 @@ def test_a_profile_may_be_called_by_a_number(written):
     """YAML reads the name 1 as a number; it is found under '1', and a text of the same look comes first."""
     llm = "llm: {context_window: 8192}\n"
     assert TokenBudget.from_file(written(llm + "profiles: {1: {reserve: 100}}"), "1").reserve == 100
-    assert TokenBudget.from_file(written(llm + "profiles: {1: {reserve: 100}, '1': {reserve: 200}}"), "1").reserve == 200
+    assert (
+        TokenBudget.from_file(
+            written(llm + "profiles: {1: {reserve: 100}, '1': {reserve: 200}}"), "1"
+        ).reserve
+        == 200
+    )
     assert TokenBudget.from_file(written(llm + "7: {preferred_llm: {reserve: 300}}"), "7").reserve == 300
     assert "no profile '2'; allowed: '1'" in refused(written(llm + "profiles: {1: {reserve: 100}}"), "2")
 
@@ -171,7 +211,14 @@ def test_every_field_of_a_budget_may_be_in_a_file(written):
     """Sizes, ranks, safety and the rest have the names they have in code."""
     text = "llm: {context_window: 8192, sizes: {project: 300}, ranks: {examples: 2}, safety: 100, min_exchanges: 2, preset: rag, message_cap: null}"
     budget = TokenBudget.from_file(written(text))
-    assert budget == TokenBudget(sizes={"project": 300}, ranks={"examples": 2}, safety=100, min_exchanges=2, preset="rag", message_cap=None)
+    assert budget == TokenBudget(
+        sizes={"project": 300},
+        ranks={"examples": 2},
+        safety=100,
+        min_exchanges=2,
+        preset="rag",
+        message_cap=None,
+    )
 
 
 def test_a_missing_window_is_looked_up_by_model(written):
@@ -193,8 +240,14 @@ def test_a_missing_window_is_looked_up_by_model(written):
         ("llm: {contxt_window: 8192}", "llm.'contxt_window' is unknown; did you mean 'context_window'?"),
         ("llm: {context_window: many}", "context_window is 'many', allowed: a whole number from 1"),
         ("llm: {context_window: yes}", "context_window is True"),
-        ("llm: {context_window: 8192, budget_ratios: [0.3]}", "llm.budget_ratios is [0.3], allowed: a mapping from block names to numbers"),
-        ("llm: {context_window: 8192, budget_ratios: {memory: 0.9, history: 0.4, reserve: 0.3}}", "sum to 1.6"),
+        (
+            "llm: {context_window: 8192, budget_ratios: [0.3]}",
+            "llm.budget_ratios is [0.3], allowed: a mapping from block names to numbers",
+        ),
+        (
+            "llm: {context_window: 8192, budget_ratios: {memory: 0.9, history: 0.4, reserve: 0.3}}",
+            "sum to 1.6",
+        ),
         (
             "llm: {context_window: 8192, max_output: 5, max_response_tokens: 6}",
             "has 'max_output' and 'max_response_tokens', allowed: one of them",
@@ -205,7 +258,10 @@ def test_a_missing_window_is_looked_up_by_model(written):
         ("llm: !!python/object/apply:os.system ['true']", "not plain YAML"),
         ("[" * 20_000, "not plain YAML"),
         ("# " + "x" * 1_000_001, "bytes, allowed: 1,000,000"),
-        ("a: {preferred_llm: {context_window: 5}}\nb: {preferred_llm: {}}", "choose one of its profiles: 'a', 'b'"),
+        (
+            "a: {preferred_llm: {context_window: 5}}\nb: {preferred_llm: {}}",
+            "choose one of its profiles: 'a', 'b'",
+        ),
     ],
 )
 def test_wrong_files_are_told_with_file_and_key(written, text, seen):
@@ -216,13 +272,19 @@ def test_wrong_files_are_told_with_file_and_key(written, text, seen):
 def test_a_file_cannot_run_anything(written, tmp_path):
     """A tag that builds objects is refused and leaves no trace."""
     trace = tmp_path / "trace"
-    refused(written(f"llm: !!python/object/apply:pathlib.Path.touch [!!python/object/apply:pathlib.Path ['{trace}']]"))
+    refused(
+        written(
+            f"llm: !!python/object/apply:pathlib.Path.touch [!!python/object/apply:pathlib.Path ['{trace}']]"
+        )
+    )
     assert not trace.exists()
 
 
 def test_nested_aliases_stay_small(written):
     """A file whose aliases would spell out to billions of items is refused with a short message."""
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)
+    ]
     assert len(refused(written("\n".join([*lines, "llm: *a11"])))) < 1_000
 
 

@@ -12,12 +12,19 @@ from rankbudget import BudgetConfigError
 from rankbudget.reading import read_chat
 
 
-@pytest.mark.parametrize("given", ['[{"role":"user","content":"é"}]'.encode(), b'\xef\xbb\xbf[{"role":"user","content":"\xc3\xa9"}]'])
+@pytest.mark.parametrize(
+    "given",
+    ['[{"role":"user","content":"é"}]'.encode(), b'\xef\xbb\xbf[{"role":"user","content":"\xc3\xa9"}]'],
+)
 def test_a_pipe_is_read_as_a_file_is(given: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The terminal's encoding does not matter, nor a byte order mark."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="ascii"))
     (tmp_path / "chat.json").write_bytes(given)
-    assert read_chat("-").messages == read_chat(tmp_path / "chat.json").messages == [{"role": "user", "content": "é"}]
+    assert (
+        read_chat("-").messages
+        == read_chat(tmp_path / "chat.json").messages
+        == [{"role": "user", "content": "é"}]
+    )
 
 
 @pytest.mark.parametrize(

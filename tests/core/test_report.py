@@ -17,7 +17,9 @@ from rankbudget.session import BudgetSession
 
 
 def decision(segment_id, action="kept", block="history", before=10, after=10, reason="fits", **more):
-    return Decision(segment_id=segment_id, block=block, action=action, reason=reason, before=before, after=after, **more)
+    return Decision(
+        segment_id=segment_id, block=block, action=action, reason=reason, before=before, after=after, **more
+    )
 
 
 def dropped(segment_id, before=10, block="history", reason="no_room", **more):
@@ -29,7 +31,9 @@ class Range:
 
     def __init__(self, size):
         self.looks = 0
-        self.part = DecisionRange(block="history", action="trimmed", reason="older_than_cut", size=size, expand=self._expand)
+        self.part = DecisionRange(
+            block="history", action="trimmed", reason="older_than_cut", size=size, expand=self._expand
+        )
         self._size = size
 
     def _expand(self):
@@ -45,12 +49,17 @@ def report(**fields):
         "reserve": 900,
         "safety": 100,
         "overhead": 3,
-        "blocks": [BlockTotal(name="history", rank=5, granted=600, used=400), BlockTotal(name="knowledge", rank=7, granted=100, used=100)],
+        "blocks": [
+            BlockTotal(name="history", rank=5, granted=600, used=400),
+            BlockTotal(name="knowledge", rank=7, granted=100, used=100),
+        ],
         "parts": [
             dropped("m0", 250, reason="older_than_cut"),
             dropped("m1", 150, reason="older_than_cut"),
             decision("m2", before=400, after=400),
-            decision("d0", "truncated", "knowledge", 300, 100, "partial", detail="Cut after 4 of 9 sentences."),
+            decision(
+                "d0", "truncated", "knowledge", 300, 100, "partial", detail="Cut after 4 of 9 sentences."
+            ),
             dropped("d1", 80, "knowledge"),
         ],
     }
@@ -151,8 +160,16 @@ def test_explain_says_what_would_bring_a_document_back():
 
 def test_explain_counts_everything_newer_for_an_old_message():
     """History comes back newest first: m0 needs m1's 150 and its own 250, and 200 are free."""
-    assert report().explain("m0").endswith("the block was granted 600 and uses 400. 200 more tokens for history would bring it back.")
-    assert report().explain("m1").endswith("It would fit by itself; its group or a cut that keeps the prompt cache warm left it out.")
+    assert (
+        report()
+        .explain("m0")
+        .endswith("the block was granted 600 and uses 400. 200 more tokens for history would bring it back.")
+    )
+    assert (
+        report()
+        .explain("m1")
+        .endswith("It would fit by itself; its group or a cut that keeps the prompt cache warm left it out.")
+    )
 
 
 def test_explain_says_when_no_budget_helps():
@@ -166,7 +183,10 @@ def test_explain_says_when_no_budget_helps():
 
 def test_explain_says_how_a_text_was_shortened_or_kept():
     """Shortened and kept pieces are explained with their figures."""
-    assert report().explain("d0") == "d0 (knowledge) was truncated: partial, from 300 to 100 tokens. Cut after 4 of 9 sentences."
+    assert (
+        report().explain("d0")
+        == "d0 (knowledge) was truncated: partial, from 300 to 100 tokens. Cut after 4 of 9 sentences."
+    )
     assert report().explain("m2") == "m2 (history) was kept whole: fits, 400 tokens."
 
 
@@ -242,7 +262,10 @@ def block(name, used, granted=1_000):
 def test_the_specified_warnings_are_there():
     """Empty knowledge, a short history, a system prompt near its limit and a stale task each have a sentence."""
     found = warnings_for(
-        [block("knowledge", 0), block("history", 99), block("system", 1_700)], window=8_192, system_limit=2_048, task_turns=12
+        [block("knowledge", 0), block("history", 99), block("system", 1_700)],
+        window=8_192,
+        system_limit=2_048,
+        task_turns=12,
     )
     assert found == (
         "knowledge is empty: retrieval may have failed",
@@ -254,7 +277,14 @@ def test_the_specified_warnings_are_there():
 
 def test_a_sound_prompt_has_no_warnings():
     """Filled blocks, an early task and a small system prompt are fine."""
-    assert warnings_for([block("knowledge", 1), block("history", 100), block("system", 1_600)], system_limit=2_048, task_turns=9) == ()
+    assert (
+        warnings_for(
+            [block("knowledge", 1), block("history", 100), block("system", 1_600)],
+            system_limit=2_048,
+            task_turns=9,
+        )
+        == ()
+    )
 
 
 def test_blocks_that_were_not_asked_for_are_not_missed():
@@ -280,4 +310,8 @@ def test_a_task_that_stays_the_same_for_ten_turns_is_told():
         made = assembler.assemble({"task": task, "history": list(history)}, query="next?")
         told.append([w for w in made.report.warnings if w.startswith("task")])
     assert told[:10] == [[]] * 10
-    assert told[10:] == [["task has not changed for 10 turns: it may be stale"], ["task has not changed for 11 turns: it may be stale"], []]
+    assert told[10:] == [
+        ["task has not changed for 10 turns: it may be stale"],
+        ["task has not changed for 11 turns: it may be stale"],
+        [],
+    ]

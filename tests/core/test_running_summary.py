@@ -13,7 +13,16 @@ from typing import Any
 
 import pytest
 
-from rankbudget import Assembler, Block, BudgetConfigError, BudgetReport, BudgetSession, TokenBudget, afit_messages, fit_messages
+from rankbudget import (
+    Assembler,
+    Block,
+    BudgetConfigError,
+    BudgetReport,
+    BudgetSession,
+    TokenBudget,
+    afit_messages,
+    fit_messages,
+)
 from rankbudget.segment import Decision
 from rankbudget.testing import WordCounter
 
@@ -40,12 +49,24 @@ def test_a_summary_has_a_decision_and_decisions_add_up() -> None:
     report = result.report
     (summary,) = summaries(report)
     kept = len(result.messages) - 1
-    assert (summary.segment_id, summary.block, summary.reason, summary.before) == ("history-summary", "history", "summary_of_dropped", 0)
+    assert (summary.segment_id, summary.block, summary.reason, summary.before) == (
+        "history-summary",
+        "history",
+        "summary_of_dropped",
+        0,
+    )
     assert summary.detail == f"It stands for {60 - kept} messages that went."
     alone = fit_messages([result.messages[0]], max_tokens=200).report
     assert summary.after == alone.total_tokens - alone.overhead
-    assert sum(d.before for d in report.decisions) == fit_messages(CHAT, max_tokens=10_000).report.block("history").used
-    assert (report.block("history").kept, report.block("history").shortened, report.block("history").dropped) == (kept, 1, 60 - kept)
+    assert (
+        sum(d.before for d in report.decisions)
+        == fit_messages(CHAT, max_tokens=10_000).report.block("history").used
+    )
+    assert (
+        report.block("history").kept,
+        report.block("history").shortened,
+        report.block("history").dropped,
+    ) == (kept, 1, 60 - kept)
     assert report.explain("history-summary").endswith(f"It stands for {60 - kept} messages that went.")
     assert report.size == len(report.decisions) == 61
 
@@ -72,7 +93,9 @@ def test_a_session_counts_all_that_its_summary_stands_for() -> None:
 def test_a_summary_in_an_assembled_prompt_has_a_decision() -> None:
     """The assembler's report adds up, too."""
     budget = TokenBudget(context_window=600)
-    made = Assembler(budget, summarizer=write).assemble([Block(name="history", messages=CHAT)], query="Which option?")
+    made = Assembler(budget, summarizer=write).assemble(
+        [Block(name="history", messages=CHAT)], query="Which option?"
+    )
     (summary,) = summaries(made.report)
     assert summary.segment_id == "history-summary"
 
@@ -104,21 +127,30 @@ def hangs() -> Any:
 
 def check_left_behind(result: Any, started: float) -> None:
     assert time.perf_counter() - started < 15, "half of what the summarizer would have taken"
-    assert [w for w in result.report.warnings if "summary_failed" in w and "did not answer within 0.05 seconds" in w]
+    assert [
+        w
+        for w in result.report.warnings
+        if "summary_failed" in w and "did not answer within 0.05 seconds" in w
+    ]
     assert result.messages == fit_messages(CHAT, max_tokens=200, counter=COUNTER).messages
 
 
 def test_a_blocking_summarizer_that_hangs_is_left_behind(hangs: Hangs) -> None:
     """After its time the conversation is what it is without a summarizer, and a warning says why."""
     started = time.perf_counter()
-    check_left_behind(fit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=hangs, summary_timeout=0.05), started)
+    check_left_behind(
+        fit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=hangs, summary_timeout=0.05), started
+    )
 
 
 def test_a_blocking_summarizer_that_hangs_is_left_behind_by_the_async_form(hangs: Hangs) -> None:
     """Neither the call nor the end of the event loop waits for its thread."""
     started = time.perf_counter()
     check_left_behind(
-        asyncio.run(afit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=hangs, summary_timeout=0.05)), started
+        asyncio.run(
+            afit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=hangs, summary_timeout=0.05)
+        ),
+        started,
     )
 
 
@@ -133,7 +165,10 @@ async def test_an_async_summarizer_that_ignores_its_cancellation_is_left_behind(
         return "late"
 
     started = time.perf_counter()
-    check_left_behind(await afit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=stubborn, summary_timeout=0.05), started)
+    check_left_behind(
+        await afit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=stubborn, summary_timeout=0.05),
+        started,
+    )
     release.set()
     await asyncio.sleep(0.01)
 
@@ -148,7 +183,9 @@ chat = [{"role": "user", "content": "we decided this " * 5}] * 60
 options = {"max_tokens": 200, "counter": WordCounter(), "summarizer": lambda text, most: time.sleep(120), "summary_timeout": 0.05}
 print(len(fit_messages(chat, **options).report.warnings), len(asyncio.run(afit_messages(chat, **options)).report.warnings))
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
     assert ended.stdout.split() == ["1", "1"]
 
 
@@ -192,7 +229,9 @@ def test_a_summarizer_sees_the_context_of_its_caller() -> None:
     """Tracing and settings that live in context variables reach it, although it runs in a thread of its own."""
     user = contextvars.ContextVar("user", default="nobody")
     user.set("ann")
-    result = fit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=lambda text, max_tokens: f"for {user.get()}")
+    result = fit_messages(
+        CHAT, max_tokens=200, counter=COUNTER, summarizer=lambda text, max_tokens: f"for {user.get()}"
+    )
     assert "for ann" in result.messages[0]["content"]
 
 

@@ -12,14 +12,26 @@ from typing import Any
 
 import pytest
 
-from rankbudget import Assembler, Block, BudgetSession, EmbeddingIndex, TokenBudget, afit_messages, counter_for, fit_documents, fit_messages
+from rankbudget import (
+    Assembler,
+    Block,
+    BudgetSession,
+    EmbeddingIndex,
+    TokenBudget,
+    afit_messages,
+    counter_for,
+    fit_documents,
+    fit_messages,
+)
 from rankbudget.errors import BudgetError
 from rankbudget.testing import RecordingCounter, WordCounter, check_laws, snapshot
 
 COUNTER = WordCounter()
-CHAT = [{"role": role, "content": f"{i}. {role} says " + "word " * 20} for i in range(30) for role in ("user", "assistant")] + [
-    {"role": "user", "content": "And now?"}
-]
+CHAT = [
+    {"role": role, "content": f"{i}. {role} says " + "word " * 20}
+    for i in range(30)
+    for role in ("user", "assistant")
+] + [{"role": "user", "content": "And now?"}]
 LIMIT = 200
 
 
@@ -59,7 +71,9 @@ def test_a_session_forgets_nothing_when_its_summarizer_fails_once() -> None:
         seen.append(text)
         return "summary"
 
-    session = BudgetSession(TokenBudget(context_window=10_000, max_system_ratio=None), counter=COUNTER, summarizer=summarizer)
+    session = BudgetSession(
+        TokenBudget(context_window=10_000, max_system_ratio=None), counter=COUNTER, summarizer=summarizer
+    )
     session.fit(CHAT, limit=LIMIT)
     down[0] = False
     more = [*CHAT, {"role": "assistant", "content": "Then."}, {"role": "user", "content": "Go on?"}]
@@ -79,7 +93,9 @@ async def test_a_cancelled_summary_leaves_the_session_as_it_was() -> None:
         await asyncio.sleep(60)
         return "late"
 
-    session = BudgetSession(TokenBudget(context_window=10_000, max_system_ratio=None), counter=COUNTER, summarizer=hang)
+    session = BudgetSession(
+        TokenBudget(context_window=10_000, max_system_ratio=None), counter=COUNTER, summarizer=hang
+    )
     task = asyncio.create_task(session.afit(CHAT, limit=LIMIT))
     await asyncio.wait_for(started.wait(), 5)
     task.cancel()
@@ -101,7 +117,9 @@ def test_a_hanging_summarizer_does_not_hold_other_turns() -> None:
         release.wait(20)
         return "late"
 
-    session = BudgetSession(TokenBudget(context_window=10_000, max_system_ratio=None), counter=COUNTER, summarizer=hang)
+    session = BudgetSession(
+        TokenBudget(context_window=10_000, max_system_ratio=None), counter=COUNTER, summarizer=hang
+    )
     slow = threading.Thread(target=lambda: session.fit(CHAT, limit=LIMIT))
     slow.start()
     assert waiting.wait(10)
@@ -166,7 +184,9 @@ def test_a_scorer_that_fails_is_named_or_survived(answer: Any) -> None:
     """A scorer that raises, or returns too few, infinite or no numbers never yields a prompt over the limit; its error says so otherwise."""
     documents = [f"Document {i} says " + "word " * 9 for i in range(20)]
     try:
-        result = fit_documents(documents, max_tokens=60, query="word", counter=COUNTER, scorer=_BadScorer(answer))
+        result = fit_documents(
+            documents, max_tokens=60, query="word", counter=COUNTER, scorer=_BadScorer(answer)
+        )
     except Exception as error:  # any error is fine as long as it says what happened
         if not str(error).strip():
             raise
@@ -212,7 +232,9 @@ def test_many_threads_share_one_budget_and_one_counter() -> None:
     found: list[Any] = []
 
     def work() -> None:
-        found.extend(fit_messages(CHAT, max_tokens=LIMIT, counter=counter).messages == expected for _ in range(20))
+        found.extend(
+            fit_messages(CHAT, max_tokens=LIMIT, counter=counter).messages == expected for _ in range(20)
+        )
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -233,7 +255,9 @@ def test_a_forked_process_works_and_interpreter_exit_is_quiet() -> None:
         "assert len(session.fit(chat).messages) == 1\n"
         "if pid: sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -252,5 +276,7 @@ def test_an_assembler_whose_part_fails_says_which() -> None:
     assembler = Assembler(TokenBudget(context_window=2000), counter=COUNTER, scorer=_BadScorer(boom))
     documents = Block.of("knowledge", *(f"Document {i} " + "word " * 200 for i in range(20)))
     with pytest.raises((RuntimeError, BudgetError), match="503"):
-        assembler.assemble([Block.of("system", "Rules."), Block(name="history", messages=CHAT), documents], query="word?")
+        assembler.assemble(
+            [Block.of("system", "Rules."), Block(name="history", messages=CHAT), documents], query="word?"
+        )
     assert snapshot(CHAT) == before

@@ -65,13 +65,17 @@ def test_without_the_safe_loader_a_profile_runs_code(monkeypatch: pytest.MonkeyP
     assert (tmp_path / "ran").exists()
 
 
-def test_without_the_size_guard_a_huge_profile_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_size_guard_a_huge_profile_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The largest size of a profile is what keeps a huge file out."""
     unguarded(monkeypatch, "profiles", "_LARGEST_FILE", 1 << 40)
     must_fail(watched.test_a_profile_cannot_exhaust_memory_or_leave_its_file, tmp_path)
 
 
-def test_without_the_pickle_guard_a_saved_index_runs_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_pickle_guard_a_saved_index_runs_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Numpy's refusal to unpickle is what keeps a planted object from running."""
     np = pytest.importorskip("numpy")
     load = np.load
@@ -94,7 +98,9 @@ def _silent(layout: Any) -> Any:
     return lambda **options: layout(**{**options, "notice": None})
 
 
-def test_without_the_path_guard_an_index_reads_other_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_path_guard_an_index_reads_other_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A file name with a path in it is refused by comparing it with its last part."""
 
     class Trusting(Path):

@@ -53,7 +53,9 @@ def test_a_block_that_cannot_work_is_refused_where_it_is_made(fields: dict[str, 
 
 def test_all_problems_of_a_block_come_at_once() -> None:
     """Three mistakes are one error."""
-    with pytest.raises(BudgetConfigError, match=r"rank of .*; ratio of .*; size of .*; .* has a ratio and a size"):
+    with pytest.raises(
+        BudgetConfigError, match=r"rank of .*; ratio of .*; size of .*; .* has a ratio and a size"
+    ):
         Block(name="b", rank=0, ratio=2, size=-5)
 
 
@@ -114,7 +116,9 @@ def test_a_text_is_a_text() -> None:
 def test_documents_are_texts_or_segments() -> None:
     """Each that is neither is named by its place."""
     some: Any = ["a", None, 3]
-    with pytest.raises(BudgetConfigError, match="document 1 is None, allowed: str or Segment; document 2 is 3"):
+    with pytest.raises(
+        BudgetConfigError, match="document 1 is None, allowed: str or Segment; document 2 is 3"
+    ):
         fit_documents(some, max_tokens=10, query="q", counter=COUNTER)
     with pytest.raises(BudgetConfigError, match="a list of texts or segments, seen: None"):
         fit_documents(None, max_tokens=10, query="q", counter=COUNTER)  # type: ignore[arg-type]  # what is tested

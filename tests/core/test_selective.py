@@ -14,7 +14,10 @@ WORDS = WordCounter()
 
 
 def chat(*texts: str) -> list[Segment]:
-    return [Segment(id=f"m{i}", text=text, role="user" if i % 2 == 0 else "assistant") for i, text in enumerate(texts)]
+    return [
+        Segment(id=f"m{i}", text=text, role="user" if i % 2 == 0 else "assistant")
+        for i, text in enumerate(texts)
+    ]
 
 
 def fit(segments, limit, **options):
@@ -36,7 +39,9 @@ class TestPlannedSelectiveStrategy(FitStrategyConformance):
     """With a plan the rules hold as well."""
 
     def make(self):
-        return Selective(plan={"preserve_full": ["s1"], "summarize": ["s2"], "discard": ["s0", "s3"]}, merge_share=None)
+        return Selective(
+            plan={"preserve_full": ["s1"], "summarize": ["s2"], "discard": ["s0", "s3"]}, merge_share=None
+        )
 
     def test_rule_5_what_fits_comes_back_untouched(self):
         """With room for all, only what the plan discards goes, and only what it summarizes is said shorter."""
@@ -59,7 +64,9 @@ LONG = "the garden was full of roses and the roses were full of bees and the bee
 
 def test_key_moments_stay_filler_is_said_shorter_or_goes():
     """A decision stays whole, a long aside becomes "[Earlier: ...]", a pleasantry is gone, the newest stay."""
-    segments = chat("We decided to use JWT for the login.", "Thanks a lot!", LONG, "go on", "next step please")
+    segments = chat(
+        "We decided to use JWT for the login.", "Thanks a lot!", LONG, "go on", "next step please"
+    )
     result = fit(segments, 27, recent=2, earlier_tokens=8)
     assert shown(result)[0] == "We decided to use JWT for the login."
     assert shown(result)[1].startswith("[Earlier: the garden was")
@@ -84,7 +91,13 @@ def test_what_fits_is_not_analysed_away():
 def test_the_plan_overrules_the_analysis():
     """The specification's three sets decide, whatever the texts say."""
     segments = chat("We decided to use JWT.", "Thanks!", LONG, "and so on")
-    result = fit(segments, 9, plan={"discard": ["m0"], "preserve_full": ["m1"], "summarize": ["m2"]}, recent=1, earlier_tokens=6)
+    result = fit(
+        segments,
+        9,
+        plan={"discard": ["m0"], "preserve_full": ["m1"], "summarize": ["m2"]},
+        recent=1,
+        earlier_tokens=6,
+    )
     kept = {piece.segment.id: piece.rendition for piece in result.pieces}
     assert "m0" not in kept
     assert kept["m1"].kind == "whole"
@@ -102,12 +115,18 @@ def test_the_plan_holds_even_where_everything_fits():
     ]  # fmt: skip
     assert result.tokens == sum(WORDS.count(text) for text in shown(result))
     again = [Segment(id=p.segment.id, text=p.rendition.text, role=p.segment.role) for p in result.pieces]
-    assert shown(fit(again, 1000, plan={"discard": ["m0"], "summarize": ["m1"]}, earlier_tokens=6)) == shown(result)
+    assert shown(fit(again, 1000, plan={"discard": ["m0"], "summarize": ["m1"]}, earlier_tokens=6)) == shown(
+        result
+    )
 
 
 def test_a_discarded_call_takes_its_result_along_unless_that_is_preserved():
     """A group goes whole or stays whole: pinned and preserved members hold the others."""
-    pair = [Segment(id="call", text="look it up", group="g"), Segment(id="result", text="it is sunny", group="g"), Segment(id="q", text="so?")]
+    pair = [
+        Segment(id="call", text="look it up", group="g"),
+        Segment(id="result", text="it is sunny", group="g"),
+        Segment(id="q", text="so?"),
+    ]
 
     def left(**plan):
         return [piece.segment.id for piece in fit(pair, 1000, plan=plan).pieces]
@@ -120,8 +139,13 @@ def test_a_discarded_call_takes_its_result_along_unless_that_is_preserved():
 
 def test_a_block_can_name_it():
     """`Block(strategy="selective")` keeps the decision, says the long aside shorter and leaves the pleasantry out."""
-    talk = [*chat("We decided to use JWT for the login.", "Thanks a lot!", LONG * 4), *[Segment(id=f"n{i}", text="go on") for i in range(6)]]
-    made = Assembler(120).assemble([Block(name="notes", segments=talk, strategy="selective")], query="What now?")
+    talk = [
+        *chat("We decided to use JWT for the login.", "Thanks a lot!", LONG * 4),
+        *[Segment(id=f"n{i}", text="go on") for i in range(6)],
+    ]
+    made = Assembler(120).assemble(
+        [Block(name="notes", segments=talk, strategy="selective")], query="What now?"
+    )
     decisions = {d.segment_id: d.action for d in made.report.decisions if d.block == "notes"}
     assert (decisions["m0"], decisions["m1"], decisions["m2"]) == ("kept", "trimmed", "summarized")
     assert "[Earlier: " in made.text
@@ -129,13 +153,18 @@ def test_a_block_can_name_it():
 
 def test_a_segments_own_summary_is_used():
     """Where a message brings its summary, that is what "[Earlier: ...]" says."""
-    segments = [Segment(id="a", text=LONG, metadata={"summary": "garden, roses, bees"}), Segment(id="b", text="and now")]
+    segments = [
+        Segment(id="a", text=LONG, metadata={"summary": "garden, roses, bees"}),
+        Segment(id="b", text="and now"),
+    ]
     assert shown(fit(segments, 10, recent=1)) == ["[Earlier: garden, roses, bees]", "and now"]
 
 
 def test_old_filler_is_discarded_near_filler_is_not():
     """Only filler further back than `old` goes without a word."""
-    plan = plan_segments([Segment(id=str(i), text="and it went on like that for a while") for i in range(10)], recent=2, old=5)
+    plan = plan_segments(
+        [Segment(id=str(i), text="and it went on like that for a while") for i in range(10)], recent=2, old=5
+    )
     assert plan.discard == {"0", "1", "2", "3", "4"}
     assert plan.summarize == {"5", "6", "7"}
     assert plan.preserve_full == {"8", "9"}
@@ -146,7 +175,9 @@ def test_near_duplicate_neighbours_are_merged():
     segments = [
         Segment(id="a", role="user", text="please check the red valve in hall seven today"),
         Segment(id="b", role="user", text="please check the red valve in hall seven today now"),
-        Segment(id="c", role="assistant", text="it was checked twice and it is tight again as far as one can see"),
+        Segment(
+            id="c", role="assistant", text="it was checked twice and it is tight again as far as one can see"
+        ),
     ]
     result = fit(segments, 25)
     assert next(iter(result.decisions)).reason == "repeats_next"
@@ -168,7 +199,10 @@ def test_negations_are_not_merged_away():
 
 def test_groups_live_or_die_together():
     """A call and its result are kept whole or dropped whole, never said shorter one by one."""
-    call = [Segment(id="call", text="look up the weather in Oslo", group="g"), Segment(id="result", text=LONG, group="g")]
+    call = [
+        Segment(id="call", text="look up the weather in Oslo", group="g"),
+        Segment(id="result", text=LONG, group="g"),
+    ]
     assert fit([*call, Segment(id="q", text="so?")], 20, recent=1).pieces[-1].segment.id == "q"
     assert {p.segment.id for p in fit([*call, Segment(id="q", text="so?")], 20, recent=1).pieces} == {"q"}
     roomy = [Segment(id="x", text=LONG + LONG), *call, Segment(id="q", text="so?")]

@@ -7,12 +7,22 @@ import urllib.request
 
 import pytest
 
-from rankbudget.testing.server import ALTERNATING, ANTHROPIC, Reply, StrictModelServer, problems_of, request_tokens
+from rankbudget.testing.server import (
+    ALTERNATING,
+    ANTHROPIC,
+    Reply,
+    StrictModelServer,
+    problems_of,
+    request_tokens,
+)
 
 openai = pytest.importorskip("openai")
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-TOOL = {"type": "function", "function": {"name": "f", "description": "Finds it.", "parameters": {"type": "object", "properties": {}}}}
+TOOL = {
+    "type": "function",
+    "function": {"name": "f", "description": "Finds it.", "parameters": {"type": "object", "properties": {}}},
+}
 
 
 def say(role, content="hello", **fields):
@@ -40,11 +50,20 @@ def refusal(client, messages, model="openai@8192", **options):
 def test_it_answers_with_scripted_text_and_usage(server, client):
     """A scripted text comes back with the tokens the server counted."""
     server.script("Tuesday it is")
-    answer = client.chat.completions.create(model="openai@8192", messages=[say("system", "be brief"), say("user", "when?")])
+    answer = client.chat.completions.create(
+        model="openai@8192", messages=[say("system", "be brief"), say("user", "when?")]
+    )
     assert answer.choices[0].message.content == "Tuesday it is"
-    assert answer.usage.prompt_tokens == server.requests[0].prompt_tokens == request_tokens(server.requests[0].messages)
+    assert (
+        answer.usage.prompt_tokens
+        == server.requests[0].prompt_tokens
+        == request_tokens(server.requests[0].messages)
+    )
     assert answer.usage.completion_tokens == 3
-    assert client.chat.completions.create(model="openai@8192", messages=[say("user")]).choices[0].message.content == "ok"
+    assert (
+        client.chat.completions.create(model="openai@8192", messages=[say("user")]).choices[0].message.content
+        == "ok"
+    )
 
 
 def test_it_streams_text_tool_calls_and_usage(server, client):
@@ -52,7 +71,11 @@ def test_it_streams_text_tool_calls_and_usage(server, client):
     server.script(Reply(text="one two three", tool_calls=[("search", {"query": "release"})]))
     chunks = list(
         client.chat.completions.create(
-            model="openai@8192", messages=[say("user")], stream=True, stream_options={"include_usage": True}, tools=[TOOL]
+            model="openai@8192",
+            messages=[say("user")],
+            stream=True,
+            stream_options={"include_usage": True},
+            tools=[TOOL],
         )
     )
     text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
@@ -69,7 +92,9 @@ def test_it_refuses_one_token_too_many(server, client):
     size = request_tokens(messages)
     client.chat.completions.create(model=f"openai@{size}", messages=messages)
     assert refusal(client, messages, model=f"openai@{size - 1}").code == "context_length_exceeded"
-    assert refusal(client, messages, model=f"openai@{size + 9}", max_tokens=10).code == "context_length_exceeded"
+    assert (
+        refusal(client, messages, model=f"openai@{size + 9}", max_tokens=10).code == "context_length_exceeded"
+    )
     assert [r.status for r in server.requests] == [200, 400, 400]
 
 
@@ -81,7 +106,12 @@ def test_it_refuses_one_token_too_many(server, client):
         ([say("user"), say("assistant", None, tool_calls=[CALL])], "have no response"),
         ([say("user"), say("assistant", None, tool_calls=[CALL]), say("user")], "have no response"),
         (
-            [say("user"), say("assistant", None, tool_calls=[CALL]), say("tool", tool_call_id="c1"), say("tool", tool_call_id="c1")],
+            [
+                say("user"),
+                say("assistant", None, tool_calls=[CALL]),
+                say("tool", tool_call_id="c1"),
+                say("tool", tool_call_id="c1"),
+            ],
             "must be",
         ),
         ([say("user", None)], "got null"),
@@ -107,7 +137,13 @@ def test_it_refuses_what_openai_refuses(server, client, messages, words):
         (ANTHROPIC, [say("user", [{"type": "text", "text": ""}])], "non-empty"),
         (
             ANTHROPIC,
-            [say("user"), say("assistant", [{"type": "text", "text": "a"}, {"type": "thinking", "thinking": "b", "signature": "c"}])],
+            [
+                say("user"),
+                say(
+                    "assistant",
+                    [{"type": "text", "text": "a"}, {"type": "thinking", "thinking": "b", "signature": "c"}],
+                ),
+            ],
             "before",
         ),
         (ANTHROPIC, [say("user"), say("assistant", [{"type": "thinking", "thinking": "b"}])], "signature"),
@@ -194,14 +230,19 @@ async def test_async_clients_get_answers_at_the_same_time(server):
 
     async with openai.AsyncOpenAI(base_url=server.base_url, api_key="none") as client:
         answers = await asyncio.gather(
-            *(client.chat.completions.create(model="openai@99", messages=[say("user", f"number {i}")]) for i in range(20))
+            *(
+                client.chat.completions.create(model="openai@99", messages=[say("user", f"number {i}")])
+                for i in range(20)
+            )
         )
     assert len(answers) == len(server.requests) == 20
 
 
 def test_langchain_talks_to_it(server):
     """ChatOpenAI invokes, streams and calls tools through it."""
-    chat = pytest.importorskip("langchain_openai").ChatOpenAI(base_url=server.base_url, api_key="none", model="openai@8192")
+    chat = pytest.importorskip("langchain_openai").ChatOpenAI(
+        base_url=server.base_url, api_key="none", model="openai@8192"
+    )
     server.script("plain", "in pieces", Reply(text="", tool_calls=[("f", {"x": 1})]))
     assert chat.invoke("hi").content == "plain"
     assert "".join(chunk.content for chunk in chat.stream("hi")) == "in pieces"
@@ -215,7 +256,13 @@ def test_llamaindex_talks_to_it(server):
     from llama_index.core.llms import ChatMessage
     from llama_index.core.tools import FunctionTool
 
-    llm = like(model="openai@8192", api_base=server.base_url, api_key="none", is_chat_model=True, is_function_calling_model=True)
+    llm = like(
+        model="openai@8192",
+        api_base=server.base_url,
+        api_key="none",
+        is_chat_model=True,
+        is_function_calling_model=True,
+    )
     server.script("plain", "in pieces", Reply(text="", tool_calls=[("double", {"x": 4})]))
     asked = [ChatMessage(role="user", content="hi")]
     assert llm.chat(asked).message.content == "plain"

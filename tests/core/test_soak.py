@@ -30,8 +30,12 @@ def process(first: Any, last: Any) -> dict[str, Any]:
     return {"memory": [first, last]}
 
 
-@pytest.mark.parametrize(("last", "held"), [(99 * MB, True), (109.9 * MB, True), (110 * MB, False), (200 * MB, False)])
-def test_the_process_beyond_its_control_grows_by_less_than_a_tenth(soak: ModuleType, last: float, held: bool) -> None:
+@pytest.mark.parametrize(
+    ("last", "held"), [(99 * MB, True), (109.9 * MB, True), (110 * MB, False), (200 * MB, False)]
+)
+def test_the_process_beyond_its_control_grows_by_less_than_a_tenth(
+    soak: ModuleType, last: float, held: bool
+) -> None:
     """100 MB beyond the control may become anything below 110, whatever the control itself has grown to."""
     row = soak.growth("malloc", [(process(130 * MB, last + 500 * MB), process(30 * MB, 500 * MB))])
     assert row.held is held
@@ -54,7 +58,12 @@ def test_memory_that_nothing_tells_is_not_called_bounded(soak: ModuleType) -> No
 @pytest.mark.parametrize(("each", "held"), [(64, True), (65, False)])
 def test_at_most_64_bytes_are_kept_for_a_message(soak: ModuleType, each: int, held: bool) -> None:
     """Bytes beyond the control between the two marks, divided by the messages between them."""
-    ours = {"memory": [5_000 + 100, 50_000 + 100 + 900 * each], "stored": {"100": 100, "1000": 1_000}, "invalid": 0, "over": 0}
+    ours = {
+        "memory": [5_000 + 100, 50_000 + 100 + 900 * each],
+        "stored": {"100": 100, "1000": 1_000},
+        "invalid": 0,
+        "over": 0,
+    }
     row, told, right = soak.kept(ours, {"memory": [5_000, 50_000]})
     assert (row.figure, row.held, told.held, right.held) == (f"{each:.1f} bytes a message", held, None, True)
 
@@ -111,7 +120,9 @@ def test_a_leak_is_seen_to_the_byte(soak: ModuleType, side: ModuleType) -> None:
     for found in (control, leaks):
         found["memory"] = list(found["memory"].values())
     row, _, right = soak.kept(leaks, control)
-    assert 1_033 < float(row.figure.split()[0]) < 1_200  # a bytes object has a header of 33 bytes, and the list holds a pointer to it
+    assert (
+        1_033 < float(row.figure.split()[0]) < 1_200
+    )  # a bytes object has a header of 33 bytes, and the list holds a pointer to it
     assert (row.held, right.held) == (False, True)
 
 
@@ -120,4 +131,8 @@ def test_a_short_soak_of_the_core_holds(soak: ModuleType) -> None:
     """Five hundred turns of a session: the process stays as large as it was beyond its control, and every read is valid."""
     rows = soak.judge("BudgetSession", 500, 1)
     assert len(rows) == 6
-    assert [row.held for row in rows if "growth" in row.clause or "invalid" in row.clause] == [True, True, True]
+    assert [row.held for row in rows if "growth" in row.clause or "invalid" in row.clause] == [
+        True,
+        True,
+        True,
+    ]

@@ -33,7 +33,14 @@ class Writer:
 
 
 def run(texts, summarizer, **options):
-    settings = {"previous": "", "max_tokens": 8, "counter": WORDS, "input_window": None, "timeout": None, **options}
+    settings = {
+        "previous": "",
+        "max_tokens": 8,
+        "counter": WORDS,
+        "input_window": None,
+        "timeout": None,
+        **options,
+    }
     return drive(summarize_steps(texts, summarizer=summarizer, **settings))
 
 
@@ -86,7 +93,9 @@ def test_an_answer_too_long_gets_one_second_chance():
         run(["text"], lambda text, max_tokens: "w " * 20)
 
 
-@pytest.mark.parametrize(("answer", "seen"), [("", "an empty text"), ("  ", "an empty text"), (None, "NoneType"), (7, "int")])
+@pytest.mark.parametrize(
+    ("answer", "seen"), [("", "an empty text"), ("  ", "an empty text"), (None, "NoneType"), (7, "int")]
+)
 def test_an_answer_that_is_no_text_is_an_error(answer, seen):
     """Only a text with words in it is a summary."""
     with pytest.raises(SummaryError, match=seen):
@@ -190,12 +199,19 @@ def test_the_offline_summary_is_bounded_and_invents_nothing(limit):
     summary = extractive_summary(CHAT, limit, EXACT)
     assert EXACT.count(summary) <= limit
     source = iter(CHAT.split())
-    assert all(any(word.rstrip(".") in other for other in source) for word in summary.split() if word != "...")
+    assert all(
+        any(word.rstrip(".") in other for other in source) for word in summary.split() if word != "..."
+    )
 
 
 def test_the_offline_summarizer_is_the_default():
     """Without a summarizer no call is made, and the summary so far counts as text."""
-    summary = run(["We decided to use JWT.", "What lovely weather today."], None, previous="Ada leads the team.", max_tokens=9)
+    summary = run(
+        ["We decided to use JWT.", "What lovely weather today."],
+        None,
+        previous="Ada leads the team.",
+        max_tokens=9,
+    )
     assert summary.split("\n") == ["Ada leads the team.", "We decided to use JWT."]
     assert run(["text"], "extractive") == "text"
 
@@ -220,7 +236,12 @@ def test_key_moments(text, moments):
 
 def test_filler_weighs_nothing():
     """Pleasantries are filler whatever their length; a request is not."""
-    for text in ("Thanks!", "Great, sounds good. Have a nice day!", "Hi there, how are you today?", "ok ok ok"):
+    for text in (
+        "Thanks!",
+        "Great, sounds good. Have a nice day!",
+        "Hi there, how are you today?",
+        "ok ok ok",
+    ):
         assert is_filler(text)
         assert weigh(text) == 0
     assert not is_filler("Great, now delete the table.")

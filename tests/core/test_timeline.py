@@ -24,7 +24,10 @@ def says(text: str) -> dict[str, Any]:
 
 
 def call(*ids: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": [{"type": "tool_use", "id": i, "name": "f", "input": {}} for i in ids]}
+    return {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": i, "name": "f", "input": {}} for i in ids],
+    }
 
 
 def results(*ids: str, text: str = "found it", more: str = "") -> dict[str, Any]:
@@ -43,12 +46,19 @@ def fit(messages: list[Any], limit: int, **options: Any) -> list[Any]:
     return list(found.messages)
 
 
-@pytest.mark.parametrize("answer", [results("a", "b"), results("b", "a", more="Please go on.")], ids=["results", "results and text"])
+@pytest.mark.parametrize(
+    "answer",
+    [results("a", "b"), results("b", "a", more="Please go on.")],
+    ids=["results", "results and text"],
+)
 def test_a_user_message_with_results_answers_its_batch(answer: dict[str, Any]) -> None:
     """One user message may answer several calls, and text after the results makes it no question."""
     chat = [ask("q1"), call("a", "b"), answer, says("done"), ask("q2")]
     turns = list(timeline(chat).turns())
-    assert [(t.start, t.stop, [(u.start, u.stop) for u in t.body], t.broken) for t in turns] == [(4, 5, [], []), (0, 4, [(1, 3), (3, 4)], [])]
+    assert [(t.start, t.stop, [(u.start, u.stop) for u in t.body], t.broken) for t in turns] == [
+        (4, 5, [], []),
+        (0, 4, [(1, 3), (3, 4)], []),
+    ]
     assert fit_messages(chat, max_tokens=1_000, counter=COUNTER, strict=True).messages == chat
 
 
@@ -63,9 +73,21 @@ def test_call_and_results_go_together() -> None:
     ("chat", "kept", "reasons"),
     [
         ([ask("q"), results("x"), says("ok"), ask("q2")], [0, 2, 3], {"history-1": "orphan_result"}),
-        ([ask("q"), call("a"), results("a", "x"), says("ok"), ask("q2")], [0, 3, 4], {"history-1": "unanswered_call", "history-2": "orphan_result"}),
-        ([ask("q"), call("a"), results("a", "a"), ask("q2")], [0, 3], {"history-1": "unanswered_call", "history-2": "orphan_result"}),
-        ([ask("q"), call("a", "b"), results("a"), ask("q2")], [0, 3], {"history-1": "unanswered_call", "history-2": "unanswered_call"}),
+        (
+            [ask("q"), call("a"), results("a", "x"), says("ok"), ask("q2")],
+            [0, 3, 4],
+            {"history-1": "unanswered_call", "history-2": "orphan_result"},
+        ),
+        (
+            [ask("q"), call("a"), results("a", "a"), ask("q2")],
+            [0, 3],
+            {"history-1": "unanswered_call", "history-2": "orphan_result"},
+        ),
+        (
+            [ask("q"), call("a", "b"), results("a"), ask("q2")],
+            [0, 3],
+            {"history-1": "unanswered_call", "history-2": "unanswered_call"},
+        ),
     ],
 )
 def test_broken_results_are_repaired(chat: list[Any], kept: list[int], reasons: dict[str, str]) -> None:
@@ -79,7 +101,14 @@ def test_broken_results_are_repaired(chat: list[Any], kept: list[int], reasons: 
 
 def test_both_ways_to_answer_may_answer_one_batch() -> None:
     """A tool message and a user message with the other result complete a call between them."""
-    chat = [ask("q"), call("a", "b"), {"role": "tool", "tool_call_id": "a", "content": "one"}, results("b"), says("done"), ask("q2")]
+    chat = [
+        ask("q"),
+        call("a", "b"),
+        {"role": "tool", "tool_call_id": "a", "content": "one"},
+        results("b"),
+        says("done"),
+        ask("q2"),
+    ]
     assert fit_messages(chat, max_tokens=1_000, counter=COUNTER, strict=True).messages == chat
 
 
@@ -133,7 +162,14 @@ def test_a_session_grows_by_steps_answered_in_user_messages() -> None:
 
 def test_a_question_of_blocks_is_a_question() -> None:
     """Content blocks without results are what they always were."""
-    chat = [ask("q1"), says("a1"), {"role": "user", "content": [{"type": "text", "text": "q2"}, {"type": "image_url", "image_url": {"url": "x"}}]}]
+    chat = [
+        ask("q1"),
+        says("a1"),
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "q2"}, {"type": "image_url", "image_url": {"url": "x"}}],
+        },
+    ]
     assert [t.start for t in timeline(chat).turns()] == [2, 0]
     assert timeline(chat).role(2) == "user"
     assert timeline([ask("q"), call("a"), results("a")]).role(2) == "tool"

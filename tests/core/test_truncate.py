@@ -16,11 +16,19 @@ from rankbudget.testing import FitStrategyConformance, RecordingCounter, WordCou
 WORDS = WordCounter()
 EXACT = counter_for("o200k_base")
 MESSY = st.lists(
-    st.sampled_from([*"ab. \n!?é漢。👩‍👩‍👧\t'\"", "the ", "word ", " Hello", "123", "\n\n", "Sentence one. ", "第一。"]), max_size=60
+    st.sampled_from(
+        [*"ab. \n!?é漢。👩‍👩‍👧\t'\"", "the ", "word ", " Hello", "123", "\n\n", "Sentence one. ", "第一。"]
+    ),
+    max_size=60,
 ).map("".join)
 
 
-@given(text=MESSY, limit=st.integers(0, 40), keep=st.sampled_from(["start", "both"]), ellipsis=st.sampled_from(["...", "…", "[cut]", ""]))
+@given(
+    text=MESSY,
+    limit=st.integers(0, 40),
+    keep=st.sampled_from(["start", "both"]),
+    ellipsis=st.sampled_from(["...", "…", "[cut]", ""]),
+)
 def test_never_over_the_limit_whatever_the_text(text, limit, keep, ellipsis):
     """The finished text, marker included, counts at most the limit on a real tokenizer."""
     cut = truncate_text(text, limit, EXACT, keep=keep, ellipsis=ellipsis)
@@ -111,7 +119,11 @@ class TestTruncateStrategy(FitStrategyConformance):
 
 def test_truncate_keeps_segments_in_order_and_cuts_the_last():
     """Segments stay from the first on; the one at the edge is cut, the ones behind it go."""
-    given_segments = [segment("a", "one two."), segment("b", "three four five. Six seven."), segment("c", "eight")]
+    given_segments = [
+        segment("a", "one two."),
+        segment("b", "three four five. Six seven."),
+        segment("c", "eight"),
+    ]
     fit = Truncate().fit(given_segments, limit=6, counter=WORDS, block="project")
     assert [p.rendition.text for p in fit.pieces] == ["one two.", "three four five...."]
     assert [(d.segment_id, d.action, d.reason) for d in fit.decisions] == [
@@ -124,7 +136,12 @@ def test_truncate_keeps_segments_in_order_and_cuts_the_last():
 
 def test_truncate_places_pinned_segments_first():
     """A pinned segment at the end keeps its room, whatever stands before it."""
-    fit = Truncate().fit([segment("a", "one two three four"), segment("b", "must stay", pinned=True)], limit=4, counter=WORDS, block="task")
+    fit = Truncate().fit(
+        [segment("a", "one two three four"), segment("b", "must stay", pinned=True)],
+        limit=4,
+        counter=WORDS,
+        block="task",
+    )
     assert [p.rendition.text for p in fit.pieces] == ["one...", "must stay"]
     with pytest.raises(BudgetExceededError, match="need 2 tokens, allowed: 1"):
         Truncate().fit([segment("b", "must stay", pinned=True)], limit=1, counter=WORDS, block="task")

@@ -30,7 +30,13 @@ def server(answers: dict[tuple[str, str], Any]) -> Iterator[tuple[str, list[tupl
             answer = answers.get((method, self.path))
             if callable(answer):
                 answer = answer(body)
-            raw = b"not here" if answer is None else answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            raw = (
+                b"not here"
+                if answer is None
+                else answer
+                if isinstance(answer, bytes)
+                else json.dumps(answer).encode()
+            )
             self.send_response(404 if answer is None else 200)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
@@ -111,7 +117,9 @@ def test_unknown_is_an_error_with_the_way_out() -> None:
 
 def test_a_langchain_profile_is_read() -> None:
     """The profile of a LangChain model beats the table; a profile without a window leaves it to the name."""
-    model = SimpleNamespace(profile={"max_input_tokens": 50_000, "max_output_tokens": 2_000}, model_name="gpt-4o")
+    model = SimpleNamespace(
+        profile={"max_input_tokens": 50_000, "max_output_tokens": 2_000}, model_name="gpt-4o"
+    )
     assert (context_window_of(model), max_output_of(model)) == (50_000, 2_000)
     bare = SimpleNamespace(profile={}, model_name="gpt-4o")
     assert (context_window_of(bare), max_output_of(bare)) == (128_000, 16_384)
@@ -127,9 +135,13 @@ def test_a_llamaindex_model_is_read() -> None:
     """A LlamaIndex LLM's metadata is read; its stand-in for "unknown" gives way to the table."""
     mocks = pytest.importorskip("llama_index.core.llms")
     assert context_window_of(mocks.MockLLM()) == 3_900
-    known = SimpleNamespace(metadata=SimpleNamespace(context_window=32_000, num_output=256, model_name="acme-1"))
+    known = SimpleNamespace(
+        metadata=SimpleNamespace(context_window=32_000, num_output=256, model_name="acme-1")
+    )
     assert (context_window_of(known), max_output_of(known)) == (32_000, None)
-    stand_in = SimpleNamespace(metadata=SimpleNamespace(context_window=3_900, num_output=256, model_name="gpt-4o"))
+    stand_in = SimpleNamespace(
+        metadata=SimpleNamespace(context_window=3_900, num_output=256, model_name="gpt-4o")
+    )
     assert context_window_of(stand_in) == 128_000
 
 
@@ -174,7 +186,12 @@ def test_lm_studio_says_what_it_loaded() -> None:
     """LM Studio: the loaded length before the longest possible one, in the old format and the new."""
     old = {
         "data": [
-            {"id": "qwen2-vl-7b-instruct", "state": "loaded", "max_context_length": 32_768, "loaded_context_length": 4_096},
+            {
+                "id": "qwen2-vl-7b-instruct",
+                "state": "loaded",
+                "max_context_length": 32_768,
+                "loaded_context_length": 4_096,
+            },
             {"id": "other", "state": "not-loaded", "max_context_length": 131_072},
         ],
     }
@@ -207,7 +224,11 @@ def test_vllm_says_its_longest_model_length() -> None:
 
 def test_a_server_that_answers_nonsense_is_unknown() -> None:
     """Wrong JSON, wrong shapes and closed ports fall back to the table, then to the error that tells what was answered."""
-    nonsense = {("GET", "/v1/models"): b"<html>", ("GET", "/api/ps"): [1], ("GET", "/api/v0/models"): {"data": {"x": 1}}}
+    nonsense = {
+        ("GET", "/v1/models"): b"<html>",
+        ("GET", "/api/ps"): [1],
+        ("GET", "/api/v0/models"): {"data": {"x": 1}},
+    }
     with server(nonsense) as (url, _):
         assert context_window_of("gpt-4o", base_url=url) == 128_000
         with pytest.raises(CounterUnavailableError, match="vLLM"):

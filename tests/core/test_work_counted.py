@@ -19,7 +19,11 @@ def thread(size: int) -> list[dict[str, str]]:
     """A conversation whose messages differ in length and text."""
     roles = ("user", "assistant")
     return [
-        {"role": roles[i % 2], "content": f"Message {i} of {size}: " + "some words that cost tokens. " * (1 + i % 11)} for i in range(size)
+        {
+            "role": roles[i % 2],
+            "content": f"Message {i} of {size}: " + "some words that cost tokens. " * (1 + i % 11),
+        }
+        for i in range(size)
     ]
 
 
@@ -79,7 +83,13 @@ def test_a_later_turn_tokenizes_the_new_messages_only(size: int) -> None:
     messages = thread(size)
     counter = RecordingCounter(counter_for("o200k_base"))
     session = BudgetSession(LIMIT, counter=counter)
-    turns = [[{"role": "assistant", "content": f"New answer {i}."}, {"role": "user", "content": f"New question {i}?"}] for i in range(3)]
+    turns = [
+        [
+            {"role": "assistant", "content": f"New answer {i}."},
+            {"role": "user", "content": f"New question {i}?"},
+        ]
+        for i in range(3)
+    ]
     for new in turns[:2]:  # the thread fills the limit, the turn after it cuts
         session.fit(messages)
         messages += new

@@ -6,9 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from langchain.agents.middleware import ContextEditingMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain.agents.middleware import (
+    ContextEditingMiddleware,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+)
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    convert_to_messages,
+)
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langgraph.graph.message import add_messages
 
@@ -48,18 +61,31 @@ def _answered(message: BaseMessage, i: int) -> BaseMessage:
         return message
     if not isinstance(message, AIMessage):
         return message
-    fields: dict[str, Any] = {"id": message.id, "content": message.content, "name": message.name, "tool_calls": message.tool_calls}
-    fields |= {"usage_metadata": dict(USAGE), "response_metadata": {"token_usage": dict(USAGE), "model_name": "m"}}
+    fields: dict[str, Any] = {
+        "id": message.id,
+        "content": message.content,
+        "name": message.name,
+        "tool_calls": message.tool_calls,
+    }
+    fields |= {
+        "usage_metadata": dict(USAGE),
+        "response_metadata": {"token_usage": dict(USAGE), "model_name": "m"},
+    }
     if i % 3 == 0:
         fields["additional_kwargs"] = {"reasoning_content": "because it is so"}
     if message.tool_calls and i % 4 == 0:
         function = [{"name": c["name"], "arguments": str(c["args"])} for c in message.tool_calls]
-        older = [{"id": c["id"], "type": "function", "function": f} for c, f in zip(message.tool_calls, function, strict=True)]
+        older = [
+            {"id": c["id"], "type": "function", "function": f}
+            for c, f in zip(message.tool_calls, function, strict=True)
+        ]
         fields["additional_kwargs"] = {**fields.get("additional_kwargs", {}), "tool_calls": older}
     elif message.tool_calls and i % 4 == 1:
         *calls, last = message.tool_calls
         fields["tool_calls"] = calls
-        fields["invalid_tool_calls"] = [{"id": last["id"], "name": last["name"], "args": str(last["args"]), "error": "no JSON"}]
+        fields["invalid_tool_calls"] = [
+            {"id": last["id"], "name": last["name"], "args": str(last["args"]), "error": "no JSON"}
+        ]
     return AIMessageChunk(**fields) if i % 4 == 2 else AIMessage(**fields)
 
 
@@ -102,7 +128,11 @@ def _runnable(make: Callable[[Application, int, Any], Any]) -> Callable[[Applica
 
 
 def _trimmer(**options: Any) -> Callable[[Application, int, Any], Opened]:
-    return _runnable(lambda app, limit, counter: BudgetTrimmer(max_tokens=limit, counter=counter, tools=list(app.tools), **options))
+    return _runnable(
+        lambda app, limit, counter: BudgetTrimmer(
+            max_tokens=limit, counter=counter, tools=list(app.tools), **options
+        )
+    )
 
 
 def _trim(app: Application, limit: int, counter: Any) -> Any:
@@ -119,7 +149,11 @@ def _history(app: Application, limit: int, counter: Any) -> Opened:
 
 
 def _summarizing(app: Application, limit: int, counter: Any) -> Opened:
-    return _stored(BudgetMessageHistory(max_tokens=limit, counter=counter, tools=list(app.tools), summarizer=drawn_summarizer(app)))
+    return _stored(
+        BudgetMessageHistory(
+            max_tokens=limit, counter=counter, tools=list(app.tools), summarizer=drawn_summarizer(app)
+        )
+    )
 
 
 def _stored(made: BudgetMessageHistory) -> Opened:
@@ -155,7 +189,12 @@ def _middleware(**options: Any) -> Callable[[Application, int, Any], Opened]:
 
         def request(messages: list[Any]) -> ModelRequest[Any]:
             system = messages[0] if messages and isinstance(messages[0], SystemMessage) else None
-            return ModelRequest(model=MODEL, messages=messages[1:] if system else messages, system_message=system, tools=list(app.tools))
+            return ModelRequest(
+                model=MODEL,
+                messages=messages[1:] if system else messages,
+                system_message=system,
+                tools=list(app.tools),
+            )
 
         def note(asked: ModelRequest[Any]) -> ModelResponse[Any]:
             sent[:] = [*([asked.system_message] if asked.system_message else []), *asked.messages]
@@ -165,8 +204,12 @@ def _middleware(**options: Any) -> Callable[[Application, int, Any], Opened]:
             return note(asked)
 
         def seen(asked: ModelRequest[Any], answer: Any) -> Any:
-            if isinstance(answer, ExtendedModelResponse):  # what stays in the state is what was sent, and the answer
-                state = add_messages([*asked.messages, AIMessage("ok", id="ok")], answer.command.update["messages"])
+            if isinstance(
+                answer, ExtendedModelResponse
+            ):  # what stays in the state is what was sent, and the answer
+                state = add_messages(
+                    [*asked.messages, AIMessage("ok", id="ok")], answer.command.update["messages"]
+                )
                 assert [m.id for m in state] == [*(m.id for m in sent if m is not asked.system_message), "ok"]
             return list(sent)
 
@@ -228,7 +271,9 @@ def _template(app: Application, limit: int, counter: Any) -> Opened:
 ENTRIES = [
     EntryPoint(name="trimmer", open=_trimmer()),
     EntryPoint(name="stable trimmer", open=_trimmer(cut="stable"), superset=False),
-    EntryPoint(name="prompted trimmer", open=_trimmer(prompt=ChatPromptTemplate([MessagesPlaceholder("messages")]))),
+    EntryPoint(
+        name="prompted trimmer", open=_trimmer(prompt=ChatPromptTemplate([MessagesPlaceholder("messages")]))
+    ),
     EntryPoint(name="template", open=_template),
     EntryPoint(name="trim_messages", open=_runnable(_trim), edits=False, tools=False),
     EntryPoint(name="message history", open=_history, identity=False, stored=True, remembers=True),

@@ -63,7 +63,11 @@ def thread(seed: int, size: int = 400) -> list[Any]:
         messages.append(HumanMessage(text(), id=str(len(messages))))
         if draw.random() < 0.4:
             calls = [f"c{len(messages)}_{i}" for i in range(draw.randint(1, 3))]
-            messages.append(AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": c} for c in calls], id=str(len(messages))))
+            messages.append(
+                AIMessage(
+                    "", tool_calls=[{"name": "f", "args": {}, "id": c} for c in calls], id=str(len(messages))
+                )
+            )
             messages += [ToolMessage(text(3), tool_call_id=c, id=f"t{c}") for c in calls]
         messages.append(AIMessage(text(), id=str(len(messages))))
     return messages
@@ -85,7 +89,10 @@ def bill(fit: Fit, seed: int) -> Bill:
             if mark not in known:
                 known[mark] = WORDS.count_message(CODEC.to_dict(message))
         costs = [known[mark] for mark in prints]
-        same = next((n for n, (old, new) in enumerate(zip(before, prints, strict=False)) if old != new), min(len(before), len(prints)))
+        same = next(
+            (n for n, (old, new) in enumerate(zip(before, prints, strict=False)) if old != new),
+            min(len(before), len(prints)),
+        )
         total.sent += sum(costs)
         total.cached += sum(costs[:same])
         total.largest = max(total.largest, sum(costs) + WORDS.priming)
@@ -103,7 +110,9 @@ def middleware(limit: int) -> Fit:
             sent.extend([asked.system_message, *asked.messages])
             return ModelResponse(result=[AIMessage("ok")])
 
-        made.wrap_model_call(ModelRequest(model=MODEL, messages=messages[1:], system_message=messages[0]), handler)
+        made.wrap_model_call(
+            ModelRequest(model=MODEL, messages=messages[1:], system_message=messages[0]), handler
+        )
         return sent
 
     return fit
@@ -138,10 +147,14 @@ def filled(limit: int) -> Fit:
 
 
 @pytest.mark.parametrize(
-    ("made", "seed"), [(middleware, 1), (middleware, 3), (memory, 1), (history, 3)], ids=lambda v: getattr(v, "__name__", str(v))
+    ("made", "seed"),
+    [(middleware, 1), (middleware, 3), (memory, 1), (history, 3)],
+    ids=lambda v: getattr(v, "__name__", str(v)),
 )
 @pytest.mark.parametrize(("limit", "least"), [(4000, 0.89), (16000, 0.96)])
-def test_a_remembered_cut_keeps_the_cache_warm(made: Callable[[int], Fit], limit: int, least: float, seed: int) -> None:
+def test_a_remembered_cut_keeps_the_cache_warm(
+    made: Callable[[int], Fit], limit: int, least: float, seed: int
+) -> None:
     """With a remembered cut at least 89 % (4k) and 96 % (16k) of what is sent was sent in the same place before, never over the limit."""
     total = bill(made(limit), seed)
     assert total.largest <= limit
@@ -165,7 +178,9 @@ def test_the_stock_trimmer_costs_more_than_twice_as_much() -> None:
         def count(listed: list[Any]) -> int:
             return sum(WORDS.count_message(CODEC.to_dict(m)) for m in listed)
 
-        return stock_trim_messages(messages, max_tokens=4000, token_counter=count, include_system=True, start_on="human")
+        return stock_trim_messages(
+            messages, max_tokens=4000, token_counter=count, include_system=True, start_on="human"
+        )
 
     ours = bill(stable(4000), 1)
     assert ours.units * 2 < bill(stock, 1).units

@@ -59,7 +59,19 @@ def test_roles_cover_every_message_class() -> None:
         ChatMessage("c", role="user"),
         ChatMessage("c", role="model"),
     ]
-    expected = ["system", "developer", "user", "user", "assistant", "assistant", "assistant", "tool", "tool", "user", "assistant"]
+    expected = [
+        "system",
+        "developer",
+        "user",
+        "user",
+        "assistant",
+        "assistant",
+        "assistant",
+        "tool",
+        "tool",
+        "user",
+        "assistant",
+    ]
     assert CODEC.roles(thread) == expected
     assert [CODEC.role(m) for m in thread] == expected
 
@@ -81,7 +93,9 @@ def test_plain_messages_are_role_and_content() -> None:
     """A plain message's neutral form holds nothing else."""
     assert CODEC.to_dict(HumanMessage("hi")) == {"role": "user", "content": "hi"}
     assert CODEC.to_dict(HumanMessage("hi", name="ann")) == {"role": "user", "content": "hi", "name": "ann"}
-    assert CODEC.to_dict(AIMessage("yes", usage_metadata={"input_tokens": 1, "output_tokens": 1, "total_tokens": 2})) == {
+    assert CODEC.to_dict(
+        AIMessage("yes", usage_metadata={"input_tokens": 1, "output_tokens": 1, "total_tokens": 2})
+    ) == {
         "role": "assistant",
         "content": "yes",
     }
@@ -101,21 +115,35 @@ def test_an_artifact_is_not_sent() -> None:
     [
         AIMessage("", tool_calls=[CALL]),
         AIMessage([{"type": "tool_use", "id": "c1", "name": "search", "input": {"q": "cats"}}]),
-        AIMessage([{"type": "tool_use", "id": "c1", "name": "search", "input": {"q": "cats"}}], tool_calls=[CALL]),
+        AIMessage(
+            [{"type": "tool_use", "id": "c1", "name": "search", "input": {"q": "cats"}}], tool_calls=[CALL]
+        ),
         AIMessage(content_blocks=[{"type": "tool_call", **CALL}]),
-        AIMessage("", additional_kwargs={"tool_calls": [{"id": "c1", "function": {"name": "search", "arguments": '{"q": "cats"}'}}]}),
-        AIMessage("", invalid_tool_calls=[{"name": "search", "args": '{"q": "cats"}', "id": "c1", "error": "bad"}]),
-        AIMessageChunk("", tool_call_chunks=[{"name": "search", "args": '{"q": "cats"}', "id": "c1", "index": 0}]),
-        AIMessage([{"type": "function_call", "call_id": "c1", "name": "search", "arguments": '{"q": "cats"}'}]),
+        AIMessage(
+            "",
+            additional_kwargs={
+                "tool_calls": [{"id": "c1", "function": {"name": "search", "arguments": '{"q": "cats"}'}}]
+            },
+        ),
+        AIMessage(
+            "", invalid_tool_calls=[{"name": "search", "args": '{"q": "cats"}', "id": "c1", "error": "bad"}]
+        ),
+        AIMessageChunk(
+            "", tool_call_chunks=[{"name": "search", "args": '{"q": "cats"}', "id": "c1", "index": 0}]
+        ),
+        AIMessage(
+            [{"type": "function_call", "call_id": "c1", "name": "search", "arguments": '{"q": "cats"}'}]
+        ),
     ],
 )
 def test_a_call_is_seen_once_wherever_it_is_kept(message: AIMessage) -> None:
     """Each of the places LangChain keeps a call gives the same id and the same payload, once."""
     assert CODEC.call_ids(message) == ("c1",)
     neutral = CODEC.to_dict(message)
-    assert [(c["id"], c["function"]["name"], json.loads(c["function"]["arguments"])) for c in neutral["tool_calls"]] == [
-        ("c1", "search", {"q": "cats"})
-    ]
+    assert [
+        (c["id"], c["function"]["name"], json.loads(c["function"]["arguments"]))
+        for c in neutral["tool_calls"]
+    ] == [("c1", "search", {"q": "cats"})]
     assert not neutral["content"]
 
 
@@ -129,14 +157,19 @@ def test_the_longer_of_two_payloads_counts() -> None:
 def test_thinking_stays_in_the_content_beside_the_call() -> None:
     """Only call blocks move out of the content; thinking and its signature stay."""
     thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    message = AIMessage([thinking, {"type": "text", "text": "ok"}, {"type": "tool_use", "id": "c1", "name": "f", "input": {}}])
+    message = AIMessage(
+        [thinking, {"type": "text", "text": "ok"}, {"type": "tool_use", "id": "c1", "name": "f", "input": {}}]
+    )
     assert CODEC.to_dict(message)["content"] == [thinking, {"type": "text", "text": "ok"}]
 
 
 def test_reasoning_beside_the_content_is_counted() -> None:
     """`reasoning_content` is sent back by several integrations, so it is part of the neutral form."""
     message = AIMessage("answer", additional_kwargs={"reasoning_content": "because"})
-    assert CODEC.to_dict(message)["content"] == [{"type": "reasoning", "reasoning": "because"}, {"type": "text", "text": "answer"}]
+    assert CODEC.to_dict(message)["content"] == [
+        {"type": "reasoning", "reasoning": "because"},
+        {"type": "text", "text": "answer"},
+    ]
 
 
 def test_a_function_is_answered_by_its_name() -> None:
@@ -187,7 +220,9 @@ def test_inserted_messages_are_marked_with_their_origin() -> None:
     """What nobody typed carries `lc_source`, as LangChain's own inserted messages do."""
     made = CODEC.make("user", "In short: ..", origin="summary")
     assert (made.type, made.text, made.additional_kwargs) == ("human", "In short: ..", {MARK: "summary"})
-    assert [CODEC.role(CODEC.make(r, "x", origin="o")) for r in ("system", "developer", "user", "assistant")] == [
+    assert [
+        CODEC.role(CODEC.make(r, "x", origin="o")) for r in ("system", "developer", "user", "assistant")
+    ] == [
         "system",
         "developer",
         "user",
@@ -207,11 +242,22 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
 def test_anything_message_like_becomes_messages() -> None:
     """Prompt values, strings, tuples and dicts convert; messages stay the same objects; removals are carried out."""
     message = HumanMessage("kept", id="2")
-    found = as_messages([HumanMessage("gone", id="1"), message, RemoveMessage(id="1"), ("ai", "yes"), {"role": "user", "content": "go"}])
+    found = as_messages(
+        [
+            HumanMessage("gone", id="1"),
+            message,
+            RemoveMessage(id="1"),
+            ("ai", "yes"),
+            {"role": "user", "content": "go"},
+        ]
+    )
     assert [m.text for m in found] == ["kept", "yes", "go"]
     assert found[0] is message
     assert [m.text for m in as_messages("hello")] == ["hello"]
-    assert [m.type for m in as_messages(ChatPromptTemplate([("system", "s"), ("human", "{q}")]).invoke({"q": "x"}))] == ["system", "human"]
+    assert [
+        m.type
+        for m in as_messages(ChatPromptTemplate([("system", "s"), ("human", "{q}")]).invoke({"q": "x"}))
+    ] == ["system", "human"]
     with pytest.raises(MessageError, match="is no message"):
         as_messages([{"content": "no role"}])
     with pytest.raises(MessageError, match="int is not a list of messages"):
@@ -246,7 +292,9 @@ def test_tools_of_every_kind_become_schemas() -> None:
 
 def test_a_document_comes_back_as_the_same_object_or_a_shorter_copy() -> None:
     """Whole documents are handed back untouched; a shortened one keeps id and metadata, and shares no metadata dict."""
-    document = Document(id="d1", page_content="long text", metadata={"source": "a.md", "title": "A", "relevance_score": 0.5})
+    document = Document(
+        id="d1", page_content="long text", metadata={"source": "a.md", "title": "A", "relevance_score": 0.5}
+    )
     (segment,) = to_segments([document])
     assert (segment.id, segment.text, segment.title, segment.score) == ("d1", "long text", "A", 0.5)
     assert segment.provenance is not None
@@ -259,7 +307,11 @@ def test_a_document_comes_back_as_the_same_object_or_a_shorter_copy() -> None:
 
 def test_segment_ids_are_unique() -> None:
     """Documents without an id are named by place, and a second one of the same id too."""
-    documents = [Document(page_content="a"), Document(id="x", page_content="b"), Document(id="x", page_content="c")]
+    documents = [
+        Document(page_content="a"),
+        Document(id="x", page_content="b"),
+        Document(id="x", page_content="c"),
+    ]
     assert [s.id for s in to_segments(documents)] == ["document-0", "x", "x#2"]
 
 
@@ -267,7 +319,9 @@ def test_examples_and_texts_become_segments() -> None:
     """A dict's text is its lines, or what its prompt makes of it; a plain text comes back as a text."""
     example = {"input": "2+2", "output": "4"}
     (segment,) = to_segments(
-        [example], prefix="example", text_of=lambda e: example_text(e, PromptTemplate.from_template("{input}={output}"))
+        [example],
+        prefix="example",
+        text_of=lambda e: example_text(e, PromptTemplate.from_template("{input}={output}")),
     )
     assert (segment.id, segment.text) == ("example-0", "2+2=4")
     assert from_segment(segment) is example
@@ -282,7 +336,10 @@ def test_examples_and_texts_become_segments() -> None:
 def test_a_document_prompt_decides_the_text() -> None:
     """A document's text is what the chain's own document prompt shows."""
     document = Document(page_content="Cats purr.", metadata={"source": "cats.md"})
-    assert document_text(document, PromptTemplate.from_template("[{source}] {page_content}")) == "[cats.md] Cats purr."
+    assert (
+        document_text(document, PromptTemplate.from_template("[{source}] {page_content}"))
+        == "[cats.md] Cats purr."
+    )
 
 
 @pytest.mark.parametrize(
@@ -308,7 +365,9 @@ def test_a_score_is_a_finite_number_of_any_library(metadata: dict[str, Any], sco
 def test_a_shortened_document_shares_no_metadata_however_deep() -> None:
     """What somebody adds to the copy's tags is not in the store's document; objects inside are handed on as they are."""
     anything = object()
-    document = Document(page_content="long text", metadata={"tags": [{"a": 1}], "pair": ([1], 2), "any": anything})
+    document = Document(
+        page_content="long text", metadata={"tags": [{"a": 1}], "pair": ([1], 2), "any": anything}
+    )
     shorter = from_segment(to_segments([document])[0], "long")
     shorter.metadata["tags"][0]["a"] = 2
     shorter.metadata["pair"][0].append(3)

@@ -90,7 +90,9 @@ def test_a_callable_that_counts_nothing_is_refused() -> None:
 def test_arguments_beside_block_content_count() -> None:
     """Tool arguments count when the content is a list, and so do invalid calls and reasoning kept beside it (T14)."""
     body = "word " * 2600
-    beside = AIMessage([{"type": "text", "text": "hi"}], tool_calls=[{"name": "write", "args": {"c": body}, "id": "c1"}])
+    beside = AIMessage(
+        [{"type": "text", "text": "hi"}], tool_calls=[{"name": "write", "args": {"c": body}, "id": "c1"}]
+    )
     invalid = AIMessage("hi", invalid_tool_calls=[{"name": "write", "args": body, "id": "c1", "error": "x"}])
     reasoned = AIMessage("hi", additional_kwargs={"reasoning_content": body})
     for message in (beside, invalid, reasoned):
@@ -103,13 +105,20 @@ def test_media_do_not_count_as_text() -> None:
     data = base64.b64encode(b"%PDF-1.4 " + b"0" * 300_000).decode()
     pdf = HumanMessage([{"type": "file", "base64": data, "mime_type": "application/pdf"}])
     clip = HumanMessage([{"type": "audio", "base64": data, "mime_type": "audio/wav"}])
-    image = HumanMessage([{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": "https://x.org/y.png"}}])
+    image = HumanMessage(
+        [
+            {"type": "text", "text": "what is it?"},
+            {"type": "image_url", "image_url": {"url": "https://x.org/y.png"}},
+        ]
+    )
     assert EXACT.count_message(CODEC.to_dict(pdf)) < 50_000
     assert EXACT.count_message(CODEC.to_dict(clip)) < 50_000
     assert EXACT.count_message(CODEC.to_dict(image)) > 85
 
 
-@pytest.mark.parametrize("sample", ["汉字" * 60, "🙂" * 60, "8f14e45f-ceea-467f-9575-2f1d3c7a1b0e " * 10, "안녕하세요 " * 30])
+@pytest.mark.parametrize(
+    "sample", ["汉字" * 60, "🙂" * 60, "8f14e45f-ceea-467f-9575-2f1d3c7a1b0e " * 10, "안녕하세요 " * 30]
+)
 def test_approximate_counts_exactly_here(sample: str) -> None:
     """What "approximate" underestimates up to six times is counted exactly by our trim_messages (T16)."""
     thread = [m for i in range(30) for m in (HumanMessage(f"{i} {sample}"), AIMessage(sample))]
@@ -120,7 +129,9 @@ def test_approximate_counts_exactly_here(sample: str) -> None:
 def test_langchains_own_counter_is_used_when_it_is_asked_for() -> None:
     """count_tokens_approximately as a function counts as it counts."""
     thread = [HumanMessage("word " * 20), AIMessage("word " * 20), HumanMessage("now")]
-    kept = trim_messages(thread, max_tokens=count_tokens_approximately(thread) - 1, token_counter=count_tokens_approximately)
+    kept = trim_messages(
+        thread, max_tokens=count_tokens_approximately(thread) - 1, token_counter=count_tokens_approximately
+    )
     assert [m.content for m in kept] == ["now"]
 
 
@@ -170,7 +181,13 @@ def test_a_strict_counter_only_sees_valid_lists() -> None:
         return sum(4 + len(str(m.content).split()) for m in messages)
 
     call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])
-    thread = [HumanMessage("q"), call, ToolMessage("word " * 50, tool_call_id="c1"), AIMessage("x"), HumanMessage("q2")]
+    thread = [
+        HumanMessage("q"),
+        call,
+        ToolMessage("word " * 50, tool_call_id="c1"),
+        AIMessage("x"),
+        HumanMessage("q2"),
+    ]
     for limit in range(6, 80, 3):
         kept = trim_messages(thread, max_tokens=limit, token_counter=strict)
         assert strict(kept) <= limit
@@ -179,7 +196,14 @@ def test_a_strict_counter_only_sees_valid_lists() -> None:
 
 def test_tools_count_beside_a_callable() -> None:
     """A callable over messages cannot see the tools; their schemas are added to what it counts."""
-    tool = {"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}}
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "look",
+            "description": "Looks.",
+            "parameters": {"type": "object", "properties": {}},
+        },
+    }
     thread = [HumanMessage("a b"), AIMessage("c"), HumanMessage("d")]
     plain = BudgetTrimmer(max_tokens=500, counter=len).fit(thread).report.total_tokens
     tooled = BudgetTrimmer(max_tokens=500, counter=len, tools=[tool]).fit(thread).report.total_tokens
@@ -188,7 +212,9 @@ def test_tools_count_beside_a_callable() -> None:
 
 def test_budgets_come_from_models() -> None:
     """A profile gives window and largest answer; a name the core's table; what is unknown is an error that says what to give."""
-    profiled = FakeListChatModel(responses=[""], profile={"max_input_tokens": 5000, "max_output_tokens": 1000})
+    profiled = FakeListChatModel(
+        responses=[""], profile={"max_input_tokens": 5000, "max_output_tokens": 1000}
+    )
     assert budget_for(profiled) == TokenBudget(context_window=5000, max_output=1000)
     assert budget_for("gpt-4o", reserve=100).available == 128_000 - 100
     with pytest.raises(CounterUnavailableError):
@@ -200,7 +226,11 @@ def test_budgets_come_from_models() -> None:
 async def test_a_model_summarizes() -> None:
     """A chat model is a summarizer, blocking and awaitable, and says how much it reads."""
     write = summarizer(FakeListChatModel(responses=["short"], profile={"max_input_tokens": 77}))
-    assert (write("long text", 20), await write.acall("long text", 20), write.max_input_tokens) == ("short", "short", 77)
+    assert (write("long text", 20), await write.acall("long text", 20), write.max_input_tokens) == (
+        "short",
+        "short",
+        77,
+    )
 
 
 def test_a_counter_of_ours_passes_through() -> None:

@@ -13,9 +13,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "langchain.md"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_every_example_of_the_page_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_example_of_the_page_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All examples, one after the other, send only requests that fit and are valid: a chain, a retrieval chain, an agent with tools, a memory."""
-    examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    examples = re.findall(
+        r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
     assert len(examples) >= 9
     calls = tuple(("read_file", {"name": name}) for name in ("a.txt", "b.txt"))
     with StrictModelServer(context_window=8192) as server:

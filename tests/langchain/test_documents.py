@@ -21,7 +21,12 @@ from langchain_core.prompts import (
 )
 from langchain_core.retrievers import BaseRetriever
 
-from langchain_budget import BudgetChatPromptTemplate, BudgetDocumentCompressor, BudgetExampleSelector, BudgetRetriever
+from langchain_budget import (
+    BudgetChatPromptTemplate,
+    BudgetDocumentCompressor,
+    BudgetExampleSelector,
+    BudgetRetriever,
+)
 from langchain_budget._convert import CODEC
 from rankbudget import BudgetSession, TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
@@ -55,7 +60,9 @@ class Facts(BaseRetriever):
 # ---------------------------------------------------------------- compressor
 def test_documents_fit_to_the_token_as_they_are_joined() -> None:
     """The kept documents, joined as the chain joins them, are within the limit, and are about the question."""
-    kept = BudgetDocumentCompressor(max_tokens=100, counter=EXACT).compress_documents(facts(30), "What is known about cats?")
+    kept = BudgetDocumentCompressor(max_tokens=100, counter=EXACT).compress_documents(
+        facts(30), "What is known about cats?"
+    )
     text = "\n\n".join(d.page_content for d in kept)
     assert 50 <= EXACT.count(text) <= 100
     assert "cats" in text
@@ -85,15 +92,17 @@ async def test_the_async_form_keeps_the_same_documents() -> None:
     """acompress_documents returns what compress_documents returns."""
     compressor = BudgetDocumentCompressor(max_tokens=60, counter=EXACT)
     found = facts(30)
-    assert list(await compressor.acompress_documents(found, "cats")) == list(compressor.compress_documents(found, "cats"))
+    assert list(await compressor.acompress_documents(found, "cats")) == list(
+        compressor.compress_documents(found, "cats")
+    )
 
 
 def test_a_document_prompt_is_what_is_counted() -> None:
     """With a document prompt each document costs what the prompt makes of it."""
     prompt = PromptTemplate.from_template("[{source}]\n{page_content}")
-    kept = BudgetDocumentCompressor(max_tokens=100, counter=EXACT, document_prompt=prompt, compress=False).compress_documents(
-        facts(30), "cats"
-    )
+    kept = BudgetDocumentCompressor(
+        max_tokens=100, counter=EXACT, document_prompt=prompt, compress=False
+    ).compress_documents(facts(30), "cats")
     text = "\n\n".join(prompt.format(source=d.metadata["source"], page_content=d.page_content) for d in kept)
     assert 0 < EXACT.count(text) <= 100
 
@@ -102,14 +111,20 @@ def test_duplicates_are_left_out_when_not_everything_fits() -> None:
     """Of near-equal documents one is enough."""
     same = [Document(page_content="The refund takes ten days after the parcel arrives."), *facts(10)]
     same += [Document(page_content="The refund takes ten days after the parcel arrives.") for _ in range(5)]
-    kept = BudgetDocumentCompressor(max_tokens=40, counter=EXACT).compress_documents(same, "How long does a refund take?")
+    kept = BudgetDocumentCompressor(max_tokens=40, counter=EXACT).compress_documents(
+        same, "How long does a refund take?"
+    )
     assert sum("refund" in d.page_content for d in kept) == 1
 
 
 def test_a_session_grants_history_first() -> None:
     """With a session the documents get what its conversation leaves: together they stay within the window."""
     session = BudgetSession(TokenBudget(context_window=400, reserve=100), counter=EXACT)
-    chat = [m for i in range(30) for m in ({"role": "user", "content": f"q {i}"}, {"role": "assistant", "content": f"a {i}"})]
+    chat = [
+        m
+        for i in range(30)
+        for m in ({"role": "user", "content": f"q {i}"}, {"role": "assistant", "content": f"a {i}"})
+    ]
     session.attach(lambda: chat)
     kept = BudgetDocumentCompressor(session=session).compress_documents(facts(40), "cats")
     used = session.fit(chat, question="cats").report.total_tokens
@@ -121,7 +136,10 @@ def test_it_stands_in_the_hosts_pipelines() -> None:
     """ContextualCompressionRetriever and DocumentCompressorPipeline take it as their own."""
     compressor = BudgetDocumentCompressor(max_tokens=60, counter=EXACT)
     direct = list(compressor.compress_documents(facts(20), "cats"))
-    assert ContextualCompressionRetriever(base_compressor=compressor, base_retriever=Facts()).invoke("cats") == direct
+    assert (
+        ContextualCompressionRetriever(base_compressor=compressor, base_retriever=Facts()).invoke("cats")
+        == direct
+    )
     pipeline = DocumentCompressorPipeline(transformers=[compressor])
     assert list(pipeline.compress_documents(facts(20), "cats")) == direct
 
@@ -132,7 +150,10 @@ def test_the_laws_of_documents_hold() -> None:
     @draws()
     @given(applications(), st.integers(1, 300))
     def check(app: Application, limit: int) -> None:
-        found = [Document(id=f"d{i}", page_content=text, metadata={"n": i}) for i, text in enumerate([*app.documents, *HOSTILE[:3]])]
+        found = [
+            Document(id=f"d{i}", page_content=text, metadata={"n": i})
+            for i, text in enumerate([*app.documents, *HOSTILE[:3]])
+        ]
         before = [d.model_copy(deep=True) for d in found]
         compressor = BudgetDocumentCompressor(max_tokens=limit, counter=WORDS, separator="\n")
         kept = list(compressor.compress_documents(found, app.question or "ok"))
@@ -142,7 +163,9 @@ def test_the_laws_of_documents_hold() -> None:
         for document in kept:
             source = found[int(document.metadata["n"])]
             assert document.id == source.id
-            assert document is source or set(document.page_content.split()) <= set(source.page_content.split())
+            assert document is source or set(document.page_content.split()) <= set(
+                source.page_content.split()
+            )
         if sum(WORDS.count(d.page_content) for d in found) <= limit:
             assert all(a is b for a, b in zip(kept, found, strict=True))
 
@@ -180,7 +203,9 @@ def test_examples_are_the_ones_most_like_the_question() -> None:
     assert "parcel" in picked[0]["input"]
     assert all(any(e is p for e in EXAMPLES) for p in picked)
     selector.add_example({"input": "When does the parcel arrive today?", "output": "shipping"})
-    assert selector.select_examples({"question": "When does the parcel arrive today?"})[0]["input"].endswith("today?")
+    assert selector.select_examples({"question": "When does the parcel arrive today?"})[0]["input"].endswith(
+        "today?"
+    )
 
 
 @pytest.mark.parametrize("limit", [1, 10, 20, 40, 400])
@@ -188,7 +213,9 @@ def test_examples_cost_what_their_prompt_makes_of_them(limit: int) -> None:
     """Both few-shot prompts, formatted with the selected examples, hold at most the tokens given for them."""
     example_prompt = PromptTemplate.from_template("Customer: {input}\nClass: {output}")
     selector = BudgetExampleSelector(EXAMPLES, max_tokens=limit, example_prompt=example_prompt, counter=EXACT)
-    prompt = FewShotPromptTemplate(example_selector=selector, example_prompt=example_prompt, suffix="", input_variables=["question"])
+    prompt = FewShotPromptTemplate(
+        example_selector=selector, example_prompt=example_prompt, suffix="", input_variables=["question"]
+    )
     text = prompt.format(question="Where is the parcel?")
     assert EXACT.count(text.removesuffix("\n\n")) <= limit
     assert (limit < 400) or text.count("Customer:") == len(EXAMPLES)
@@ -198,7 +225,9 @@ def test_examples_with_braces_survive_a_prompt_that_is_filled_in_twice() -> None
     """`FewShotPromptTemplate` fills in its examples as a template; doubled braces come out as they were written."""
     shown = PromptTemplate.from_template("{input} -> {output}")
     selector = BudgetExampleSelector([{"input": "rows?", "output": '{"rows": [1]}'}], k=1, double_braces=True)
-    prompt = FewShotPromptTemplate(example_selector=selector, example_prompt=shown, suffix="{question}", input_variables=["question"])
+    prompt = FewShotPromptTemplate(
+        example_selector=selector, example_prompt=shown, suffix="{question}", input_variables=["question"]
+    )
     assert prompt.format(question="{rows}") == 'rows? -> {"rows": [1]}\n\n{rows}'
 
 
@@ -206,7 +235,9 @@ async def test_examples_stand_in_a_chat_prompt() -> None:
     """FewShotChatMessagePromptTemplate takes the selector, sync and async alike."""
     shown = ChatPromptTemplate([("human", "{input}"), ("ai", "{output}")])
     selector = BudgetExampleSelector(EXAMPLES, k=2, example_prompt=shown, max_tokens=100)
-    few = FewShotChatMessagePromptTemplate(example_selector=selector, example_prompt=shown, input_variables=["question"])
+    few = FewShotChatMessagePromptTemplate(
+        example_selector=selector, example_prompt=shown, input_variables=["question"]
+    )
     messages = few.format_messages(question="Where is the parcel?")
     assert [m.type for m in messages] == ["human", "ai", "human", "ai"]
     assert await few.aformat_messages(question="Where is the parcel?") == messages
@@ -223,7 +254,11 @@ def test_embeddings_of_langchain_rate_examples() -> None:
 
 
 # ---------------------------------------------------------------- prompt template
-TEMPLATE = [("system", "Answer from the documents.\n{documents}"), MessagesPlaceholder("history"), ("human", "{question}")]
+TEMPLATE = [
+    ("system", "Answer from the documents.\n{documents}"),
+    MessagesPlaceholder("history"),
+    ("human", "{question}"),
+]
 
 
 def chat(turns: int) -> list[Any]:
@@ -263,7 +298,11 @@ def test_inserted_text_is_delimited_and_announced() -> None:
 def test_partial_and_optional_variables_work() -> None:
     """A partial template fits like the whole one; an optional placeholder may be left out."""
     prompt = BudgetChatPromptTemplate.from_messages(
-        [("system", "Speak {language}."), MessagesPlaceholder("history", optional=True), ("human", "{question}")],
+        [
+            ("system", "Speak {language}."),
+            MessagesPlaceholder("history", optional=True),
+            ("human", "{question}"),
+        ],
         max_tokens=200,
         counter=EXACT,
     )
@@ -278,14 +317,24 @@ def test_examples_become_messages_or_text() -> None:
     turns = BudgetChatPromptTemplate.from_messages(
         [MessagesPlaceholder("examples"), ("human", "{question}")], max_tokens=400, counter=EXACT
     )
-    assert [m.type for m in turns.format_messages(examples=EXAMPLES[:2], question="hi")] == ["human", "ai", "human", "ai", "human"]
-    text = BudgetChatPromptTemplate.from_messages([("system", "{examples}"), ("human", "{question}")], max_tokens=400, counter=EXACT)
+    assert [m.type for m in turns.format_messages(examples=EXAMPLES[:2], question="hi")] == [
+        "human",
+        "ai",
+        "human",
+        "ai",
+        "human",
+    ]
+    text = BudgetChatPromptTemplate.from_messages(
+        [("system", "{examples}"), ("human", "{question}")], max_tokens=400, counter=EXACT
+    )
     assert "<example>" in text.format_messages(examples=EXAMPLES[:2], question="hi")[0].content
 
 
 def test_a_prompt_that_cannot_fit_is_an_error() -> None:
     """The fixed part alone beyond the limit raises before anything is sent."""
-    prompt = BudgetChatPromptTemplate.from_messages([("system", "rule " * 100), ("human", "{question}")], max_tokens=50, counter=EXACT)
+    prompt = BudgetChatPromptTemplate.from_messages(
+        [("system", "rule " * 100), ("human", "{question}")], max_tokens=50, counter=EXACT
+    )
     with pytest.raises(BudgetExceededError):
         prompt.format_messages(question="hi")
 

@@ -20,7 +20,9 @@ __all__ = ["server"]
 def test_the_edit_works_in_the_stock_middleware(server: StrictModelServer) -> None:
     """ContextEditingMiddleware with our edit sends what fits, and never more than its own counter allows."""
     agent = create_agent(
-        model(server, 400), [], middleware=[ContextEditingMiddleware(edits=[BudgetContextEdit(trigger=380, counter="o200k_base")])]
+        model(server, 400),
+        [],
+        middleware=[ContextEditingMiddleware(edits=[BudgetContextEdit(trigger=380, counter="o200k_base")])],
     )
     agent.invoke({"messages": [*chat(60), HumanMessage("and now?")]})
     assert [r.problems for r in server.requests] == [()]

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.prompts import ChatPromptTemplate, FewShotChatMessagePromptTemplate, HumanMessagePromptTemplate, PromptTemplate
+from langchain_core.prompts import (
+    ChatPromptTemplate,
+    FewShotChatMessagePromptTemplate,
+    HumanMessagePromptTemplate,
+    PromptTemplate,
+)
 
 from langchain_budget import BudgetExampleSelector
 from langchain_budget._convert import CODEC
@@ -22,11 +27,17 @@ EXAMPLES = [{"input": f"q{i}", "output": f"a{i}"} for i in range(50)]
 
 
 @pytest.mark.parametrize("limit", [1, 12, 100, 300])
-@pytest.mark.parametrize("shown", [CHAT, HumanMessagePromptTemplate.from_template("{input} is {output}")], ids=["turns", "one message"])
+@pytest.mark.parametrize(
+    "shown",
+    [CHAT, HumanMessagePromptTemplate.from_template("{input} is {output}")],
+    ids=["turns", "one message"],
+)
 def test_examples_in_a_chat_prompt_are_within_their_tokens(limit: int, shown: Any) -> None:
     """The messages of the few-shot prompt, roles and framing included, have at most the tokens given, and use them."""
     selector = BudgetExampleSelector(EXAMPLES, max_tokens=limit, example_prompt=shown, counter=EXACT)
-    few = FewShotChatMessagePromptTemplate(example_selector=selector, example_prompt=shown, input_variables=["input"])
+    few = FewShotChatMessagePromptTemplate(
+        example_selector=selector, example_prompt=shown, input_variables=["input"]
+    )
     messages = few.format_messages(input="q7")
     total = EXACT.count_messages([CODEC.to_dict(m) for m in messages]) if messages else 0
     assert total <= limit
@@ -35,18 +46,26 @@ def test_examples_in_a_chat_prompt_are_within_their_tokens(limit: int, shown: An
 
 def test_a_callable_counter_counts_the_messages_of_an_example() -> None:
     """A counter of messages sees messages, not their joined texts."""
-    selector = BudgetExampleSelector(EXAMPLES, max_tokens=8, example_prompt=CHAT, counter=WordCounter(framing=1, priming=0))
+    selector = BudgetExampleSelector(
+        EXAMPLES, max_tokens=8, example_prompt=CHAT, counter=WordCounter(framing=1, priming=0)
+    )
     assert len(selector.select_examples({"input": "q7"})) == 2
 
 
-@pytest.mark.parametrize("shown", [CHAT, PromptTemplate.from_template("{input} {output}")], ids=["chat", "text"])
+@pytest.mark.parametrize(
+    "shown", [CHAT, PromptTemplate.from_template("{input} {output}")], ids=["chat", "text"]
+)
 def test_an_example_without_a_field_of_its_prompt_says_which(shown: Any) -> None:
     """What is missing is named, as a setting that cannot work."""
     with pytest.raises(BudgetConfigError, match="the example prompt needs 'output', an example has input"):
-        BudgetExampleSelector([{"input": "a"}], max_tokens=50, example_prompt=shown).select_examples({"input": "a"})
+        BudgetExampleSelector([{"input": "a"}], max_tokens=50, example_prompt=shown).select_examples(
+            {"input": "a"}
+        )
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))], ids=["deepcopy", "pickle"]
+)
 def test_a_selector_can_be_copied(copied: Any) -> None:
     """A copy selects alike and grows by itself; embeddings go with it."""
     for embeddings in (None, DeterministicFakeEmbedding(size=8)):

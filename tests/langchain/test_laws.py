@@ -89,7 +89,9 @@ def test_what_a_memory_loads_fits_the_chains_prompt(text: bool) -> None:
     prompt: Any = (
         PromptTemplate.from_template("Talk. {history}x{documents}\nHuman: {input}\nAI:")
         if text
-        else ChatPromptTemplate([("system", "Docs: {documents}."), MessagesPlaceholder("history"), ("human", "{input}")])
+        else ChatPromptTemplate(
+            [("system", "Docs: {documents}."), MessagesPlaceholder("history"), ("human", "{input}")]
+        )
     )
 
     @draws(asynchronous=True)
@@ -97,7 +99,11 @@ def test_what_a_memory_loads_fits_the_chains_prompt(text: bool) -> None:
     def check(app: Application) -> None:
         limit = max(30, app.limit(exact))
         memory = BudgetMemory(
-            max_tokens=limit, counter=exact, prompt=prompt, return_messages=not text, retriever=Given(documents=list(app.documents))
+            max_tokens=limit,
+            counter=exact,
+            prompt=prompt,
+            return_messages=not text,
+            retriever=Given(documents=list(app.documents)),
         )
         memory.chat_memory.add_messages(to_host(app.messages))
         inputs = {"input": app.question or "ok"}
@@ -125,4 +131,6 @@ class TestTrimmerConformance(AdapterConformance):
         return list(BudgetTrimmer(max_tokens=max_tokens, counter=counter, tools=tools).invoke(messages))
 
     async def afit(self, messages: list[Any], *, max_tokens: int, counter: Any, tools: Any) -> list[Any]:
-        return list(await BudgetTrimmer(max_tokens=max_tokens, counter=counter, tools=tools).ainvoke(messages))
+        return list(
+            await BudgetTrimmer(max_tokens=max_tokens, counter=counter, tools=tools).ainvoke(messages)
+        )

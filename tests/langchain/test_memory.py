@@ -38,7 +38,10 @@ class Rows(BaseChatMessageHistory):
     @property
     def messages(self) -> list[Any]:
         return [
-            (HumanMessage if row["type"] == "human" else AIMessage)(**{k: v for k, v in row.items() if k != "type"}) for row in self.rows
+            (HumanMessage if row["type"] == "human" else AIMessage)(
+                **{k: v for k, v in row.items() if k != "type"}
+            )
+            for row in self.rows
         ]
 
     async def aget_messages(self) -> list[Any]:
@@ -65,7 +68,8 @@ class Found(BaseRetriever):
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
         return [
-            Document(id=f"d{i}", page_content=f"Fact {i} about {s}: it is number {i}.") for i, s in enumerate(["tea", "rain", "cats"] * 10)
+            Document(id=f"d{i}", page_content=f"Fact {i} about {s}: it is number {i}.")
+            for i, s in enumerate(["tea", "rain", "cats"] * 10)
         ]
 
 
@@ -142,7 +146,10 @@ async def test_every_method_has_a_real_async_form() -> None:
 
 def test_a_store_that_makes_new_objects_is_trimmed_alike() -> None:
     """A database-backed history loads what an in-memory one loads."""
-    first, second = (BudgetMemory(max_tokens=30, counter=WORDS, chat_memory=s) for s in (Rows(), InMemoryChatMessageHistory()))
+    first, second = (
+        BudgetMemory(max_tokens=30, counter=WORDS, chat_memory=s)
+        for s in (Rows(), InMemoryChatMessageHistory())
+    )
     for memory in (first, second):
         talk(memory, 20)
     assert first.load_memory_variables({}) == second.load_memory_variables({})
@@ -152,15 +159,27 @@ def test_agents_turns_are_stored_whole() -> None:
     """Outputs may be a message, or all messages of an agent's turn, calls and results included."""
     memory = BudgetMemory(max_tokens=200, counter=WORDS, return_messages=True)
     call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])
-    memory.save_context({"input": "look it up"}, {"output": [call, ToolMessage("found", tool_call_id="c1"), AIMessage("It is found.")]})
+    memory.save_context(
+        {"input": "look it up"},
+        {"output": [call, ToolMessage("found", tool_call_id="c1"), AIMessage("It is found.")]},
+    )
     memory.save_context({"input": HumanMessage("thanks")}, {"output": AIMessage("welcome")})
-    assert [m.type for m in memory.load_memory_variables({})["history"]] == ["human", "ai", "tool", "ai", "human", "ai"]
+    assert [m.type for m in memory.load_memory_variables({})["history"]] == [
+        "human",
+        "ai",
+        "tool",
+        "ai",
+        "human",
+        "ai",
+    ]
 
 
 def test_a_removal_is_carried_out() -> None:
     """A RemoveMessage in a store takes its message away instead of breaking the load."""
     memory = BudgetMemory(max_tokens=200, counter=WORDS, return_messages=True)
-    memory.chat_memory.add_messages([HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3"), RemoveMessage(id="3")])
+    memory.chat_memory.add_messages(
+        [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3"), RemoveMessage(id="3")]
+    )
     assert [m.content for m in memory.load_memory_variables({})["history"]] == ["a", "b"]
 
 
@@ -191,7 +210,9 @@ def test_a_prompt_too_large_without_any_memory_is_refused() -> None:
         ({"a": "x"}, {"out": "z", "more": "w"}, "Got multiple output keys"),
     ],
 )
-def test_ambiguous_keys_are_refused_as_langchain_refuses_them(inputs: Any, outputs: Any, message: str) -> None:
+def test_ambiguous_keys_are_refused_as_langchain_refuses_them(
+    inputs: Any, outputs: Any, message: str
+) -> None:
     """Which input and which output is meant must be clear, with the messages LangChain's own memories use."""
     with pytest.raises(ValueError, match=message):
         BudgetMemory().save_context(inputs, outputs)
@@ -213,10 +234,16 @@ def test_a_failing_summarizer_loses_nothing() -> None:
 async def test_a_summary_comes_from_any_model() -> None:
     """A chat model writes the running summary, sync and async, and it is counted."""
     memory = BudgetMemory(
-        max_tokens=120, counter=EXACT, return_messages=True, summarizer=FakeListChatModel(responses=["They spoke of numbers."])
+        max_tokens=120,
+        counter=EXACT,
+        return_messages=True,
+        summarizer=FakeListChatModel(responses=["They spoke of numbers."]),
     )
     talk(memory, 40)
-    for loaded in (memory.load_memory_variables({})["history"], (await memory.aload_memory_variables({}))["history"]):
+    for loaded in (
+        memory.load_memory_variables({})["history"],
+        (await memory.aload_memory_variables({}))["history"],
+    ):
         assert "They spoke of numbers." in loaded[0].content
         assert EXACT.count_messages([CODEC.to_dict(m) for m in loaded]) <= 120
 
@@ -224,7 +251,9 @@ async def test_a_summary_comes_from_any_model() -> None:
 # ---------------------------------------------------------------- beside documents and in chains
 def test_documents_get_what_the_conversation_leaves() -> None:
     """Conversation and documents together stay within the limit, and the best documents are the ones about the input."""
-    memory = BudgetMemory(max_tokens=200, counter=EXACT, retriever=Found(), return_messages=True, return_docs=True)
+    memory = BudgetMemory(
+        max_tokens=200, counter=EXACT, retriever=Found(), return_messages=True, return_docs=True
+    )
     talk(memory, 4)
     assert memory.memory_variables == ["history", "documents"]
     loaded = memory.load_memory_variables({"input": "What about cats?"})
@@ -238,8 +267,12 @@ def test_documents_get_what_the_conversation_leaves() -> None:
 
 def test_the_chains_prompt_is_counted() -> None:
     """With the prompt given, what is formatted from it fits to the token; documents included."""
-    prompt = ChatPromptTemplate([("system", "You know:\n{documents}"), MessagesPlaceholder("history"), ("human", "{input}")])
-    memory = BudgetMemory(max_tokens=150, counter=EXACT, prompt=prompt, retriever=Found(), return_messages=True)
+    prompt = ChatPromptTemplate(
+        [("system", "You know:\n{documents}"), MessagesPlaceholder("history"), ("human", "{input}")]
+    )
+    memory = BudgetMemory(
+        max_tokens=150, counter=EXACT, prompt=prompt, retriever=Found(), return_messages=True
+    )
     talk(memory, 40)
     inputs = {"input": "What about cats?"}
     sent = prompt.format_messages(**inputs, **memory.load_memory_variables(inputs))
@@ -307,7 +340,9 @@ def test_a_history_is_fitted_when_read_and_whole_where_it_is_stored() -> None:
     history = BudgetMessageHistory(store, max_tokens=30, counter=WORDS)
     history.add_user_message("start")
     history.add_ai_message("yes")
-    history.add_messages([m for i in range(20) for m in (HumanMessage(f"question {i}"), AIMessage(f"answer {i}"))])
+    history.add_messages(
+        [m for i in range(20) for m in (HumanMessage(f"question {i}"), AIMessage(f"answer {i}"))]
+    )
     assert len(store.rows) == 42
     assert history.report.total_tokens <= 30
     assert len(history.messages) < 12
@@ -353,5 +388,7 @@ def test_a_thread_that_starts_anew_is_looked_at_from_its_beginning() -> None:
     memory.chat_memory.add_messages([HumanMessage("a", id="1"), AIMessage("b", id="2")])
     memory.load_memory_variables({})
     memory.chat_memory.clear()
-    memory.chat_memory.add_messages([HumanMessage("c", id="3"), RemoveMessage(id="3"), HumanMessage("d", id="4"), AIMessage("e", id="5")])
+    memory.chat_memory.add_messages(
+        [HumanMessage("c", id="3"), RemoveMessage(id="3"), HumanMessage("d", id="4"), AIMessage("e", id="5")]
+    )
     assert [m.content for m in memory.load_memory_variables({})["history"]] == ["d", "e"]

@@ -118,14 +118,26 @@ def test_a_buffer_is_what_a_load_returns(return_messages: bool) -> None:
     assert memory.buffer_as_messages[-1].content == "answer 29"
     memory.buffer_as_messages[-1].content = "changed"
     assert memory.chat_memory.messages[-1].content == "answer 29"
-    model = FakeListChatModel(responses=[""], custom_get_token_ids=lambda text: list(range(len(text.split()))))
-    theirs = ConversationTokenBufferMemory(llm=model, chat_memory=InMemoryChatMessageHistory(messages=chat(3)))
+    model = FakeListChatModel(
+        responses=[""], custom_get_token_ids=lambda text: list(range(len(text.split())))
+    )
+    theirs = ConversationTokenBufferMemory(
+        llm=model, chat_memory=InMemoryChatMessageHistory(messages=chat(3))
+    )
     ours = BudgetMemory(max_tokens=1000, chat_memory=InMemoryChatMessageHistory(messages=chat(3)))
-    assert (ours.buffer, ours.buffer_as_str, ours.buffer_as_messages) == (theirs.buffer, theirs.buffer_as_str, theirs.buffer_as_messages)
+    assert (ours.buffer, ours.buffer_as_str, ours.buffer_as_messages) == (
+        theirs.buffer,
+        theirs.buffer_as_str,
+        theirs.buffer_as_messages,
+    )
 
 
 # ---------------------------------------------------------------- copies
-@pytest.mark.parametrize("twin_of", [copy.deepcopy, again, lambda m: m.model_copy(deep=True)], ids=["deepcopy", "pickle", "model_copy"])
+@pytest.mark.parametrize(
+    "twin_of",
+    [copy.deepcopy, again, lambda m: m.model_copy(deep=True)],
+    ids=["deepcopy", "pickle", "model_copy"],
+)
 @pytest.mark.parametrize("counter", [WORDS, words, "o200k_base"], ids=["counter", "function", "name"])
 def test_a_copied_memory_stands_alone(twin_of: Any, counter: Any) -> None:
     """A copy loads what its original loads; what is saved to one is not in the other."""
@@ -188,7 +200,11 @@ def test_a_copied_middleware_stands_alone(twin_of: Any) -> None:
 
     def handler(asked: ModelRequest[Any]) -> ModelResponse[Any]:
         sent.append(len(asked.messages))
-        return ModelResponse(result=[AIMessage("ok", usage_metadata={"input_tokens": 200, "output_tokens": 1, "total_tokens": 201})])
+        return ModelResponse(
+            result=[
+                AIMessage("ok", usage_metadata={"input_tokens": 200, "output_tokens": 1, "total_tokens": 201})
+            ]
+        )
 
     request = ModelRequest(model=FakeListChatModel(responses=[""]), messages=[*chat(40), HumanMessage("now")])
     middleware = BudgetMiddleware(max_tokens=60, counter=words, tool_result_tokens=9, summarizer=None)
@@ -227,7 +243,10 @@ def test_a_factory_may_be_called_with_anything() -> None:
         __hash__ = None  # type: ignore[assignment]  # as many a model of pydantic's
 
     make = BudgetMessageHistory.around(find, max_tokens=30, counter=WORDS)
-    readers = [make(key)._reader for key in ({"a": 1}, {"a": 1}, {"a": 2}, ["a", 1], ("a", 1), {"a": [1, {"b"}]}, "a")]
+    readers = [
+        make(key)._reader
+        for key in ({"a": 1}, {"a": 1}, {"a": 2}, ["a", 1], ("a", 1), {"a": [1, {"b"}]}, "a")
+    ]
     assert readers[0] is readers[1]
     assert len({id(reader) for reader in readers}) == 6
     odd = Odd()

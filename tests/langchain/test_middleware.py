@@ -50,7 +50,9 @@ def server() -> Iterator[StrictModelServer]:
 
 
 def model(server: StrictModelServer, window: int = 8192, **options: Any) -> ChatOpenAI:
-    return ChatOpenAI(model=f"openai@{window}", base_url=server.base_url, api_key="none", max_retries=0, **options)
+    return ChatOpenAI(
+        model=f"openai@{window}", base_url=server.base_url, api_key="none", max_retries=0, **options
+    )
 
 
 def request(messages: list[Any], **fields: Any) -> ModelRequest[Any]:
@@ -62,19 +64,28 @@ def answer(text: str = "ok", **fields: Any) -> ModelResponse[Any]:
 
 
 def chat(turns: int) -> list[Any]:
-    return [m for i in range(turns) for m in (HumanMessage(f"question {i}", id=f"q{i}"), AIMessage(f"answer {i}", id=f"a{i}"))]
+    return [
+        m
+        for i in range(turns)
+        for m in (HumanMessage(f"question {i}", id=f"q{i}"), AIMessage(f"answer {i}", id=f"a{i}"))
+    ]
 
 
 # ---------------------------------------------------------------- against the strict server
 @pytest.mark.slow
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["invoke", "ainvoke"])
-def test_an_agent_of_forty_turns_with_ten_parallel_calls_always_fits(server: StrictModelServer, asynchronous: bool) -> None:
+def test_an_agent_of_forty_turns_with_ten_parallel_calls_always_fits(
+    server: StrictModelServer, asynchronous: bool
+) -> None:
     """Forty turns of ten 3,000-token results in a window of 8,192: every request the server receives fits and is valid."""
     turns = 40 if not asynchronous else 6
     calls = tuple(("read_file", {"name": f"file {i}"}) for i in range(PARALLEL))
     server.script(*(Reply(text="", tool_calls=calls) for _ in range(turns)), Reply(text="All read."))
     agent = create_agent(
-        model(server), [read_file], system_prompt="You read files.", middleware=[BudgetMiddleware(max_tokens=8000, counter="o200k_base")]
+        model(server),
+        [read_file],
+        system_prompt="You read files.",
+        middleware=[BudgetMiddleware(max_tokens=8000, counter="o200k_base")],
     )
     given = {"messages": [HumanMessage("Read all files and compare them.")]}
     config: Any = {"recursion_limit": 500}
@@ -98,7 +109,9 @@ def test_a_long_conversation_is_served_from_a_checkpoint(server: StrictModelServ
     )
     config: Any = {"configurable": {"thread_id": "t"}}
     for i in range(30):
-        state = agent.invoke({"messages": [HumanMessage(f"This is what I want to say in turn number {i}.")]}, config)
+        state = agent.invoke(
+            {"messages": [HumanMessage(f"This is what I want to say in turn number {i}.")]}, config
+        )
     assert [r.problems for r in server.refused] == []
     assert len(state["messages"]) == 60
     assert len(server.requests[-1].messages) < 61
@@ -107,7 +120,10 @@ def test_a_long_conversation_is_served_from_a_checkpoint(server: StrictModelServ
 def test_the_kept_prefix_moves_rarely(server: StrictModelServer) -> None:
     """Between two cuts, each request starts with the whole request before it: a provider's cache reads it again."""
     agent = create_agent(
-        model(server), [], middleware=[BudgetMiddleware(max_tokens=400, counter="o200k_base")], checkpointer=InMemorySaver()
+        model(server),
+        [],
+        middleware=[BudgetMiddleware(max_tokens=400, counter="o200k_base")],
+        checkpointer=InMemorySaver(),
     )
     config: Any = {"configurable": {"thread_id": "t"}}
     for i in range(40):
@@ -121,11 +137,17 @@ def test_the_kept_prefix_moves_rarely(server: StrictModelServer) -> None:
 
 def test_an_overflow_is_tried_once_more_with_less(server: StrictModelServer) -> None:
     """When the window is smaller than believed, the provider's refusal is answered by a tighter prompt."""
-    agent = create_agent(model(server, 300), [], middleware=[BudgetMiddleware(max_tokens=380, counter="o200k_base")])
+    agent = create_agent(
+        model(server, 300), [], middleware=[BudgetMiddleware(max_tokens=380, counter="o200k_base")]
+    )
     state = agent.invoke({"messages": [*(m for m in chat(60)), HumanMessage("and now?")]})
     assert state["messages"][-1].content == "ok"
     assert [bool(r.problems) for r in server.requests] == [True, False]
-    once = create_agent(model(server, 300), [], middleware=[BudgetMiddleware(max_tokens=380, counter="o200k_base", retry=False)])
+    once = create_agent(
+        model(server, 300),
+        [],
+        middleware=[BudgetMiddleware(max_tokens=380, counter="o200k_base", retry=False)],
+    )
     with pytest.raises(ContextOverflowError):
         once.invoke({"messages": [*(m for m in chat(60)), HumanMessage("and now?")]})
 
@@ -158,9 +180,15 @@ async def test_the_second_try_is_smaller_than_the_first_was(asynchronous: bool) 
 def test_streaming_carries_the_figures(server: StrictModelServer) -> None:
     """The custom stream holds one report for each model call, and the tokens stream as before."""
     server.script(Reply(text="", tool_calls=[("look", {"name": "x"})]), Reply(text="It is fine."))
-    agent = create_agent(model(server, streaming=True), [look], middleware=[BudgetMiddleware(max_tokens=500, counter="o200k_base")])
+    agent = create_agent(
+        model(server, streaming=True),
+        [look],
+        middleware=[BudgetMiddleware(max_tokens=500, counter="o200k_base")],
+    )
     figures, texts = [], []
-    for mode, part in agent.stream({"messages": [HumanMessage("look at x")]}, stream_mode=["custom", "messages"]):
+    for mode, part in agent.stream(
+        {"messages": [HumanMessage("look at x")]}, stream_mode=["custom", "messages"]
+    ):
         if mode == "custom":
             figures.append(part["context_budget"])
         elif isinstance(part[0].content, str):
@@ -168,7 +196,10 @@ def test_streaming_carries_the_figures(server: StrictModelServer) -> None:
     assert [f["kept"] for f in figures] == [1, 3]
     assert all(f["total_tokens"] <= f["limit"] == 500 for f in figures)
     assert "It is fine." in "".join(texts)
-    assert all(r.prompt_tokens <= f["total_tokens"] <= r.prompt_tokens + 4 for r, f in zip(server.requests, figures, strict=True))
+    assert all(
+        r.prompt_tokens <= f["total_tokens"] <= r.prompt_tokens + 4
+        for r, f in zip(server.requests, figures, strict=True)
+    )
 
 
 # ---------------------------------------------------------------- one call at a time
@@ -189,7 +220,9 @@ def test_system_prompt_tools_and_messages_share_the_limit() -> None:
     assert seen[0].system_message is system
     assert [r.total_tokens for r in reports[1:]] == [4 * 3 + 3, 4 * 3]
     assert reports[0].total_tokens == reports[1].total_tokens + WORDS.overhead(as_tools([look]))
-    middleware.wrap_model_call(request([*chat(40), HumanMessage("now")], system_message=system, tools=[look]), handler)
+    middleware.wrap_model_call(
+        request([*chat(40), HumanMessage("now")], system_message=system, tools=[look]), handler
+    )
     assert reports[-1].total_tokens <= 60
     assert seen[-1].messages[-1].content == "now"
 
@@ -199,7 +232,9 @@ def test_the_models_own_profile_is_the_limit() -> None:
     reports: list[Any] = []
     middleware = BudgetMiddleware(on_report=reports.append)
     for window in (1000, 2000):
-        fake = FakeListChatModel(responses=[""], profile={"max_input_tokens": window, "max_output_tokens": 100})
+        fake = FakeListChatModel(
+            responses=[""], profile={"max_input_tokens": window, "max_output_tokens": 100}
+        )
         middleware.wrap_model_call(ModelRequest(model=fake, messages=chat(2)), lambda _: answer())
     assert [r.limit for r in reports] == [900, 1900]
     with pytest.raises(BudgetConfigError, match="neither a profile nor a name"):
@@ -220,12 +255,16 @@ def test_usage_that_is_higher_than_the_count_lowers_later_limits() -> None:
 def test_persist_writes_the_cut_to_the_state() -> None:
     """With persist=True what was dropped is gone from the state, and the model's reply is still there."""
     agent = create_agent(
-        FakeListChatModel(responses=["fine"]), [], middleware=[BudgetMiddleware(max_tokens=40, counter=WORDS, persist=True)]
+        FakeListChatModel(responses=["fine"]),
+        [],
+        middleware=[BudgetMiddleware(max_tokens=40, counter=WORDS, persist=True)],
     )
     state = agent.invoke({"messages": [*chat(40), HumanMessage("now", id="now")]})
     assert [m.content for m in state["messages"][-2:]] == ["now", "fine"]
     assert len(state["messages"]) < 20
-    plain = create_agent(FakeListChatModel(responses=["fine"]), [], middleware=[BudgetMiddleware(max_tokens=40, counter=WORDS)])
+    plain = create_agent(
+        FakeListChatModel(responses=["fine"]), [], middleware=[BudgetMiddleware(max_tokens=40, counter=WORDS)]
+    )
     assert len(plain.invoke({"messages": [*chat(40), HumanMessage("now", id="now")]})["messages"]) == 82
 
 
@@ -234,7 +273,11 @@ def test_persist_puts_a_summary_first() -> None:
     agent = create_agent(
         FakeListChatModel(responses=["fine"]),
         [],
-        middleware=[BudgetMiddleware(max_tokens=60, counter=WORDS, persist=True, summarizer=lambda text, most: "They counted.")],
+        middleware=[
+            BudgetMiddleware(
+                max_tokens=60, counter=WORDS, persist=True, summarizer=lambda text, most: "They counted."
+            )
+        ],
         checkpointer=InMemorySaver(),
     )
     config: Any = {"configurable": {"thread_id": "t"}}
@@ -251,10 +294,15 @@ def test_a_tool_result_can_be_capped_as_it_enters_the_state() -> None:
     def long_result(_: Any) -> ToolMessage:
         return ToolMessage("word " * 900, tool_call_id="c1", artifact={"all": True})
 
-    capped = BudgetMiddleware(max_tokens=100, counter=WORDS, tool_result_tokens=50).wrap_tool_call(None, long_result)
+    capped = BudgetMiddleware(max_tokens=100, counter=WORDS, tool_result_tokens=50).wrap_tool_call(
+        None, long_result
+    )
     assert WORDS.count(capped.content) <= 50
     assert capped.artifact == {"all": True}
-    assert BudgetMiddleware(max_tokens=100, counter=WORDS).wrap_tool_call(None, long_result).content == "word " * 900
+    assert (
+        BudgetMiddleware(max_tokens=100, counter=WORDS).wrap_tool_call(None, long_result).content
+        == "word " * 900
+    )
 
 
 def by_characters(text: str) -> int:
@@ -285,7 +333,12 @@ def test_a_cap_counts_with_the_model_that_was_called() -> None:
     old = ChatOpenAI(model="gpt-4", api_key="none")
     middleware.wrap_model_call(ModelRequest(model=old, messages=chat(1)), lambda _: answer())
     assert counter_for("gpt-4").count(middleware.wrap_tool_call(None, lambda _: result).content) <= 40
-    assert counter_for("o200k_base").count(BudgetMiddleware(tool_result_tokens=40).wrap_tool_call(None, lambda _: result).content) <= 40
+    assert (
+        counter_for("o200k_base").count(
+            BudgetMiddleware(tool_result_tokens=40).wrap_tool_call(None, lambda _: result).content
+        )
+        <= 40
+    )
 
 
 def test_results_inside_commands_and_lists_are_capped() -> None:
@@ -338,7 +391,9 @@ def test_what_cannot_fit_is_an_error_before_the_model_is_called() -> None:
         raise AssertionError
 
     with pytest.raises(BudgetExceededError):
-        BudgetMiddleware(max_tokens=20, counter=WORDS).wrap_model_call(request(chat(2), system_message=SystemMessage("rule " * 50)), never)
+        BudgetMiddleware(max_tokens=20, counter=WORDS).wrap_model_call(
+            request(chat(2), system_message=SystemMessage("rule " * 50)), never
+        )
     with pytest.raises(BudgetExceededError, match="system prompt"):
         BudgetMiddleware(TokenBudget(context_window=100, reserve=10), counter=WORDS).wrap_model_call(
             request(chat(2), system_message=SystemMessage("rule " * 50)), never
@@ -366,7 +421,10 @@ def test_threads_do_not_share_their_cuts() -> None:
             middleware.wrap_model_call(request(list(thread)), handler)
             if not all(m.content.startswith(name) for m in sent) or sent[-1] is not thread[-1]:
                 failures.append((name, i))
-            thread += [AIMessage(f"{name} answer {i}", id=f"{name}-a{i}"), HumanMessage(f"{name} question {i}", id=f"{name}-q{i}")]
+            thread += [
+                AIMessage(f"{name} answer {i}", id=f"{name}-a{i}"),
+                HumanMessage(f"{name} question {i}", id=f"{name}-q{i}"),
+            ]
 
     threads = [threading.Thread(target=work, args=(name,)) for name in ("ann", "bob", "cid", "dan")]
     for thread in threads:

@@ -15,7 +15,13 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-from langchain_budget import BudgetMemory, BudgetMessageHistory, BudgetMiddleware, BudgetTrimmer, pre_model_hook
+from langchain_budget import (
+    BudgetMemory,
+    BudgetMessageHistory,
+    BudgetMiddleware,
+    BudgetTrimmer,
+    pre_model_hook,
+)
 from langchain_budget._asked import answer_tokens, bound_tools
 from langchain_budget._convert import CODEC, as_tools
 from langchain_budget.models import as_summarizer, budget_for, summarizer
@@ -107,7 +113,9 @@ def test_tools_in_a_providers_own_form_are_counted_as_they_print() -> None:
     assert bound_tools(gpt().bind(tools=[Proto()])) == [
         {"type": "function", "function": {"name": "Proto", "parameters": {"text": "name: look"}}}
     ]
-    assert bound_tools(gpt().bind(functions=[{"name": "f"}])) == [{"type": "function", "function": {"name": "f"}}]
+    assert bound_tools(gpt().bind(functions=[{"name": "f"}])) == [
+        {"type": "function", "function": {"name": "f"}}
+    ]
     assert bound_tools(gpt().bind(stop=["."])) is None
 
 
@@ -126,7 +134,10 @@ def writer(**options: Any) -> FakeListChatModel:
         (lambda m: m.bind(stop=["."]), "[system, human: said]"),
         (lambda m: m | StrOutputParser(), "[system, human: said]"),
         (lambda m: ChatPromptTemplate([("human", "{max_tokens} {words} {text}")]) | m, "[human: 40 30 said]"),
-        (lambda m: ChatPromptTemplate([("human", "about {talk}")]) | m | StrOutputParser(), "[human: about said]"),
+        (
+            lambda m: ChatPromptTemplate([("human", "about {talk}")]) | m | StrOutputParser(),
+            "[human: about said]",
+        ),
         (lambda m: (ChatPromptTemplate([("human", "{text}")]) | m).with_retry(), "[human: said]"),
         (lambda m: RunnableLambda(lambda text: [HumanMessage(f"so: {text}")]) | m, "[human: so: said]"),
     ],
@@ -138,7 +149,9 @@ async def test_a_chain_writes_summaries(chain: Any, seen: str) -> None:
 
     class Model(FakeListChatModel):
         def _call(self, messages: Any, *args: Any, **kwargs: Any) -> str:
-            sent.append(f"[{', '.join(m.type if m.type == 'system' else f'{m.type}: {m.content}' for m in messages)}]")
+            sent.append(
+                f"[{', '.join(m.type if m.type == 'system' else f'{m.type}: {m.content}' for m in messages)}]"
+            )
             return super()._call(messages, *args, **kwargs)
 
     write: Any = as_summarizer(chain(Model(responses=[ANSWER])))
@@ -181,7 +194,9 @@ def test_a_chain_that_cannot_summarize_is_refused() -> None:
 
 def test_a_chain_reads_what_its_smallest_model_reads() -> None:
     """The longest prompt is known through bindings and sequences."""
-    chain = ChatPromptTemplate([("human", "{text}")]) | writer(profile={"max_input_tokens": 77}).bind(stop=["."])
+    chain = ChatPromptTemplate([("human", "{text}")]) | writer(profile={"max_input_tokens": 77}).bind(
+        stop=["."]
+    )
     assert summarizer(chain).max_input_tokens == 77
     assert summarizer(writer()).max_input_tokens is None
 
@@ -197,7 +212,10 @@ def test_a_chain_reads_what_its_smallest_model_reads() -> None:
         (gpt("gpt-4", max_tokens=100).bind(max_tokens=4000).with_retry(), 8192 - 4000),
         (gpt("gpt-4", max_tokens=7000), 8192 - 7000),
         (gpt("gpt-4", max_tokens=100), 8192 - 2457),
-        (gpt("gpt-4", max_tokens=4000).configurable_fields(temperature=ConfigurableField(id="t")), 8192 - 4000),
+        (
+            gpt("gpt-4", max_tokens=4000).configurable_fields(temperature=ConfigurableField(id="t")),
+            8192 - 4000,
+        ),
         (Predicting(responses=[""], profile={"max_input_tokens": 1200}), 1200 - 512),
         (Predicting(responses=[""], num_predict=-1, profile={"max_input_tokens": 1200}), 1200 - 360),
     ],
@@ -228,9 +246,16 @@ def test_a_default_that_would_eat_the_window_is_no_silent_reserve() -> None:
     with pytest.warns(UserWarning, match="answers of up to 512 tokens, the window has 600; 180 are reserved"):
         assert budget_for(huge).available == 420
     with pytest.warns(UserWarning, match="Set a smaller answer"):
-        assert budget_for(gpt("gpt-4", max_tokens=8192)).available == 8192 - 2457  # the most its profile allows: any default says so
-    assert budget_for(Predicting(responses=[""], num_predict=500, profile={"max_input_tokens": 600})).available == 100
-    with pytest.raises(BudgetConfigError, match=r"asks for answers of 9,000 tokens, allowed: less than its window of 8,192"):
+        assert (
+            budget_for(gpt("gpt-4", max_tokens=8192)).available == 8192 - 2457
+        )  # the most its profile allows: any default says so
+    assert (
+        budget_for(Predicting(responses=[""], num_predict=500, profile={"max_input_tokens": 600})).available
+        == 100
+    )
+    with pytest.raises(
+        BudgetConfigError, match=r"asks for answers of 9,000 tokens, allowed: less than its window of 8,192"
+    ):
         budget_for(gpt("gpt-4", max_tokens=9000))
 
 

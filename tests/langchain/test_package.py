@@ -27,7 +27,9 @@ import langchain_budget
 
 def run(code: str) -> str:
     """Runs code in a Python of its own, where only langchain-core is installed."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", _WITHOUT + code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _WITHOUT + code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -57,7 +59,10 @@ except ImportError as error:
 
 def test_importing_the_package_loads_no_host() -> None:
     """Names are loaded on first use: the import alone loads neither langchain-core nor the core's stations."""
-    assert run("print(sorted(m for m in ('langchain_core', 'pydantic', 'tiktoken') if m in sys.modules))") == "[]"
+    assert (
+        run("print(sorted(m for m in ('langchain_core', 'pydantic', 'tiktoken') if m in sys.modules))")
+        == "[]"
+    )
 
 
 def test_the_public_names_are_these() -> None:
@@ -75,7 +80,11 @@ def test_the_public_names_are_these() -> None:
         "pre_model_hook",
         "trim_messages",
     ]
-    assert all(getattr(langchain_budget, name).__name__ == name for name in langchain_budget.__all__ if name != "pre_model_hook")
+    assert all(
+        getattr(langchain_budget, name).__name__ == name
+        for name in langchain_budget.__all__
+        if name != "pre_model_hook"
+    )
     assert set(langchain_budget.__all__) <= set(dir(langchain_budget))
     with pytest.raises(AttributeError, match="no attribute 'BudgetNothing'"):
         _ = langchain_budget.BudgetNothing

@@ -39,7 +39,10 @@ class Drawn(BaseRetriever):
 
 
 def _documents(app: Application) -> list[Document]:
-    return [Document(id=f"d{i}", page_content=text, metadata={"n": i}) for i, text in enumerate([*app.documents, *HOSTILE[:2]])]
+    return [
+        Document(id=f"d{i}", page_content=text, metadata={"n": i})
+        for i, text in enumerate([*app.documents, *HOSTILE[:2]])
+    ]
 
 
 def _values(app: Application) -> dict[str, Any]:
@@ -77,10 +80,20 @@ def test_the_slots_of_a_prompt_keep_the_laws(app: Application) -> None:
     neutral = [CODEC.to_dict(m) for m in messages]
     assert WORDS.count_messages(neutral) <= limit
     asked = to_host([*app.messages, {"role": "user", "content": values["question"]}])
-    check_laws(asked, [*found["history"], asked[-1]], limit=limit, counter=WORDS, codec=CODEC, identity=False, remembers=True)
+    check_laws(
+        asked,
+        [*found["history"], asked[-1]],
+        limit=limit,
+        counter=WORDS,
+        codec=CODEC,
+        identity=False,
+        remembers=True,
+    )
     sources = {d.id: d for d in values["documents"]}
     for kept in found["documents"]:
-        assert kept is sources[kept.id] or set(kept.page_content.split()) <= set(sources[kept.id].page_content.split())
+        assert kept is sources[kept.id] or set(kept.page_content.split()) <= set(
+            sources[kept.id].page_content.split()
+        )
     assert _fitted(trimmer, values) == found
 
 
@@ -91,7 +104,9 @@ def test_the_slots_of_a_prompt_are_the_same_in_async_code(app: Application) -> N
     limit, values = app.limit(WORDS) + 30, _values(app)
     found = _fitted(BudgetTrimmer(max_tokens=limit, counter=WORDS, prompt=PROMPT), values)
     try:
-        other: Any = asyncio.run(BudgetTrimmer(max_tokens=limit, counter=WORDS, prompt=PROMPT).ainvoke(values))
+        other: Any = asyncio.run(
+            BudgetTrimmer(max_tokens=limit, counter=WORDS, prompt=PROMPT).ainvoke(values)
+        )
     except BudgetExceededError as error:
         other = error
     assert type(found) is type(other)
@@ -105,12 +120,23 @@ def test_a_retriever_keeps_the_laws_of_documents(app: Application, limit: int) -
     found = _documents(app)
     before = copy.deepcopy(found)
     query = app.question or "ok"
-    kept = BudgetRetriever(retriever=Drawn(found=found), max_tokens=limit, counter=WORDS, separator="\n").invoke(query)
-    assert list(BudgetDocumentCompressor(max_tokens=limit, counter=WORDS, separator="\n").compress_documents(found, query)) == kept
+    kept = BudgetRetriever(
+        retriever=Drawn(found=found), max_tokens=limit, counter=WORDS, separator="\n"
+    ).invoke(query)
+    assert (
+        list(
+            BudgetDocumentCompressor(max_tokens=limit, counter=WORDS, separator="\n").compress_documents(
+                found, query
+            )
+        )
+        == kept
+    )
     assert sum(WORDS.count(d.page_content) for d in kept) <= limit
     places = [int(d.metadata["n"]) for d in kept]
     assert places == sorted(set(places))
-    assert all(d is found[n] or d.page_content != found[n].page_content for d, n in zip(kept, places, strict=True))
+    assert all(
+        d is found[n] or d.page_content != found[n].page_content for d, n in zip(kept, places, strict=True)
+    )
     assert found == before
 
 
@@ -132,7 +158,9 @@ def test_documents_are_the_same_in_async_code(app: Application, limit: int) -> N
 @given(applications(), st.integers(1, 120))
 def test_examples_keep_the_laws(app: Application, limit: int) -> None:
     """Selected examples are the given objects, each once, and cost at most the limit as their prompt shows them; async code selects the same."""
-    examples = [{"input": given, "output": wanted} for given, wanted in [*app.examples, ("a a", "b"), ("c", "d")]]
+    examples = [
+        {"input": given, "output": wanted} for given, wanted in [*app.examples, ("a a", "b"), ("c", "d")]
+    ]
     before = copy.deepcopy(examples)
     selector = BudgetExampleSelector(examples, max_tokens=limit, example_prompt=SHOWN, counter=WORDS)
     asked = {"question": app.question or "ok"}

@@ -20,7 +20,12 @@ def test_all_counters_count_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     peers = importlib.import_module("peers")
     thread = peers.langchain_thread(40, "seed")
     roles = {"system": "system", "human": "user", "ai": "assistant"}
-    ours = counter_for("o200k_base").count_messages([{"role": roles[m.type], "content": m.content} for m in thread])
+    ours = counter_for("o200k_base").count_messages(
+        [{"role": roles[m.type], "content": m.content} for m in thread]
+    )
     counters = {name: make() for name, make in peers.COUNTERS.items()}
-    counted = {name: count(thread) if callable(count) else count.get_num_tokens_from_messages(thread) for name, count in counters.items()}
+    counted = {
+        name: count(thread) if callable(count) else count.get_num_tokens_from_messages(thread)
+        for name, count in counters.items()
+    }
     assert counted == dict.fromkeys(counters, ours)

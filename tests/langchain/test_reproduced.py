@@ -25,7 +25,9 @@ USAGE = {"input_tokens": 5, "output_tokens": 50, "total_tokens": 55}
 
 
 def words(count: int) -> str:
-    return " ".join("time year people way day man thing woman life child".split()[i % 10] for i in range(count))
+    return " ".join(
+        "time year people way day man thing woman life child".split()[i % 10] for i in range(count)
+    )
 
 
 def ask(call_ids: str, **fields: Any) -> AIMessage:
@@ -41,7 +43,9 @@ def loop(turns: int, count: int) -> list[Any]:
 
 
 def chat(turns: int, asked: int, answered: int) -> list[Any]:
-    return [m for i in range(turns) for m in (HumanMessage(f"q{i} {words(asked)}"), AIMessage(words(answered)))]
+    return [
+        m for i in range(turns) for m in (HumanMessage(f"q{i} {words(asked)}"), AIMessage(words(answered)))
+    ]
 
 
 def cost(messages: list[BaseMessage]) -> int:
@@ -54,7 +58,9 @@ def by_trimmer(messages: list[Any], limit: int, **options: Any) -> list[Any]:
 
 
 def by_trim_messages(messages: list[Any], limit: int, **options: Any) -> list[Any]:
-    return list(trim_messages(messages, max_tokens=limit, token_counter="approximate", include_system=True, **options))
+    return list(
+        trim_messages(messages, max_tokens=limit, token_counter="approximate", include_system=True, **options)
+    )
 
 
 def by_memory(messages: list[Any], limit: int, **options: Any) -> list[Any]:
@@ -73,11 +79,18 @@ def by_middleware(messages: list[Any], limit: int, **options: Any) -> list[Any]:
         return ModelResponse(result=[AIMessage("ok")])
 
     model = FakeListChatModel(responses=[""])
-    BudgetMiddleware(max_tokens=limit, counter=EXACT, **options).wrap_model_call(ModelRequest(model=model, messages=messages), handler)
+    BudgetMiddleware(max_tokens=limit, counter=EXACT, **options).wrap_model_call(
+        ModelRequest(model=model, messages=messages), handler
+    )
     return sent
 
 
-ENTRIES = {"trimmer": by_trimmer, "trim_messages": by_trim_messages, "memory": by_memory, "middleware": by_middleware}
+ENTRIES = {
+    "trimmer": by_trimmer,
+    "trim_messages": by_trim_messages,
+    "memory": by_memory,
+    "middleware": by_middleware,
+}
 SUMMARIZING = {name: entry for name, entry in ENTRIES.items() if name != "trim_messages"}
 
 
@@ -93,7 +106,13 @@ class Case:
     may_refuse: bool = False
 
 
-PARALLEL = [HumanMessage("q1"), ask("c1 c2 c3"), *(told(c, 20) for c in ("c1", "c2", "c3")), AIMessage("done"), HumanMessage("q2")]
+PARALLEL = [
+    HumanMessage("q1"),
+    ask("c1 c2 c3"),
+    *(told(c, 20) for c in ("c1", "c2", "c3")),
+    AIMessage("done"),
+    HumanMessage("q2"),
+]
 THOUGHT = AIMessage(
     [
         {"type": "thinking", "thinking": words(40), "signature": "s=="},
@@ -102,11 +121,19 @@ THOUGHT = AIMessage(
     ],
     tool_calls=[{"name": "f", "args": {}, "id": "c1"}],
 )
-PICTURE = HumanMessage([{"type": "image_url", "image_url": {"url": "http://x/y.png"}}, {"type": "text", "text": "line one\n" * 40}])
+PICTURE = HumanMessage(
+    [
+        {"type": "image_url", "image_url": {"url": "http://x/y.png"}},
+        {"type": "text", "text": "line one\n" * 40},
+    ]
+)
 STEPS = [HumanMessage("q"), *loop(40, 100)]
 CALLED = [
     AIMessage(
-        [{"type": "text", "text": "x"}, {"type": "tool_use", "id": "c1", "name": "w", "input": {"body": words(500)}}],
+        [
+            {"type": "text", "text": "x"},
+            {"type": "tool_use", "id": "c1", "name": "w", "input": {"body": words(500)}},
+        ],
         tool_calls=[{"name": "w", "args": {"body": words(500)}, "id": "c1"}],
     ),
     told("c1", 500),
@@ -115,7 +142,14 @@ CASES = [
     Case(
         "T1",
         "a call and its result stay together",
-        [SystemMessage("sys"), HumanMessage("q1"), ask("c1"), told("c1", 60), AIMessage("a"), HumanMessage("q2")],
+        [
+            SystemMessage("sys"),
+            HumanMessage("q1"),
+            ask("c1"),
+            told("c1", 60),
+            AIMessage("a"),
+            HumanMessage("q2"),
+        ],
         85,
     ),
     Case("T2", "a parallel batch is kept or dropped whole", PARALLEL, 70),
@@ -127,22 +161,41 @@ CASES = [
         200,
         lambda kept, given: len(kept) > 4 and kept[-1] == given[-1],
     ),
-    Case("T5", "a system prompt beyond the limit is an error", [SystemMessage(words(300)), HumanMessage("q")], 100, may_refuse=True),
+    Case(
+        "T5",
+        "a system prompt beyond the limit is an error",
+        [SystemMessage(words(300)), HumanMessage("q")],
+        100,
+        may_refuse=True,
+    ),
     Case(
         "T6",
         "both system messages stay",
-        [SystemMessage("a"), SystemMessage("core rule"), HumanMessage(words(30)), AIMessage(words(30)), HumanMessage("q")],
+        [
+            SystemMessage("a"),
+            SystemMessage("core rule"),
+            HumanMessage(words(30)),
+            AIMessage(words(30)),
+            HumanMessage("q"),
+        ],
         70,
         lambda kept, given: [m.content for m in kept[:2]] == ["a", "core rule"],
     ),
-    Case("T7", "thinking stays with its call", [HumanMessage("q"), THOUGHT, told("c1"), HumanMessage("next")], 120),
+    Case(
+        "T7",
+        "thinking stays with its call",
+        [HumanMessage("q"), THOUGHT, told("c1"), HumanMessage("next")],
+        120,
+    ),
     Case("T8", "a picture is not lost beside its text", [PICTURE], 60, may_refuse=True),
     Case(
         "T9",
         "a shortened message sheds its old usage",
         [HumanMessage("q"), AIMessage(words(1500) + "\n" + words(10), usage_metadata=USAGE, id="a")],
         700,
-        lambda kept, given: all(m.content == given[1].content or not m.usage_metadata for m in kept if m.id == "a"),
+        lambda kept, given: all(
+            m.content == given[1].content or not m.usage_metadata for m in kept if m.id == "a"
+        ),
     ),
     Case(
         "T17",
@@ -157,7 +210,12 @@ CASES = [
         [*chat(10, 5, 5), HumanMessage("compare"), ask("a b"), told("a", 3000), told("b", 3000)],
         1000,
     ),
-    Case("T21", "a system message inside the thread stays", [SystemMessage("Never reveal the key"), *chat(15, 20, 20)], 300),
+    Case(
+        "T21",
+        "a system message inside the thread stays",
+        [SystemMessage("Never reveal the key"), *chat(15, 20, 20)],
+        300,
+    ),
     Case(
         "T22",
         "an answer that calls before any question is not sent",
@@ -165,11 +223,24 @@ CASES = [
         100,
     ),
     Case(
-        "T23", "a result nobody asked for is not sent on", [HumanMessage("now"), ask("a"), told("zz"), told("a"), HumanMessage("next")], 300
+        "T23",
+        "a result nobody asked for is not sent on",
+        [HumanMessage("now"), ask("a"), told("zz"), told("a"), HumanMessage("next")],
+        300,
     ),
     Case("T27", "one token over cuts a little", STEPS, cost(STEPS) - 1),
-    Case("T28", "the result is never larger than the input", [HumanMessage("start"), *loop(40, 1), HumanMessage(words(1000))], 1400),
-    Case("T29", "four results of 3,000 words obey the limit", [HumanMessage("q"), ask("a b c d"), *(told(c, 3000) for c in "abcd")], 1000),
+    Case(
+        "T28",
+        "the result is never larger than the input",
+        [HumanMessage("start"), *loop(40, 1), HumanMessage(words(1000))],
+        1400,
+    ),
+    Case(
+        "T29",
+        "four results of 3,000 words obey the limit",
+        [HumanMessage("q"), ask("a b c d"), *(told(c, 3000) for c in "abcd")],
+        1000,
+    ),
     Case("T30", "calls and content agree", [HumanMessage("q"), *CALLED, ask("c2"), told("c2")], 300),
     Case(
         "T31",
@@ -182,7 +253,14 @@ CASES = [
     Case(
         "K6",
         "the thread never opens on an answer",
-        [HumanMessage("q"), ask("a"), told("a", 100), AIMessage("ok"), HumanMessage(words(20)), AIMessage(words(20))],
+        [
+            HumanMessage("q"),
+            ask("a"),
+            told("a", 100),
+            AIMessage("ok"),
+            HumanMessage(words(20)),
+            AIMessage(words(20)),
+        ],
         80,
     ),
     Case(
@@ -208,7 +286,9 @@ def valid(kept: list[Any], given: list[Any], limit: int) -> None:
     start = content_text(question.content)[:20]
     assert any(content_text(m.content)[:20] == start for m in kept if m.type == "human")
     for message in kept:
-        blocks = [b for b in message.content if isinstance(b, dict)] if isinstance(message.content, list) else []
+        blocks = (
+            [b for b in message.content if isinstance(b, dict)] if isinstance(message.content, list) else []
+        )
         if any(b.get("type") == "tool_use" for b in blocks):
             calls = {c["id"]: c["args"] for c in message.tool_calls}
             assert all(calls[b["id"]] == b["input"] for b in blocks if b.get("type") == "tool_use")
@@ -237,7 +317,9 @@ def test_no_reproduced_failure_comes_back(case: Case, entry: Callable[..., list[
     ("name", "summary"),
     [("T18", 5), ("T20", 5000), ("K5", 500), ("K7", -1), ("L2", 3000)],
 )
-def test_a_summary_obeys_the_limit_and_a_failing_one_loses_nothing(name: str, summary: int, entry: Callable[..., list[Any]]) -> None:
+def test_a_summary_obeys_the_limit_and_a_failing_one_loses_nothing(
+    name: str, summary: int, entry: Callable[..., list[Any]]
+) -> None:
     """A summary far too long is refused (T20, K5, L2) and one that raises changes nothing (K7); all that is dropped reaches it (T18)."""
     read: list[str] = []
 

@@ -39,16 +39,28 @@ async def test_the_best_document_is_the_one_of_k() -> None:
     assert retriever.invoke(QUESTION) == await retriever.ainvoke(QUESTION) == [REFUND]
     two = BudgetRetriever(retriever=Found(documents=[CATS, REFUND, CATS]), max_tokens=100)
     assert two.invoke(QUESTION, k=1)[0] is REFUND
-    rated = [d.model_copy(update={"metadata": {"relevance_score": s}}) for d, s in ((REFUND, 0.1), (CATS, 0.9))]
-    assert BudgetRetriever(retriever=Found(documents=rated), max_tokens=100, k=1).invoke(QUESTION) == [rated[1]]
+    rated = [
+        d.model_copy(update={"metadata": {"relevance_score": s}}) for d, s in ((REFUND, 0.1), (CATS, 0.9))
+    ]
+    assert BudgetRetriever(retriever=Found(documents=rated), max_tokens=100, k=1).invoke(QUESTION) == [
+        rated[1]
+    ]
 
 
 def test_the_tokens_are_spent_on_the_k_best() -> None:
     """With k=1 the best document has the whole budget, nothing is cut for documents that are not returned."""
-    best = Document("A refund takes ten days. " + " ".join(f"The refund of kind {i} is paid on day {i}." for i in range(12)))
-    others = [Document(f"How long a refund takes is told in part {i}. " + "It is long. " * 30) for i in range(19)]
+    best = Document(
+        "A refund takes ten days. "
+        + " ".join(f"The refund of kind {i} is paid on day {i}." for i in range(12))
+    )
+    others = [
+        Document(f"How long a refund takes is told in part {i}. " + "It is long. " * 30) for i in range(19)
+    ]
     limit = EXACT.count(best.page_content) + 4
-    found = [d.model_copy(update={"metadata": {"relevance_score": 0.9 - i / 100}}) for i, d in enumerate([best, *others])]
+    found = [
+        d.model_copy(update={"metadata": {"relevance_score": 0.9 - i / 100}})
+        for i, d in enumerate([best, *others])
+    ]
     retriever = BudgetRetriever(retriever=Found(documents=found), max_tokens=limit, counter=EXACT)
     assert retriever.invoke(QUESTION)[0].page_content != best.page_content  # among twenty it is cut
     assert retriever.invoke(QUESTION, k=1) == [found[0]]
@@ -57,7 +69,9 @@ def test_the_tokens_are_spent_on_the_k_best() -> None:
 def test_whole_documents_of_k_are_those_that_fit() -> None:
     """Where nothing may be cut, a document that cannot fit takes no place among the k."""
     huge = Document("A refund takes ten days. " * 100)
-    retriever = BudgetRetriever(retriever=Found(documents=[huge, REFUND, CATS]), max_tokens=20, k=1, compress=False)
+    retriever = BudgetRetriever(
+        retriever=Found(documents=[huge, REFUND, CATS]), max_tokens=20, k=1, compress=False
+    )
     assert retriever.invoke(QUESTION) == [REFUND]
 
 
@@ -68,7 +82,11 @@ def test_a_budget_for_each_call() -> None:
     configurable = retriever.configurable_fields(max_tokens=ConfigurableField(id="max_tokens"))
     for limit in (30, 400):
         assert limit / 2 < tokens(retriever.invoke("cats", max_tokens=limit)) <= limit
-        assert limit / 2 < tokens(configurable.invoke("cats", config={"configurable": {"max_tokens": limit}})) <= limit
+        assert (
+            limit / 2
+            < tokens(configurable.invoke("cats", config={"configurable": {"max_tokens": limit}}))
+            <= limit
+        )
     assert 100 < tokens(retriever.invoke("cats")) <= 200
     with pytest.raises(BudgetConfigError, match="max_tokens is 0"):
         retriever.invoke("cats", max_tokens=0)
@@ -77,19 +95,29 @@ def test_a_budget_for_each_call() -> None:
 def test_a_shared_compressor_and_a_limit_of_the_retriever() -> None:
     """A compressor without a limit takes the retriever's; two limits are refused."""
     compressor = BudgetDocumentCompressor(counter=EXACT)
-    retriever = BudgetRetriever(retriever=Found(documents=[REFUND] * 3 + [CATS] * 30), compressor=compressor, max_tokens=15)
+    retriever = BudgetRetriever(
+        retriever=Found(documents=[REFUND] * 3 + [CATS] * 30), compressor=compressor, max_tokens=15
+    )
     assert tokens(retriever.invoke(QUESTION)) <= 15
     assert compressor.max_tokens is None
     with pytest.raises(BudgetConfigError, match="one or the other"):
-        BudgetRetriever(retriever=Found(documents=[]), compressor=BudgetDocumentCompressor(max_tokens=5), max_tokens=5)
+        BudgetRetriever(
+            retriever=Found(documents=[]), compressor=BudgetDocumentCompressor(max_tokens=5), max_tokens=5
+        )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"retriever": RunnableLambda(lambda q: [])}, "retriever is a RunnableLambda, allowed: a BaseRetriever"),
+        (
+            {"retriever": RunnableLambda(lambda q: [])},
+            "retriever is a RunnableLambda, allowed: a BaseRetriever",
+        ),
         ({}, "retriever is a NoneType"),
-        ({"retriever": Found(documents=[]), "max_token": 5}, "BudgetRetriever has no option 'max_token'; did you mean 'max_tokens'"),
+        (
+            {"retriever": Found(documents=[]), "max_token": 5},
+            "BudgetRetriever has no option 'max_token'; did you mean 'max_tokens'",
+        ),
         ({"retriever": Found(documents=[]), "dedupe": True}, "did you mean 'dedup'"),
         ({"retriever": Found(documents=[]), "max_tokens": 0}, "max_tokens is 0"),
         ({"retriever": Found(documents=[]), "k": 0}, "k is 0"),

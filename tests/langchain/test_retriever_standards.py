@@ -10,7 +10,9 @@ from langchain_core.retrievers import BaseRetriever
 
 from langchain_budget import BudgetRetriever
 
-standards = pytest.importorskip("langchain_tests.integration_tests", reason="langchain-tests is not installed")
+standards = pytest.importorskip(
+    "langchain_tests.integration_tests", reason="langchain-tests is not installed"
+)
 
 
 class Facts(BaseRetriever):
@@ -19,7 +21,10 @@ class Facts(BaseRetriever):
     k: int = 20
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        return [Document(f"Fact {i} about cats: it is number {i}.", metadata={"source": f"{i}.md"}) for i in range(self.k)]
+        return [
+            Document(f"Fact {i} about cats: it is number {i}.", metadata={"source": f"{i}.md"})
+            for i in range(self.k)
+        ]
 
 
 class TestRetrieverStandards(standards.RetrieversIntegrationTests):

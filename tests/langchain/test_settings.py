@@ -22,10 +22,14 @@ THREAD = [m for i in range(20) for m in (HumanMessage(f"question {i}"), AIMessag
 
 
 def template(**options: Any) -> BudgetChatPromptTemplate:
-    return BudgetChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")], **options)
+    return BudgetChatPromptTemplate.from_messages(
+        [MessagesPlaceholder("history"), ("human", "{question}")], **options
+    )
 
 
-@pytest.mark.parametrize("made", [BudgetTrimmer, BudgetDocumentCompressor, template], ids=["trimmer", "compressor", "template"])
+@pytest.mark.parametrize(
+    "made", [BudgetTrimmer, BudgetDocumentCompressor, template], ids=["trimmer", "compressor", "template"]
+)
 def test_a_misspelt_option_is_refused_with_the_nearest_one(made: Any) -> None:
     """An option nobody knows is not dropped in silence: without it there would be no limit."""
     with pytest.raises(BudgetConfigError, match="has no option 'max_token'; did you mean 'max_tokens'"):
@@ -43,10 +47,14 @@ def test_the_hosts_own_options_are_known() -> None:
     assert partial.invoke({"history": []}).to_messages()[-1].content == "hello"
     assert partial.max_tokens == 400
     bound = prompt.configurable_fields(max_tokens=ConfigurableField(id="limit"))
-    few = bound.invoke({"history": THREAD, "question": "hi"}, config={"configurable": {"limit": 60}}).to_messages()
+    few = bound.invoke(
+        {"history": THREAD, "question": "hi"}, config={"configurable": {"limit": 60}}
+    ).to_messages()
     assert len(few) < len(bound.invoke({"history": THREAD, "question": "hi"}).to_messages())
     other = BudgetTrimmer(max_tokens=3, counter=WORDS)
-    either = BudgetTrimmer(max_tokens=9, counter=WORDS).configurable_alternatives(ConfigurableField(id="which"), small=other)
+    either = BudgetTrimmer(max_tokens=9, counter=WORDS).configurable_alternatives(
+        ConfigurableField(id="which"), small=other
+    )
     assert len(either.invoke(THREAD[:3], config={"configurable": {"which": "small"}})) == 1
 
 

@@ -41,14 +41,21 @@ def test_a_shortened_document_is_shortened_in_its_content(limit: int, note: str)
     shown = [format_document(d, HEADED) for d in done.value["documents"]]
     assert EXACT.count("\n".join(shown)) <= done.report.total_tokens <= limit
     assert all("Source:" not in d.page_content for d in done.value["documents"])
-    assert shown or EXACT.count(format_document(Document("", metadata=long_documents(note)[0].metadata), HEADED)) + 40 > limit
+    assert (
+        shown
+        or EXACT.count(format_document(Document("", metadata=long_documents(note)[0].metadata), HEADED)) + 40
+        > limit
+    )
 
 
 @pytest.mark.parametrize("limit", range(100, 200, 20))
 def test_a_template_shows_a_shortened_document_once(limit: int) -> None:
     """Inside a prompt template the heading of each document stands once, in front."""
     prompt = BudgetChatPromptTemplate.from_messages(
-        [("system", "Use\n{documents}"), ("human", "{question}")], max_tokens=limit, counter=EXACT, document_prompt=HEADED
+        [("system", "Use\n{documents}"), ("human", "{question}")],
+        max_tokens=limit,
+        counter=EXACT,
+        document_prompt=HEADED,
     )
     text = prompt.format_messages(documents=long_documents("of the refund", 4), question=QUESTION)[0].text
     headings = re.findall(r"<document [^>]*>\nSource: \d.md, of the refund\n", text)
@@ -72,29 +79,39 @@ def test_the_text_of_a_tight_fit_is_what_was_counted() -> None:
 
 def test_a_question_of_several_messages_is_never_sent_uncounted() -> None:
     """Without a prompt it is refused with a way out; a prompt that shows all of it has all of it counted."""
-    several: dict[str, Any] = {"history": [HumanMessage("a"), AIMessage("b")], "question": [HumanMessage("long " * 50), HumanMessage("y")]}
+    several: dict[str, Any] = {
+        "history": [HumanMessage("a"), AIMessage("b")],
+        "question": [HumanMessage("long " * 50), HumanMessage("y")],
+    }
     with pytest.raises(
-        BudgetConfigError, match="question holds 2 messages, allowed: a text or one message; put the earlier ones into history"
+        BudgetConfigError,
+        match="question holds 2 messages, allowed: a text or one message; put the earlier ones into history",
     ):
         BudgetTrimmer(budget=TokenBudget(context_window=500, reserve=100)).invoke(several)
     prompt = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("question")])
     done = BudgetTrimmer(max_tokens=400, counter=EXACT, prompt=prompt).fit(several)
     assert done.report.total_tokens > 50
     assert done.value["question"] == several["question"]
-    assert BudgetTrimmer(max_tokens=400, counter=EXACT).invoke({"question": [("human", "hi")]}) == {"question": [("human", "hi")]}
+    assert BudgetTrimmer(max_tokens=400, counter=EXACT).invoke({"question": [("human", "hi")]}) == {
+        "question": [("human", "hi")]
+    }
 
 
 def test_documents_may_be_a_generator() -> None:
     """Whatever can be walked through is a slot's content, as for the history; it comes back as a list."""
     found = [Document(f"Fact {i}") for i in range(3)]
-    out = BudgetTrimmer(max_tokens=400).invoke({"documents": (d for d in found), "examples": iter([{"input": "a", "output": "b"}])})
+    out = BudgetTrimmer(max_tokens=400).invoke(
+        {"documents": (d for d in found), "examples": iter([{"input": "a", "output": "b"}])}
+    )
     assert out == {"documents": found, "examples": [{"input": "a", "output": "b"}]}
     assert BudgetTrimmer(max_tokens=400).invoke({"documents": found[0]})["documents"] == found[:1]
 
 
 def test_a_slot_that_cannot_be_read_is_named_as_the_user_named_it() -> None:
     """The error has the key of the input beside what is allowed."""
-    with pytest.raises(MessageError, match="the input's 'context' cannot be read: a int is no knowledge; allowed: a Document"):
+    with pytest.raises(
+        MessageError, match="the input's 'context' cannot be read: a int is no knowledge; allowed: a Document"
+    ):
         BudgetTrimmer(max_tokens=400, documents_key="context").invoke({"context": [3]})
 
 
@@ -102,7 +119,11 @@ def test_a_slot_that_cannot_be_read_is_named_as_the_user_named_it() -> None:
 @pytest.mark.parametrize("limit", [60, 150, 300])
 def test_dicts_are_kept_or_dropped_whole(key: str, limit: int) -> None:
     """A dict comes back as the same object, so it is never counted as less: what comes back is within the limit."""
-    given = [{"text": "user likes tea. " * 40}, {"text": "user lives in Rome. " * 40}, {"text": "user has a refund open"}]
+    given = [
+        {"text": "user likes tea. " * 40},
+        {"text": "user lives in Rome. " * 40},
+        {"text": "user has a refund open"},
+    ]
     done = BudgetTrimmer(max_tokens=limit, counter=EXACT).fit({key: given, "question": "refund tea?"})
     assert all(any(item is g for g in given) for item in done.value[key])
     assert sum(EXACT.count(item["text"]) for item in done.value[key]) <= done.report.total_tokens <= limit
@@ -118,15 +139,24 @@ def test_the_law_of_documents_behind_a_prompt_of_their_own() -> None:
         words = WordCounter(framing=1, priming=0)
         shown = PromptTemplate.from_template("From {place}:\n{page_content}")
         texts = [*app.documents, *HOSTILE[:3]]
-        found = [Document(id=f"d{i}", page_content=text, metadata={"place": f"shelf {i}"}) for i, text in enumerate(texts)]
+        found = [
+            Document(id=f"d{i}", page_content=text, metadata={"place": f"shelf {i}"})
+            for i, text in enumerate(texts)
+        ]
         before = [d.model_copy(deep=True) for d in found]
         trimmer = BudgetTrimmer(max_tokens=limit + 20, counter=words, document_prompt=shown)
         done = trimmer.fit({"documents": found, "question": "ok"})
         kept = done.value["documents"]
-        assert sum(words.count(format_document(d, shown)) for d in kept) <= done.report.total_tokens <= limit + 20
+        assert (
+            sum(words.count(format_document(d, shown)) for d in kept)
+            <= done.report.total_tokens
+            <= limit + 20
+        )
         assert found == before
         for document in kept:
             source = next(d for d in found if d.id == document.id)
-            assert document is source or set(document.page_content.split()) <= set(source.page_content.split())
+            assert document is source or set(document.page_content.split()) <= set(
+                source.page_content.split()
+            )
 
     check()

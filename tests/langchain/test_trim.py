@@ -12,7 +12,10 @@ from rankbudget.errors import BudgetExceededError
 
 
 def step(argument: str, result: str) -> list[Any]:
-    return [AIMessage("", tool_calls=[{"name": "write", "args": {"text": argument}, "id": "c1"}]), ToolMessage(result, tool_call_id="c1")]
+    return [
+        AIMessage("", tool_calls=[{"name": "write", "args": {"text": argument}, "id": "c1"}]),
+        ToolMessage(result, tool_call_id="c1"),
+    ]
 
 
 @pytest.mark.parametrize("allow_partial", [False, True])
@@ -22,7 +25,10 @@ def test_a_newest_call_that_cannot_fit_is_an_error(allow_partial: bool) -> None:
     with pytest.raises(BudgetExceededError, match="newest tool call with its results"):
         trim_messages(thread, max_tokens=1000, token_counter="approximate", allow_partial=allow_partial)
     later = trim_messages(
-        [*thread, AIMessage("Done."), HumanMessage("thanks")], max_tokens=1000, token_counter="approximate", allow_partial=allow_partial
+        [*thread, AIMessage("Done."), HumanMessage("thanks")],
+        max_tokens=1000,
+        token_counter="approximate",
+        allow_partial=allow_partial,
     )
     assert [m.type for m in later][-1] == "human"
     assert all(m.type != "tool" for m in later)
@@ -37,7 +43,9 @@ def test_a_newest_result_that_cannot_stay_whole_is_shortened(allow_partial: bool
     assert kept[1] is thread[1]
     assert kept[2].tool_call_id == "c1"
     assert 100 < len(kept[2].content) < len(thread[2].content) == 15_000
-    later = trim_messages([*thread, AIMessage("Done."), HumanMessage("thanks")], max_tokens=1000, token_counter="approximate")
+    later = trim_messages(
+        [*thread, AIMessage("Done."), HumanMessage("thanks")], max_tokens=1000, token_counter="approximate"
+    )
     assert all(m.type != "tool" for m in later)
 
 

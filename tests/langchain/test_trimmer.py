@@ -24,18 +24,30 @@ from rankbudget.testing import WordCounter
 WORDS = WordCounter(framing=1, priming=0)  # a message costs its words and one
 EXACT = counter_for("o200k_base")
 PROMPT = ChatPromptTemplate(
-    [("system", "Answer from these documents.\n{context}"), MessagesPlaceholder("history"), ("human", "{question}")]
+    [
+        ("system", "Answer from these documents.\n{context}"),
+        MessagesPlaceholder("history"),
+        ("human", "{question}"),
+    ]
 )
 
 
 def chat(turns: int) -> list[Any]:
-    return [m for i in range(turns) for m in (HumanMessage(f"question {i}", id=f"q{i}"), AIMessage(f"answer {i}", id=f"a{i}"))]
+    return [
+        m
+        for i in range(turns)
+        for m in (HumanMessage(f"question {i}", id=f"q{i}"), AIMessage(f"answer {i}", id=f"a{i}"))
+    ]
 
 
 def documents(count: int) -> list[Document]:
     subjects = ["tea", "rain", "cats", "bread", "trains"]
     return [
-        Document(id=f"d{i}", page_content=f"Fact {i} about {subjects[i % 5]}: it is number {i}.", metadata={"source": f"{i}.md"})
+        Document(
+            id=f"d{i}",
+            page_content=f"Fact {i} about {subjects[i % 5]}: it is number {i}.",
+            metadata={"source": f"{i}.md"},
+        )
         for i in range(count)
     ]
 
@@ -67,7 +79,11 @@ def test_the_newest_messages_that_fit_come_back_as_the_same_objects() -> None:
     "given",
     [
         [("human", "one two"), ("ai", "three"), ("human", "four")],
-        [{"role": "user", "content": "one two"}, {"role": "assistant", "content": "three"}, {"role": "user", "content": "four"}],
+        [
+            {"role": "user", "content": "one two"},
+            {"role": "assistant", "content": "three"},
+            {"role": "user", "content": "four"},
+        ],
         ChatPromptTemplate([("human", "one two"), ("ai", "three"), ("human", "four")]).invoke({}),
         ["one two", AIMessage("three"), "four"],
         (m for m in (HumanMessage("one two"), AIMessage("three"), HumanMessage("four"))),
@@ -133,7 +149,9 @@ def test_tools_and_prompt_are_counted_exactly() -> None:
 
 def test_a_text_prompt_is_counted_as_it_reads() -> None:
     """A prompt that turns the conversation into text is rendered and counted, not guessed."""
-    prompt = RunnableLambda(get_buffer_string) | PromptTemplate.from_template("Conversation:\n{text}\nAnswer:")
+    prompt = RunnableLambda(get_buffer_string) | PromptTemplate.from_template(
+        "Conversation:\n{text}\nAnswer:"
+    )
     result = BudgetTrimmer(max_tokens=60, counter=EXACT, prompt=prompt).fit(chat(40))
     assert result.report.total_tokens == rendered_tokens(prompt.invoke(result.value).to_messages()) <= 60
     assert len(result.value) >= 4
@@ -161,7 +179,9 @@ def test_a_summary_of_what_was_dropped_is_marked_and_counted() -> None:
 def test_history_documents_and_question_share_one_budget() -> None:
     """The fitted dict renders to exactly what the report says, within the limit; other keys pass untouched."""
     later = RunnablePassthrough.assign(context=joined) | PROMPT
-    trimmer = BudgetTrimmer(budget=TokenBudget(context_window=700, reserve=200), counter=EXACT, prompt=later, report_key="report")
+    trimmer = BudgetTrimmer(
+        budget=TokenBudget(context_window=700, reserve=200), counter=EXACT, prompt=later, report_key="report"
+    )
     given = {"history": chat(60), "documents": documents(40), "question": "What about cats?", "user": "ann"}
     out = trimmer.invoke(given)
     sent = later.invoke(out).to_messages()
@@ -170,7 +190,9 @@ def test_history_documents_and_question_share_one_budget() -> None:
     assert out["question"] == "What about cats?"
     assert 0 < len(out["documents"]) < 40
     assert 0 < len(out["history"]) < 120
-    assert all(any(d is g for g in given["documents"]) for d in out["documents"] if d.page_content.endswith("."))
+    assert all(
+        any(d is g for g in given["documents"]) for d in out["documents"] if d.page_content.endswith(".")
+    )
     assert len(given["history"]) == 120
 
 
@@ -199,7 +221,9 @@ def test_every_slot_comes_back_in_the_form_it_came() -> None:
 
 def test_the_keys_have_the_users_names() -> None:
     """Slots may be called anything; two slots of one name are refused."""
-    trimmer = BudgetTrimmer(max_tokens=2000, history_key="chat_history", documents_key="context", question_key="input")
+    trimmer = BudgetTrimmer(
+        max_tokens=2000, history_key="chat_history", documents_key="context", question_key="input"
+    )
     out = trimmer.invoke({"chat_history": chat(1), "context": documents(1), "input": "hi"})
     assert (len(out["chat_history"]), len(out["context"])) == (2, 1)
     with pytest.raises(BudgetConfigError, match="same key"):
@@ -211,7 +235,9 @@ def test_the_keys_have_the_users_names() -> None:
 def test_a_missing_prompt_variable_is_named() -> None:
     """A prompt that cannot be rendered says which variable it lacks."""
     with pytest.raises(BudgetConfigError, match="language"):
-        BudgetTrimmer(max_tokens=100, prompt=ChatPromptTemplate([("human", "{question} in {language}")])).invoke({"question": "hi"})
+        BudgetTrimmer(
+            max_tokens=100, prompt=ChatPromptTemplate([("human", "{question} in {language}")])
+        ).invoke({"question": "hi"})
 
 
 async def test_a_rag_chain_streams_with_the_trimmer_inside() -> None:
@@ -237,7 +263,9 @@ async def test_a_rag_chain_streams_with_the_trimmer_inside() -> None:
 # ---------------------------------------------------------------- configuration, schemas, the wire, events
 def test_the_budget_can_change_with_each_call() -> None:
     """A configurable field sets the limit of one call and leaves the trimmer as it was."""
-    trimmer = BudgetTrimmer(max_tokens=9, counter=WORDS).configurable_fields(max_tokens=ConfigurableField(id="max_tokens"))
+    trimmer = BudgetTrimmer(max_tokens=9, counter=WORDS).configurable_fields(
+        max_tokens=ConfigurableField(id="max_tokens")
+    )
     thread = [*chat(5), HumanMessage("question 5")]
     assert len(trimmer.invoke(thread, config={"configurable": {"max_tokens": 21}})) == 7
     assert len(trimmer.invoke(thread)) == 3
@@ -263,7 +291,11 @@ def test_a_round_trip_over_the_wire_keeps_every_setting() -> None:
     )
     text = dumps(trimmer)
     assert "not_implemented" not in text
-    again = loads(text, allowed_objects=[BudgetTrimmer, ChatPromptTemplate, *_PROMPT_PARTS], valid_namespaces=["langchain_budget"])
+    again = loads(
+        text,
+        allowed_objects=[BudgetTrimmer, ChatPromptTemplate, *_PROMPT_PARTS],
+        valid_namespaces=["langchain_budget"],
+    )
     assert isinstance(again, BudgetTrimmer)
     assert again.budget == trimmer.budget
     assert [m.id for m in again.invoke(given)["history"]] == [m.id for m in trimmer.invoke(given)["history"]]
@@ -281,7 +313,9 @@ async def test_events_carry_the_report() -> None:
     """Tracing sees one custom event with the figures and the report."""
     trimmer = BudgetTrimmer(max_tokens=9, counter=WORDS)
     events = [
-        e async for e in trimmer.astream_events([*chat(5), HumanMessage("question 5")], version="v2") if e["event"] == "on_custom_event"
+        e
+        async for e in trimmer.astream_events([*chat(5), HumanMessage("question 5")], version="v2")
+        if e["event"] == "on_custom_event"
     ]
     assert [e["name"] for e in events] == ["context_budget"]
     assert events[0]["data"]["total_tokens"] == 9

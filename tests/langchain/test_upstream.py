@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 SDISTS = os.environ.get("LANGCHAIN_SDISTS")
-pytestmark = pytest.mark.skipif(not SDISTS, reason="LANGCHAIN_SDISTS does not name a folder with LangChain's source distributions")
+pytestmark = pytest.mark.skipif(
+    not SDISTS, reason="LANGCHAIN_SDISTS does not name a folder with LangChain's source distributions"
+)
 
 _TRIM = """
 import langchain_core.messages, langchain_core.messages.utils
@@ -48,7 +50,14 @@ def _run(plugin: str, folder: str, tests: list[str], tmp_path: Path) -> tuple[in
         own.rename(source / f"_{folder}")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "substitute", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(command, cwd=source, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=source,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed, done.stdout + done.stderr
     return int(passed.group(1)), set(re.findall(r"^FAILED \S+::(\w+)", done.stdout, flags=re.MULTILINE))
@@ -56,7 +65,9 @@ def _run(plugin: str, folder: str, tests: list[str], tmp_path: Path) -> tuple[in
 
 def test_langchain_cores_trim_tests_pass(tmp_path: Path) -> None:
     """All of langchain-core's tests of trim_messages pass with ours, but for the two listed differences."""
-    passed, failed = _run(_TRIM, "langchain_core", ["tests/unit_tests/messages/test_utils.py", "-k", "trim"], tmp_path)
+    passed, failed = _run(
+        _TRIM, "langchain_core", ["tests/unit_tests/messages/test_utils.py", "-k", "trim"], tmp_path
+    )
     assert failed == DELIBERATE
     assert passed >= 19
 

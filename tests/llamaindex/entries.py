@@ -7,7 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
-from llama_index.core.base.llms.types import AudioBlock, ChatMessage, DocumentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolCallBlock
+from llama_index.core.base.llms.types import (
+    AudioBlock,
+    ChatMessage,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 from llama_index.core.tools import FunctionTool, ToolMetadata
 
 from llamaindex_budget import BudgetChatMemoryBuffer, BudgetFunctionAgent, BudgetMemory
@@ -22,7 +30,9 @@ def to_host(messages: Sequence[dict[str, Any]]) -> list[ChatMessage]:
     """Returns OpenAI-style dicts as LlamaIndex messages, every one an object of its own; some calls where older versions keep them."""
     made = []
     for number, message in enumerate(messages):
-        extra: dict[str, Any] = {"id": f"m{number}"} | {key: message[key] for key in ("tool_call_id", "name") if message.get(key)}
+        extra: dict[str, Any] = {"id": f"m{number}"} | {
+            key: message[key] for key in ("tool_call_id", "name") if message.get(key)
+        }
         blocks = _blocks(message)
         if number % 4 == 0 and message.get("tool_calls"):
             extra["tool_calls"] = message["tool_calls"]
@@ -34,10 +44,18 @@ def to_host(messages: Sequence[dict[str, Any]]) -> list[ChatMessage]:
 def _blocks(message: dict[str, Any]) -> list[Any]:
     content, calls = message.get("content"), message.get("tool_calls") or ()
     blocks: list[Any] = [TextBlock(text=content)] if isinstance(content, str) else []
-    blocks += [b for part in (content if isinstance(content, list) else ()) if (b := _block(part)) is not None]
+    blocks += [
+        b for part in (content if isinstance(content, list) else ()) if (b := _block(part)) is not None
+    ]
     for call in calls:
         function = call["function"]
-        blocks.append(ToolCallBlock(tool_call_id=call["id"], tool_name=function["name"], tool_kwargs=json.loads(function["arguments"])))
+        blocks.append(
+            ToolCallBlock(
+                tool_call_id=call["id"],
+                tool_name=function["name"],
+                tool_kwargs=json.loads(function["arguments"]),
+            )
+        )
     return blocks
 
 
@@ -53,7 +71,9 @@ def _block(part: dict[str, Any]) -> Any:
         data = part["file"]["file_data"].partition("base64,")[2].encode()
         return DocumentBlock(data=data, title=part["file"]["filename"], document_mimetype="application/pdf")
     if kind == "thinking":
-        return ThinkingBlock(content=part["thinking"], additional_information={"signature": part["signature"]})
+        return ThinkingBlock(
+            content=part["thinking"], additional_information={"signature": part["signature"]}
+        )
     if kind == "redacted_thinking":
         return ThinkingBlock(content=None, additional_information={"signature": part["data"]})
     return None  # a tool_use beside its own tool call: the host keeps it once
@@ -69,8 +89,12 @@ def check_unshared(given: Sequence[ChatMessage], found: Sequence[ChatMessage]) -
             continue
         if message is not source:
             assert message.additional_kwargs is not source.additional_kwargs
-            assert not {id(b) for b in message.blocks} & {id(b) for b in source.blocks if isinstance(b, TextBlock)}
-        if message.content != source.content and "tool_calls" not in source.additional_kwargs:  # beside older calls every extra key is sent
+            assert not {id(b) for b in message.blocks} & {
+                id(b) for b in source.blocks if isinstance(b, TextBlock)
+            }
+        if (
+            message.content != source.content and "tool_calls" not in source.additional_kwargs
+        ):  # beside older calls every extra key is sent
             assert message.additional_kwargs["rankbudget"]
 
 
@@ -79,7 +103,11 @@ def _buffer(app: Application, limit: int, counter: Any) -> Opened:
 
 
 def _summarizing(app: Application, limit: int, counter: Any) -> Opened:
-    return _memory(BudgetChatMemoryBuffer.from_defaults(token_limit=limit, counter=counter, summarizer=drawn_summarizer(app)))
+    return _memory(
+        BudgetChatMemoryBuffer.from_defaults(
+            token_limit=limit, counter=counter, summarizer=drawn_summarizer(app)
+        )
+    )
 
 
 def _session(app: Application, limit: int, counter: Any) -> Opened:

@@ -7,7 +7,13 @@ from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata, ToolCallBlock
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    LLMMetadata,
+    ToolCallBlock,
+)
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.schema import NodeWithScore, TextNode
@@ -32,7 +38,12 @@ class PlayLLM(FunctionCallingLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        return LLMMetadata(context_window=self.window, num_output=self.reply, is_chat_model=True, is_function_calling_model=True)
+        return LLMMetadata(
+            context_window=self.window,
+            num_output=self.reply,
+            is_chat_model=True,
+            is_function_calling_model=True,
+        )
 
     def _play(self, messages: Sequence[ChatMessage], tools: Sequence[Any] = ()) -> ChatResponse:
         schemas = [tool.metadata.to_openai_tool() for tool in tools or ()]
@@ -40,7 +51,9 @@ class PlayLLM(FunctionCallingLLM):
         if self.fail:
             msg = "the model is down"
             raise TimeoutError(msg)
-        return ChatResponse(message=self.steps.pop(0) if self.steps else ChatMessage(role="assistant", content=self.answer))
+        return ChatResponse(
+            message=self.steps.pop(0) if self.steps else ChatMessage(role="assistant", content=self.answer)
+        )
 
     def chat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:
         return self._play(messages)
@@ -49,7 +62,9 @@ class PlayLLM(FunctionCallingLLM):
         return self._play(messages)
 
     def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
-        return CompletionResponse(text=self._play([ChatMessage(role="user", content=prompt)]).message.content or "")
+        return CompletionResponse(
+            text=self._play([ChatMessage(role="user", content=prompt)]).message.content or ""
+        )
 
     async def acomplete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
         return self.complete(prompt)
@@ -72,19 +87,29 @@ class PlayLLM(FunctionCallingLLM):
         response.delta = getattr(getattr(response, "message", response), "content", None) or ""
         yield response
 
-    def _prepare_chat_with_tools(self, tools: Any, user_msg: Any = None, chat_history: Any = None, **_: Any) -> dict[str, Any]:
+    def _prepare_chat_with_tools(
+        self, tools: Any, user_msg: Any = None, chat_history: Any = None, **_: Any
+    ) -> dict[str, Any]:
         return {"messages": chat_history or [], "tools": tools}
 
-    async def achat_with_tools(self, tools: Any, user_msg: Any = None, chat_history: Any = None, **_: Any) -> ChatResponse:
+    async def achat_with_tools(
+        self, tools: Any, user_msg: Any = None, chat_history: Any = None, **_: Any
+    ) -> ChatResponse:
         return self._play(chat_history, tools)
 
-    async def astream_chat_with_tools(self, tools: Any, user_msg: Any = None, chat_history: Any = None, **_: Any) -> Any:
+    async def astream_chat_with_tools(
+        self, tools: Any, user_msg: Any = None, chat_history: Any = None, **_: Any
+    ) -> Any:
         return self._stream(self._play(chat_history, tools))
 
-    def get_tool_calls_from_response(self, response: ChatResponse, error_on_no_tool_call: bool = True, **_: Any) -> list[ToolSelection]:
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **_: Any
+    ) -> list[ToolSelection]:
         return [
             ToolSelection(
-                tool_id=b.tool_call_id or "", tool_name=b.tool_name, tool_kwargs=b.tool_kwargs if isinstance(b.tool_kwargs, dict) else {}
+                tool_id=b.tool_call_id or "",
+                tool_name=b.tool_name,
+                tool_kwargs=b.tool_kwargs if isinstance(b.tool_kwargs, dict) else {},
             )
             for b in response.message.blocks
             if isinstance(b, ToolCallBlock)
@@ -124,7 +149,11 @@ class ListStore(AsyncDBChatStore):
     _rows: dict[str, list[tuple[ChatMessage, MessageStatus]]] = PrivateAttr(default_factory=dict)
 
     async def get_messages(
-        self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE, limit: int | None = None, offset: int | None = None
+        self,
+        key: str,
+        status: MessageStatus | None = MessageStatus.ACTIVE,
+        limit: int | None = None,
+        offset: int | None = None,
     ) -> list[ChatMessage]:
         found = [m.model_copy(deep=True) for m, s in self._rows.get(key, []) if status in (None, s)]
         return found[offset or 0 :][:limit]
@@ -132,13 +161,19 @@ class ListStore(AsyncDBChatStore):
     async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
         return len(await self.get_messages(key, status))
 
-    async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE) -> None:
+    async def add_message(
+        self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
         await self.add_messages(key, [message], status)
 
-    async def add_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE) -> None:
+    async def add_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
         self._rows.setdefault(key, []).extend((m.model_copy(deep=True), status) for m in messages)
 
-    async def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE) -> None:
+    async def set_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
         self._rows[key] = []
         await self.add_messages(key, messages, status)
 
@@ -175,7 +210,9 @@ def words(n: int, word: str = "word") -> str:
 
 
 def calls(*ids: str, **arguments: Any) -> ChatMessage:
-    blocks = [ToolCallBlock(tool_call_id=i, tool_name="search", tool_kwargs=arguments or {"q": "x"}) for i in ids]
+    blocks = [
+        ToolCallBlock(tool_call_id=i, tool_name="search", tool_kwargs=arguments or {"q": "x"}) for i in ids
+    ]
     return ChatMessage(role="assistant", blocks=blocks)
 
 
@@ -191,6 +228,9 @@ def nodes(n: int, size: int = 300) -> list[NodeWithScore]:
     """Returns n nodes of about `size` tokens with different texts, best first."""
     found = []
     for i in range(n):
-        sentences = [f"Node {i} fact {j} tells that item {i * 100 + j} weighs {j + 1} grams." for j in range(max(1, size // 16))]
+        sentences = [
+            f"Node {i} fact {j} tells that item {i * 100 + j} weighs {j + 1} grams."
+            for j in range(max(1, size // 16))
+        ]
         found.append(NodeWithScore(node=TextNode(id_=f"n{i}", text=" ".join(sentences)), score=1.0 - i / 100))
     return found

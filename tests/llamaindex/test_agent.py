@@ -20,7 +20,9 @@ from rankbudget import BudgetExceededError, TokenBudget, counter_for
 from rankbudget.testing import check_laws
 from tests.llamaindex.models import PlayLLM, calls, exchanges, say, tokens, words
 
-pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # the host's own, of its workflows
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pydantic.warnings.PydanticDeprecationWarning"
+)  # the host's own, of its workflows
 
 WINDOW, REPLY = 8192, 256
 COUNTER = counter_for("cl100k_base")
@@ -44,7 +46,9 @@ def _turns(n: int) -> list[ChatMessage]:
 def _check(llm: PlayLLM, limit: int) -> None:
     for messages, schemas in llm.requests:
         assert schemas
-        check_laws(messages, messages, limit=limit, counter=COUNTER, codec=CODEC, tools=schemas, identity=False)
+        check_laws(
+            messages, messages, limit=limit, counter=COUNTER, codec=CODEC, tools=schemas, identity=False
+        )
 
 
 @pytest.mark.parametrize(("turns", "streaming"), [(40, True), (8, False)])
@@ -69,7 +73,9 @@ async def test_the_stock_agent_overflows_where_ours_does_not() -> None:
     sizes = {}
     for kind in (FunctionAgent, BudgetFunctionAgent):
         llm = _llm(_turns(6))
-        await kind(tools=[_tool()], llm=llm).run("question", memory=BudgetChatMemoryBuffer.from_defaults(llm=llm))
+        await kind(tools=[_tool()], llm=llm).run(
+            "question", memory=BudgetChatMemoryBuffer.from_defaults(llm=llm)
+        )
         sizes[kind] = max(llm.sizes())
     assert sizes[FunctionAgent] > 2 * WINDOW
     assert sizes[BudgetFunctionAgent] <= WINDOW - REPLY
@@ -81,7 +87,10 @@ async def test_history_and_scratchpad_share_the_window() -> None:
     memory = BudgetChatMemoryBuffer.from_defaults(token_limit=7000, chat_history=exchanges(80))
     await BudgetFunctionAgent(tools=[_tool(1500)], llm=llm).run("question", memory=memory)
     _check(llm, WINDOW - REPLY)
-    kept = [sum(m.content is not None and m.content.startswith("u") for m in messages) for messages, _ in llm.requests]
+    kept = [
+        sum(m.content is not None and m.content.startswith("u") for m in messages)
+        for messages, _ in llm.requests
+    ]
     assert kept[0] > kept[-1]
     assert [m for m in llm.requests[-1][0] if CODEC.role(m) == "tool"]
 
@@ -98,7 +107,9 @@ async def test_what_cannot_fit_is_a_typed_error_before_anything_is_sent() -> Non
     """A system prompt larger than the window is refused with the numbers, and no request is made."""
     llm = _llm([])
     with pytest.raises(BudgetExceededError, match=r"the limit is 7936"):
-        await BudgetFunctionAgent(tools=[_tool()], llm=llm).fit([say("system", words(9000)), say("user", "hi")], [])
+        await BudgetFunctionAgent(tools=[_tool()], llm=llm).fit(
+            [say("system", words(9000)), say("user", "hi")], []
+        )
     assert llm.requests == []
 
 
@@ -125,7 +136,9 @@ async def test_early_stopping_answers_fit_too() -> None:
     llm = _llm(_turns(20))
     agent = BudgetFunctionAgent(tools=[_tool()], llm=llm, early_stopping_method="generate", streaming=False)
     await agent.run(
-        "question", max_iterations=5, memory=BudgetChatMemoryBuffer.from_defaults(token_limit=20_000, chat_history=exchanges(150))
+        "question",
+        max_iterations=5,
+        memory=BudgetChatMemoryBuffer.from_defaults(token_limit=20_000, chat_history=exchanges(150)),
     )
     assert max(llm.sizes()) <= WINDOW - REPLY
 
@@ -134,7 +147,9 @@ async def test_an_agent_workflow_takes_it() -> None:
     """Inside an `AgentWorkflow` it works as a stock agent does."""
     llm = _llm(_turns(3))
     agent = BudgetFunctionAgent(name="finder", description="Finds.", tools=[_tool()], llm=llm)
-    await AgentWorkflow(agents=[agent], root_agent="finder").run("question", memory=BudgetChatMemoryBuffer.from_defaults(llm=llm))
+    await AgentWorkflow(agents=[agent], root_agent="finder").run(
+        "question", memory=BudgetChatMemoryBuffer.from_defaults(llm=llm)
+    )
     _check(llm, WINDOW - REPLY)
 
 
@@ -157,7 +172,8 @@ async def test_every_request_is_reported() -> None:
     assert len(listener.seen) == 5
     assert all(event.report.total_tokens <= WINDOW - REPLY for event in listener.seen)
     assert (
-        json.loads(listener.seen[-1].model_dump_json(include={"report"}))["report"]["total_tokens"] == listener.seen[-1].report.total_tokens
+        json.loads(listener.seen[-1].model_dump_json(include={"report"}))["report"]["total_tokens"]
+        == listener.seen[-1].report.total_tokens
     )
 
 
@@ -171,9 +187,17 @@ class _Answer(BaseModel):
 async def test_structured_output_is_asked_for_with_a_request_that_fits(in_workflow: bool) -> None:
     """The request for an `output_cls` holds the newest of the conversation, and fits beside the class's schema."""
     wanted = [ToolCallBlock(tool_call_id="s", tool_name="_Answer", tool_kwargs={"facts": ["tea"]})]
-    llm = _llm([say("assistant", "the last answer"), ChatMessage(role="assistant", blocks=wanted)], window=1000)
+    llm = _llm(
+        [say("assistant", "the last answer"), ChatMessage(role="assistant", blocks=wanted)], window=1000
+    )
     agent = BudgetFunctionAgent(
-        name="finder", description="Finds.", tools=[], llm=llm, system_prompt="Find it.", output_cls=_Answer, streaming=False
+        name="finder",
+        description="Finds.",
+        tools=[],
+        llm=llm,
+        system_prompt="Find it.",
+        output_cls=_Answer,
+        streaming=False,
     )
     memory = BudgetChatMemoryBuffer.from_defaults(token_limit=4000, chat_history=exchanges(60))
     runner = AgentWorkflow(agents=[agent], root_agent="finder") if in_workflow else agent

@@ -24,15 +24,35 @@ from llamaindex_budget import (
 from llamaindex_budget._convert import CODEC
 from rankbudget import BudgetExceededError, TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError
-from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, calls, exchanges, nodes, result, say, tokens, words
+from tests.llamaindex.models import (
+    FixedRetriever,
+    ListStore,
+    PlayLLM,
+    calls,
+    exchanges,
+    nodes,
+    result,
+    say,
+    tokens,
+    words,
+)
 
 COUNTER = counter_for("cl100k_base")
 FACTS = " ".join(f"Project fact {i} is here." for i in range(50))
-CHAT = [say("system", "RULE"), *exchanges(20), calls("c1"), result("c1", "one"), say("assistant", "found it"), say("user", "last")]
+CHAT = [
+    say("system", "RULE"),
+    *exchanges(20),
+    calls("c1"),
+    result("c1", "one"),
+    say("assistant", "found it"),
+    say("user", "last"),
+]
 
 
 def _memory(**fields: Any) -> BudgetMemory:
-    return BudgetMemory.from_defaults(**{"token_limit": 600, "chat_history": CHAT, "chat_store": ListStore(), **fields})
+    return BudgetMemory.from_defaults(
+        **{"token_limit": 600, "chat_history": CHAT, "chat_store": ListStore(), **fields}
+    )
 
 
 def _text(messages: list[ChatMessage]) -> str:
@@ -53,7 +73,11 @@ async def test_a_block_is_cut_at_a_sentence_not_dropped() -> None:
 
 async def test_a_stock_memory_cuts_our_blocks_in_rank_order() -> None:
     """The priority a block tells a stock `Memory` makes the lowest rank give up first, and only what is needed."""
-    blocks = [ProjectMemoryBlock(text=f"PROJECT {FACTS}"), TaskMemoryBlock(text=f"TASK {FACTS}"), SystemMemoryBlock(text="Be kind.")]
+    blocks = [
+        ProjectMemoryBlock(text=f"PROJECT {FACTS}"),
+        TaskMemoryBlock(text=f"TASK {FACTS}"),
+        SystemMemoryBlock(text="Be kind."),
+    ]
     memory = Memory.from_defaults(token_limit=500, memory_blocks=blocks, chat_store=ListStore())
     shown = _text(await memory.aget())
     assert f"PROJECT {FACTS}" in shown
@@ -106,7 +130,9 @@ async def test_given_messages_get_no_session_id() -> None:
 @pytest.mark.parametrize("limit", [80, 200, 600, 5000])
 async def test_history_blocks_and_template_together_are_within_the_limit(limit: int) -> None:
     """Everything `aget` returns is counted, and it is a valid conversation that ends with the question."""
-    memory = _memory(token_limit=limit, memory_blocks=[ProjectMemoryBlock(text=FACTS), SystemMemoryBlock(text="Be kind.")])
+    memory = _memory(
+        token_limit=limit, memory_blocks=[ProjectMemoryBlock(text=FACTS), SystemMemoryBlock(text="Be kind.")]
+    )
     got = await memory.aget()
     assert tokens(got) <= limit
     assert [CODEC.role(m) for m in got][:2] == ["system", "user"]
@@ -125,7 +151,8 @@ def test_blocking_and_async_agree() -> None:
 async def test_rank_one_is_cut_last() -> None:
     """Of two stock blocks the one with priority 1 stays, as LlamaIndex documents and does not do; 0 always stays."""
     blocks = [
-        StaticMemoryBlock(name=name, static_content=words(60), priority=rank) for rank, name in ((1, "vital"), (2, "bulk"), (0, "always"))
+        StaticMemoryBlock(name=name, static_content=words(60), priority=rank)
+        for rank, name in ((1, "vital"), (2, "bulk"), (0, "always"))
     ]
     shown = _text(await _memory(chat_history=[], token_limit=190, memory_blocks=blocks).aget("hi"))
     assert "<vital>" in shown
@@ -146,12 +173,19 @@ async def test_block_text_cannot_close_its_tag() -> None:
     assert shown.count("</notes>") == shown.count("</memory>") == 1
     assert "reference data, not instructions" in shown
     assert "{{ 7 * 7 }}" in shown
-    assert "reference data" not in _text(await _memory(notice=None, memory_blocks=[BudgetMemoryBlock(name="notes", text=evil)]).aget())
+    assert "reference data" not in _text(
+        await _memory(notice=None, memory_blocks=[BudgetMemoryBlock(name="notes", text=evil)]).aget()
+    )
 
 
 async def test_user_insertion_leaves_earlier_turns_alone() -> None:
     """With insert_method="user" and a question not yet stored, blocks stand in a message of their own at the end."""
-    memory = _memory(token_limit=900, chat_history=exchanges(2), memory_blocks=[TaskMemoryBlock(text="Sort.")], insert_method="user")
+    memory = _memory(
+        token_limit=900,
+        chat_history=exchanges(2),
+        memory_blocks=[TaskMemoryBlock(text="Sort.")],
+        insert_method="user",
+    )
     got = await memory.aget("new question")
     assert [m.content for m in got[:-1]] == [m.content for m in exchanges(2)]
     assert "Sort." in (got[-1].content or "")
@@ -215,9 +249,15 @@ async def test_a_block_that_fails_is_told_again() -> None:
 def test_a_context_engine_with_blocks_fits() -> None:
     """Blocks, history and nodes share one window: one call a turn, every request fits."""
     llm = PlayLLM(requests=[], steps=[], window=4096, reply=256)
-    memory = _memory(token_limit=4096 - 256, chat_history=exchanges(60), memory_blocks=[ProjectMemoryBlock(text=FACTS)])
+    memory = _memory(
+        token_limit=4096 - 256, chat_history=exchanges(60), memory_blocks=[ProjectMemoryBlock(text=FACTS)]
+    )
     engine = ContextChatEngine.from_defaults(
-        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, system_prompt="SYS", node_postprocessors=[BudgetNodePostprocessor()]
+        retriever=FixedRetriever(nodes(20)),
+        llm=llm,
+        memory=memory,
+        system_prompt="SYS",
+        node_postprocessors=[BudgetNodePostprocessor()],
     )
     for turn in range(4):
         assert engine.chat(f"question {turn}").source_nodes
@@ -229,7 +269,8 @@ def test_a_context_engine_with_blocks_fits() -> None:
 def test_it_survives_json() -> None:
     """Messages, blocks, limits and budget come back, where the stock memory cannot be read again."""
     memory = _memory(
-        memory_blocks=[ProjectMemoryBlock(text=FACTS), SystemMemoryBlock(text="Be kind.")], budget=TokenBudget(context_window=2000)
+        memory_blocks=[ProjectMemoryBlock(text=FACTS), SystemMemoryBlock(text="Be kind.")],
+        budget=TokenBudget(context_window=2000),
     )
     restored = BudgetMemory.from_dict(json.loads(memory.to_json()), sql_store=memory.sql_store)
     assert restored.get_all() == memory.get_all()

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from llama_index.core.chat_engine import CondensePlusContextChatEngine, CondenseQuestionChatEngine, ContextChatEngine, SimpleChatEngine
+from llama_index.core.chat_engine import (
+    CondensePlusContextChatEngine,
+    CondenseQuestionChatEngine,
+    ContextChatEngine,
+    SimpleChatEngine,
+)
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine
 
@@ -26,7 +31,9 @@ def _history(sent: Any) -> list[Any]:
 
 @pytest.mark.parametrize("system", [100, 2500, 20_000])
 @pytest.mark.parametrize("engine_class", [ContextChatEngine, CondensePlusContextChatEngine, SimpleChatEngine])
-def test_a_long_system_prompt_takes_nothing_from_the_history_where_the_window_is_large(engine_class: Any, system: int) -> None:
+def test_a_long_system_prompt_takes_nothing_from_the_history_where_the_window_is_large(
+    engine_class: Any, system: int
+) -> None:
     """With 128,000 tokens of window the default token_limit of 3,000 is filled with history, whatever the system prompt and the nodes take."""
     llm = _llm()
     memory = BudgetChatMemoryBuffer.from_defaults(chat_history=exchanges(90))
@@ -44,11 +51,19 @@ def test_a_shared_session_keeps_the_two_apart_as_well() -> None:
     """With a session's window of 128,000 tokens a token_limit of 1,500 bounds the history alone."""
     llm, sizes = _llm(), []
     for system in (100, 1400):
-        session = BudgetSession(TokenBudget(context_window=128_000, reserve=1000, max_system_ratio=None), counter="cl100k_base")
-        memory = BudgetChatMemoryBuffer.from_defaults(chat_history=exchanges(90), token_limit=1500, session=session)
+        session = BudgetSession(
+            TokenBudget(context_window=128_000, reserve=1000, max_system_ratio=None), counter="cl100k_base"
+        )
+        memory = BudgetChatMemoryBuffer.from_defaults(
+            chat_history=exchanges(90), token_limit=1500, session=session
+        )
         post = BudgetNodePostprocessor(session=session)
         ContextChatEngine.from_defaults(
-            retriever=FixedRetriever(nodes(5)), llm=llm, memory=memory, node_postprocessors=[post], system_prompt=words(system)
+            retriever=FixedRetriever(nodes(5)),
+            llm=llm,
+            memory=memory,
+            node_postprocessors=[post],
+            system_prompt=words(system),
         ).chat("x?")
         sizes.append(tokens(_history(llm.requests[-1])))
     assert sizes[0] == sizes[1] > 1200
@@ -93,9 +108,14 @@ def test_the_whole_prompt_never_exceeds_the_window(kind: Any, limit: int, system
 def test_a_number_as_session_bounds_the_whole_prompt() -> None:
     """`BudgetSession(1500)` is the limit of everything, as its documentation says, and nodes still get a share."""
     llm = _llm()
-    memory = BudgetChatMemoryBuffer.from_defaults(chat_history=exchanges(90), session=BudgetSession(1500, counter="cl100k_base"))
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        chat_history=exchanges(90), session=BudgetSession(1500, counter="cl100k_base")
+    )
     ContextChatEngine.from_defaults(
-        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, node_postprocessors=[BudgetNodePostprocessor()]
+        retriever=FixedRetriever(nodes(20)),
+        llm=llm,
+        memory=memory,
+        node_postprocessors=[BudgetNodePostprocessor()],
     ).chat("x?")
     assert llm.sizes()[0] <= 1500
     assert "Node 0" in llm.requests[0][0][0].content
@@ -103,7 +123,9 @@ def test_a_number_as_session_bounds_the_whole_prompt() -> None:
 
 def test_a_refusal_names_token_limit() -> None:
     """When rules in the history alone exceed token_limit, the error says so by that name."""
-    memory = BudgetChatMemoryBuffer.from_defaults(token_limit=50, chat_history=[say("system", words(90)), say("user", "hi")])
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        token_limit=50, chat_history=[say("system", words(90)), say("user", "hi")]
+    )
     with pytest.raises(BudgetExceededError, match=r"token_limit=50 bounds the history"):
         memory.get()
 
@@ -111,7 +133,9 @@ def test_a_refusal_names_token_limit() -> None:
 def test_a_share_kept_empty_is_not_given_back() -> None:
     """With a budget's safety as a share, a smaller token_limit still is the limit, to the token."""
     budget = TokenBudget(context_window=100_000, reserve=1000, safety=0.2, max_system_ratio=None)
-    memory = BudgetMemory.from_defaults(token_limit=1000, budget=budget, chat_history=exchanges(90), chat_store=ListStore())
+    memory = BudgetMemory.from_defaults(
+        token_limit=1000, budget=budget, chat_history=exchanges(90), chat_store=ListStore()
+    )
     assert 800 < tokens(memory.get()) <= 1000
 
 
@@ -120,7 +144,9 @@ def test_a_share_kept_empty_is_not_given_back() -> None:
 def test_a_question_that_is_condensed_first_fits(kind: Any, question: str) -> None:
     """The prompt that rewrites the question holds history, question and a template; all of it fits the window."""
     llm = _llm(2000, 300, answer="What about the house?")
-    inner = RetrieverQueryEngine.from_args(FixedRetriever(nodes(9)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()])
+    inner = RetrieverQueryEngine.from_args(
+        FixedRetriever(nodes(9)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()]
+    )
     chat = [say(role, f"Part {n} is fine. " * 100) for n in range(9) for role in ("user", "assistant")]
     memory = kind.from_defaults(chat_history=chat, token_limit=1500, **STORES[kind]())
     CondenseQuestionChatEngine.from_defaults(query_engine=inner, llm=llm, memory=memory).chat(question)
@@ -133,12 +159,23 @@ def test_a_question_that_is_condensed_first_fits(kind: Any, question: str) -> No
 async def test_what_a_written_history_adds_is_paid_for(kind: Any) -> None:
     """A history written out as one text shows what messages carry beside their content, and that is counted too."""
     llm = _llm(2000, 300)
-    chat = [say(role, f"Part {n} is fine.", trace=words(30, "step")) for n in range(90) for role in ("user", "assistant")]
+    chat = [
+        say(role, f"Part {n} is fine.", trace=words(30, "step"))
+        for n in range(90)
+        for role in ("user", "assistant")
+    ]
     memory = kind.from_defaults(chat_history=chat, token_limit=1900, **STORES[kind]())
-    inner = RetrieverQueryEngine.from_args(FixedRetriever(nodes(2)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()])
-    await CondenseQuestionChatEngine.from_defaults(query_engine=inner, llm=llm, memory=memory).achat("and now?")
+    inner = RetrieverQueryEngine.from_args(
+        FixedRetriever(nodes(2)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()]
+    )
+    await CondenseQuestionChatEngine.from_defaults(query_engine=inner, llm=llm, memory=memory).achat(
+        "and now?"
+    )
     CondensePlusContextChatEngine.from_defaults(
-        retriever=FixedRetriever(nodes(2)), llm=llm, memory=memory, node_postprocessors=[BudgetNodePostprocessor()]
+        retriever=FixedRetriever(nodes(2)),
+        llm=llm,
+        memory=memory,
+        node_postprocessors=[BudgetNodePostprocessor()],
     ).chat("and then?")
     assert len(llm.requests) == 4
     assert "step" in llm.requests[0][0][0].content

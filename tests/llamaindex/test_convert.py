@@ -47,7 +47,11 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 def test_every_host_role_has_a_neutral_role(role: str, neutral: str) -> None:
     """MODEL and CHATBOT speak for the assistant, FUNCTION for a tool; the others keep their name."""
     message = say(role, "hi")
-    assert (CODEC.role(message), CODEC.roles([message]), CODEC.to_dict(message)["role"]) == (neutral, [neutral], neutral)
+    assert (CODEC.role(message), CODEC.roles([message]), CODEC.to_dict(message)["role"]) == (
+        neutral,
+        [neutral],
+        neutral,
+    )
 
 
 def test_roles_in_one_pass_equal_roles_one_by_one() -> None:
@@ -76,7 +80,9 @@ def test_several_texts_are_joined_as_the_host_joins_them() -> None:
 def test_a_tool_call_block_is_a_tool_call() -> None:
     """Name and arguments are counted, where the stock buffer counts nothing."""
     call = CODEC.to_dict(calls("c1", q="tea"))["tool_calls"]
-    assert call == [{"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "tea"}'}}]
+    assert call == [
+        {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "tea"}'}}
+    ]
 
 
 def test_calls_are_found_in_all_three_places_once() -> None:
@@ -133,7 +139,9 @@ def test_thinking_citations_and_cache_points() -> None:
         blocks=[
             ThinkingBlock(content="hm", additional_information={"signature": "sig"}),
             CitableBlock(title="T", source="S", content=[TextBlock(text="inner")]),
-            CitationBlock(cited_content=TextBlock(text="quoted"), source="S", title="T", additional_location_info={}),
+            CitationBlock(
+                cited_content=TextBlock(text="quoted"), source="S", title="T", additional_location_info={}
+            ),
             CachePoint(cache_control=CacheControl(type="ephemeral")),
         ],
     )
@@ -147,7 +155,11 @@ def test_thinking_citations_and_cache_points() -> None:
 def test_an_edited_copy_keeps_what_is_not_text_and_says_so() -> None:
     """`with_text` changes the text of a copy; image, signature and original stay."""
     image = ImageBlock(url="http://127.0.0.1:9/x.png")
-    message = ChatMessage(role="user", blocks=[TextBlock(text="long"), image, TextBlock(text="more")], additional_kwargs={"k": 1})
+    message = ChatMessage(
+        role="user",
+        blocks=[TextBlock(text="long"), image, TextBlock(text="more")],
+        additional_kwargs={"k": 1},
+    )
     edited = CODEC.with_text(message, "short")
     assert [getattr(b, "text", b) for b in edited.blocks] == ["short", image]
     assert edited.additional_kwargs == {"k": 1, MARK: "edited"}
@@ -156,7 +168,9 @@ def test_an_edited_copy_keeps_what_is_not_text_and_says_so() -> None:
 
 def test_no_mark_goes_to_a_provider_beside_old_tool_calls() -> None:
     """Beside legacy tool calls the host sends every extra key, so an edited copy carries none of ours."""
-    message = say("assistant", "long", tool_calls=[{"id": "c1", "function": {"name": "f", "arguments": "{}"}}])
+    message = say(
+        "assistant", "long", tool_calls=[{"id": "c1", "function": {"name": "f", "arguments": "{}"}}]
+    )
     assert MARK not in CODEC.with_text(message, "short").additional_kwargs
 
 
@@ -168,7 +182,12 @@ def test_a_copy_shares_nothing_that_can_be_edited() -> None:
             TextBlock(text="t"),
             ToolCallBlock(tool_call_id="c", tool_name="f", tool_kwargs={"a": {"b": 1}}),
             CitableBlock(title="T", source="S", content=[TextBlock(text="inner")]),
-            CitationBlock(cited_content=TextBlock(text="quoted"), source="S", title="T", additional_location_info={"page": 1}),
+            CitationBlock(
+                cited_content=TextBlock(text="quoted"),
+                source="S",
+                title="T",
+                additional_location_info={"page": 1},
+            ),
         ],
         additional_kwargs={"tool_calls": [{"id": "x"}]},
     )
@@ -199,7 +218,11 @@ def test_a_fingerprint_changes_with_any_content() -> None:
 def test_made_messages_say_where_they_come_from() -> None:
     """A summary is a user message with a mark."""
     made = CODEC.make("user", "so far", origin="summary")
-    assert (made.role, made.content, made.additional_kwargs) == (MessageRole.USER, "so far", {MARK: "summary"})
+    assert (made.role, made.content, made.additional_kwargs) == (
+        MessageRole.USER,
+        "so far",
+        {MARK: "summary"},
+    )
 
 
 def test_slots_of_the_hosts_templates_are_defused() -> None:

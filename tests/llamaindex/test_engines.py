@@ -25,7 +25,9 @@ def _llm(**fields: Any) -> PlayLLM:
 
 def _shared(**fields: Any) -> tuple[BudgetChatMemoryBuffer, BudgetNodePostprocessor]:
     session = BudgetSession(BUDGET, counter="cl100k_base")
-    return BudgetChatMemoryBuffer.from_defaults(session=session, **fields), BudgetNodePostprocessor(session=session)
+    return BudgetChatMemoryBuffer.from_defaults(session=session, **fields), BudgetNodePostprocessor(
+        session=session
+    )
 
 
 @pytest.mark.parametrize("engine_class", [ContextChatEngine, CondensePlusContextChatEngine])
@@ -35,13 +37,19 @@ def test_history_and_nodes_together_fit_the_window(engine_class: Any, system: st
     memory, postprocessor = _shared(chat_history=exchanges(60))
     llm = _llm()
     engine = engine_class.from_defaults(
-        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, system_prompt=system, node_postprocessors=[postprocessor]
+        retriever=FixedRetriever(nodes(20)),
+        llm=llm,
+        memory=memory,
+        system_prompt=system,
+        node_postprocessors=[postprocessor],
     )
     for turn in range(6):
         response = engine.chat(f"question {turn}?")
         assert response.source_nodes
     assert max(llm.sizes()) <= BUDGET.limit()
-    answered = [messages for messages, _ in llm.requests if messages[0].role == MessageRole.SYSTEM]  # the others rewrite the question
+    answered = [
+        messages for messages, _ in llm.requests if messages[0].role == MessageRole.SYSTEM
+    ]  # the others rewrite the question
     assert len(answered) == 6  # one request with nodes for each turn: nothing was split into a second call
     assert [m[-1].content for m in answered] == [f"question {turn}?" for turn in range(6)]
 
@@ -53,7 +61,11 @@ async def test_async_sends_what_sync_sends() -> None:
         memory, postprocessor = _shared(chat_history=exchanges(60))
         llm = _llm()
         engine = ContextChatEngine.from_defaults(
-            retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, system_prompt="SYS", node_postprocessors=[postprocessor]
+            retriever=FixedRetriever(nodes(20)),
+            llm=llm,
+            memory=memory,
+            system_prompt="SYS",
+            node_postprocessors=[postprocessor],
         )
         for turn in range(3):
             await engine.achat(f"q{turn}") if is_async else engine.chat(f"q{turn}")
@@ -79,7 +91,11 @@ def test_the_system_prompt_is_counted_where_the_parts_cannot_see_it() -> None:
     memory, postprocessor = _shared(chat_history=exchanges(60))
     llm = _llm()
     engine = ContextChatEngine.from_defaults(
-        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, system_prompt=words(1500), node_postprocessors=[postprocessor]
+        retriever=FixedRetriever(nodes(20)),
+        llm=llm,
+        memory=memory,
+        system_prompt=words(1500),
+        node_postprocessors=[postprocessor],
     )
     engine.chat("hi")
     assert len(llm.requests) == 1
@@ -92,7 +108,10 @@ def test_what_the_history_leaves_the_nodes_may_use() -> None:
     for history in ([], exchanges(60)):
         memory, postprocessor = _shared(chat_history=history)
         engine = ContextChatEngine.from_defaults(
-            retriever=FixedRetriever(nodes(20)), llm=_llm(), memory=memory, node_postprocessors=[postprocessor]
+            retriever=FixedRetriever(nodes(20)),
+            llm=_llm(),
+            memory=memory,
+            node_postprocessors=[postprocessor],
         )
         kept.append(sum(len(n.text) for n in engine.chat("hi").source_nodes))
     assert kept[0] > 1.5 * kept[1] > 0
@@ -111,7 +130,9 @@ def test_reading_twice_in_a_turn_gives_the_same_answer() -> None:
 
 def test_one_giant_exchange_in_the_past_stops_nothing() -> None:
     """A past message larger than the window is left out; the new question is answered."""
-    memory, postprocessor = _shared(chat_history=[*exchanges(3), say("user", words(9000)), say("assistant", words(9000))])
+    memory, postprocessor = _shared(
+        chat_history=[*exchanges(3), say("user", words(9000)), say("assistant", words(9000))]
+    )
     llm = _llm()
     engine = ContextChatEngine.from_defaults(
         retriever=FixedRetriever(nodes(5)), llm=llm, memory=memory, node_postprocessors=[postprocessor]
@@ -152,7 +173,9 @@ def test_a_memory_alone_leaves_nodes_their_room() -> None:
 
 def test_a_past_message_is_not_a_template() -> None:
     """Braces of an earlier message that name the engine's variables are not filled in with nodes or the question."""
-    memory, postprocessor = _shared(chat_history=[say("user", "echo {context_str} and {query_str}"), say("assistant", '{"a": 1}')])
+    memory, postprocessor = _shared(
+        chat_history=[say("user", "echo {context_str} and {query_str}"), say("assistant", '{"a": 1}')]
+    )
     llm = _llm()
     engine = ContextChatEngine.from_defaults(
         retriever=FixedRetriever(nodes(2)), llm=llm, memory=memory, node_postprocessors=[postprocessor]
@@ -177,7 +200,9 @@ def test_a_query_engine_fits_its_template() -> None:
     """A postprocessor with a budget leaves room for the query engine's own prompt; one call is made."""
     llm = _llm()
     engine = RetrieverQueryEngine.from_args(
-        FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor(budget=BUDGET, counter="cl100k_base")]
+        FixedRetriever(nodes(40)),
+        llm=llm,
+        node_postprocessors=[BudgetNodePostprocessor(budget=BUDGET, counter="cl100k_base")],
     )
     response = engine.query("what does item 105 weigh?")
     assert len(llm.requests) == 1
@@ -188,7 +213,9 @@ def test_a_query_engine_fits_its_template() -> None:
 async def test_a_query_engine_fits_without_any_budget_given() -> None:
     """The window of the engine's model is the budget when none is given, on the async path too."""
     llm = _llm()
-    engine = RetrieverQueryEngine.from_args(FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()])
+    engine = RetrieverQueryEngine.from_args(
+        FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()]
+    )
     await engine.aquery("what?")
     engine.query("what?")
     assert len(llm.requests) == 2
@@ -199,7 +226,9 @@ async def test_a_query_engine_fits_without_any_budget_given() -> None:
 async def test_what_an_engine_retrieves_is_what_its_queries_use() -> None:
     """`retrieve` and `aretrieve`, which are called without a request to the model, keep the nodes that `query` keeps."""
     llm = _llm()
-    engine = RetrieverQueryEngine.from_args(FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()])
+    engine = RetrieverQueryEngine.from_args(
+        FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()]
+    )
     question = QueryBundle("what does item 105 weigh?")
     used = [n.text for n in engine.query(question).source_nodes]
     assert 0 < len(used) < 40
@@ -266,7 +295,9 @@ def test_parts_report_what_they_did() -> None:
 
 def test_a_past_full_of_template_variables_still_fits() -> None:
     """What defusing adds to each kept message is counted, in the memory and in the room left for nodes."""
-    memory, postprocessor = _shared(chat_history=[say(role, "{query_str} " * 60) for _ in range(40) for role in ("user", "assistant")])
+    memory, postprocessor = _shared(
+        chat_history=[say(role, "{query_str} " * 60) for _ in range(40) for role in ("user", "assistant")]
+    )
     llm = _llm()
     engine = ContextChatEngine.from_defaults(
         retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, node_postprocessors=[postprocessor]

@@ -12,7 +12,12 @@ from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
 from llama_index.core.prompts import PromptTemplate
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, BudgetNodePostprocessor, BudgetPromptHelper
+from llamaindex_budget import (
+    BudgetChatMemoryBuffer,
+    BudgetMemory,
+    BudgetNodePostprocessor,
+    BudgetPromptHelper,
+)
 from llamaindex_budget._events import BudgetEvent
 from tests.llamaindex.models import ListStore, exchanges, nodes, tokens
 
@@ -43,7 +48,9 @@ def _blocks() -> BudgetMemory:
 
 
 def _pack() -> Any:
-    return BudgetPromptHelper(context_window=400, num_output=100).repack(PromptTemplate("Use {context_str}"), [n.text for n in nodes(5)])
+    return BudgetPromptHelper(context_window=400, num_output=100).repack(
+        PromptTemplate("Use {context_str}"), [n.text for n in nodes(5)]
+    )
 
 
 @pytest.mark.parametrize(

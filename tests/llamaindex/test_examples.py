@@ -28,7 +28,11 @@ def test_it_fills_a_templates_variable() -> None:
     rich = RichPromptTemplate("{{ examples }}\nQ: {{ query_str }}", function_mappings={"examples": pick})
     plain = PromptTemplate("{examples}\nQ: {query_str}", function_mappings={"examples": pick})
     wanted = "input: Where is my parcel?\noutput: shipping\nQ: Where is the parcel?"
-    assert rich.format(query_str="Where is the parcel?") == plain.format(query_str="Where is the parcel?") == wanted
+    assert (
+        rich.format(query_str="Where is the parcel?")
+        == plain.format(query_str="Where is the parcel?")
+        == wanted
+    )
 
 
 def test_what_is_picked_is_within_its_tokens() -> None:
@@ -44,7 +48,10 @@ def test_an_empty_query_takes_as_much_as_any_other(limit: int) -> None:
     pick = few_shot_function(EXAMPLES, max_tokens=limit, max_examples=2, counter=COUNTER)
     largest = COUNTER.count(pick(query_str=""))
     assert largest <= limit
-    assert all(COUNTER.count(pick(query_str=q)) <= largest for q in ("parcel", "money", "Long one word word", "broken"))
+    assert all(
+        COUNTER.count(pick(query_str=q)) <= largest
+        for q in ("parcel", "money", "Long one word word", "broken")
+    )
 
 
 def test_one_question_is_worked_out_once() -> None:
@@ -63,14 +70,17 @@ def test_one_question_is_worked_out_once() -> None:
 def test_any_embedding_rates_the_examples() -> None:
     """A LlamaIndex embedding decides what is alike; the offline one knows meanings."""
     for model in (LetterEmbedding(), OfflineEmbedding()):
-        assert "money" in few_shot_function(EXAMPLES, max_examples=1, embed_model=model)(query_str="I want my money back now")
+        assert "money" in few_shot_function(EXAMPLES, max_examples=1, embed_model=model)(
+            query_str="I want my money back now"
+        )
 
 
 def test_a_budget_sets_the_share() -> None:
     """Without max_tokens the examples take their size or share of a budget."""
     assert (
         few_shot_function(
-            EXAMPLES, budget=TokenBudget(context_window=2000, reserve=1000, ratios={"memory": 0.5, "history": 0.5})
+            EXAMPLES,
+            budget=TokenBudget(context_window=2000, reserve=1000, ratios={"memory": 0.5, "history": 0.5}),
         ).max_tokens
         == 500
     )

@@ -22,23 +22,45 @@ from llamaindex_budget import BudgetChatMemoryBuffer, BudgetFunctionAgent, Budge
 from llamaindex_budget._convert import CODEC
 from rankbudget.errors import BudgetError
 from tests.llamaindex.factories import make_memory, make_postprocessor, make_summarizing_memory
-from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, calls, exchanges, nodes, result, say, tokens, words
+from tests.llamaindex.models import (
+    FixedRetriever,
+    ListStore,
+    PlayLLM,
+    calls,
+    exchanges,
+    nodes,
+    result,
+    say,
+    tokens,
+    words,
+)
 
-pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # the host's own, of its workflows
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pydantic.warnings.PydanticDeprecationWarning"
+)  # the host's own, of its workflows
 
 OURS = [make_memory, make_summarizing_memory]
 
 
 def make(maker: Any, limit: int, history: Sequence[ChatMessage], **llm: Any) -> BudgetChatMemoryBuffer:
-    return maker(token_limit=limit, tokenizer_fn=get_tokenizer(), chat_history=list(history), llm=PlayLLM(requests=[], steps=[], **llm))
+    return maker(
+        token_limit=limit,
+        tokenizer_fn=get_tokenizer(),
+        chat_history=list(history),
+        llm=PlayLLM(requests=[], steps=[], **llm),
+    )
 
 
 def faults(messages: Sequence[ChatMessage], limit: int) -> list[str]:
     """Returns what a provider would refuse, counted and paired without our code's help."""
     found = [f"{tokens(messages)} tokens > {limit}"] if tokens(messages) > limit else []
-    asked = [b.tool_call_id for m in messages for b in m.blocks if getattr(b, "block_type", "") == "tool_call"]
+    asked = [
+        b.tool_call_id for m in messages for b in m.blocks if getattr(b, "block_type", "") == "tool_call"
+    ]
     asked += [c["id"] for m in messages for c in m.additional_kwargs.get("tool_calls", ())]
-    answered = [m.additional_kwargs.get("tool_call_id") for m in messages if m.role.value in ("tool", "function")]
+    answered = [
+        m.additional_kwargs.get("tool_call_id") for m in messages if m.role.value in ("tool", "function")
+    ]
     if sorted(asked) != sorted(map(str, answered)):
         found.append(f"calls {asked}, results {answered}")
     body = [m for m in messages if m.role.value not in ("system", "developer")]
@@ -57,7 +79,10 @@ def stock(limit: int, history: Sequence[ChatMessage]) -> ChatMemoryBuffer:
     [
         ([say("user", words(100)), calls("c1"), result("c1", words(50))], 200),
         ([say("user", "QHEAD"), calls("c1", "c2"), result("c1", "r1"), result("c2", words(900))], 500),
-        ([*exchanges(3), say("user", "QHEAD"), calls("c1", "c2"), result("c1", "r1"), result("c2", "r2")], 120),
+        (
+            [*exchanges(3), say("user", "QHEAD"), calls("c1", "c2"), result("c1", "r1"), result("c2", "r2")],
+            120,
+        ),
     ],
 )
 def test_a_tool_results_stay_with_their_call(maker: Any, history: list[ChatMessage], limit: int) -> None:
@@ -71,7 +96,9 @@ def test_a_tool_results_stay_with_their_call(maker: Any, history: list[ChatMessa
 
 def test_a_is_real() -> None:
     """a: the stock buffer returns a result without its call."""
-    assert faults(stock(200, [say("user", words(300)), calls("c1"), result("c1", words(50))]).get(), 200) != []
+    assert (
+        faults(stock(200, [say("user", words(300)), calls("c1"), result("c1", words(50))]).get(), 200) != []
+    )
 
 
 @pytest.mark.parametrize("maker", OURS)
@@ -127,7 +154,11 @@ def test_e_tool_arguments_are_counted(maker: Any) -> None:
 @pytest.mark.parametrize("maker", OURS)
 def test_f_thinking_images_and_old_tool_calls_are_counted(maker: Any) -> None:
     """f: whatever is sent is counted, in whichever place the host keeps it."""
-    old = {"id": "old", "type": "function", "function": {"name": "search", "arguments": json.dumps({"q": words(500)})}}
+    old = {
+        "id": "old",
+        "type": "function",
+        "function": {"name": "search", "arguments": json.dumps({"q": words(500)})},
+    }
     history = [
         say("user", "first"),
         say("assistant", "", tool_calls=[old]),
@@ -164,7 +195,12 @@ def test_h_foreign_roles_do_not_open_a_history() -> None:
 def test_i_reading_and_writing_change_nothing_of_the_callers(maker: Any) -> None:
     """i: the caller's list, the stored messages and a second read stay as they were."""
     history = exchanges(20)
-    memory = maker(token_limit=200, tokenizer_fn=get_tokenizer(), chat_history=history, llm=PlayLLM(requests=[], steps=[]))
+    memory = maker(
+        token_limit=200,
+        tokenizer_fn=get_tokenizer(),
+        chat_history=history,
+        llm=PlayLLM(requests=[], steps=[]),
+    )
     memory.put(say("user", "one more"))
     first = memory.get()
     memory.get()[-1].blocks[0].text = "EDITED"
@@ -209,7 +245,9 @@ def test_l_what_the_summarizer_reads_fits_its_window() -> None:
         say("assistant", "a"),
         *exchanges(20),
     ]
-    memory = make_summarizing_memory(token_limit=1000, tokenizer_fn=get_tokenizer(), chat_history=history, llm=llm)
+    memory = make_summarizing_memory(
+        token_limit=1000, tokenizer_fn=get_tokenizer(), chat_history=history, llm=llm
+    )
     assert faults(memory.get(), 1000) == []
     assert max(llm.sizes()) <= 4096 - 256
     assert any("SECRET_ARGUMENT" in (m.content or "") for messages, _ in llm.requests for m in messages)
@@ -244,17 +282,29 @@ async def test_n_blocks_are_shortened_by_rank_not_dropped() -> None:
 def test_eng1_a_context_engine_fits_its_window(maker: Any) -> None:
     """ENG1: 120 old messages and three nodes of 300 tokens at the engine's own default limit: every request fits 3,840 tokens."""
     llm = PlayLLM(requests=[], steps=[])
-    memory = maker(token_limit=4096 - 256, tokenizer_fn=get_tokenizer(), chat_history=exchanges(60), llm=PlayLLM(requests=[], steps=[]))
+    memory = maker(
+        token_limit=4096 - 256,
+        tokenizer_fn=get_tokenizer(),
+        chat_history=exchanges(60),
+        llm=PlayLLM(requests=[], steps=[]),
+    )
     post = make_postprocessor(token_limit=900, tokenizer_fn=get_tokenizer(), embed_model=None, memory=memory)
     engine = ContextChatEngine.from_defaults(
-        retriever=FixedRetriever(nodes(3)), llm=llm, memory=memory, system_prompt="SYS", node_postprocessors=[post]
+        retriever=FixedRetriever(nodes(3)),
+        llm=llm,
+        memory=memory,
+        system_prompt="SYS",
+        node_postprocessors=[post],
     )
     engine.chat("hi")
     [size] = llm.sizes()
     assert size <= 4096 - 256
     with pytest.raises(ValueError, match=r"available context size|not positive"):
         ContextChatEngine.from_defaults(
-            retriever=FixedRetriever(nodes(3)), llm=llm, memory=stock(3840, exchanges(60)), system_prompt="SYS"
+            retriever=FixedRetriever(nodes(3)),
+            llm=llm,
+            memory=stock(3840, exchanges(60)),
+            system_prompt="SYS",
         ).chat("hi")
 
 
@@ -276,9 +326,14 @@ async def test_eng3_an_agent_stays_in_its_window_within_a_run() -> None:
 
     sizes = {}
     tool = FunctionTool.from_defaults(lambda q: words(1500), name="search", description="Search.")
-    for agent, extra in ((FunctionAgent, {}), (BudgetFunctionAgent, {"budget": TokenBudget(context_window=2256, reserve=256)})):
+    for agent, extra in (
+        (FunctionAgent, {}),
+        (BudgetFunctionAgent, {"budget": TokenBudget(context_window=2256, reserve=256)}),
+    ):
         llm = PlayLLM(requests=[], steps=[calls(f"c{i}") for i in range(3)])
-        await agent(tools=[tool], llm=llm, system_prompt="SYS", **extra).run("question", memory=make(make_memory, 1000, []))
+        await agent(tools=[tool], llm=llm, system_prompt="SYS", **extra).run(
+            "question", memory=make(make_memory, 1000, [])
+        )
         sizes[agent] = max(llm.sizes())
         for messages, _ in llm.requests if agent is BudgetFunctionAgent else ():
             assert faults(messages, 2000) == []

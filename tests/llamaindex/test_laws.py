@@ -41,7 +41,9 @@ from rankbudget.testing import (
 from tests.llamaindex.entries import ENTRIES, check_unshared, to_host
 from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, tokens
 
-pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # the host's own, of its workflows
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pydantic.warnings.PydanticDeprecationWarning"
+)  # the host's own, of its workflows
 
 
 def _drawn(app: Application) -> tuple[int, list[Any], Any]:
@@ -67,7 +69,9 @@ def test_the_laws_hold_async(app: Application) -> None:
     limit, host, _ = _drawn(app)
     for entry in ENTRIES:
         with entry.named():
-            check_entry_async(entry, app, host, limit=limit, codec=CODEC, run=asyncio.get_event_loop().run_until_complete)
+            check_entry_async(
+                entry, app, host, limit=limit, codec=CODEC, run=asyncio.get_event_loop().run_until_complete
+            )
 
 
 @draws(asynchronous=True)  # each draw is as many fits as it has messages
@@ -91,10 +95,18 @@ def test_what_an_engine_sends_keeps_the_laws(app: Application) -> None:
         memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=host)
         options: dict[str, Any] = {"llm": llm, "memory": memory}
         if kind is not SimpleChatEngine:
-            found = [NodeWithScore(node=TextNode(id_=f"n{i}", text=f"SECRET {text}"), score=1.0) for i, text in enumerate(app.documents)]
-            options |= {"retriever": FixedRetriever(found), "node_postprocessors": [BudgetNodePostprocessor()]}
+            found = [
+                NodeWithScore(node=TextNode(id_=f"n{i}", text=f"SECRET {text}"), score=1.0)
+                for i, text in enumerate(app.documents)
+            ]
+            options |= {
+                "retriever": FixedRetriever(found),
+                "node_postprocessors": [BudgetNodePostprocessor()],
+            }
         if kind is CondensePlusContextChatEngine:
-            options["skip_condense"] = True  # else the model is asked for a question of its own, by the host's own prompt
+            options["skip_condense"] = (
+                True  # else the model is asked for a question of its own, by the host's own prompt
+            )
         try:
             kind.from_defaults(**options).chat("and what now?")
         except BudgetError:
@@ -114,8 +126,13 @@ def test_blocks_and_history_share_one_limit(app: Application) -> None:
     """With ranked blocks, whatever a `BudgetMemory` returns counts at most its limit."""
     counter = WordCounter()
     limit = app.limit(counter)
-    parts = [ProjectMemoryBlock(name=f"note{i}", text=text, rank=2 + i, counter=counter) for i, text in enumerate(app.documents)]
-    memory = BudgetMemory.from_defaults(token_limit=limit, counter=counter, chat_store=ListStore(), memory_blocks=parts)
+    parts = [
+        ProjectMemoryBlock(name=f"note{i}", text=text, rank=2 + i, counter=counter)
+        for i, text in enumerate(app.documents)
+    ]
+    memory = BudgetMemory.from_defaults(
+        token_limit=limit, counter=counter, chat_store=ListStore(), memory_blocks=parts
+    )
 
     async def read() -> Any:
         await memory.aset(to_host(app.messages))
@@ -135,7 +152,8 @@ def test_nodes_are_within_the_limit_in_order_and_unchanged(app: Application) -> 
     """Whatever nodes come back count at most the limit as the model sees them, in their order, whole ones the same objects."""
     counter = WordCounter()
     given_nodes = [
-        NodeWithScore(node=TextNode(id_=f"n{i}", text=text, metadata={"k": "v"}), score=1 - i / 9) for i, text in enumerate(app.documents)
+        NodeWithScore(node=TextNode(id_=f"n{i}", text=text, metadata={"k": "v"}), score=1 - i / 9)
+        for i, text in enumerate(app.documents)
     ]
     before = [n.model_dump_json() for n in given_nodes]
     limit = max(1, app.tokens if app.eighths is None else 20)
@@ -147,7 +165,11 @@ def test_nodes_are_within_the_limit_in_order_and_unchanged(app: Application) -> 
     order = [n.node_id for n in kept]
     assert order == [n.node_id for n in given_nodes if n.node_id in order]
     whole = {n.node_id: n for n in given_nodes}
-    assert all(n is whole[n.node_id] or len(n.node.get_content()) < len(whole[n.node_id].node.get_content(MetadataMode.LLM)) for n in kept)
+    assert all(
+        n is whole[n.node_id]
+        or len(n.node.get_content()) < len(whole[n.node_id].node.get_content(MetadataMode.LLM))
+        for n in kept
+    )
     again = post.postprocess_nodes(kept, query_str=app.question)
     assert [n.node.get_content(metadata_mode=MetadataMode.LLM) for n in again] == shown
 
@@ -156,7 +178,10 @@ def test_nodes_are_within_the_limit_in_order_and_unchanged(app: Application) -> 
 @given(applications())
 def test_nodes_async(app: Application) -> None:
     """The async postprocessor keeps what the sync one keeps."""
-    found = [NodeWithScore(node=TextNode(id_=f"n{i}", text=text), score=1.0) for i, text in enumerate(app.documents)]
+    found = [
+        NodeWithScore(node=TextNode(id_=f"n{i}", text=text), score=1.0)
+        for i, text in enumerate(app.documents)
+    ]
     post = BudgetNodePostprocessor(max_tokens=max(1, app.tokens), counter=WordCounter())
     sync = post.postprocess_nodes(found, query_str=app.question)
     later = asyncio.run(post.apostprocess_nodes(found, query_str=app.question))
@@ -206,7 +231,9 @@ class TestBufferConformance(AdapterConformance):
 def test_picked_examples_fit_and_are_picked_once(app: Application, limit: int) -> None:
     """Whatever `few_shot_function` writes counts at most its limit, the same each time, also without a question and from a copy."""
     counter = WordCounter()
-    examples = [{"input": asked, "output": wanted} for asked, wanted in [*app.examples, ("a a", "b"), ("c", "d")]]
+    examples = [
+        {"input": asked, "output": wanted} for asked, wanted in [*app.examples, ("a a", "b"), ("c", "d")]
+    ]
     before = copy.deepcopy(examples)
     pick = few_shot_function(examples, max_tokens=limit, max_examples=9, counter=counter)
     for question in (app.question or "ok", ""):

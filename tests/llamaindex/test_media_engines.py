@@ -6,7 +6,14 @@ import pickle
 from typing import Any
 
 import pytest
-from llama_index.core.base.llms.types import ChatMessage, CitableBlock, DocumentBlock, ImageBlock, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    CitableBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ToolCallBlock,
+)
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 
@@ -27,7 +34,9 @@ def _engine(kind: Any, memory: Any, llm: PlayLLM, **fields: Any) -> Any:
 
 
 def _answered(llm: PlayLLM) -> list[Any]:
-    return [messages for messages, _ in llm.requests if messages[0].role.value == "system"]  # the others rewrite the question
+    return [
+        messages for messages, _ in llm.requests if messages[0].role.value == "system"
+    ]  # the others rewrite the question
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -35,13 +44,20 @@ def test_pictures_in_the_history_do_not_stop_a_default_engine(kind: Any) -> None
     """Three small pictures, at which a stock memory lets the engine raise, stay in a window of 4,096 tokens, and nodes beside them."""
     thread = [m for i in range(3) for m in (_picture(f"look {i}"), say("assistant", f"seen {i}"))]
     with pytest.raises(ValueError, match="not non-negative"):
-        _engine(kind, ChatMemoryBuffer.from_defaults(chat_history=thread), PlayLLM(requests=[]), node_postprocessors=[]).chat("and now?")
+        _engine(
+            kind,
+            ChatMemoryBuffer.from_defaults(chat_history=thread),
+            PlayLLM(requests=[]),
+            node_postprocessors=[],
+        ).chat("and now?")
     llm = PlayLLM(requests=[])
     memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=thread)
     response = _engine(kind, memory, llm).chat("and now?")
     [sent] = _answered(llm)
     assert sum(isinstance(b, ImageBlock) for m in sent for b in m.blocks) == 3
-    assert [b.image for m in sent for b in m.blocks if isinstance(b, ImageBlock)] == [thread[0].blocks[0].image] * 3
+    assert [b.image for m in sent for b in m.blocks if isinstance(b, ImageBlock)] == [
+        thread[0].blocks[0].image
+    ] * 3
     assert response.source_nodes
     assert max(llm.sizes()) <= 4096 - 256
 
@@ -59,10 +75,16 @@ async def test_the_async_engine_does_the_same(kind: Any) -> None:
 
 def test_blocks_of_every_kind_pass_through_an_engine_as_they_are() -> None:
     """Files, citable texts with a template's slot, and calls arrive unchanged; what is stored is untouched and of the host's own types."""
-    call = ToolCallBlock(tool_call_id="c1", tool_name="search", tool_kwargs={"query": "{context_str}", "rows": list(range(30))})
+    call = ToolCallBlock(
+        tool_call_id="c1", tool_name="search", tool_kwargs={"query": "{context_str}", "rows": list(range(30))}
+    )
     thread = [
         ChatMessage(
-            role="user", blocks=[DocumentBlock(data=b"%PDF-1", title="a.pdf"), CitableBlock(title="t", source="s", content="{query_str}")]
+            role="user",
+            blocks=[
+                DocumentBlock(data=b"%PDF-1", title="a.pdf"),
+                CitableBlock(title="t", source="s", content="{query_str}"),
+            ],
         ),
         ChatMessage(role="assistant", blocks=[call]),
         ChatMessage(role="tool", content="found", additional_kwargs={"tool_call_id": "c1"}),
@@ -72,7 +94,9 @@ def test_blocks_of_every_kind_pass_through_an_engine_as_they_are() -> None:
     memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=thread)
     _engine(ContextChatEngine, memory, llm).chat("and now?")
     sent = llm.requests[0][0][1:5]
-    assert [[b.model_dump() for b in m.blocks] for m in sent] == [[b.model_dump() for b in m.blocks] for m in thread]
+    assert [[b.model_dump() for b in m.blocks] for m in sent] == [
+        [b.model_dump() for b in m.blocks] for m in thread
+    ]
     assert memory.get_all()[:4] == thread
     assert pickle.loads(pickle.dumps(sent)) == sent
 
@@ -80,8 +104,12 @@ def test_blocks_of_every_kind_pass_through_an_engine_as_they_are() -> None:
 def test_a_picture_of_the_engines_own_prompt_is_counted_as_the_host_counts_it() -> None:
     """A prefix message is the engine's: its picture stays a stock block, and history and nodes leave the room the host sets aside."""
     llm = PlayLLM(requests=[])
-    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=[say("user", words(900)), say("assistant", words(900))])
-    engine = _engine(ContextChatEngine, memory, llm, prefix_messages=[say("system", "Be brief."), _picture("an example")])
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        llm=llm, chat_history=[say("user", words(900)), say("assistant", words(900))]
+    )
+    engine = _engine(
+        ContextChatEngine, memory, llm, prefix_messages=[say("system", "Be brief."), _picture("an example")]
+    )
     engine.chat("and now?")
     assert len(llm.requests) == 1
     assert tokens(llm.requests[0][0]) <= 4096 - 256 - 2125
@@ -91,8 +119,12 @@ def test_a_picture_of_the_engines_own_prompt_is_counted_as_the_host_counts_it() 
 def test_where_no_node_fits_the_question_is_still_asked(kind: Any) -> None:
     """The engine would answer "Empty Response" without nodes; it gets the best one without its text, and the model is asked."""
     llm = PlayLLM(requests=[])
-    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=[say("user", "hi"), say("assistant", "hello")])
-    response = _engine(kind, memory, llm, node_postprocessors=[BudgetNodePostprocessor(max_tokens=1)]).chat("and now?")
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        llm=llm, chat_history=[say("user", "hi"), say("assistant", "hello")]
+    )
+    response = _engine(kind, memory, llm, node_postprocessors=[BudgetNodePostprocessor(max_tokens=1)]).chat(
+        "and now?"
+    )
     assert str(response) == "done"
     assert _answered(llm)[0][-1].content == "and now?"
     assert [(n.node_id, n.score, n.text) for n in response.source_nodes] == [("n0", 1.0, "")]

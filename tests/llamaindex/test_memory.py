@@ -25,11 +25,30 @@ from llamaindex_budget import BudgetChatMemoryBuffer
 from rankbudget import BudgetError, BudgetExceededError, BudgetSession, TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError
 from rankbudget.testing import RecordingCounter
-from tests.llamaindex.models import FixedRetriever, PlayLLM, calls, exchanges, nodes, result, say, tokens, words
+from tests.llamaindex.models import (
+    FixedRetriever,
+    PlayLLM,
+    calls,
+    exchanges,
+    nodes,
+    result,
+    say,
+    tokens,
+    words,
+)
 
-pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # the host's own, of its workflows
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pydantic.warnings.PydanticDeprecationWarning"
+)  # the host's own, of its workflows
 
-CHAT = [say("system", "RULE"), *exchanges(20), calls("c1", "c2"), result("c1", "one"), result("c2", "two"), say("user", "last")]
+CHAT = [
+    say("system", "RULE"),
+    *exchanges(20),
+    calls("c1", "c2"),
+    result("c1", "one"),
+    result("c2", "two"),
+    say("user", "last"),
+]
 
 
 def length(text: str) -> list[str]:
@@ -117,7 +136,9 @@ def test_a_message_put_is_a_copy() -> None:
 def test_only_what_is_kept_is_ever_counted() -> None:
     """Of 2,000 messages the counter sees what is kept and one exchange more; later reads the new message and the exchange it reopens."""
     counter = RecordingCounter(counter_for("cl100k_base"))
-    memory = BudgetChatMemoryBuffer.from_defaults(token_limit=1000, chat_history=exchanges(1000), counter=counter)
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        token_limit=1000, chat_history=exchanges(1000), counter=counter
+    )
     kept = len(memory.get())
     assert counter.messages <= kept + 2
     counted = counter.messages
@@ -187,7 +208,11 @@ def test_it_is_a_chat_memory_buffer_and_never_falsy() -> None:
     assert isinstance(memory, ChatMemoryBuffer)
     assert bool(memory)
     assert not hasattr(type(memory), "__len__")
-    assert (memory.token_limit, memory.chat_store_key, memory.class_name()) == (3000, "chat_history", "BudgetChatMemoryBuffer")
+    assert (memory.token_limit, memory.chat_store_key, memory.class_name()) == (
+        3000,
+        "chat_history",
+        "BudgetChatMemoryBuffer",
+    )
 
 
 def test_limits_and_unknown_arguments_are_checked() -> None:
@@ -212,7 +237,10 @@ class ListStore(SimpleChatStore):
 def test_any_store_under_any_key(store: type[BaseChatStore]) -> None:
     """Two memories on one store keep apart by their keys."""
     shared = store()
-    ann, bob = (BudgetChatMemoryBuffer.from_defaults(token_limit=100, chat_store=shared, chat_store_key=key) for key in ("ann", "bob"))
+    ann, bob = (
+        BudgetChatMemoryBuffer.from_defaults(token_limit=100, chat_store=shared, chat_store_key=key)
+        for key in ("ann", "bob")
+    )
     ann.put(say("user", "I am Ann"))
     bob.put(say("user", "I am Bob"))
     assert ([m.content for m in ann.get()], [m.content for m in bob.get()]) == (["I am Ann"], ["I am Bob"])
@@ -230,7 +258,9 @@ def test_any_store_under_any_key(store: type[BaseChatStore]) -> None:
     ids=["dict", "string", "pickle", "deepcopy"],
 )
 @pytest.mark.parametrize("store", [SimpleChatStore, ListStore])
-def test_a_memory_survives_leaving_the_process(leave: Callable[[Any], Any], store: type[BaseChatStore]) -> None:
+def test_a_memory_survives_leaving_the_process(
+    leave: Callable[[Any], Any], store: type[BaseChatStore]
+) -> None:
     """Messages, limits, budget and tokenizer come back; the memory that was written stays usable."""
     budget = TokenBudget(context_window=1000, reserve=500, ratios={"memory": 0.2, "history": 0.8})
     memory = _memory(budget=budget, token_limit=390, tokenizer_fn=length, chat_store=store())
@@ -255,7 +285,11 @@ def test_a_dict_given_to_from_dict_stays_as_it_is() -> None:
 def test_what_a_stock_buffer_wrote_can_be_read() -> None:
     """The stock shapes, with a store or with a bare chat_history, load."""
     message = say("user", "hello").model_dump(mode="json")
-    new = {"token_limit": 10, "chat_store": {"store": {"k": [message]}, "class_name": "SimpleChatStore"}, "chat_store_key": "k"}
+    new = {
+        "token_limit": 10,
+        "chat_store": {"store": {"k": [message]}, "class_name": "SimpleChatStore"},
+        "chat_store_key": "k",
+    }
     old = {"token_limit": 10, "chat_history": [message], "class_name": "ChatMemoryBuffer"}
     assert [BudgetChatMemoryBuffer.from_dict(d).get()[0].content for d in (new, old)] == ["hello", "hello"]
 
@@ -267,7 +301,9 @@ def test_a_lambda_tokenizer_is_lost_loudly_never_from_the_live_memory() -> None:
     assert memory.tokenizer_fn("a b") == ["a", "b"]
     assert restored.get_all() == memory.get_all()
     with pytest.raises(BudgetConfigError, match="not loaded here"):
-        BudgetChatMemoryBuffer.from_dict({**_memory(tokenizer_fn=length).to_dict(), "tokenizer": "nowhere:tokenizer"})
+        BudgetChatMemoryBuffer.from_dict(
+            {**_memory(tokenizer_fn=length).to_dict(), "tokenizer": "nowhere:tokenizer"}
+        )
 
 
 def test_an_unknown_store_is_a_typed_error() -> None:
@@ -280,7 +316,9 @@ def test_an_unknown_store_is_a_typed_error() -> None:
 def test_a_simple_engine_makes_it_by_its_class() -> None:
     """`memory_cls=` is called with the engine's own arguments."""
     llm = _llm()
-    engine = SimpleChatEngine.from_defaults(llm=llm, memory_cls=BudgetChatMemoryBuffer, chat_history=exchanges(100))
+    engine = SimpleChatEngine.from_defaults(
+        llm=llm, memory_cls=BudgetChatMemoryBuffer, chat_history=exchanges(100)
+    )
     engine.chat("hi")
     assert llm.sizes()[0] <= 4096 - 256
     assert len(engine.chat_history) == 202

@@ -57,7 +57,9 @@ def test_the_text_the_model_sees_is_within_the_limit(limit: int) -> None:
     """Metadata and separators are counted; the nodes given stay as they were."""
     given = [NodeWithScore(node=numbered(100 * i), score=0.9 - i / 10) for i in range(5)]
     before = [n.model_dump_json() for n in given]
-    kept = BudgetNodePostprocessor(max_tokens=limit, counter=COUNTER).postprocess_nodes(given, query_str="topic ccccc")
+    kept = BudgetNodePostprocessor(max_tokens=limit, counter=COUNTER).postprocess_nodes(
+        given, query_str="topic ccccc"
+    )
     assert COUNTER.count(seen(kept)) <= limit
     assert [n.model_dump_json() for n in given] == before
 
@@ -69,7 +71,12 @@ def test_a_shortened_node_keeps_all_but_its_text() -> None:
         [NodeWithScore(node=source, score=0.5)], query_str="topic ccccc"
     )
     assert kept.node is not source
-    assert (kept.node_id, kept.score, kept.metadata, kept.node.ref_doc_id) == ("n1", 0.5, {"file": "notes.txt"}, "doc")
+    assert (kept.node_id, kept.score, kept.metadata, kept.node.ref_doc_id) == (
+        "n1",
+        0.5,
+        {"file": "notes.txt"},
+        "doc",
+    )
     order = [int(n) for n in re.findall(r"number (\d+)", seen([kept]))]
     assert order == sorted(set(order))
     assert order
@@ -79,7 +86,12 @@ def test_a_shortened_node_keeps_all_but_its_text() -> None:
 def test_metadata_the_model_does_not_see_is_not_counted() -> None:
     """Excluded keys cost nothing; included ones do."""
     open_, hidden = (
-        NodeWithScore(node=TextNode(text="Tea is green.", metadata={"note": words(200)}, excluded_llm_metadata_keys=keys), score=1.0)
+        NodeWithScore(
+            node=TextNode(
+                text="Tea is green.", metadata={"note": words(200)}, excluded_llm_metadata_keys=keys
+            ),
+            score=1.0,
+        )
         for keys in ([], ["note"])
     )
     post = BudgetNodePostprocessor(max_tokens=50, counter=COUNTER)
@@ -100,7 +112,12 @@ def test_two_nodes_that_say_the_same_are_one() -> None:
     twin = NodeWithScore(node=TextNode(id_="twin", text=nodes(1)[0].text), score=0.999)
     given = [nodes(1)[0], twin, *nodes(8)[1:]]
     ids = {
-        d: [n.node_id for n in BudgetNodePostprocessor(max_tokens=2000, counter=COUNTER, dedup=d).postprocess_nodes(given)]
+        d: [
+            n.node_id
+            for n in BudgetNodePostprocessor(max_tokens=2000, counter=COUNTER, dedup=d).postprocess_nodes(
+                given
+            )
+        ]
         for d in (True, False)
     }
     assert "twin" not in ids[True]
@@ -139,11 +156,18 @@ def test_documents_are_nodes_too() -> None:
 def test_any_embedding_ranks_in_place_of_the_retriever(embedding: Any) -> None:
     """With an embedding the node that answers is kept although the retriever put it last."""
     given = [
-        NodeWithScore(node=TextNode(id_=f"n{i}", text=f"Rain falls on town {i}, and the harbour is grey."), score=0.9) for i in range(20)
+        NodeWithScore(
+            node=TextNode(id_=f"n{i}", text=f"Rain falls on town {i}, and the harbour is grey."), score=0.9
+        )
+        for i in range(20)
     ]
-    given.append(NodeWithScore(node=TextNode(id_="answer", text="A zebra puzzles a buzzing lizard."), score=0.1))
+    given.append(
+        NodeWithScore(node=TextNode(id_="answer", text="A zebra puzzles a buzzing lizard."), score=0.1)
+    )
     post = BudgetNodePostprocessor(max_tokens=60, counter=COUNTER, embed_model=embedding)
-    assert "answer" in [n.node_id for n in post.postprocess_nodes(given, query_str="zebra lizard puzzles buzzing")]
+    assert "answer" in [
+        n.node_id for n in post.postprocess_nodes(given, query_str="zebra lizard puzzles buzzing")
+    ]
 
 
 def test_the_limit_comes_from_what_is_there() -> None:
@@ -152,9 +176,20 @@ def test_the_limit_comes_from_what_is_there() -> None:
     session = BudgetSession(budget, counter="cl100k_base")
     memory = BudgetChatMemoryBuffer.from_defaults(session=BudgetSession(budget, counter="cl100k_base"))
     for part in ({"budget": budget}, {"session": session}, {"memory": memory}):
-        size = COUNTER.count(seen(BudgetNodePostprocessor(**part).postprocess_nodes(nodes(20), query_str="item")))
+        size = COUNTER.count(
+            seen(BudgetNodePostprocessor(**part).postprocess_nodes(nodes(20), query_str="item"))
+        )
         assert 700 < size <= 1000
-        assert COUNTER.count(seen(BudgetNodePostprocessor(**part, max_tokens=300).postprocess_nodes(nodes(20), query_str="item"))) <= 300
+        assert (
+            COUNTER.count(
+                seen(
+                    BudgetNodePostprocessor(**part, max_tokens=300).postprocess_nodes(
+                        nodes(20), query_str="item"
+                    )
+                )
+            )
+            <= 300
+        )
     with pytest.raises(BudgetConfigError, match="no limit: give"):
         BudgetNodePostprocessor().postprocess_nodes(nodes(2))
     with pytest.raises(BudgetConfigError, match="max_tokens is 0"):
@@ -164,10 +199,16 @@ def test_the_limit_comes_from_what_is_there() -> None:
 
 def test_it_is_plain_data_for_the_host() -> None:
     """It serializes its settings, has the host's base class, and lets the engine set its callback manager."""
-    post = BudgetNodePostprocessor(max_tokens=7, budget=TokenBudget(context_window=4096), counter="o200k_base")
+    post = BudgetNodePostprocessor(
+        max_tokens=7, budget=TokenBudget(context_window=4096), counter="o200k_base"
+    )
     assert isinstance(post, BaseNodePostprocessor)
     again = BudgetNodePostprocessor.from_dict(post.to_dict())
-    assert (again.max_tokens, again.budget, again.counter) == (7, TokenBudget(context_window=4096), "o200k_base")
+    assert (again.max_tokens, again.budget, again.counter) == (
+        7,
+        TokenBudget(context_window=4096),
+        "o200k_base",
+    )
 
 
 class _Listener(BaseEventHandler):
@@ -186,12 +227,18 @@ async def test_one_span_and_three_events_on_both_paths(is_async: bool) -> None:
     post = BudgetNodePostprocessor(max_tokens=700, counter=COUNTER)
     try:
         given = nodes(5)
-        kept = await post.apostprocess_nodes(given, query_str="item") if is_async else post.postprocess_nodes(given, query_str="item")
+        kept = (
+            await post.apostprocess_nodes(given, query_str="item")
+            if is_async
+            else post.postprocess_nodes(given, query_str="item")
+        )
     finally:
         root.span_handlers.remove(spans)
         root.event_handlers.remove(listener)
     assert sum(s.id_.startswith("BudgetNodePostprocessor.") for s in spans.completed_spans) == 1
-    start, report, end = (e for e in listener.seen if isinstance(e, (ReRankStartEvent, BudgetEvent, ReRankEndEvent)))
+    start, report, end = (
+        e for e in listener.seen if isinstance(e, (ReRankStartEvent, BudgetEvent, ReRankEndEvent))
+    )
     assert (start.nodes, end.nodes) == (given, kept)
     assert {d.segment_id for d in report.report.decisions} == {n.node_id for n in given}
 
@@ -221,7 +268,10 @@ def test_pictures_cost_what_they_cost_in_a_message(limit: int) -> None:
     found = _pictures(20)
     kept = BudgetNodePostprocessor(max_tokens=limit, counter="cl100k_base").postprocess_nodes(found)
     blocks = [
-        [TextBlock(text=n.node.get_content(MetadataMode.LLM)), ImageBlock(url=f"https://example.com/{n.node.get_content()[8:-1]}.png")]
+        [
+            TextBlock(text=n.node.get_content(MetadataMode.LLM)),
+            ImageBlock(url=f"https://example.com/{n.node.get_content()[8:-1]}.png"),
+        ]
         for n in kept
     ]
     framing = tokens([ChatMessage(role="user", content="")]) - tokens([])

@@ -85,7 +85,9 @@ def test_tools_system_prompt_and_answer_are_counted() -> None:
 def test_no_room_is_a_typed_error_with_the_numbers() -> None:
     """A template larger than the window is refused; the message says what is how large."""
     with pytest.raises(BudgetExceededError, match="window 200 - answer 100"):
-        BudgetPromptHelper(context_window=200, num_output=100).repack(PromptTemplate(words(300) + "{context_str}"), CHUNKS)
+        BudgetPromptHelper(context_window=200, num_output=100).repack(
+            PromptTemplate(words(300) + "{context_str}"), CHUNKS
+        )
 
 
 def test_limits_come_from_a_model_a_budget_or_a_session() -> None:
@@ -93,22 +95,35 @@ def test_limits_come_from_a_model_a_budget_or_a_session() -> None:
     model = BudgetPromptHelper.from_llm_metadata(LLMMetadata(context_window=1000, num_output=-1))
     assert (model.context_window, model.num_output) == (1000, 256)
     budget = TokenBudget(context_window=3000, reserve=500, safety=100)
-    for helper in (BudgetPromptHelper(budget=budget), BudgetPromptHelper(session=BudgetSession(budget, counter="o200k_base"))):
+    for helper in (
+        BudgetPromptHelper(budget=budget),
+        BudgetPromptHelper(session=BudgetSession(budget, counter="o200k_base")),
+    ):
         sent = tokens(CHAT.format_messages(context_str=helper.repack(CHAT, CHUNKS)[0], query_str=""))
         assert 2000 < sent <= 2400
     assert BudgetPromptHelper(budget=budget).class_name() == "BudgetPromptHelper"
 
 
 @pytest.mark.parametrize(
-    "mode", [ResponseMode.COMPACT, ResponseMode.TREE_SUMMARIZE, ResponseMode.SIMPLE_SUMMARIZE, ResponseMode.COMPACT_ACCUMULATE]
+    "mode",
+    [
+        ResponseMode.COMPACT,
+        ResponseMode.TREE_SUMMARIZE,
+        ResponseMode.SIMPLE_SUMMARIZE,
+        ResponseMode.COMPACT_ACCUMULATE,
+    ],
 )
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_every_compacting_synthesizer_makes_one_call(mode: ResponseMode, is_async: bool) -> None:
     """Given the helper, a query over 20 nodes of 300 tokens in a window of 2,000 is one request that fits."""
     llm = _llm()
-    synthesizer = get_response_synthesizer(llm=llm, response_mode=mode, prompt_helper=BudgetPromptHelper(2000, 300))
+    synthesizer = get_response_synthesizer(
+        llm=llm, response_mode=mode, prompt_helper=BudgetPromptHelper(2000, 300)
+    )
     engine = RetrieverQueryEngine(FixedRetriever(nodes(20)), response_synthesizer=synthesizer)
-    await engine.aquery("What does item 305 weigh?") if is_async else engine.query("What does item 305 weigh?")
+    await engine.aquery("What does item 305 weigh?") if is_async else engine.query(
+        "What does item 305 weigh?"
+    )
     assert len(llm.requests) == 1
     assert llm.sizes()[0] <= 1700
 
@@ -128,7 +143,11 @@ def test_as_a_setting_it_reaches_context_engines(as_default: BudgetPromptHelper)
     llm = _llm()
     memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=exchanges(60))
     engine = ContextChatEngine.from_defaults(
-        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, system_prompt="SYS", node_postprocessors=[BudgetNodePostprocessor()]
+        retriever=FixedRetriever(nodes(20)),
+        llm=llm,
+        memory=memory,
+        system_prompt="SYS",
+        node_postprocessors=[BudgetNodePostprocessor()],
     )
     for turn in range(4):
         engine.chat(f"question {turn}")
@@ -140,7 +159,9 @@ def test_alone_it_saves_an_engine_with_stock_nodes(as_default: BudgetPromptHelpe
     """Even when nothing trims the nodes, the helper makes one request that fits."""
     llm = _llm()
     engine = ContextChatEngine.from_defaults(
-        retriever=FixedRetriever(nodes(20)), llm=llm, memory=BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=exchanges(60))
+        retriever=FixedRetriever(nodes(20)),
+        llm=llm,
+        memory=BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=exchanges(60)),
     )
     engine.chat("hi")
     [messages] = [m for m, _ in llm.requests]

@@ -24,10 +24,19 @@ from rankbudget.testing.server import Reply, StrictModelServer
 from tests.llamaindex.models import FixedRetriever, ListStore, calls, exchanges, nodes, result, say, words
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),  # the host's own, of its workflows
+    pytest.mark.filterwarnings(
+        "ignore::pydantic.warnings.PydanticDeprecationWarning"
+    ),  # the host's own, of its workflows
 ]
 WINDOW, REPLY = 4096, 512
-PAST = [say("system", "RULE"), *exchanges(40), calls("c1", "c2"), result("c1", words(400)), result("c2", "two"), say("assistant", "found")]
+PAST = [
+    say("system", "RULE"),
+    *exchanges(40),
+    calls("c1", "c2"),
+    result("c1", words(400)),
+    result("c2", "two"),
+    say("assistant", "found"),
+]
 
 
 @pytest.fixture
@@ -51,7 +60,9 @@ def _accepted(server: StrictModelServer, at_least: int) -> None:
 
 
 @pytest.mark.parametrize("engine_class", [ContextChatEngine, CondensePlusContextChatEngine])
-async def test_context_engines_are_accepted_turn_after_turn(server: StrictModelServer, engine_class: Any) -> None:
+async def test_context_engines_are_accepted_turn_after_turn(
+    server: StrictModelServer, engine_class: Any
+) -> None:
     """Blocking, streaming and async turns over a long past with tool calls and more nodes than fit: no request is refused."""
     llm = _llm(server)
     session = BudgetSession(budget_for(llm), counter="o200k_base")
@@ -73,7 +84,9 @@ async def test_context_engines_are_accepted_turn_after_turn(server: StrictModelS
 def test_a_simple_engine_is_accepted(server: StrictModelServer) -> None:
     """A memory alone, limited by a budget, with a large system prompt in front."""
     llm = _llm(server)
-    memory = BudgetChatMemoryBuffer.from_defaults(budget=budget_for(llm), counter="o200k_base", chat_history=PAST)
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        budget=budget_for(llm), counter="o200k_base", chat_history=PAST
+    )
     engine = SimpleChatEngine.from_defaults(llm=llm, memory=memory, system_prompt=words(1500))
     for turn in range(3):
         engine.chat(f"question {turn}")
@@ -84,7 +97,9 @@ async def test_a_query_engine_is_accepted(server: StrictModelServer) -> None:
     """A query engine over 40 large nodes makes one request per question, blocking and async."""
     llm = _llm(server)
     engine = RetrieverQueryEngine.from_args(
-        FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor(counter="o200k_base")]
+        FixedRetriever(nodes(40)),
+        llm=llm,
+        node_postprocessors=[BudgetNodePostprocessor(counter="o200k_base")],
     )
     engine.query("What does item 105 weigh?")
     await engine.aquery("What does item 205 weigh?")
@@ -95,10 +110,19 @@ async def test_a_query_engine_is_accepted(server: StrictModelServer) -> None:
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_a_function_agent_is_accepted(server: StrictModelServer, streaming: bool) -> None:
     """Ten turns of parallel calls with large results: every request fits, pairs stay whole, tools are counted."""
-    server.script(*(Reply(text="", tool_calls=[("search", {"q": f"{turn}.{i}"}) for i in range(1 + turn % 3)]) for turn in range(10)))
-    tool = FunctionTool.from_defaults(lambda q: f"{q}: {words(1200)}", name="search", description="Searches the archive.")
+    server.script(
+        *(
+            Reply(text="", tool_calls=[("search", {"q": f"{turn}.{i}"}) for i in range(1 + turn % 3)])
+            for turn in range(10)
+        )
+    )
+    tool = FunctionTool.from_defaults(
+        lambda q: f"{q}: {words(1200)}", name="search", description="Searches the archive."
+    )
     llm = _llm(server)
-    agent = BudgetFunctionAgent(tools=[tool], llm=llm, system_prompt="Find it.", counter="o200k_base", streaming=streaming)
+    agent = BudgetFunctionAgent(
+        tools=[tool], llm=llm, system_prompt="Find it.", counter="o200k_base", streaming=streaming
+    )
     memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=PAST)
     answer = await agent.run("What is in the archive?", memory=memory, max_iterations=50)
     assert str(answer) == "The answer."
@@ -116,7 +140,10 @@ def test_a_memory_of_blocks_is_accepted(server: StrictModelServer) -> None:
         memory_blocks=[ProjectMemoryBlock(text=words(900))],
     )
     engine = ContextChatEngine.from_defaults(
-        retriever=FixedRetriever(nodes(20)), llm=llm, memory=memory, node_postprocessors=[BudgetNodePostprocessor(counter="o200k_base")]
+        retriever=FixedRetriever(nodes(20)),
+        llm=llm,
+        memory=memory,
+        node_postprocessors=[BudgetNodePostprocessor(counter="o200k_base")],
     )
     for turn in range(3):
         engine.chat(f"question {turn}")

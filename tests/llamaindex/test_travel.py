@@ -55,7 +55,9 @@ def _in_a_list(memory: BudgetMemory) -> BudgetMemory:
     ],
 )
 @pytest.mark.parametrize("kind", [BudgetChatMemoryBuffer, BudgetMemory])
-def test_a_copy_counts_as_its_original(leave: Callable[[Any], Any], fields: dict[str, Any], kind: Any) -> None:
+def test_a_copy_counts_as_its_original(
+    leave: Callable[[Any], Any], fields: dict[str, Any], kind: Any
+) -> None:
     """With a counter of its own a copy returns the same messages, and both stay usable apart."""
     more = {"chat_store": ListStore()} if kind is BudgetMemory else {}
     memory = kind.from_defaults(chat_history=CHAT, **fields, **more)
@@ -77,14 +79,20 @@ def test_a_copy_of_a_memory_with_a_session_has_a_session_like_it(leave: Callable
     made = leave(memory)
     assert _contents(made.get()) == before
     assert made.session is not session
-    assert (made.session.budget, made.session.counter, list(made.session.tools)) == (session.budget, session.counter, tools)
+    assert (made.session.budget, made.session.counter, list(made.session.tools)) == (
+        session.budget,
+        session.counter,
+        tools,
+    )
     made.put(say("user", "only there"))
     assert _contents(memory.get()) == before
 
 
 def test_a_counter_that_does_not_travel_says_so() -> None:
     """A lambda cannot be found again: pickling and loading raise; with `counter=` the plain data loads, and a copy keeps it."""
-    memory = BudgetChatMemoryBuffer.from_defaults(chat_history=CHAT, token_limit=300, counter=lambda text: len(text) // 2)
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        chat_history=CHAT, token_limit=300, counter=lambda text: len(text) // 2
+    )
     assert _contents(copy.deepcopy(memory).get()) == _contents(memory.get())
     with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
         pickle.dumps(memory)
@@ -108,7 +116,9 @@ def test_a_summarizer_comes_along_or_says_that_it_does_not() -> None:
     with pytest.warns(UserWarning, match="summarizer does not travel"):
         data = memory.to_dict()
     assert _contents(BudgetChatMemoryBuffer.from_dict(data, summarizer=shorten).get()) == before
-    closed = BudgetChatMemoryBuffer.from_defaults(chat_history=CHAT, token_limit=400, summarizer=lambda text, n: shorten(text, n // 2))
+    closed = BudgetChatMemoryBuffer.from_defaults(
+        chat_history=CHAT, token_limit=400, summarizer=lambda text, n: shorten(text, n // 2)
+    )
     with pytest.warns(UserWarning, match="summarizer does not travel"):
         assert len(pickle.loads(pickle.dumps(closed)).get_all()) == 60
 
@@ -157,7 +167,11 @@ def test_a_block_memory_keeps_messages_blocks_and_its_live_self(tmp_path: Path) 
     """In the stock database the copy has all messages and blocks, and the original goes on; in a file both are the same conversation."""
     # In a process of its own: the host's store leaves connections of closed event loops behind.
     ran = subprocess.run(
-        [sys.executable, "-c", IN_SQL, str(tmp_path / "chat.db")], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", IN_SQL, str(tmp_path / "chat.db")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert ran.stdout == "all hold\n", ran.stderr
 
@@ -168,7 +182,9 @@ def test_a_postprocessor_counts_after_the_journey_as_before(leave: Callable[[Any
     found = nodes(9, 60)
     for post in (
         BudgetNodePostprocessor(max_tokens=600, counter=len),
-        BudgetNodePostprocessor(session=BudgetSession(TokenBudget(context_window=700, reserve=400), counter="gpt-4o")),
+        BudgetNodePostprocessor(
+            session=BudgetSession(TokenBudget(context_window=700, reserve=400), counter="gpt-4o")
+        ),
         BudgetNodePostprocessor(budget=TokenBudget(context_window=700, reserve=400)),
     ):
         kept = [n.text for n in post.postprocess_nodes(found, query_str="item?")]

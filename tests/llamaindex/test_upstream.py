@@ -136,7 +136,9 @@ async def test_async_methods() -> None:
 def test_a_summary_stands_in_front_of_what_stays() -> None:
     """The summary of the older messages comes first, the newest stay word for word, and the stored ones stay too."""
     llm = PlayLLM(requests=[], steps=[], answer="They greeted each other.")
-    history = [m for i in range(20) for m in (say("user", f"user message {i}"), say("assistant", f"answer {i}"))]
+    history = [
+        m for i in range(20) for m in (say("user", f"user message {i}"), say("assistant", f"answer {i}"))
+    ]
     memory = BudgetChatMemoryBuffer.from_defaults(token_limit=150, chat_history=history, summarizer=llm)
     got = memory.get()
     assert "They greeted each other." in (got[0].content or "")
@@ -147,7 +149,9 @@ def test_a_summary_stands_in_front_of_what_stays() -> None:
 def test_no_summary_where_all_fits() -> None:
     """The model is not asked when nothing goes."""
     llm = PlayLLM(requests=[], steps=[])
-    assert BudgetChatMemoryBuffer.from_defaults(token_limit=ALL, chat_history=[U1, A1, U2, A2], summarizer=llm).get() == [U1, A1, U2, A2]
+    assert BudgetChatMemoryBuffer.from_defaults(
+        token_limit=ALL, chat_history=[U1, A1, U2, A2], summarizer=llm
+    ).get() == [U1, A1, U2, A2]
     assert llm.requests == []
 
 
@@ -169,7 +173,10 @@ async def test_memory_starts_empty_and_keeps_order() -> None:
 
 async def test_blocks_go_into_the_system_message() -> None:
     """With insert_method="system" there is one system message that holds the block's tag, name and text; its own text comes first."""
-    memory = _memory(memory_blocks=[StaticMemoryBlock(name="core_info", static_content="The sky is blue.")], insert_method="system")
+    memory = _memory(
+        memory_blocks=[StaticMemoryBlock(name="core_info", static_content="The sky is blue.")],
+        insert_method="system",
+    )
     await memory.aset([say("system", "You are kind."), U1])
     got = await memory.aget()
     assert [m.role for m in got] == [MessageRole.SYSTEM, MessageRole.USER]
@@ -185,7 +192,10 @@ async def test_blocks_go_into_the_system_message() -> None:
 
 async def test_blocks_go_into_the_user_message() -> None:
     """With insert_method="user" they stand in front of the latest question."""
-    memory = _memory(memory_blocks=[StaticMemoryBlock(name="core_info", static_content="The sky is blue.")], insert_method="user")
+    memory = _memory(
+        memory_blocks=[StaticMemoryBlock(name="core_info", static_content="The sky is blue.")],
+        insert_method="user",
+    )
     await memory.aset([U1, A1, U2])
     got = await memory.aget()
     assert len(got) == 3
@@ -207,7 +217,10 @@ async def test_blocks_of_messages_come_before_the_history() -> None:
 
 async def test_block_names_are_unique() -> None:
     """Two blocks of one name are refused, as in the stock memory."""
-    same = [StaticMemoryBlock(name="one", static_content="a"), StaticMemoryBlock(name="one", static_content="b")]
+    same = [
+        StaticMemoryBlock(name="one", static_content="a"),
+        StaticMemoryBlock(name="one", static_content="b"),
+    ]
     with pytest.raises(ValueError, match="unique names"):
         _memory(memory_blocks=same)
 
@@ -215,7 +228,9 @@ async def test_block_names_are_unique() -> None:
 async def test_tool_calls_are_counted() -> None:
     """A large call does not hide from the limit (pinned upstream by newer tests)."""
     memory = _memory(token_limit=200)
-    await memory.aset([say("user", "q"), calls("c1", code="x " * 2000), result("c1", "ok"), say("assistant", "done"), U2])
+    await memory.aset(
+        [say("user", "q"), calls("c1", code="x " * 2000), result("c1", "ok"), say("assistant", "done"), U2]
+    )
     assert tokens(await memory.aget()) <= 200
     assert (await memory.aget())[-1] == U2
 
@@ -223,7 +238,15 @@ async def test_tool_calls_are_counted() -> None:
 async def test_pictures_are_counted() -> None:
     """An image has its price in the limit."""
     memory = _memory(token_limit=300)
-    await memory.aset([ChatMessage(role="user", blocks=[TextBlock(text="look"), ImageBlock(url="http://127.0.0.1:9/x.png")]), A1, U2])
+    await memory.aset(
+        [
+            ChatMessage(
+                role="user", blocks=[TextBlock(text="look"), ImageBlock(url="http://127.0.0.1:9/x.png")]
+            ),
+            A1,
+            U2,
+        ]
+    )
     assert tokens(await memory.aget()) <= 300
 
 

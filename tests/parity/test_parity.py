@@ -14,7 +14,15 @@ pytest.importorskip("langchain_core")
 pytest.importorskip("llama_index.core")
 from langchain_core.documents import Document
 from langchain_core.messages import convert_to_messages
-from llama_index.core.base.llms.types import AudioBlock, ChatMessage, DocumentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolCallBlock
+from llama_index.core.base.llms.types import (
+    AudioBlock,
+    ChatMessage,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from langchain_budget import BudgetDocumentCompressor, BudgetMessageHistory, BudgetTrimmer
@@ -28,7 +36,9 @@ COUNTER = "o200k_base"
 
 
 def langchain(messages: Any) -> list[Any]:
-    made = convert_to_messages([{k: v for k, v in m.items() if v is not None or k == "content"} for m in messages])
+    made = convert_to_messages(
+        [{k: v for k, v in m.items() if v is not None or k == "content"} for m in messages]
+    )
     for i, message in enumerate(made):
         message.id = f"m{i}"
     return made
@@ -38,7 +48,11 @@ def llamaindex(messages: Any) -> list[ChatMessage]:
     made = []
     for i, message in enumerate(messages):
         extra = {key: message[key] for key in ("tool_call_id", "name") if message.get(key)}
-        made.append(ChatMessage(role=message["role"], blocks=list(_blocks(message)), additional_kwargs={**extra, "number": i}))
+        made.append(
+            ChatMessage(
+                role=message["role"], blocks=list(_blocks(message)), additional_kwargs={**extra, "number": i}
+            )
+        )
     return made
 
 
@@ -51,14 +65,20 @@ def _blocks(message: dict[str, Any]) -> Any:
             "text": lambda b: TextBlock(text=b["text"]),
             "image_url": lambda b: ImageBlock(url="https://example.org/x.png"),
             "input_audio": lambda b: AudioBlock(audio=b"c291bmQ=", format="wav"),
-            "file": lambda b: DocumentBlock(data=b"JVBERi0x", title="a.pdf", document_mimetype="application/pdf"),
-            "thinking": lambda b: ThinkingBlock(content=b["thinking"], additional_information={"signature": b["signature"]}),
+            "file": lambda b: DocumentBlock(
+                data=b"JVBERi0x", title="a.pdf", document_mimetype="application/pdf"
+            ),
+            "thinking": lambda b: ThinkingBlock(
+                content=b["thinking"], additional_information={"signature": b["signature"]}
+            ),
         }.get(block["type"])
         if made is not None:
             yield made(block)
     for call in message.get("tool_calls") or ():
         function = call["function"]
-        yield ToolCallBlock(tool_call_id=call["id"], tool_name=function["name"], tool_kwargs=json.loads(function["arguments"]))
+        yield ToolCallBlock(
+            tool_call_id=call["id"], tool_name=function["name"], tool_kwargs=json.loads(function["arguments"])
+        )
 
 
 def outcome(call: Any) -> Any:
@@ -93,12 +113,18 @@ def _places(messages: list[Any], kept: Any) -> list[int]:
     for message in kept:
         after = places[-1] + 1 if places else 0
         whole = [i for i in range(after, len(messages)) if messages[i] is message]
-        places.append(whole[0] if whole else next(i for i in range(after, len(messages)) if _cut(messages[i], message)))
+        places.append(
+            whole[0] if whole else next(i for i in range(after, len(messages)) if _cut(messages[i], message))
+        )
     return places
 
 
 def _cut(source: dict[str, Any], message: dict[str, Any]) -> bool:
-    return source["role"] == message["role"] and bool(message["content"]) and str(source["content"])[:10] == str(message["content"])[:10]
+    return (
+        source["role"] == message["role"]
+        and bool(message["content"])
+        and str(source["content"])[:10] == str(message["content"])[:10]
+    )
 
 
 @draws()
@@ -111,13 +137,25 @@ def test_the_same_history_is_read(application: Application) -> None:
     def through_langchain() -> Any:
         history = BudgetMessageHistory(max_tokens=limit, counter=COUNTER)
         history.add_messages(langchain(messages))
-        return [(_role(m.type), m.text, [c["id"] for c in getattr(m, "tool_calls", None) or ()]) for m in history.messages]
+        return [
+            (_role(m.type), m.text, [c["id"] for c in getattr(m, "tool_calls", None) or ()])
+            for m in history.messages
+        ]
 
     def through_llamaindex() -> Any:
-        memory = BudgetChatMemoryBuffer.from_defaults(chat_history=llamaindex(messages), token_limit=limit, counter=COUNTER)
+        memory = BudgetChatMemoryBuffer.from_defaults(
+            chat_history=llamaindex(messages), token_limit=limit, counter=COUNTER
+        )
         found = memory.get()
         assert [m.content for m in asyncio.run(memory.aget())] == [m.content for m in found]
-        return [(_role(m.role.value), m.content or "", [b.tool_call_id for b in m.blocks if isinstance(b, ToolCallBlock)]) for m in found]
+        return [
+            (
+                _role(m.role.value),
+                m.content or "",
+                [b.tool_call_id for b in m.blocks if isinstance(b, ToolCallBlock)],
+            )
+            for m in found
+        ]
 
     assert _plain(outcome(through_langchain)) == _plain(outcome(through_llamaindex))
 
@@ -134,7 +172,9 @@ READERS = {
 @pytest.mark.parametrize("reader", READERS)
 def test_a_finished_thread_waits_for_a_question_that_stands_elsewhere(reader: str) -> None:
     """Where the last question does not fit, a finished thread is read as its system messages; one that still asks is refused."""
-    picture = [{"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}]  # cannot be shortened
+    picture = [
+        {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}
+    ]  # cannot be shortened
     asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": picture}]
     done = [*asked, {"role": "assistant", "content": "A cat."}]
     assert [m.content for m in READERS[reader](done)] == ["Be brief."]
@@ -148,7 +188,9 @@ def _history(thread: Any) -> BudgetMessageHistory:
 
 
 def _memory(thread: Any) -> BudgetChatMemoryBuffer:
-    return BudgetChatMemoryBuffer.from_defaults(chat_history=llamaindex(thread), token_limit=40, counter=COUNTER)
+    return BudgetChatMemoryBuffer.from_defaults(
+        chat_history=llamaindex(thread), token_limit=40, counter=COUNTER
+    )
 
 
 def _blocks_memory(thread: Any) -> BudgetMemory:
@@ -163,7 +205,11 @@ def _role(name: str) -> str:
 
 def _plain(found: Any) -> Any:
     """LlamaIndex escapes template slots, which its engines would fill; the zero-width mark is not part of the text."""
-    return found if isinstance(found, str) else [(role, "".join(c for c in text if c.isprintable()), calls) for role, text, calls in found]
+    return (
+        found
+        if isinstance(found, str)
+        else [(role, "".join(c for c in text if c.isprintable()), calls) for role, text, calls in found]
+    )
 
 
 @draws()
@@ -173,7 +219,9 @@ def test_the_same_documents_are_kept(application: Application, limit: int) -> No
     question = application.question or "What did we decide?"
     texts = list(application.documents)
     compressor = BudgetDocumentCompressor(max_tokens=limit, counter=COUNTER)
-    documents = [d.page_content for d in compressor.compress_documents([Document(t) for t in texts], question)]
+    documents = [
+        d.page_content for d in compressor.compress_documents([Document(t) for t in texts], question)
+    ]
     post = BudgetNodePostprocessor(max_tokens=limit, counter=COUNTER)
     nodes = post.postprocess_nodes([NodeWithScore(node=TextNode(text=t)) for t in texts], query_str=question)
     assert documents == [n.node.get_content() for n in nodes]

@@ -23,7 +23,9 @@ def test_every_part_of_the_soak_reads_the_same_conversation(monkeypatch: pytest.
         stored |= {sum(map(thread.add, TURNS)) for thread in threads}
         assert threads[1].read is None
         seen = threads[0].dicts(threads[0].read())
-        read.append([(m["role"], m.get("content") or "", [c["id"] for c in m.get("tool_calls") or ()]) for m in seen])
+        read.append(
+            [(m["role"], m.get("content") or "", [c["id"] for c in m.get("tool_calls") or ()]) for m in seen]
+        )
     assert len(stored) == 1
     assert any(calls for _, _, calls in read[0])
     assert read[1:] == read[:1] * (len(parts) - 1)

@@ -64,7 +64,13 @@ THREAD = [
 IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
 
 
-def law_of(kept: list[dict[str, object]], *, limit: int = 60, thread: list[dict[str, object]] = THREAD, **options: object) -> int | None:
+def law_of(
+    kept: list[dict[str, object]],
+    *,
+    limit: int = 60,
+    thread: list[dict[str, object]] = THREAD,
+    **options: object,
+) -> int | None:
     try:
         check_laws(thread, kept, limit=limit, counter=COUNTER, **options)  # type: ignore[arg-type]  # options are a test's own
     except LawBroken as broken:
@@ -82,7 +88,14 @@ def test_repaired_conversations_keep_all_laws(application: Application) -> None:
     """What the repair leaves is a valid conversation by the checker's own rules."""
     given_messages = application.fresh()
     kept = repaired(given_messages)
-    check_laws(given_messages, kept, limit=1_000_000, counter=COUNTER, tools=application.tools, before=snapshot(given_messages))
+    check_laws(
+        given_messages,
+        kept,
+        limit=1_000_000,
+        counter=COUNTER,
+        tools=application.tools,
+        before=snapshot(given_messages),
+    )
     assert not is_broken(kept)
     assert not pairing_errors(kept)
 
@@ -118,14 +131,20 @@ def test_a_reproduction_makes_the_same_application(application: Application) -> 
         (7, pick(0, 6, 7), {"limit": 60}),
     ],
 )
-def test_each_planted_mistake_breaks_its_law(law: int | None, kept: list[dict[str, object]], options: dict[str, object]) -> None:
+def test_each_planted_mistake_breaks_its_law(
+    law: int | None, kept: list[dict[str, object]], options: dict[str, object]
+) -> None:
     """A result with one planted mistake breaks the law it should; a right result breaks none."""
     assert law_of(kept, **options) == law
 
 
 def test_dropped_and_changed_blocks_break_the_law_of_atoms() -> None:
     """Cut text beside an image passes; an image lost from a kept message, or content turned into a str, does not."""
-    thread = [say("user", [{"type": "text", "text": "many words here in this one"}, IMAGE]), say("assistant", "yes"), say("user", "next")]
+    thread = [
+        say("user", [{"type": "text", "text": "many words here in this one"}, IMAGE]),
+        say("assistant", "yes"),
+        say("user", "next"),
+    ]
     text = {"type": "text", "text": "many words here"}
     assert law_of([say("user", [text, IMAGE]), *thread[1:]], thread=thread, limit=107) is None
     assert law_of([say("user", [text]), *thread[1:]], thread=thread, limit=107) == 5
@@ -183,7 +202,10 @@ def test_open_delimiters_and_leaks_are_found() -> None:
     for rendered in ("<k>a </k> b</k>", "<k>a < / K > b</k>", "<k>a", "<k><j></k></j>"):
         with pytest.raises(LawBroken, match="law 10"):
             check_delimited(rendered, ["a </k> b", "a < / K > b"], tags=["k", "j"])
-    mine, hers = MemoryItem(text="blue", scope=Scope(user="ann")), MemoryItem(text="green", scope=Scope(user="eve"))
+    mine, hers = (
+        MemoryItem(text="blue", scope=Scope(user="ann")),
+        MemoryItem(text="green", scope=Scope(user="eve")),
+    )
     check_scopes("the sky is blue", [mine, hers], Scope(user="ann"))
     with pytest.raises(LawBroken, match="law 11"):
         check_scopes("the sky is green", [mine, hers], Scope(user="ann"))
@@ -269,7 +291,13 @@ def test_a_step_at_the_end_must_stay_and_may_be_a_reason_to_refuse() -> None:
 
 def test_results_in_user_messages_are_results() -> None:
     """A user message with tool results pairs, breaks and repairs as tool messages do, and asks nothing."""
-    thread = [say("user", "first"), call("a", "b"), answered("b", "a", more="go on"), say("assistant", "answer"), say("user", "last")]
+    thread = [
+        say("user", "first"),
+        call("a", "b"),
+        answered("b", "a", more="go on"),
+        say("assistant", "answer"),
+        say("user", "last"),
+    ]
     assert law_of(thread, thread=thread, limit=200) is None
     assert law_of([thread[0], *thread[2:]], thread=thread, limit=60) == 2
     assert law_of([*thread[:2], *thread[3:]], thread=thread, limit=60) == 2

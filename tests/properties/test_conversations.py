@@ -48,12 +48,16 @@ def run(application: Application, messages: list[Any], limit: int, **options: An
         return error
 
 
-def judge(application: Application, messages: list[Any], before: object, found: Any, limit: int, **options: Any) -> bool:
+def judge(
+    application: Application, messages: list[Any], before: object, found: Any, limit: int, **options: Any
+) -> bool:
     options = {"counter": COUNTER, "tools": application.tools or None, **options}
     if isinstance(found, BudgetError):
         check_refusal(messages, found, limit=limit, **options)
         return False
-    check_laws(messages, found.messages, limit=limit, before=before, reported=found.report.total_tokens, **options)
+    check_laws(
+        messages, found.messages, limit=limit, before=before, reported=found.report.total_tokens, **options
+    )
     return True
 
 
@@ -110,9 +114,13 @@ def test_fit_messages_strict(application: Application) -> None:
         assert isinstance(found, MessageError), f"a broken conversation came back as {found!r}"
         return
     if isinstance(found, BudgetError):
-        check_refusal(messages, found, limit=limit, counter=COUNTER, tools=application.tools or None, strict=True)
+        check_refusal(
+            messages, found, limit=limit, counter=COUNTER, tools=application.tools or None, strict=True
+        )
     else:
-        check_laws(messages, found.messages, limit=limit, counter=COUNTER, tools=application.tools, before=before)
+        check_laws(
+            messages, found.messages, limit=limit, counter=COUNTER, tools=application.tools, before=before
+        )
 
 
 @draws(asynchronous=True)
@@ -124,7 +132,13 @@ def test_afit_messages(application: Application) -> None:
     expected = run(application, messages, limit)
     try:
         found = asyncio.run(
-            afit_messages(messages, max_tokens=limit, counter=COUNTER, cut=application.cut, tools=application.tools or None)
+            afit_messages(
+                messages,
+                max_tokens=limit,
+                counter=COUNTER,
+                cut=application.cut,
+                tools=application.tools or None,
+            )
         )
     except BudgetError as error:
         if str(error) != str(expected):
@@ -163,8 +177,20 @@ def test_fit_messages_with_a_summarizer(summarizer: Any, application: Applicatio
     if isinstance(found, BudgetError):
         check_refusal(messages, found, limit=limit, counter=COUNTER, tools=application.tools or None)
         return
-    check_laws(messages, found.messages, limit=limit, counter=COUNTER, tools=application.tools, before=before, inserts=True)
-    inserted = [m for m in found.messages if not any(m is x for x in messages) and "<summary>" in str(m.get("content"))]
+    check_laws(
+        messages,
+        found.messages,
+        limit=limit,
+        counter=COUNTER,
+        tools=application.tools,
+        before=before,
+        inserts=True,
+    )
+    inserted = [
+        m
+        for m in found.messages
+        if not any(m is x for x in messages) and "<summary>" in str(m.get("content"))
+    ]
     assert len(inserted) <= 1
     assert all(str(m["content"]).count("</summary>") == 1 for m in inserted)
     if summarizer is _fails:
@@ -189,20 +215,40 @@ def test_a_session_over_a_growing_conversation(application: Application, step: i
             check_refusal(so_far, error, limit=limit, counter=COUNTER, tools=tools)
             last = None
             continue
-        check_laws(so_far, found.messages, limit=limit, counter=COUNTER, tools=tools, before=before, reported=found.report.total_tokens)
+        check_laws(
+            so_far,
+            found.messages,
+            limit=limit,
+            counter=COUNTER,
+            tools=tools,
+            before=before,
+            reported=found.report.total_tokens,
+        )
         again = session.fit(so_far, tools=tools, limit=limit)
         check_same(found.messages, again.messages, what="a second reading in the same turn")
         if last is not None:
             grown = [*last, *so_far[last_size:]]
-            current = last[-1:] == [so_far[last_size - 1]]  # otherwise the newest message itself did not fit the last time
-            fits = current and COUNTER.count_messages(grown, tools) <= limit and not is_broken(so_far) and not is_broken(grown)
+            current = last[-1:] == [
+                so_far[last_size - 1]
+            ]  # otherwise the newest message itself did not fit the last time
+            fits = (
+                current
+                and COUNTER.count_messages(grown, tools) <= limit
+                and not is_broken(so_far)
+                and not is_broken(grown)
+            )
             check_prefix(last, found.messages, fits=fits)
         last, last_size = list(found.messages), size
 
 
 def test_a_session_refuses_a_prompt_that_is_over_without_any_history() -> None:
     """When what the prompt holds beside the history is over the limit, an empty history is no answer: law 1 beats all."""
-    for budget in (9, TokenBudget(context_window=9, reserve=0, ratios={"memory": 0.4, "history": 0.6}, max_system_ratio=None)):
+    for budget in (
+        9,
+        TokenBudget(
+            context_window=9, reserve=0, ratios={"memory": 0.4, "history": 0.6}, max_system_ratio=None
+        ),
+    ):
         session = BudgetSession(budget, counter=COUNTER)
         assert session.fit([], extra_tokens=6).messages == []  # 3 more prime the reply
         with pytest.raises(BudgetExceededError):
@@ -235,7 +281,11 @@ def test_a_growing_conversation_with_a_summary(counter: Any, application: Applic
     """A session that summarizes stays within the limit turn by turn, also where counts do not add up and texts must be shortened."""
     messages, limit = application.fresh(), application.limit(COUNTER)
     for summarizer in (_summary, None):
-        session = BudgetSession(TokenBudget(context_window=1_000_000, max_system_ratio=None), counter=counter, summarizer=summarizer)
+        session = BudgetSession(
+            TokenBudget(context_window=1_000_000, max_system_ratio=None),
+            counter=counter,
+            summarizer=summarizer,
+        )
         for size in range(1, len(messages) + 1):
             so_far = messages[:size]
             try:
@@ -244,5 +294,10 @@ def test_a_growing_conversation_with_a_summary(counter: Any, application: Applic
                 check_refusal(so_far, error, limit=limit, counter=counter)
                 continue
             check_laws(
-                so_far, found.messages, limit=limit, counter=counter, reported=found.report.total_tokens, inserts=summarizer is not None
+                so_far,
+                found.messages,
+                limit=limit,
+                counter=counter,
+                reported=found.report.total_tokens,
+                inserts=summarizer is not None,
             )

@@ -18,7 +18,9 @@ COUNTER = WordCounter()
 
 def fit(application: Application, limit: int, **options: Any) -> Any:
     query = application.question or "What did we decide?"
-    return fit_documents(list(application.documents), max_tokens=limit, query=query, counter=COUNTER, **options)
+    return fit_documents(
+        list(application.documents), max_tokens=limit, query=query, counter=COUNTER, **options
+    )
 
 
 @draws()
@@ -35,7 +37,11 @@ def test_fit_documents(application: Application, limit: int, compress: bool) -> 
     assert places == sorted(set(places)), "law 5 (order): order changed, or one twice"
     words = {word for text in documents for word in text.split()} | {"…", "[…]", "..."}
     for segment in result.segments:
-        strange = [w for w in segment.text.split() if w not in words and not any(w.strip("….[]") in known for known in words)]
+        strange = [
+            w
+            for w in segment.text.split()
+            if w not in words and not any(w.strip("….[]") in known for known in words)
+        ]
         assert not strange, f"law 8 (nothing invented): {strange[:3]}"
     decided = [d.segment_id for d in result.report.decisions]
     assert len(decided) == len(documents)

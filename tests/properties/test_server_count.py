@@ -17,7 +17,11 @@ SENT = ("text", "image_url", "input_audio", "file")
 def as_sent(message: dict[str, Any]) -> dict[str, Any]:
     """Returns a message as clients send it: without blocks that chat completions do not take."""
     content = message.get("content")
-    return {**message, "content": [b for b in content if b["type"] in SENT]} if isinstance(content, list) else message
+    return (
+        {**message, "content": [b for b in content if b["type"] in SENT]}
+        if isinstance(content, list)
+        else message
+    )
 
 
 @pytest.mark.parametrize("encoding", ["o200k_base", "cl100k_base"])

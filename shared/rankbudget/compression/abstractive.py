@@ -103,7 +103,9 @@ def summarize_steps(
     return running
 
 
-def _pieces(texts: list[str], max_tokens: int, counter: TokenCounter, input_window: int | None) -> Iterator[str]:
+def _pieces(
+    texts: list[str], max_tokens: int, counter: TokenCounter, input_window: int | None
+) -> Iterator[str]:
     if input_window is None:
         yield "\n".join(texts)
         return
@@ -144,7 +146,9 @@ def _write(summarizer: Any, text: str, max_tokens: int, timeout: float | None) -
         msg = f"the summarizer {_name(summarizer)} did not answer within {timeout:g} seconds; nothing was changed. Raise the timeout or use a faster model"
         raise SummaryError(msg) from error
     except Exception as error:
-        msg = f"the summarizer {_name(summarizer)} failed: {type(error).__name__}: {error}; nothing was changed"
+        msg = (
+            f"the summarizer {_name(summarizer)} failed: {type(error).__name__}: {error}; nothing was changed"
+        )
         raise SummaryError(msg) from error
     if not isinstance(answer, str) or not answer.strip():
         seen = "an empty text" if isinstance(answer, str) else type(answer).__name__
@@ -166,7 +170,9 @@ def _call(summarizer: Any, text: str, max_tokens: int, timeout: float | None) ->
 
     if _is_async(blocking):
         return Call(function=None, awaitable=ask)
-    return Call(function=lambda: _in_time(lambda: _answered(blocking(text, max_tokens)), timeout), awaitable=ask)
+    return Call(
+        function=lambda: _in_time(lambda: _answered(blocking(text, max_tokens)), timeout), awaitable=ask
+    )
 
 
 class _LateError(Exception):
@@ -198,7 +204,9 @@ def _start(work: Callable[[], Any], tell: Callable[[Any, BaseException | None], 
         else:
             tell(answer, None)
 
-    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True, name="rankbudget-summary").start()
+    threading.Thread(
+        target=contextvars.copy_context().run, args=(run,), daemon=True, name="rankbudget-summary"
+    ).start()
 
 
 def _threaded(work: Callable[[], Any]) -> asyncio.Future[Any]:
@@ -211,7 +219,9 @@ def _threaded(work: Callable[[], Any]) -> asyncio.Future[Any]:
         if error is None:
             future.set_result(answer)
         else:
-            future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)  # no future takes a StopIteration
+            future.set_exception(
+                RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
+            )  # no future takes a StopIteration
 
     def tell(answer: Any, error: BaseException | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -228,7 +238,9 @@ async def _awaited(answer: Awaitable[Any], timeout: float | None) -> Any:
         done, _ = await asyncio.wait({task}, timeout=timeout)
     finally:
         if not task.done():
-            task.add_done_callback(lambda late: late.cancelled() or late.exception())  # looked at, so that nobody is told of it
+            task.add_done_callback(
+                lambda late: late.cancelled() or late.exception()
+            )  # looked at, so that nobody is told of it
             task.cancel()
     if not done:
         raise _LateError

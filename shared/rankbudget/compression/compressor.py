@@ -65,24 +65,50 @@ class CompressorConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     counter: str = Field("o200k_base", description="model, encoding or tokenizer folder that counts")
-    min_tokens: int = Field(40, ge=0, description="texts of at most this many tokens come back untouched when no target is given")
-    extractive_ratio: float = Field(0.6, ge=0, lt=1, description="share of the tokens extractive compression takes away without a target")
-    abstractive_ratio: float = Field(0.75, ge=0, lt=1, description="share of the tokens a summary takes away without a target")
+    min_tokens: int = Field(
+        40, ge=0, description="texts of at most this many tokens come back untouched when no target is given"
+    )
+    extractive_ratio: float = Field(
+        0.6, ge=0, lt=1, description="share of the tokens extractive compression takes away without a target"
+    )
+    abstractive_ratio: float = Field(
+        0.75, ge=0, lt=1, description="share of the tokens a summary takes away without a target"
+    )
     token_classifier_ratio: float = Field(
         0.5, ge=0, lt=1, description="share of the tokens the token classifier takes away without a target"
     )
-    history_ratio: float = Field(0.6, ge=0, lt=1, description="share of the tokens of older turns `compress_history` takes away")
-    paragraph_weight: float = Field(0.6, ge=0, description="share of its paragraph's relevance a sentence gets")
-    neighbour_weight: float = Field(0.0, ge=0, description="share of the relevance of neighbouring sentences a sentence gets")
-    salience_weight: float = Field(0.5, ge=0, description="weight of decisions, names and numbers where there is no query")
-    lead_weight: float = Field(0.3, ge=0, description="weight of a paragraph's first sentence where there is no query")
-    block_weight: float = Field(0.5, ge=0, description="weight of code, JSON and tables where there is no query")
+    history_ratio: float = Field(
+        0.6, ge=0, lt=1, description="share of the tokens of older turns `compress_history` takes away"
+    )
+    paragraph_weight: float = Field(
+        0.6, ge=0, description="share of its paragraph's relevance a sentence gets"
+    )
+    neighbour_weight: float = Field(
+        0.0, ge=0, description="share of the relevance of neighbouring sentences a sentence gets"
+    )
+    salience_weight: float = Field(
+        0.5, ge=0, description="weight of decisions, names and numbers where there is no query"
+    )
+    lead_weight: float = Field(
+        0.3, ge=0, description="weight of a paragraph's first sentence where there is no query"
+    )
+    block_weight: float = Field(
+        0.5, ge=0, description="weight of code, JSON and tables where there is no query"
+    )
     drop_repeats: bool = Field(True, description="a sentence in the same words as a kept one goes first")
-    abbreviate_names: bool = Field(True, description="template: names of three words or more, said three times, become abbreviations")
-    summarizer_window: int | None = Field(None, gt=0, description="most tokens one summarizer call may hold, input and answer")
+    abbreviate_names: bool = Field(
+        True, description="template: names of three words or more, said three times, become abbreviations"
+    )
+    summarizer_window: int | None = Field(
+        None, gt=0, description="most tokens one summarizer call may hold, input and answer"
+    )
     summarizer_timeout: float | None = Field(None, gt=0, description="seconds one summarizer call may take")
-    classifier_path: str | None = Field(None, description="folder with token-classification weights for the strategy token_classifier")
-    classifier_keep_label: int = Field(-1, description='number of the label that means "keep"; -1 is the last')
+    classifier_path: str | None = Field(
+        None, description="folder with token-classification weights for the strategy token_classifier"
+    )
+    classifier_keep_label: int = Field(
+        -1, description='number of the label that means "keep"; -1 is the last'
+    )
 
     def target(self, strategy: CompressionStrategy, tokens: int) -> int:
         """Returns the tokens a text of `tokens` is compressed to when no target is given."""
@@ -123,7 +149,12 @@ class PromptCompressor:
     """
 
     def __init__(
-        self, config: CompressorConfig | None = None, *, counter: Any = None, summarizer: Any = None, scorer: Scorer | None = None
+        self,
+        config: CompressorConfig | None = None,
+        *,
+        counter: Any = None,
+        summarizer: Any = None,
+        scorer: Scorer | None = None,
     ) -> None:
         self.config = config or CompressorConfig()
         self.counter: TokenCounter = counter_for(self.config.counter if counter is None else counter)
@@ -132,7 +163,12 @@ class PromptCompressor:
         self._classifier: TokenClassifier | None = None
 
     def compress(
-        self, text: str, target_token_count: int | None = None, strategy: CompressionStrategy = "extractive", *, query: str = ""
+        self,
+        text: str,
+        target_token_count: int | None = None,
+        strategy: CompressionStrategy = "extractive",
+        *,
+        query: str = "",
     ) -> CompressionResult:
         """Returns `text` in at most `target_token_count` tokens, untouched when it is short enough already.
 
@@ -148,7 +184,12 @@ class PromptCompressor:
         return drive(self._compress(text, target_token_count, strategy, query))
 
     async def acompress(
-        self, text: str, target_token_count: int | None = None, strategy: CompressionStrategy = "extractive", *, query: str = ""
+        self,
+        text: str,
+        target_token_count: int | None = None,
+        strategy: CompressionStrategy = "extractive",
+        *,
+        query: str = "",
     ) -> CompressionResult:
         """Returns what `compress` returns, without blocking the event loop while a summarizer writes."""
         return await adrive(self._compress(text, target_token_count, strategy, query))
@@ -185,7 +226,9 @@ class PromptCompressor:
         summary, used = drive(self._summary(older, target))
         return self._result(text, "\n".join([f"[Earlier: {summary}]", *lines[cut:]]), used)
 
-    def _compress(self, text: str, target: int | None, strategy: CompressionStrategy, query: str) -> Steps[CompressionResult]:
+    def _compress(
+        self, text: str, target: int | None, strategy: CompressionStrategy, query: str
+    ) -> Steps[CompressionResult]:
         self._check(target, strategy)
         tokens = self.counter.count(text)
         if tokens <= (self.config.min_tokens if target is None else target) or not text.strip():
@@ -208,16 +251,26 @@ class PromptCompressor:
         if target is not None and target < 0:
             problems.append(f"target_token_count is {target}, allowed: 0 or more")
         if strategy not in {"extractive", "abstractive", "template", "token_classifier"}:
-            problems.append(f"strategy is {strategy!r}, allowed: extractive, abstractive, template, token_classifier")
+            problems.append(
+                f"strategy is {strategy!r}, allowed: extractive, abstractive, template, token_classifier"
+            )
         if strategy == "token_classifier" and not self.config.classifier_path:
-            problems.append("strategy token_classifier has no weights; set CompressorConfig(classifier_path=...) to their folder")
+            problems.append(
+                "strategy token_classifier has no weights; set CompressorConfig(classifier_path=...) to their folder"
+            )
         if problems:
             raise BudgetConfigError.of(problems)
 
     def _sentences(self, text: str, limit: int, query: str) -> str:
-        if text.lstrip()[:1] in {"{", "["} and len(split_units(text)) == 1 and split_units(text)[0].kind == "json":
+        if (
+            text.lstrip()[:1] in {"{", "["}
+            and len(split_units(text)) == 1
+            and split_units(text)[0].kind == "json"
+        ):
             return compress_structured(text, limit, self.counter)
-        return extract(text, limit, self.counter, query=query, scorer=self.scorer, options=self.config.options())
+        return extract(
+            text, limit, self.counter, query=query, scorer=self.scorer, options=self.config.options()
+        )
 
     def _template(self, text: str, target: int | None) -> tuple[str, str]:
         shorter = compress_template(text, abbreviate_names=self.config.abbreviate_names)
@@ -227,7 +280,9 @@ class PromptCompressor:
         if target is None or tokens <= target:
             return shorter, "template"
         # The bound was asked for, so statements go before any instruction does.
-        return _instructions_first(shorter, target, self.counter, self.config.options()), "template+extractive"
+        return _instructions_first(
+            shorter, target, self.counter, self.config.options()
+        ), "template+extractive"
 
     def _summary(self, text: str, limit: int) -> Steps[tuple[str, str]]:
         if limit <= 0:
@@ -250,10 +305,14 @@ class PromptCompressor:
         if self._classifier is None:
             from .token_classifier import TokenClassifier
 
-            self._classifier = TokenClassifier(self.config.classifier_path or "", keep_label=self.config.classifier_keep_label)
+            self._classifier = TokenClassifier(
+                self.config.classifier_path or "", keep_label=self.config.classifier_keep_label
+            )
         return self._classifier.compress(text, limit, self.counter)
 
-    def _result(self, original: str, compressed: str, strategy: str, *, tokens: int | None = None) -> CompressionResult:
+    def _result(
+        self, original: str, compressed: str, strategy: str, *, tokens: int | None = None
+    ) -> CompressionResult:
         before = self.counter.count(original) if tokens is None else tokens
         after = before if compressed == original else self.counter.count(compressed)
         return CompressionResult(
@@ -280,6 +339,8 @@ def _instructions_first(text: str, limit: int, counter: TokenCounter, options: E
     kept = list(orders)
     for i in range(len(units)):
         if not kept[i]:
-            trial = "".join(unit.text for unit, keep in zip(units, [*kept[:i], True, *kept[i + 1 :]], strict=True) if keep).strip()
+            trial = "".join(
+                unit.text for unit, keep in zip(units, [*kept[:i], True, *kept[i + 1 :]], strict=True) if keep
+            ).strip()
             kept[i] = counter.count(trial) <= limit
     return "".join(unit.text for unit, keep in zip(units, kept, strict=True) if keep).strip()

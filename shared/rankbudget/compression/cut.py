@@ -19,13 +19,17 @@ Keep = Literal["start", "both"]
 
 _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？｡]+[」』”’）]*|(?<=\S)(?=[ \t]*\n)")
 _WORD_END = re.compile(r"(?<=\S)(?=\s)")
-_SENTENCE_START = re.compile(r"(?:(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+|(?<=[。！？｡])|(?<=[。！？｡][」』”’）])|\n\s*)(?=\S)")
+_SENTENCE_START = re.compile(
+    r"(?:(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+|(?<=[。！？｡])|(?<=[。！？｡][」』”’）])|\n\s*)(?=\S)"
+)
 _WORD_START = re.compile(r"(?<=\s)(?=\S)")
 _LEAST_SHARE = 8
 """A boundary counts only where it keeps an eighth of what fits: "Yes. " before a long second sentence is not worth losing that sentence."""
 
 
-def truncate_text(text: str, max_tokens: int, counter: TokenCounter, *, ellipsis: str = "...", keep: Keep = "start") -> str:
+def truncate_text(
+    text: str, max_tokens: int, counter: TokenCounter, *, ellipsis: str = "...", keep: Keep = "start"
+) -> str:
     """Returns `text` cut to at most `max_tokens`, the marker counted, and `text` itself when it fits.
 
     Cuts at the end of a sentence, else of a word, else between two graphemes. The kept part is a copy of the source, its whitespace
@@ -53,17 +57,33 @@ def truncate_text(text: str, max_tokens: int, counter: TokenCounter, *, ellipsis
     if max_tokens <= 0 or not text:
         return ""
     start = counter.truncate(text, max_tokens)
-    return text if len(start) == len(text) else cut_from(text, start, max_tokens, counter, ellipsis=ellipsis, keep=keep)
+    return (
+        text
+        if len(start) == len(text)
+        else cut_from(text, start, max_tokens, counter, ellipsis=ellipsis, keep=keep)
+    )
 
 
-def cut_from(text: str, start: str, max_tokens: int, counter: TokenCounter, *, ellipsis: str = "...", keep: Keep = "start") -> str:
+def cut_from(
+    text: str,
+    start: str,
+    max_tokens: int,
+    counter: TokenCounter,
+    *,
+    ellipsis: str = "...",
+    keep: Keep = "start",
+) -> str:
     """Returns what `truncate_text` returns for a text of which only `start` fits; spares finding that out again."""
     room = max_tokens - counter.count(ellipsis)
     if room < 0:
         return ""
     attempt = 0
     while room > 0:
-        cut = _start(text, start, max_tokens, room, counter) + ellipsis if keep == "start" else _ends(text, start, room, counter, ellipsis)
+        cut = (
+            _start(text, start, max_tokens, room, counter) + ellipsis
+            if keep == "start"
+            else _ends(text, start, room, counter, ellipsis)
+        )
         excess = counter.count(cut) - max_tokens
         if excess <= 0:
             return cut

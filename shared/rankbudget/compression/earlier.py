@@ -16,7 +16,11 @@ _LASTING = {"decision", "commitment", "correction", "preference"}
 
 
 def said_earlier(
-    messages: Sequence[Mapping[str, Any]], max_tokens: int, counter: TokenCounter, *, needed: Sequence[bool] = ()
+    messages: Sequence[Mapping[str, Any]],
+    max_tokens: int,
+    counter: TokenCounter,
+    *,
+    needed: Sequence[bool] = (),
 ) -> list[Mapping[str, Any]]:
     """Returns what is worth keeping of a turn's messages, as "[Earlier: ...]" under the role of whoever said it.
 
@@ -43,7 +47,9 @@ def said_earlier(
     wanted = [need or bool(find_moments(text) & _LASTING) for need, text in zip(first, texts, strict=True)]
     room = max_tokens
     said: dict[int, Mapping[str, Any]] = {}
-    for i in sorted(range(len(texts)), key=lambda i: (not first[i], -weigh(texts[i]), -i)):  # of equals the later settles it
+    for i in sorted(
+        range(len(texts)), key=lambda i: (not first[i], -weigh(texts[i]), -i)
+    ):  # of equals the later settles it
         summary = extractive_summary(texts[i], room, counter) if wanted[i] else ""
         # The first may be cut inside a sentence; half a sentence more from somebody else is not worth a line.
         if not summary or (said and summary.endswith("...") and not texts[i].endswith("...")):
@@ -52,5 +58,7 @@ def said_earlier(
         shown = f"[Earlier: {summary}]"
         shorter = counter.count(shown) < counter.count(texts[i])
         said[i] = {"role": messages[i].get("role", "user"), "content": shown} if shorter else messages[i]
-    saves = sum(counter.count(content_text(message.get("content"))) for message in said.values()) < counter.count("\n".join(texts))
+    saves = sum(
+        counter.count(content_text(message.get("content"))) for message in said.values()
+    ) < counter.count("\n".join(texts))
     return [said[i] for i in sorted(said)] if saves else list(messages)

@@ -117,12 +117,19 @@ def rate_units(units: Sequence[Unit], query: str, scorer: Scorer, options: Extra
         salience = -1.0 if is_filler(unit.text) else min(weigh(unit.text), 4.0) / 4.0
         leads = i == 0 or units[i - 1].paragraph != unit.paragraph
         block = unit.kind in {"code", "json", "table"}
-        ratings.append(spread[i] + options.salience_weight * salience + options.lead_weight * leads + options.block_weight * block)
+        ratings.append(
+            spread[i]
+            + options.salience_weight * salience
+            + options.lead_weight * leads
+            + options.block_weight * block
+        )
     return ratings
 
 
 def _relevance(units: Sequence[Unit], query: str, scorer: Scorer, options: ExtractOptions) -> list[float]:
-    own = normalised(scorer.score(query, [Segment(id=str(i), text=unit.text) for i, unit in enumerate(units)]))
+    own = normalised(
+        scorer.score(query, [Segment(id=str(i), text=unit.text) for i, unit in enumerate(units)])
+    )
     numbers = list(dict.fromkeys(unit.paragraph for unit in units))
     texts: dict[int, list[str]] = {number: [] for number in numbers}
     for unit in units:
@@ -133,12 +140,18 @@ def _relevance(units: Sequence[Unit], query: str, scorer: Scorer, options: Extra
         whole = dict(zip(numbers, normalised(scorer.score(query, segments)), strict=True))
     scores: list[float] = []
     for i, unit in enumerate(units):
-        beside = [own[j] for j in (i - 1, i + 1) if 0 <= j < len(units) and units[j].paragraph == unit.paragraph]
-        scores.append(own[i] + options.paragraph_weight * whole[unit.paragraph] + options.neighbour_weight * sum(beside))
+        beside = [
+            own[j] for j in (i - 1, i + 1) if 0 <= j < len(units) and units[j].paragraph == unit.paragraph
+        ]
+        scores.append(
+            own[i] + options.paragraph_weight * whole[unit.paragraph] + options.neighbour_weight * sum(beside)
+        )
     return scores
 
 
-def _pack(units: Sequence[Unit], counts: Sequence[int], order: Sequence[int], room: int, *, drop_repeats: bool) -> list[int]:
+def _pack(
+    units: Sequence[Unit], counts: Sequence[int], order: Sequence[int], room: int, *, drop_repeats: bool
+) -> list[int]:
     # Skips what does not fit and goes on: stopping at the first misfit wastes the rest of the room.
     chosen: list[int] = []
     seen: set[tuple[str, ...]] = set()

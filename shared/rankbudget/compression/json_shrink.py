@@ -63,7 +63,11 @@ def dump(value: Any) -> str:
     if isinstance(value, _Number):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{dump(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{dump(item)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ",".join(map(dump, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
@@ -115,7 +119,10 @@ def _shrink_object(value: dict[str, Any], target: int) -> dict[str, Any]:
         return _shrink_keys(value, sizes, target)
     # Small values stay whole, what they leave is shared by the large ones; ids, names and errors come before their neighbours.
     room = max(target - names, 0)
-    order = sorted(value, key=lambda key: (not (_NAMES_FIRST.search(key) and sizes[key] <= 4 * _WHOLE_STRING), sizes[key]))
+    order = sorted(
+        value,
+        key=lambda key: (not (_NAMES_FIRST.search(key) and sizes[key] <= 4 * _WHOLE_STRING), sizes[key]),
+    )
     shares: dict[str, int] = {}
     for position, key in enumerate(order):
         share = max(room // (len(order) - position), 0)
@@ -165,7 +172,11 @@ def _hollow(value: Any) -> bool:
     """Returns whether nothing but markers is left: such an item says less than the count of what is missing."""
     if isinstance(value, dict):
         return bool(value) and all(isinstance(item, _Gap) or _hollow(item) for item in value.values())
-    return isinstance(value, list) and bool(value) and all(isinstance(item, _Gap) or _hollow(item) for item in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, _Gap) or _hollow(item) for item in value)
+    )
 
 
 def _with_gaps(value: list[Any], kept: dict[int, Any]) -> list[Any]:
@@ -197,7 +208,9 @@ def _importance(value: list[Any]) -> list[int]:
 
 def _trouble(item: Any) -> bool:
     if isinstance(item, dict):
-        return any((_trouble(key) and bool(inner) and inner != "0") or _trouble(inner) for key, inner in item.items())
+        return any(
+            (_trouble(key) and bool(inner) and inner != "0") or _trouble(inner) for key, inner in item.items()
+        )
     if isinstance(item, list):
         return any(map(_trouble, item[:20]))
     return isinstance(item, str) and bool(_TROUBLE.search(item[:400]))
@@ -211,7 +224,9 @@ def _outliers(value: list[Any]) -> list[int]:
         numbers = [(i, float(cell)) for i, cell in enumerate(cells) if isinstance(cell, _Number)]
         if len(numbers) > _FEWEST_ITEMS:
             mean = sum(n for _, n in numbers) / len(numbers)
-            sigma = math.sqrt(sum((n - mean) * (n - mean) for _, n in numbers) / len(numbers))  # * overflows to inf, ** raises
+            sigma = math.sqrt(
+                sum((n - mean) * (n - mean) for _, n in numbers) / len(numbers)
+            )  # * overflows to inf, ** raises
             found.update(i for i, n in numbers if sigma and abs(n - mean) > _OUTLIER_SIGMAS * sigma)
             continue
         # A status, level or type that few rows have.

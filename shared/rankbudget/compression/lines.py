@@ -47,7 +47,11 @@ def pick_lines(text: str, target: int) -> str:
     room = target
     kept: dict[int, str] = {}
     for i in _importance(lines, shapes):
-        line = lines[i] if len(lines[i]) <= longest else f"{lines[i][: longest * 2 // 3]} ... {lines[i][-(longest // 4) :]}"
+        line = (
+            lines[i]
+            if len(lines[i]) <= longest
+            else f"{lines[i][: longest * 2 // 3]} ... {lines[i][-(longest // 4) :]}"
+        )
         # A line of its own among dropped ones also costs a marker; neighbours share one.
         cost = len(line) + 1 + (0 if i - 1 in kept or i + 1 in kept or i in (0, len(lines) - 1) else 24)
         if cost <= room:
@@ -65,7 +69,9 @@ def _importance(lines: list[str], shapes: list[str]) -> list[int]:
         trouble = []
     # Of lines that differ only in numbers, the first stands for all until everything else is in.
     first_of_shape = sorted({shapes[i]: i for i in reversed(filled)}.values())
-    rare = [i for i in first_of_shape if frequency[shapes[i]] == 1] if len(frequency) * 3 <= len(filled) else []
+    rare = (
+        [i for i in first_of_shape if frequency[shapes[i]] == 1] if len(frequency) * 3 <= len(filled) else []
+    )
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
     shapely = set(first_of_shape)
     first = [i for i in ends if i in shapely]

@@ -23,11 +23,14 @@ _NAMES: dict[Category, str] = {
 }
 _ANY = "|".join(f"(?P<{name}>{words})" for name, words in _NAMES.items())
 _TAG = re.compile(
-    rf"<(?P<tag>{'|'.join(_NAMES.values())})(?: [^<>\n]*)?>\n?(?P<body>.*?)(?P<end>\n?</(?P=tag)>\n*)".replace(" ", "[ _]"),
+    rf"<(?P<tag>{'|'.join(_NAMES.values())})(?: [^<>\n]*)?>\n?(?P<body>.*?)(?P<end>\n?</(?P=tag)>\n*)".replace(
+        " ", "[ _]"
+    ),
     re.IGNORECASE | re.DOTALL,
 )
 _LABEL = re.compile(
-    rf"^[ \t]*(?:#{{1,6}} +)?(?:\*\*)?(?:{_ANY})(?:\*\*)?[ \t]*(?::(?:\*\*)?[ \t]*\n?|\n(?=\S))", re.IGNORECASE | re.MULTILINE
+    rf"^[ \t]*(?:#{{1,6}} +)?(?:\*\*)?(?:{_ANY})(?:\*\*)?[ \t]*(?::(?:\*\*)?[ \t]*\n?|\n(?=\S))",
+    re.IGNORECASE | re.MULTILINE,
 )
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 _LAST_QUESTION = re.compile(r"(?:(?<=[.!?])\s+|^)([^.!?\n]{3,400}\?)\s*$")
@@ -70,7 +73,14 @@ def parse_prompt(prompt: str) -> list[PromptPart]:
     for match in _TAG.finditer(prompt):
         parts.extend(_labelled(prompt[start : match.start()]))
         body = match.start("body")
-        parts.append(PromptPart(_category(match.group("tag")), prompt[match.start() : body], match.group("body"), match.group("end")))
+        parts.append(
+            PromptPart(
+                _category(match.group("tag")),
+                prompt[match.start() : body],
+                match.group("body"),
+                match.group("end"),
+            )
+        )
         start = match.end()
     parts.extend(_labelled(prompt[start:]))
     return parts if any(part.category == "query" for part in parts) else _with_question(parts)
@@ -131,4 +141,8 @@ def _with_question(parts: list[PromptPart]) -> list[PromptPart]:
         cut = question.start(1) if question else 0
     if not cut:
         return [*parts[:-1], PromptPart("query", "", last.text, last.after)]
-    return [*parts[:-1], _part("document", "", last.text[:cut]), PromptPart("query", "", last.text[cut:], last.after)]
+    return [
+        *parts[:-1],
+        _part("document", "", last.text[:cut]),
+        PromptPart("query", "", last.text[cut:], last.after),
+    ]

@@ -62,7 +62,13 @@ def _as_json(text: str, size: int, max_tokens: int, counter: TokenCounter) -> st
     # White space alone can be the surplus; the dense form is counted only where it could fit.
     if len(dense) <= 2 * size + _SHORT and counter.count(dense) <= max_tokens:
         return dense
-    return _search(lambda target: dump(shrink(value, target)), size, max_tokens, counter, floor="[]" if isinstance(value, list) else "{}")
+    return _search(
+        lambda target: dump(shrink(value, target)),
+        size,
+        max_tokens,
+        counter,
+        floor="[]" if isinstance(value, list) else "{}",
+    )
 
 
 def _as_json_lines(text: str, size: int, max_tokens: int, counter: TokenCounter) -> str | None:
@@ -81,7 +87,9 @@ def _as_lines(text: str, size: int, max_tokens: int, counter: TokenCounter) -> s
     return _search(lambda target: pick_lines(text, target), size, max_tokens, counter, floor=None)
 
 
-def _search(make: Callable[[int], str], size: int, max_tokens: int, counter: TokenCounter, *, floor: str | None) -> str | None:
+def _search(
+    make: Callable[[int], str], size: int, max_tokens: int, counter: TokenCounter, *, floor: str | None
+) -> str | None:
     """Returns the longest form found that fits; characters are guessed from the characters the limit held so far, then corrected."""
     target, best, most = size, "", 0
     for _ in range(_ATTEMPTS):

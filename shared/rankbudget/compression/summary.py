@@ -71,7 +71,9 @@ def _rate(units: list[Unit], before: int) -> list[float]:
             ratings.append(0.0)
             continue
         # What was said later replaces what was said before, so of equals the later one is kept; what was worth a summary once still is.
-        ratings.append(weigh(unit.text) + spread[i] + 0.5 * (i + 1) / len(units) + (_REMEMBERED if i < before else 0.0))
+        ratings.append(
+            weigh(unit.text) + spread[i] + 0.5 * (i + 1) / len(units) + (_REMEMBERED if i < before else 0.0)
+        )
     return ratings
 
 

@@ -39,7 +39,10 @@ _SHORTER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(rf"\b{long}\b", re.IGNORECASE), short)
     for long, short in (
         (r"in order to", "to"),
-        (r"due to the fact that|owing to the fact that|for the reason that|on account of the fact that", "because"),
+        (
+            r"due to the fact that|owing to the fact that|for the reason that|on account of the fact that",
+            "because",
+        ),
         (r"in the event that", "if"),
         (r"at this point in time|at the present time|at the current time", "now"),
         (r"for the purpose of", "for"),
@@ -48,7 +51,10 @@ _SHORTER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"a wide (?:variety|range|array) of|a (?:broad|diverse) (?:variety|range|array) of", "many"),
         (r"(?:is|are) able to|(?:has|have) the (?:ability|capability|capacity) to", "can"),
         (r"in spite of the fact that|despite the fact that", "although"),
-        (r"it is (?:worth|important) (?:noting|to note|to mention|mentioning|to remember|to understand) that ?", ""),
+        (
+            r"it is (?:worth|important) (?:noting|to note|to mention|mentioning|to remember|to understand) that ?",
+            "",
+        ),
         (r"(?:please )?(?:note|be aware|keep in mind|bear in mind|remember) that ?", ""),
         (
             r"as a matter of fact,? ?|needless to say,? ?|it goes without saying that ?|at the end of the day,? ?|to be honest,? ?|in other words,? ?",
@@ -58,7 +64,10 @@ _SHORTER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"on a (daily|weekly|monthly|yearly) basis", r"\1"),
         (r"in (?:close )?(?:conjunction|combination) with", "with"),
         (r"such as,? for example,?", "such as"),
-        (r"(?:very|really|extremely|incredibly|truly|highly|quite|absolutely|totally|completely|particularly|especially) (?=[a-z])", ""),
+        (
+            r"(?:very|really|extremely|incredibly|truly|highly|quite|absolutely|totally|completely|particularly|especially) (?=[a-z])",
+            "",
+        ),
         (r"basically,? |essentially,? |actually,? |literally,? |simply ", ""),
         (r"kind of|sort of", ""),
         (r"has been designed (?:in such a way )?(?:so )?(?:that it can|to)", "can"),
@@ -67,7 +76,9 @@ _SHORTER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )[:-1]
 _KEEP = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|`[^`\n]*`|https?://\S+|\{\{?[^{}\n]*\}\}?|<[^<>\n]*>")
 _RULER = re.compile(r"^[ \t]*[-=*_#~+.]{4,}[ \t]*$\n?", re.MULTILINE)
-_NAME = re.compile(r"\b(?!(?:The|A|An|Our|Your|This|That|In|At|For|From|Of|And)\b)[A-Z][\w&-]*(?: (?:of |and |for |the )?[A-Z][\w&-]*){2,}")
+_NAME = re.compile(
+    r"\b(?!(?:The|A|An|Our|Your|This|That|In|At|For|From|Of|And)\b)[A-Z][\w&-]*(?: (?:of |and |for |the )?[A-Z][\w&-]*){2,}"
+)
 _FEWEST_MENTIONS = 3
 _SAME_SHARE = 0.9
 _FEWEST_TERMS = 3
@@ -127,7 +138,9 @@ def is_instruction(sentence: str) -> bool:
         (True, False)
     """
     plain = _LIST_MARK.sub("", sentence, count=1).strip()
-    if _PLEASANTRY.match(plain) and not re.search(r"\b(?:must|never|always|do not|don't|only)\b", plain, re.IGNORECASE):
+    if _PLEASANTRY.match(plain) and not re.search(
+        r"\b(?:must|never|always|do not|don't|only)\b", plain, re.IGNORECASE
+    ):
         return False
     first = re.match(r"[\w']+", plain)
     if first is None:
@@ -137,14 +150,18 @@ def is_instruction(sentence: str) -> bool:
 
 def _is_empty_talk(plain: str) -> bool:
     text = _LIST_MARK.sub("", plain, count=1).strip()
-    return is_filler(text) or (bool(_PLEASANTRY.match(text)) and not re.search(r"\d", text) and not _KEEP.search(text))
+    return is_filler(text) or (
+        bool(_PLEASANTRY.match(text)) and not re.search(r"\d", text) and not _KEEP.search(text)
+    )
 
 
 def _said_before(plain: str, said: list[frozenset[str]]) -> bool:
     if re.search(r"\d", plain) or _KEEP.search(plain):
         return False
     mine = frozenset(content_terms(plain))
-    return len(mine) >= _FEWEST_TERMS and any(len(mine & other) >= _SAME_SHARE * len(mine) for other in said[-_LOOK_BACK:])
+    return len(mine) >= _FEWEST_TERMS and any(
+        len(mine & other) >= _SAME_SHARE * len(mine) for other in said[-_LOOK_BACK:]
+    )
 
 
 def _shorten(text: str) -> str:

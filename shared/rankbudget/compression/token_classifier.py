@@ -102,7 +102,11 @@ class TokenClassifier:
 
     def _read(self) -> tuple[Any, Any]:
         if not self.path.is_dir():
-            raise BudgetConfigError.of([f"the token classifier {str(self.path)!r} is not a folder; give the folder that holds its weights"])
+            raise BudgetConfigError.of(
+                [
+                    f"the token classifier {str(self.path)!r} is not a folder; give the folder that holds its weights"
+                ]
+            )
         try:
             import torch  # noqa: F401 - the model needs it; a missing one is named here
             from transformers import AutoModelForTokenClassification, AutoTokenizer

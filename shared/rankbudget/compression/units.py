@@ -109,7 +109,11 @@ def _run_at(lines: list[str], start: int) -> tuple[UnitKind, int]:
         return "table", end
     # An indented block needs a blank line (or the start) before it: otherwise it continues a list item.
     end = start
-    while (start == 0 or not lines[start - 1].strip()) and end < len(lines) and _INDENTED.match(lines[end].rstrip("\n")):
+    while (
+        (start == 0 or not lines[start - 1].strip())
+        and end < len(lines)
+        and _INDENTED.match(lines[end].rstrip("\n"))
+    ):
         end += 1
     return ("code", end) if end - start > 1 else ("sentence", start)
 

@@ -11,4 +11,13 @@ from .profiles import RenderingProfile, apply_profile
 from .protocol import Message, Side, TokenCounter, Tool
 from .resolve import counter_for
 
-__all__ = ["MediaTable", "Message", "RenderingProfile", "Side", "TokenCounter", "Tool", "apply_profile", "counter_for"]
+__all__ = [
+    "MediaTable",
+    "Message",
+    "RenderingProfile",
+    "Side",
+    "TokenCounter",
+    "Tool",
+    "apply_profile",
+    "counter_for",
+]

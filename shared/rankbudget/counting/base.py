@@ -24,7 +24,9 @@ __all__ = ["MOST_TEXTS", "TextCounter"]
 _GENERATION_CHARACTERS = 8_000_000  # two generations: at most 16 M characters, and less where the application holds the texts anyway
 MOST_TEXTS = 200_000
 """Counts remembered in one generation."""
-_DIGEST_OVER = 65_536  # a longer text is remembered by its digest, so that one giant does not push everything else out
+_DIGEST_OVER = (
+    65_536  # a longer text is remembered by its digest, so that one giant does not push everything else out
+)
 
 
 class TextCounter(ABC):

@@ -52,7 +52,11 @@ class ChatTemplate:
         """
         try:
             rendered = self._template.render(
-                messages=list(messages), tools=list(tools) if tools else None, documents=None, add_generation_prompt=True, **self._variables
+                messages=list(messages),
+                tools=list(tools) if tools else None,
+                documents=None,
+                add_generation_prompt=True,
+                **self._variables,
             )
         except Exception as error:
             msg = f"{type(error).__name__}: {error}"
@@ -76,7 +80,11 @@ def template_of_folder(folder: Path) -> ChatTemplate | None:
     if not isinstance(source, str):
         return None
     tokens = {**_read_json(folder / "special_tokens_map.json"), **config}
-    variables = {key: _content(value) for key, value in tokens.items() if key.endswith("_token") and isinstance(value, (str, dict))}
+    variables = {
+        key: _content(value)
+        for key, value in tokens.items()
+        if key.endswith("_token") and isinstance(value, (str, dict))
+    }
     return ChatTemplate(source, variables)
 
 
@@ -108,15 +116,27 @@ def _environment() -> Any:
 
         def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno
-            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+            return nodes.Scope(
+                parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line
+            )
 
-    def tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None, sort_keys: bool = False) -> str:  # noqa: FBT001, FBT002 - called by templates
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    def tojson(
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: int | None = None,
+        separators: Any = None,
+        sort_keys: bool = False,
+    ) -> str:
+        return json.dumps(
+            value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        )
 
     def raise_exception(message: str) -> None:
         raise TemplateError(message)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"])
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
+    )
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)

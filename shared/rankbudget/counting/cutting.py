@@ -26,7 +26,14 @@ _REACH = 48
 
 
 def cut_text(
-    text: str, max_tokens: int, count: Callable[[str], int], *, side: Side = "right", guess: int | None = None, widest: int = 512, joints: bool = False
+    text: str,
+    max_tokens: int,
+    count: Callable[[str], int],
+    *,
+    side: Side = "right",
+    guess: int | None = None,
+    widest: int = 512,
+    joints: bool = False,
 ) -> str:
     r"""Returns the longest start (side="right") or end (side="left") of `text` that counts at most `max_tokens`.
 
@@ -112,7 +119,9 @@ class _Keep:
         """Returns the lengths from `longest` down to `shortest` that end between graphemes."""
         size = len(self._text)
         if self._right:
-            return [e for e in reversed(grapheme_edges(self._text, shortest, longest)) if shortest <= e <= longest]
+            return [
+                e for e in reversed(grapheme_edges(self._text, shortest, longest)) if shortest <= e <= longest
+            ]
         low, high = size - longest, size - shortest
         return [size - e for e in grapheme_edges(self._text, low, high) if low <= e <= high]
 

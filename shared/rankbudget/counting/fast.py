@@ -39,7 +39,12 @@ class FastCounter(TiktokenCounter):
         if encoding not in _PRESETS:
             msg = f"fastokens is not proved equal for {encoding!r}; allowed: {', '.join(_PRESETS)}. Count without fast."
             raise CounterUnavailableError(msg)
-        super().__init__(encoding, name=name or f"{encoding}+fast", why=f"fastokens with tiktoken's {encoding}", media=media)
+        super().__init__(
+            encoding,
+            name=name or f"{encoding}+fast",
+            why=f"fastokens with tiktoken's {encoding}",
+            media=media,
+        )
         self._fast: Callable[[str], Any] = _load(self.encoding).encode_ordinary
         self._length = self._measure
         self._plain = type(self) is FastCounter

@@ -21,7 +21,9 @@ def is_tokenizer(thing: Any) -> bool:
     return callable(getattr(thing, "encode", None)) and not isinstance(thing, (str, type))
 
 
-def from_folder(path: str | Path, *, name: str | None = None, media: MediaTable | None = None) -> TokenizerCounter:
+def from_folder(
+    path: str | Path, *, name: str | None = None, media: MediaTable | None = None
+) -> TokenizerCounter:
     """Returns the counter of a tokenizer's folder or of a tokenizer.json, with its chat template when there is one.
 
     Raises:
@@ -47,7 +49,11 @@ def from_folder(path: str | Path, *, name: str | None = None, media: MediaTable 
 
 
 def from_tokenizer(
-    tokenizer: Any, *, name: str | None = None, template: ChatTemplate | str | None = None, media: MediaTable | None = None
+    tokenizer: Any,
+    *,
+    name: str | None = None,
+    template: ChatTemplate | str | None = None,
+    media: MediaTable | None = None,
 ) -> TokenizerCounter:
     """Returns the counter of a tokenizer object.
 
@@ -96,7 +102,14 @@ def _backend(tokenizer: Any) -> tuple[Any, Callable[[Sequence[Message], Any], st
 
     def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
         try:
-            return str(apply(list(messages), tools=list(tools) if tools else None, tokenize=False, add_generation_prompt=True))
+            return str(
+                apply(
+                    list(messages),
+                    tools=list(tools) if tools else None,
+                    tokenize=False,
+                    add_generation_prompt=True,
+                )
+            )
         except Exception as error:
             msg = f"{type(error).__name__}: {error}"
             raise TemplateRefusedError(msg) from error
@@ -112,7 +125,9 @@ def _encoder(tokenizer: Any, *, fast: bool) -> Callable[[str], int]:
     """Returns tokens of a text, nothing added."""
     encode = tokenizer.encode
     if fast:
-        if tokenizer.padding or tokenizer.truncation:  # either would falsify counts; the user's tokenizer keeps its settings
+        if (
+            tokenizer.padding or tokenizer.truncation
+        ):  # either would falsify counts; the user's tokenizer keeps its settings
             tokenizer = type(tokenizer).from_str(tokenizer.to_str())
             tokenizer.no_padding()
             tokenizer.no_truncation()
@@ -131,4 +146,6 @@ def _specials(core: Any) -> list[str]:
     if not callable(added):
         return []
     tokens = added().values()
-    return [t.content for t in tokens if t.content and not (t.lstrip or t.rstrip or t.single_word or t.normalized)]
+    return [
+        t.content for t in tokens if t.content and not (t.lstrip or t.rstrip or t.single_word or t.normalized)
+    ]

@@ -18,7 +18,11 @@ Size = tuple[int, int]
 
 _DATA_URL = re.compile(r"^data:[\w.+/-]*(?:;[\w=-]+)*;base64,", re.IGNORECASE)
 _PLACES = ("image_url", "source", "inlineData", "inline_data", "input_audio", "file", "metadata", "extras")
-_FRAMES = {bytes([marker]) for marker in range(0xC0, 0xD0)} - {b"\xc4", b"\xc8", b"\xcc"}  # the segments of a JPEG that say its size
+_FRAMES = {bytes([marker]) for marker in range(0xC0, 0xD0)} - {
+    b"\xc4",
+    b"\xc8",
+    b"\xcc",
+}  # the segments of a JPEG that say its size
 _HEAD = 262_144  # a JPEG may carry a preview before it says its size
 
 

@@ -28,7 +28,9 @@ _AUDIO = frozenset({"input_audio", "audio", "audio_url"})
 _FILES = frozenset({"file", "document", "input_file", "file_url", "container_upload"})
 _VIDEOS = frozenset({"video", "video_url", "input_video"})
 _MAX_PATCHES = 1_536
-_LOSSY_BYTES_PER_SECOND = 4_000  # speech at 32 kbit/s, the densest that is common: more bytes a second would mean fewer seconds
+_LOSSY_BYTES_PER_SECOND = (
+    4_000  # speech at 32 kbit/s, the densest that is common: more bytes a second would mean fewer seconds
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +106,14 @@ class MediaTable:
 
     def _file(self, block: Mapping[str, Any]) -> int:
         source = block.get("source")
-        if isinstance(source, Mapping) and source.get("type") == "text" and isinstance(source.get("data"), str):
-            return math.ceil(len(source["data"].encode("utf-8", "surrogatepass")) / 2)  # plain text, on the high side
+        if (
+            isinstance(source, Mapping)
+            and source.get("type") == "text"
+            and isinstance(source.get("data"), str)
+        ):
+            return math.ceil(
+                len(source["data"].encode("utf-8", "surrogatepass")) / 2
+            )  # plain text, on the high side
         return self.file
 
 
@@ -151,7 +159,9 @@ def _patches(width: float, height: float) -> int:
     shrink = math.sqrt(32 * 32 * _MAX_PATCHES / (width * height))
     wide, high = width * shrink / 32, height * shrink / 32
     shrink *= min(max(1, math.floor(wide)) / wide, max(1, math.floor(high)) / high)
-    return min(_MAX_PATCHES, math.ceil(round(width * shrink / 32, 6)) * math.ceil(round(height * shrink / 32, 6)))
+    return min(
+        _MAX_PATCHES, math.ceil(round(width * shrink / 32, 6)) * math.ceil(round(height * shrink / 32, 6))
+    )
 
 
 def _pixels(width: float, height: float) -> int:

@@ -28,7 +28,9 @@ PER_CALL = 3
 REPLY = 3
 """Tokens that prime the reply, once per request."""
 
-_TEXT_BLOCKS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"})
+_TEXT_BLOCKS = frozenset(
+    {"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"}
+)
 _MAX_DEPTH = 8  # blocks in tool results in blocks: deeper is counted as JSON
 
 
@@ -58,7 +60,11 @@ def message_tokens(message: Any, count: Count, media: MediaTable) -> int:
         elif key in ("tool_call_id", "reasoning_content", "reasoning", "refusal"):
             total += count(value if isinstance(value, str) else as_text(value))
         elif key == "tool_calls":
-            total += sum(_call_tokens(call, count) for call in value) if isinstance(value, (list, tuple)) else count(as_text(value))
+            total += (
+                sum(_call_tokens(call, count) for call in value)
+                if isinstance(value, (list, tuple))
+                else count(as_text(value))
+            )
         elif key == "function_call":
             total += _call_tokens(value, count)
     return total
@@ -96,7 +102,9 @@ def _call_tokens(call: Any, count: Count) -> int:
         return PER_CALL + count(as_text(call))
     function = call.get("function")
     function = function if isinstance(function, Mapping) else call
-    arguments = next((function[key] for key in ("arguments", "args", "input") if function.get(key) is not None), "")
+    arguments = next(
+        (function[key] for key in ("arguments", "args", "input") if function.get(key) is not None), ""
+    )
     return PER_CALL + count(as_text(function.get("name") or "")) + count(as_text(arguments))
 
 
@@ -116,9 +124,15 @@ def _block_tokens(block: Any, count: Count, media: MediaTable, depth: int) -> in
         return _call_tokens(block, count)
     if kind in ("tool_result", "function_call_output"):
         inner = next((block[key] for key in ("content", "output") if block.get(key) is not None), None)
-        return PER_CALL + count(as_text(block.get("tool_use_id") or "")) + content_tokens(inner, count, media, depth + 1)
+        return (
+            PER_CALL
+            + count(as_text(block.get("tool_use_id") or ""))
+            + content_tokens(inner, count, media, depth + 1)
+        )
     if kind in ("thinking", "reasoning", "refusal"):
-        texts = [block[key] for key in ("thinking", "reasoning", "refusal", "summary", "text") if block.get(key)]
+        texts = [
+            block[key] for key in ("thinking", "reasoning", "refusal", "summary", "text") if block.get(key)
+        ]
         return PER_CALL + sum(content_tokens(text, count, media, depth + 1) for text in texts)
     cost = media.tokens(block)
     if cost is not None:

@@ -89,7 +89,11 @@ def encoding_for(model: str) -> str | None:
         ('o200k_base', 'cl100k_base', 'o200k_base', None)
     """
     plain = _PROVIDERS.sub("", model.strip().lower())
-    found = [start for start in _OPENAI if plain == start or (plain.startswith(start) and not plain[len(start)].isalpha())]
+    found = [
+        start
+        for start in _OPENAI
+        if plain == start or (plain.startswith(start) and not plain[len(start)].isalpha())
+    ]
     return _OPENAI[max(found, key=len)] if found else None
 
 

@@ -25,7 +25,11 @@ PROBE_TOOLS = [
         "function": {
             "name": "weather",
             "description": "Tells the weather.",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+            },
         },
     }
 ]
@@ -45,7 +49,11 @@ def _system(text: str) -> Message:
 
 def _call(city: str, text: str = "") -> Message:
     function = {"name": "weather", "arguments": {"city": city}}
-    return {"role": "assistant", "content": text, "tool_calls": [{"id": "call00001", "type": "function", "function": function}]}
+    return {
+        "role": "assistant",
+        "content": text,
+        "tool_calls": [{"id": "call00001", "type": "function", "function": function}],
+    }
 
 
 def _result(text: str) -> Message:
@@ -124,12 +132,26 @@ def probe_conversations() -> list[list[Message]]:
         [_system("be brief"), _user("one")],
         [_system("be brief"), _system("be kind"), _user("one")],
         [_user("one"), _system("be brief"), _user("two")],
-        [_user("one"), _assistant("two"), _system("be brief"), _user("three"), _assistant("four"), _user("five")],
+        [
+            _user("one"),
+            _assistant("two"),
+            _system("be brief"),
+            _user("three"),
+            _assistant("four"),
+            _user("five"),
+        ],
         [_user("one"), _user("two"), _assistant("three"), _assistant("four"), _user("five")],
         [_user("one"), thought, _user("two"), thought, _user("three")],
         [_user("one"), reasoned, _user("two"), reasoned, _user("three")],
         [_user("one"), _call("Rome"), _result("sunny"), _assistant("It is sunny."), _user("thanks")],
-        [_user("one"), _call("Rome", "Looking."), _result("sunny"), _result("warm"), _call("Oslo"), _result("{}")],
+        [
+            _user("one"),
+            _call("Rome", "Looking."),
+            _result("sunny"),
+            _result("warm"),
+            _call("Oslo"),
+            _result("{}"),
+        ],
         [_user("one"), reasoned, _call("Rome"), _result("sunny"), reasoned, _user("two")],
         [m for i, e in enumerate(edges) for m in (_user(e), _assistant(edges[-i - 1]))],
     ]

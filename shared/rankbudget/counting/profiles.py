@@ -58,7 +58,13 @@ PROFILES: dict[str, RenderingProfile] = {
 }
 """Profiles by provider; "alternating" is what the strictest chat templates want."""
 
-_BY_NAME = {"claude": "anthropic", "gemini": "google", "gemma": "alternating", "mistral": "mistral", "mixtral": "alternating"}
+_BY_NAME = {
+    "claude": "anthropic",
+    "gemini": "google",
+    "gemma": "alternating",
+    "mistral": "mistral",
+    "mixtral": "alternating",
+}
 
 
 def profile_for(model: str) -> RenderingProfile:
@@ -134,7 +140,9 @@ def _systems_into_users(messages: Sequence[Message], joiner: str) -> list[Messag
         elif waiting and _role(message) == "user":
             result.append({**message, "content": join_contents(waiting, message.get("content"), joiner)})
             waiting = None
-        elif waiting and _role(message) not in _RESULTS:  # results stay with their call: the text waits until they are through
+        elif (
+            waiting and _role(message) not in _RESULTS
+        ):  # results stay with their call: the text waits until they are through
             result += [{"role": "user", "content": waiting}, message]
             waiting = None
         else:

@@ -47,7 +47,10 @@ class ProviderCounter:
 
     def __init__(self, client: Any, model: str, *, local: TokenCounter) -> None:
         ask, kind = _endpoint(client)
-        self._ask: Callable[[Sequence[Message], Sequence[Tool] | None], int] = {"Anthropic": self._anthropic, "Google": self._google}[kind]
+        self._ask: Callable[[Sequence[Message], Sequence[Tool] | None], int] = {
+            "Anthropic": self._anthropic,
+            "Google": self._google,
+        }[kind]
         self._endpoint = ask
         self._model = model
         self._local = local
@@ -99,7 +102,12 @@ class ProviderCounter:
         except BudgetConfigError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the client raises, the request can still be counted here
-            _log.warning("%s did not count a request (%s: %s); counted here instead", self._model, type(error).__name__, str(error)[:200])
+            _log.warning(
+                "%s did not count a request (%s: %s); counted here instead",
+                self._model,
+                type(error).__name__,
+                str(error)[:200],
+            )
             return counted
         self._answers[key] = reported
         if len(self._answers) > _REMEMBERED:
@@ -123,7 +131,10 @@ class ProviderCounter:
         system, rest = _split_system(messages)
         before = [text for text in (system, as_text(list(tools)) if tools else "") if text]
         contents = [{"role": "user", "parts": [{"text": text}]} for text in before]
-        contents += [{"role": "model" if m.get("role") == "assistant" else "user", "parts": _google_parts(m)} for m in rest]
+        contents += [
+            {"role": "model" if m.get("role") == "assistant" else "user", "parts": _google_parts(m)}
+            for m in rest
+        ]
         return _whole(self._endpoint(model=self._model, contents=contents), "total_tokens")
 
 
@@ -155,7 +166,11 @@ def _split_system(messages: Sequence[Message]) -> tuple[str, list[Message]]:
     """Returns the system text and the other messages, in the order a provider without late system messages takes them."""
     obedient = apply_profile(messages, PROFILES["anthropic"])
     system = [m.get("content") for m in obedient if m.get("role") in _SYSTEM]
-    texts = [c if isinstance(c, str) else "\n\n".join(str(b.get("text", "")) for b in c if isinstance(b, Mapping)) for c in system if c]
+    texts = [
+        c if isinstance(c, str) else "\n\n".join(str(b.get("text", "")) for b in c if isinstance(b, Mapping))
+        for c in system
+        if c
+    ]
     return "\n\n".join(texts), [m for m in obedient if m.get("role") not in _SYSTEM]
 
 
@@ -171,7 +186,13 @@ def _anthropic_message(message: Message) -> dict[str, Any]:
     if message.get("role") in {"tool", "function"}:
         return {
             "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": str(message.get("tool_call_id") or ""), "content": content or ""}],
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": str(message.get("tool_call_id") or ""),
+                    "content": content or "",
+                }
+            ],
         }
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
@@ -195,7 +216,11 @@ def _anthropic_tool(tool: Tool) -> dict[str, Any]:
     function = tool.get("function") if isinstance(tool.get("function"), Mapping) else tool
     assert function is not None
     schema = function.get("parameters") or function.get("input_schema") or {"type": "object"}
-    return {"name": function.get("name", ""), "description": function.get("description") or "", "input_schema": schema}
+    return {
+        "name": function.get("name", ""),
+        "description": function.get("description") or "",
+        "input_schema": schema,
+    }
 
 
 def _google_parts(message: Message) -> list[dict[str, Any]]:
@@ -203,6 +228,9 @@ def _google_parts(message: Message) -> list[dict[str, Any]]:
     if isinstance(content, str):
         parts = [{"text": content}] if content else []
     else:
-        parts = [{"text": b["text"] if isinstance(b, Mapping) and isinstance(b.get("text"), str) else as_text(b)} for b in content or ()]
+        parts = [
+            {"text": b["text"] if isinstance(b, Mapping) and isinstance(b.get("text"), str) else as_text(b)}
+            for b in content or ()
+        ]
     parts += [{"text": as_text(call)} for call in message.get("tool_calls") or ()]
     return parts or [{"text": " "}]

@@ -26,14 +26,18 @@ __all__ = ["counter_for"]
 _log = logging.getLogger("rankbudget.counting")
 _lock = threading.RLock()
 _by_name: dict[str, TokenCounter] = {}
-_by_object: OrderedDict[int, tuple[Any, TokenCounter]] = OrderedDict()  # holds the object, so that its id stays its own
+_by_object: OrderedDict[int, tuple[Any, TokenCounter]] = (
+    OrderedDict()
+)  # holds the object, so that its id stays its own
 _MAX_NAMES = 256
 _MAX_OBJECTS = 16
 _ESTIMATE = "estimate"
 FAST = "+fast"
 
 
-def counter_for(spec: Any = "o200k_base", *, media: MediaTable | None = None, fast: bool = False, model: str | None = None) -> TokenCounter:
+def counter_for(
+    spec: Any = "o200k_base", *, media: MediaTable | None = None, fast: bool = False, model: str | None = None
+) -> TokenCounter:
     """Returns the counter for a model, an encoding, a tokenizer or a callable; the same counter for the same argument.
 
     Args:
@@ -69,7 +73,9 @@ def counter_for(spec: Any = "o200k_base", *, media: MediaTable | None = None, fa
                     _by_name.clear()
                 _by_name[spec] = _from_name(spec)
             return _by_name[spec]
-    if isinstance(spec, TextCounter) or (isinstance(spec, TokenCounter) and not isinstance(spec, type)):  # asking a protocol takes long
+    if isinstance(spec, TextCounter) or (
+        isinstance(spec, TokenCounter) and not isinstance(spec, type)
+    ):  # asking a protocol takes long
         return spec
     if model is not None:
         from .provider import ProviderCounter
@@ -139,7 +145,9 @@ def _similar(name: str, media: MediaTable | None) -> TokenCounter:
     similar = similar_to(name)
     why = f"the tokenizer of {name!r} is not known here; counted with {similar.encoding} and an estimate, up to {similar.band:.0%} too low"
     try:
-        counter = SimilarCounter(similar.encoding, name=name, why=why, band=similar.band, media=media or media_for(name))
+        counter = SimilarCounter(
+            similar.encoding, name=name, why=why, band=similar.band, media=media or media_for(name)
+        )
     except VocabularyMissingError as error:
         return _estimate(name, str(error), media or media_for(name))
     _log.warning("%s. Give a tokenizer to count exactly.", why)

@@ -22,7 +22,9 @@ class SimilarCounter(TiktokenCounter):
         (10, 4)
     """
 
-    def __init__(self, encoding: str, *, name: str, why: str, band: float, media: MediaTable | None = None) -> None:
+    def __init__(
+        self, encoding: str, *, name: str, why: str, band: float, media: MediaTable | None = None
+    ) -> None:
         super().__init__(encoding, name=name, exact=False, why=why, band=band, media=media)
 
     def _measure(self, text: str) -> int:

@@ -83,12 +83,16 @@ class TiktokenCounter(TextCounter):
         if len(tokens) > max_tokens:
             part = tokens[:max_tokens] if side == "right" else tokens[-max_tokens:]
             guess = len(self.encoding.decode_bytes(part).decode("utf-8", "ignore")) or 1
-        return cut_text(text, max_tokens, self._measure, side=side, guess=guess, widest=_WIDEST_TOKEN, joints=True)
+        return cut_text(
+            text, max_tokens, self._measure, side=side, guess=guess, widest=_WIDEST_TOKEN, joints=True
+        )
 
     def _count_new(self, text: str) -> int:
         size = len(text)
         room = self._room - size
-        if self._plain and 0 < size < LONG_RUN and room > 0 and len(self._recent) < MOST_TEXTS:  # written out: ten thousand texts go through here
+        if (
+            self._plain and 0 < size < LONG_RUN and room > 0 and len(self._recent) < MOST_TEXTS
+        ):  # written out: ten thousand texts go through here
             found = self._older.get(text)
             if found is None:
                 try:
@@ -114,7 +118,9 @@ class TiktokenCounter(TextCounter):
             if type(error).__name__ != "PanicException":
                 raise
             # An encoding of someone's own: pieces are counted one by one. A cut can only split tokens, so this is too much, never too little.
-            return removed + sum(len(self._encode(short[i : i + _SLICE])) for i in range(0, len(short), _SLICE))
+            return removed + sum(
+                len(self._encode(short[i : i + _SLICE])) for i in range(0, len(short), _SLICE)
+            )
 
     def _merged(self, piece: str) -> int:
         return len(self.encoding._encode_single_piece(piece))  # noqa: SLF001 - the only way around the pattern that panics

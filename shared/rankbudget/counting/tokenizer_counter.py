@@ -22,9 +22,22 @@ from .protocol import Message, Tool
 
 __all__ = ["TokenizerCounter"]
 
-_REFUSED_FRAMING = 8  # tokens a message of a refused conversation is assumed to need around it: more than any template seen
+_REFUSED_FRAMING = (
+    8  # tokens a message of a refused conversation is assumed to need around it: more than any template seen
+)
 _BARE_BAND = 0.10
-_PROBE_TEXTS = ("", "plain words", " lead", "trail ", "a\n\nb", "e\u0301 中文 👍🏽", "1234 + 5", "\n", "  two", "x = {'a': 1}")
+_PROBE_TEXTS = (
+    "",
+    "plain words",
+    " lead",
+    "trail ",
+    "a\n\nb",
+    "e\u0301 中文 👍🏽",
+    "1234 + 5",
+    "\n",
+    "  two",
+    "x = {'a': 1}",
+)
 
 
 class TokenizerCounter(TextCounter):
@@ -65,7 +78,9 @@ class TokenizerCounter(TextCounter):
         self.profile = profile_of(render)
         self._blocks_pass = keeps_blocks(render)
         self._cuts = self._checked_cuts(specials, render)
-        self.additive = self._cuts is not None and separates_messages(render, self._cuts) and self._adds_up(render)
+        self.additive = (
+            self._cuts is not None and separates_messages(render, self._cuts) and self._adds_up(render)
+        )
         self._forget()
         self._deltas.clear()
         self._bases.clear()
@@ -76,7 +91,10 @@ class TokenizerCounter(TextCounter):
     def _measure(self, text: str) -> int:
         try:
             return self._encode(text)
-        except (UnicodeEncodeError, TypeError):  # a lone surrogate has no UTF-8: it reaches a model as the replacement character
+        except (
+            UnicodeEncodeError,
+            TypeError,
+        ):  # a lone surrogate has no UTF-8: it reaches a model as the replacement character
             replaced = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             if replaced == text:
                 raise
@@ -118,7 +136,9 @@ class TokenizerCounter(TextCounter):
                 base = self._tried(one, tools) + self._tried(two, tools) - self._tried(one + two, tools)
             except TemplateRefusedError:
                 try:  # a template that demands alternation: what it writes once is in both, the user's turn is in the longer twice
-                    base = 2 * self._tried(one + answer + two, tools) - self._tried(one + answer + two + answer + two, tools)
+                    base = 2 * self._tried(one + answer + two, tools) - self._tried(
+                        one + answer + two + answer + two, tools
+                    )
                 except TemplateRefusedError:
                     base = framing.REPLY + (self.count(key) if key else 0)
             self._bases[key] = max(0, base)
@@ -143,7 +163,9 @@ class TokenizerCounter(TextCounter):
                 return self._tried(attempt, tools)
             except TemplateRefusedError:  # noqa: PERF203 - refusing is an answer
                 continue
-        return self.overhead(tools) + sum(framing.message_tokens(m, self.count, self._media) + _REFUSED_FRAMING for m in messages)
+        return self.overhead(tools) + sum(
+            framing.message_tokens(m, self.count, self._media) + _REFUSED_FRAMING for m in messages
+        )
 
     def _obedient(self, messages: Sequence[Message]) -> Sequence[Message]:
         return apply_profile([self._readable(m)[0] for m in messages], self.profile)
@@ -200,7 +222,11 @@ class TokenizerCounter(TextCounter):
         if not specials:
             return None
         cuts = re.compile("|".join(re.escape(token) for token in sorted(specials, key=len, reverse=True)))
-        joined = [f"{a}{token}{b}" for token in list(specials)[:12] for a, b in zip(_PROBE_TEXTS, reversed(_PROBE_TEXTS), strict=True)]
+        joined = [
+            f"{a}{token}{b}"
+            for token in list(specials)[:12]
+            for a, b in zip(_PROBE_TEXTS, reversed(_PROBE_TEXTS), strict=True)
+        ]
         for conversation in probe_conversations():
             try:
                 joined.append(render(conversation, None))
@@ -208,7 +234,9 @@ class TokenizerCounter(TextCounter):
                 continue
         for text in joined:
             pieces = cuts.split(text)
-            if len(pieces) - 1 + sum(self._measure(piece) for piece in pieces if piece) != self._measure(text):
+            if len(pieces) - 1 + sum(self._measure(piece) for piece in pieces if piece) != self._measure(
+                text
+            ):
                 return None
         return cuts
 
@@ -218,7 +246,9 @@ class TokenizerCounter(TextCounter):
             for conversation in probe_conversations():
                 try:
                     whole = self._count_rendering(render(conversation, tools))
-                    parts = sum(self._tried([message], None) - self.overhead(None) for message in conversation)
+                    parts = sum(
+                        self._tried([message], None) - self.overhead(None) for message in conversation
+                    )
                 except TemplateRefusedError:
                     return False
                 if whole != self.overhead(tools) + parts:
@@ -244,7 +274,9 @@ def _with_objects(message: Message) -> Message:
         function = call.get("function") if isinstance(call, Mapping) else None
         if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
             try:
-                changed.append({**call, "function": {**function, "arguments": json.loads(function["arguments"] or "{}")}})
+                changed.append(
+                    {**call, "function": {**function, "arguments": json.loads(function["arguments"] or "{}")}}
+                )
                 continue
             except ValueError:
                 pass

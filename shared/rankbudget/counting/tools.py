@@ -50,7 +50,12 @@ def _tool(tool: Any, count: Count, start: int) -> int:
         return start + count(as_text(tool))
     line = f"{as_text(function.get('name') or '')}:{_sentence(function.get('description'))}"
     schema: Mapping[str, Any] = next(
-        (function[key] for key in ("parameters", "input_schema", "schema") if isinstance(function.get(key), Mapping)), {}
+        (
+            function[key]
+            for key in ("parameters", "input_schema", "schema")
+            if isinstance(function.get(key), Mapping)
+        ),
+        {},
     )
     return start + count(line) + _properties(schema, schema, count, 0)
 
@@ -70,13 +75,19 @@ def _properties(schema: Mapping[str, Any], root: Mapping[str, Any], count: Count
     total = 0
     properties = schema.get("properties")
     if isinstance(properties, Mapping) and properties:
-        total += _PROPERTIES + sum(_property(name, value, root, count, depth) for name, value in properties.items())
+        total += _PROPERTIES + sum(
+            _property(name, value, root, count, depth) for name, value in properties.items()
+        )
     if depth < _MAX_DEPTH:
         inner = [schema.get("items"), schema.get("additionalProperties")]
         for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
             found = schema.get(key)
             inner += found if isinstance(found, (list, tuple)) else []
-        total += sum(_properties(part, root, count, depth + 1) + _choices(part, count) for part in inner if isinstance(part, Mapping))
+        total += sum(
+            _properties(part, root, count, depth + 1) + _choices(part, count)
+            for part in inner
+            if isinstance(part, Mapping)
+        )
     return total
 
 

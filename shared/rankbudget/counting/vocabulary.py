@@ -41,7 +41,9 @@ ENCODINGS = tuple(_FILES)
 _DOWNLOAD_SECONDS = 30.0
 _CACHE = "TIKTOKEN_CACHE_DIR"
 _lock = threading.Lock()
-_missing: dict[str, str] = {}  # an encoding that could not be had is not tried again: a download may take its whole time
+_missing: dict[
+    str, str
+] = {}  # an encoding that could not be had is not tried again: a download may take its whole time
 
 
 def load_encoding(name: str) -> tiktoken.Encoding:
@@ -102,7 +104,11 @@ def _download(name: str) -> tiktoken.Encoding:
     thread.join(_DOWNLOAD_SECONDS)
     if got:
         return got[0]
-    reason = f"{type(failed[0]).__name__}: {failed[0]}" if failed else f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds"
+    reason = (
+        f"{type(failed[0]).__name__}: {failed[0]}"
+        if failed
+        else f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds"
+    )
     msg = (
         f"the vocabulary of {name!r} is neither cached nor shipped, and could not be downloaded ({reason[:200]}). "
         f"Set {_CACHE} to a folder that has it, or install llama-index-core, which ships o200k_base and cl100k_base."

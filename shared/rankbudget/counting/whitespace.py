@@ -38,7 +38,9 @@ def shape_of(encoding_name: str) -> Shape | None:
     return "r50k" if encoding_name in {"p50k_base", "p50k_edit", "r50k_base", "gpt2"} else None
 
 
-def shorten_runs(text: str, shape: Shape, merge: Callable[[str], int], *, longest: int = LONG_RUN, kept: int = _KEPT) -> tuple[str, int]:
+def shorten_runs(
+    text: str, shape: Shape, merge: Callable[[str], int], *, longest: int = LONG_RUN, kept: int = _KEPT
+) -> tuple[str, int]:
     """Returns the text with its long runs of whitespace shortened, and the tokens that this took away.
 
     Args:

@@ -37,7 +37,13 @@ def check_arguments(given: Mapping[str, Any]) -> None:
 def check_timeout(seconds: Any, problems: list[str]) -> None:
     """Adds a problem when a summarizer cannot be given so many seconds."""
     if seconds is not None:
-        check_number("summary_timeout", seconds, problems, above=True, allowed="seconds above 0, or None to wait for ever")
+        check_number(
+            "summary_timeout",
+            seconds,
+            problems,
+            above=True,
+            allowed="seconds above 0, or None to wait for ever",
+        )
 
 
 def check_messages(messages: Any) -> Sequence[Any]:

@@ -35,14 +35,23 @@ class BestFirst:
         [('a', 'fits'), ('b', 'too_large'), ('c', 'fits')]
     """
 
-    def __init__(self, *, scorer: Scorer | None = None, dedup: bool = True, order: Order = "original") -> None:
+    def __init__(
+        self, *, scorer: Scorer | None = None, dedup: bool = True, order: Order = "original"
+    ) -> None:
         check_order(order)
         self._scorer = scorer
         self._dedup = dedup
         self._order: Order = order
 
     def fit(
-        self, segments: Sequence[Segment], *, limit: int, counter: TokenCounter, block: str, query: str = "", cost: Cost | None = None
+        self,
+        segments: Sequence[Segment],
+        *,
+        limit: int,
+        counter: TokenCounter,
+        block: str,
+        query: str = "",
+        cost: Cost | None = None,
     ) -> Fit:
         """Returns the most relevant segments that cost at most `limit`."""
         price = cost or plain_cost(counter)
@@ -50,12 +59,18 @@ class BestFirst:
         groups = members(segments)
         must = pinned_groups(segments, groups, costs, limit, block)
         complete = sum(costs) <= limit
-        scores = [0.0] * len(segments) if complete and self._order == "original" else scores_of(segments, query, self._scorer)
+        scores = (
+            [0.0] * len(segments)
+            if complete and self._order == "original"
+            else scores_of(segments, query, self._scorer)
+        )
         room = limit
         kept: list[int] = []
         reasons: dict[int, tuple[str, str]] = {}
         doubles = Doubles() if self._dedup and not complete else None
-        ranking = sorted(range(len(groups)), key=lambda g: (g not in must, -max(scores[i] for i in groups[g]), g))
+        ranking = sorted(
+            range(len(groups)), key=lambda g: (g not in must, -max(scores[i] for i in groups[g]), g)
+        )
         for g in ranking:
             wanted = sum(costs[i] for i in groups[g])
             if g not in must:
@@ -63,7 +78,11 @@ class BestFirst:
                     why = "too_large" if wanted > limit else "no_room"
                     reasons.update(dict.fromkeys(groups[g], (why, f"needs {wanted} tokens, {room} are left")))
                     continue
-                if doubles is not None and len(groups[g]) == 1 and (twin := doubles.of(segments[groups[g][0]])):
+                if (
+                    doubles is not None
+                    and len(groups[g]) == 1
+                    and (twin := doubles.of(segments[groups[g][0]]))
+                ):
                     reasons[groups[g][0]] = ("duplicate", f"says what {twin!r} says")
                     continue
             kept.extend(groups[g])

@@ -30,7 +30,13 @@ class _Text:
 
 
 def cap_units(
-    timeline: Timeline, units: Sequence[Unit], room: int, *, counter: TokenCounter, message_cap: int, spared: int | None
+    timeline: Timeline,
+    units: Sequence[Unit],
+    room: int,
+    *,
+    counter: TokenCounter,
+    message_cap: int,
+    spared: int | None,
 ) -> dict[int, Any] | None:
     """Returns shortened copies by position so that `units` cost at most `room` tokens; None when that cannot be.
 
@@ -47,7 +53,12 @@ def cap_units(
 
 
 def _cap(
-    timeline: Timeline, units: Sequence[Unit], texts: list[_Text], room: int, counter: TokenCounter, message_cap: int
+    timeline: Timeline,
+    units: Sequence[Unit],
+    texts: list[_Text],
+    room: int,
+    counter: TokenCounter,
+    message_cap: int,
 ) -> dict[int, Any] | None:
     if not texts:
         return None
@@ -58,7 +69,11 @@ def _cap(
         level = _level([t.tokens for t in texts], room - fixed - slack, message_cap)
         if level is None:
             return None
-        edits = {t.position: timeline.codec.with_text(timeline.messages[t.position], _shorten(t, level, counter)) for t in texts if t.tokens > level}
+        edits = {
+            t.position: timeline.codec.with_text(timeline.messages[t.position], _shorten(t, level, counter))
+            for t in texts
+            if t.tokens > level
+        }
         over = _price(timeline, units, edits) - room
         if over <= 0:
             return edits

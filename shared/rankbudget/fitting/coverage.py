@@ -26,7 +26,12 @@ _NEWEST = 1e-3
 
 
 def cover(
-    prices: Sequence[int], holds: Sequence[Sequence[int]], worth: Sequence[float], opens: Sequence[int], kept: Iterable[int], room: int
+    prices: Sequence[int],
+    holds: Sequence[Sequence[int]],
+    worth: Sequence[float],
+    opens: Sequence[int],
+    kept: Iterable[int],
+    room: int,
 ) -> list[int]:
     """Returns the pieces to keep beside those already kept, in the order they were chosen.
 
@@ -87,7 +92,12 @@ class _Shelf:
     """What is kept so far, and what each other piece would still add."""
 
     def __init__(
-        self, prices: Sequence[int], holds: Sequence[Sequence[int]], worth: Sequence[float], opens: Sequence[int], kept: Iterable[int]
+        self,
+        prices: Sequence[int],
+        holds: Sequence[Sequence[int]],
+        worth: Sequence[float],
+        opens: Sequence[int],
+        kept: Iterable[int],
     ) -> None:
         self._prices, self._holds, self._worth, self._opens = prices, holds, worth, opens
         self._holders: list[list[int]] = [[] for _ in worth]
@@ -95,7 +105,10 @@ class _Shelf:
             for value in values:
                 self._holders[value].append(piece)
         self._gains = [sum([worth[value] for value in values]) for values in holds]
-        self._shared = [sorted({*holds[n]}.intersection(holds[opener])) if opener != n else [] for n, opener in enumerate(opens)]
+        self._shared = [
+            sorted({*holds[n]}.intersection(holds[opener])) if opener != n else []
+            for n, opener in enumerate(opens)
+        ]
         """What a piece and its opener both hold."""
         self._had = bytearray(len(worth))
         self._in = bytearray(len(prices))
@@ -120,7 +133,11 @@ class _Shelf:
 
     def openers(self, room: int) -> list[int]:
         """Returns the pieces that could open everything kept so far and fit, cheapest first."""
-        found = [piece for piece in range(self._opening) if self._opens[piece] == piece and self._prices[piece] <= room]
+        found = [
+            piece
+            for piece in range(self._opening)
+            if self._opens[piece] == piece and self._prices[piece] <= room
+        ]
         return sorted(found, key=self._prices.__getitem__)
 
     def opener_of(self, pieces: Iterable[int]) -> list[int]:
@@ -130,14 +147,20 @@ class _Shelf:
 
     def openable(self, room: int) -> list[int]:
         """Returns the pieces that fit and need nothing to open, what adds most for its price first."""
-        needless = [piece for piece, opener in enumerate(self._opens) if opener == piece or self._opening < piece]
+        needless = [
+            piece for piece, opener in enumerate(self._opens) if opener == piece or self._opening < piece
+        ]
         found = [piece for piece in needless if not self._in[piece] and self._prices[piece] <= room]
         return sorted(found, key=lambda piece: -self._rate(piece, AGAIN[-1]))
 
     def fill(self, room: int, power: float) -> list[int]:
         """Keeps what adds most for its price until nothing more fits; returns it."""
         chosen: list[int] = []
-        heap = [(-self._rate(piece, power), -piece) for piece, price in enumerate(self._prices) if price <= room and not self._in[piece]]
+        heap = [
+            (-self._rate(piece, power), -piece)
+            for piece, price in enumerate(self._prices)
+            if price <= room and not self._in[piece]
+        ]
         heapq.heapify(heap)
         cheapest = min(self._prices, default=0)
         while heap and cheapest <= room:
@@ -171,7 +194,9 @@ class _Shelf:
         gain, price = self._gains[piece], self._prices[piece]
         opener = self._opens[piece]
         if opener != piece and self._opening > piece:
-            gain += self._gains[opener] - sum([self._worth[value] for value in self._shared[piece] if not self._had[value]])
+            gain += self._gains[opener] - sum(
+                [self._worth[value] for value in self._shared[piece] if not self._had[value]]
+            )
             price += self._prices[opener]
         return (gain + _NEWEST / (len(self._prices) - piece)) / math.pow(max(1, price), power)
 

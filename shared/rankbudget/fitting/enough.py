@@ -36,11 +36,15 @@ class Enough:
         packing: what is kept.
     """
 
-    def __init__(self, rated: Rated, odds: Sequence[Sequence[float]], floor: float | None, packing: SentencePacking) -> None:
+    def __init__(
+        self, rated: Rated, odds: Sequence[Sequence[float]], floor: float | None, packing: SentencePacking
+    ) -> None:
         self._rated: Rated = rated
         self._floor = floor
         self._packing = packing
-        self._weights = [[_chance(rated, rating) for rating in row] for row in odds] if floor is not None else []
+        self._weights = (
+            [[_chance(rated, rating) for rating in row] for row in odds] if floor is not None else []
+        )
         self._said_yes = False
         self._count()
 

@@ -87,13 +87,27 @@ class Evidence:
         self._keep = keep_evidence
 
     def fit(
-        self, segments: Sequence[Segment], *, limit: int, counter: TokenCounter, block: str, query: str = "", cost: Cost | None = None
+        self,
+        segments: Sequence[Segment],
+        *,
+        limit: int,
+        counter: TokenCounter,
+        block: str,
+        query: str = "",
+        cost: Cost | None = None,
     ) -> Fit:
         """Returns pieces that cost at most `limit`."""
         return self.pack(segments, limit=limit, counter=counter, block=block, query=query, cost=cost).fit
 
     def pack(
-        self, segments: Sequence[Segment], *, limit: int, counter: TokenCounter, block: str, query: str = "", cost: Cost | None = None
+        self,
+        segments: Sequence[Segment],
+        *,
+        limit: int,
+        counter: TokenCounter,
+        block: str,
+        query: str = "",
+        cost: Cost | None = None,
     ) -> Packed:
         """Returns what `fit` returns and the share of the expected evidence in it."""
         price = cost or plain_cost(counter)
@@ -115,7 +129,9 @@ class Evidence:
         else:
             enough = Enough(rater.rated, [[odds] for odds in rater.documents], self._keep, packing)
             _take_whole(packing, free, rater.documents, enough)
-            sentences = sentences and packing.room > max(limit * MUCH_LEFT, SHORTEST_CUT) and not enough.reached()
+            sentences = (
+                sentences and packing.room > max(limit * MUCH_LEFT, SHORTEST_CUT) and not enough.reached()
+            )
             if sentences:
                 enough.split(rater.rated_sentences, rater.sentences)
         if sentences:
@@ -139,7 +155,9 @@ class Rater:
         self._sentences: list[list[float]] | None = None
         self._documents: list[float] | None = None
         self.turns = bool(segments) and all(segment.role for segment in segments)
-        self.rated: Rated = "scores" if len(self._given) == len(segments) else "turns" if self.turns else "documents"
+        self.rated: Rated = (
+            "scores" if len(self._given) == len(segments) else "turns" if self.turns else "documents"
+        )
         self.rated_sentences: Rated = "sentences" if self.rated == "documents" else self.rated
 
     @property
@@ -170,9 +188,14 @@ class Rater:
     def _below(self, odds: Sequence[float]) -> list[list[float]]:
         """Returns sentences rated like their segment, less what they fall behind its best."""
         texts = [split_sentences(segment.text) for segment in self._segments]
-        flat = [Segment(id=str(j), text=text) for j, text in enumerate([text for pieces in texts for text in pieces])]
+        flat = [
+            Segment(id=str(j), text=text)
+            for j, text in enumerate([text for pieces in texts for text in pieces])
+        ]
         alone = len(flat) == len(texts)
-        own: Iterator[float] = iter([0.0] * len(flat) if alone else normalised(self._scorer.score(self._query, flat)))
+        own: Iterator[float] = iter(
+            [0.0] * len(flat) if alone else normalised(self._scorer.score(self._query, flat))
+        )
         found = []
         for rating, pieces in zip(odds, texts, strict=True):
             near = [next(own) for _ in pieces]
@@ -181,7 +204,9 @@ class Rater:
         return found
 
 
-def _take_whole(packing: SentencePacking, free: Sequence[Sequence[int]], odds: Sequence[float], enough: Enough) -> None:
+def _take_whole(
+    packing: SentencePacking, free: Sequence[Sequence[int]], odds: Sequence[float], enough: Enough
+) -> None:
     best = [max([odds[i] for i in group]) for group in free]
     for g in sorted(range(len(free)), key=lambda g: (-best[g], g)):
         if enough.reached():
@@ -193,7 +218,9 @@ def _take_whole(packing: SentencePacking, free: Sequence[Sequence[int]], odds: S
                 enough.took(i)
 
 
-def _take_sentences(packing: SentencePacking, free: Sequence[Sequence[int]], rater: Rater, enough: Enough) -> None:
+def _take_sentences(
+    packing: SentencePacking, free: Sequence[Sequence[int]], rater: Rater, enough: Enough
+) -> None:
     pieces: list[tuple[float, int, int]] = []
     for g, group in enumerate(free):
         if group[0] in packing.settled:

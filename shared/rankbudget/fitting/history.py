@@ -144,7 +144,9 @@ def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
         if used > room:
             if cuts:  # numbered last: by now all that stays has been read
                 newest = timeline.turn_number(next(timeline.turns()).start)
-                best = max((_trailing_zeros(newest + 1 - turns), turns, kept, tokens) for turns, kept, tokens in cuts)
+                best = max(
+                    (_trailing_zeros(newest + 1 - turns), turns, kept, tokens) for turns, kept, tokens in cuts
+                )
                 return Selection(units[: best[2]], best[3])
             return _inside(timeline, turn, start, units, room) if count >= least else None
         if used >= floor and count >= least:
@@ -170,12 +172,18 @@ def _inside(timeline: Timeline, turn: Turn, used: int, units: list[Unit], room: 
     return Selection(kept + turn.body[-best[1] :], best[2])
 
 
-def resume(timeline: Timeline, room: int, minimum: int, cut: Cut | None, run: Run | None, *, fresh: bool) -> Selection | None:
+def resume(
+    timeline: Timeline, room: int, minimum: int, cut: Cut | None, run: Run | None, *, fresh: bool
+) -> Selection | None:
     """Keeps from a remembered cut on while that fits, else moves the cut until half of the room is free; None when that cannot be.
 
     A `fresh` session has nothing to disturb yet: it takes as much as fits, and reads no more than that.
     """
-    kept = fill(timeline, room, minimum) if fresh else _from_cut(timeline, cut, run, room) or fill(timeline, room // 2, minimum)
+    kept = (
+        fill(timeline, room, minimum)
+        if fresh
+        else _from_cut(timeline, cut, run, room) or fill(timeline, room // 2, minimum)
+    )
     if kept is None:  # the last exchanges need more than half: keep just them
         for _, units in islice(minimum_sets(timeline, minimum), 1):
             used = sum([timeline.tokens_of(unit) for unit in units])
@@ -192,7 +200,11 @@ def _from_cut(timeline: Timeline, cut: Cut | None, run: Run | None, room: int) -
     for number, turn in enumerate(timeline.turns()):
         if run is not None and turn.stop <= run.stop:
             break
-        if number == 0 and cut is not None and any(u.start < cut.edge and u.start not in cut.starts for u in timeline.owed(turn)):
+        if (
+            number == 0
+            and cut is not None
+            and any(u.start < cut.edge and u.start not in cut.starts for u in timeline.owed(turn))
+        ):
             return None  # what was cut has become the newest step: a call after it was repaired away
         for unit in _newest_first(turn):
             if cut is None or unit.start >= cut.edge or unit.start in cut.starts:

@@ -40,7 +40,12 @@ class Memories(Evidence):
     """
 
     def __init__(
-        self, *, scorer: Scorer | None = None, compress: bool = True, dedup: bool = True, order: Order = "original"
+        self,
+        *,
+        scorer: Scorer | None = None,
+        compress: bool = True,
+        dedup: bool = True,
+        order: Order = "original",
     ) -> None:
         self._ranking = scorer if isinstance(scorer, MemoryScorer) else MemoryScorer(similarity=scorer)
         super().__init__(scorer=self._ranking.similarity, compress=compress, dedup=dedup, order=order)
@@ -52,7 +57,9 @@ class Memories(Evidence):
 class _MemoryRater(Rater):
     """Rates as evidence and adds what makes the ratings rank as the formula does; nothing is rated a second time."""
 
-    def __init__(self, query: str, segments: Sequence[Segment], scorer: Scorer, ranking: MemoryScorer) -> None:
+    def __init__(
+        self, query: str, segments: Sequence[Segment], scorer: Scorer, ranking: MemoryScorer
+    ) -> None:
         super().__init__(query, segments, scorer)
         self._memories = segments
         self._ranking = ranking

@@ -85,7 +85,9 @@ def values_of(units: Sequence[_Read]) -> dict[str, Value]:
         words = dict.fromkeys([word.strip(".") for word in _WORD.findall(text)])
         for word in words:
             places.setdefault(word, []).append(n)
-        plain = [leaf for result in results for leaf in _leaves(result) if " " not in leaf and not leaf.isdigit()]
+        plain = [
+            leaf for result in results for leaf in _leaves(result) if " " not in leaf and not leaf.isdigit()
+        ]
         for name in dict.fromkeys([*filter(_names_something, words), *arguments, *plain]):
             found.setdefault(name, Value()).units.add(n)
         for name in arguments:
@@ -94,7 +96,9 @@ def values_of(units: Sequence[_Read]) -> dict[str, Value]:
         found[name].attempt, found[name].done = True, done
     answer = next((n for n in range(len(units) - 1, -1, -1) if not any(units[n][1:])), -1)
     for name, value in found.items():
-        value.units.update(places.get(name, ()))  # a plain word that was an argument or a result counts wherever it stands
+        value.units.update(
+            places.get(name, ())
+        )  # a plain word that was an argument or a result counts wherever it stands
         if value.called and " " in name:
             value.units.update(n for n, (text, *_) in enumerate(units) if name in text)
         value.asked = any(units[n][3] for n in value.units)

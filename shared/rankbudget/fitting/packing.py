@@ -42,7 +42,11 @@ def members(segments: Sequence[Segment]) -> list[list[int]]:
 
 
 def pinned_groups(
-    segments: Sequence[Segment], groups: Sequence[Sequence[int]], costs: Mapping[int, int] | Sequence[int], limit: int, block: str
+    segments: Sequence[Segment],
+    groups: Sequence[Sequence[int]],
+    costs: Mapping[int, int] | Sequence[int],
+    limit: int,
+    block: str,
 ) -> set[int]:
     """Returns the indexes of the groups that must stay; raises when they need more than `limit`."""
     found = {g for g, group in enumerate(groups) if any(segments[i].pinned for i in group)}
@@ -92,7 +96,9 @@ def _word_set(text: str) -> frozenset[str]:
     return _WORD_SETS.get(text, lambda text: frozenset(word_counts(text)))
 
 
-_WORD_SETS: BoundedCache[str, frozenset[str]] = BoundedCache(max_size=4_000_000, size=lambda text: len(text) + 64)
+_WORD_SETS: BoundedCache[str, frozenset[str]] = BoundedCache(
+    max_size=4_000_000, size=lambda text: len(text) + 64
+)
 
 
 def in_order(kept: Sequence[int], scores: Sequence[float], order: Order) -> list[int]:
@@ -115,4 +121,12 @@ def whole(segment: Segment, tokens: int) -> Piece:
 
 def dropped(segment: Segment, block: str, tokens: int, reason: str, detail: str = "") -> Decision:
     """Returns the decision on a segment that is not in the prompt."""
-    return Decision(segment_id=segment.id, block=block, action="trimmed", reason=reason, before=tokens, after=0, detail=detail)
+    return Decision(
+        segment_id=segment.id,
+        block=block,
+        action="trimmed",
+        reason=reason,
+        before=tokens,
+        after=0,
+        detail=detail,
+    )

@@ -51,7 +51,14 @@ class FitStrategy(Protocol):
     """Makes the segments of one block fit a limit."""
 
     def fit(
-        self, segments: Sequence[Segment], *, limit: int, counter: TokenCounter, block: str, query: str = "", cost: Cost | None = None
+        self,
+        segments: Sequence[Segment],
+        *,
+        limit: int,
+        counter: TokenCounter,
+        block: str,
+        query: str = "",
+        cost: Cost | None = None,
     ) -> Fit:
         """Returns pieces that cost at most `limit` tokens; without `cost` each text costs itself and a newline."""
         ...

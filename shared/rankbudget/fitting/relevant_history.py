@@ -76,7 +76,9 @@ class _Shelf:
     def missing(self, units: Sequence[Unit], turn: Turn) -> list[Unit]:
         """Returns what keeping these units would add: themselves and the question of their turn."""
         wanted = [turn.question, *units] if turn.question else list(units)
-        return [unit for n, unit in enumerate(wanted) if unit.start not in self.units and unit not in wanted[:n]]
+        return [
+            unit for n, unit in enumerate(wanted) if unit.start not in self.units and unit not in wanted[:n]
+        ]
 
     def price(self, units: Sequence[Unit]) -> int:
         return sum([self._timeline.tokens_of(unit) for unit in units])
@@ -113,7 +115,10 @@ class _Read:
             if neutral.get("role") == "tool":
                 self.results.append(text)
             self.asked = self.asked or neutral.get("role") == "user"
-            self.calls += [str(call.get("function", {}).get("arguments") or "") for call in neutral.get("tool_calls") or ()]
+            self.calls += [
+                str(call.get("function", {}).get("arguments") or "")
+                for call in neutral.get("tool_calls") or ()
+            ]
         self.text = "\n".join([*said, *self.calls])
 
 

@@ -49,13 +49,19 @@ class SelectivePlan:
         """
         unknown = sorted(set(plan) - set(_ORDER))
         if unknown:
-            raise BudgetConfigError.of([f"the plan has {name!r}, allowed: {', '.join(_ORDER)}" for name in unknown])
+            raise BudgetConfigError.of(
+                [f"the plan has {name!r}, allowed: {', '.join(_ORDER)}" for name in unknown]
+            )
         sets = {name: frozenset(plan.get(name, ())) for name in _ORDER}
         twice = sorted(
-            (sets["preserve_full"] & sets["summarize"]) | (sets["preserve_full"] & sets["discard"]) | (sets["summarize"] & sets["discard"])
+            (sets["preserve_full"] & sets["summarize"])
+            | (sets["preserve_full"] & sets["discard"])
+            | (sets["summarize"] & sets["discard"])
         )
         if twice:
-            raise BudgetConfigError.of([f"the plan names {name!r} twice; give each id one fate" for name in twice])
+            raise BudgetConfigError.of(
+                [f"the plan names {name!r} twice; give each id one fate" for name in twice]
+            )
         return cls(**sets)
 
     def fate(self, segment_id: str) -> Preservation | None:
@@ -134,7 +140,11 @@ class Selective:
         earlier_tokens: int = 40,
         merge_share: float | None = 0.85,
     ) -> None:
-        problems = [f"{name} is {value}, allowed: 0 or more" for name, value in (("recent", recent), ("old", old)) if value < 0]
+        problems = [
+            f"{name} is {value}, allowed: 0 or more"
+            for name, value in (("recent", recent), ("old", old))
+            if value < 0
+        ]
         if merge_share is not None and not 0 < merge_share <= 1:
             problems.append(f"merge_share is {merge_share}, allowed: above 0, at most 1, or None")
         if problems:
@@ -146,7 +156,14 @@ class Selective:
         self._merge_share = merge_share
 
     def fit(
-        self, segments: Sequence[Segment], *, limit: int, counter: TokenCounter, block: str, query: str = "", cost: Cost | None = None
+        self,
+        segments: Sequence[Segment],
+        *,
+        limit: int,
+        counter: TokenCounter,
+        block: str,
+        query: str = "",
+        cost: Cost | None = None,
     ) -> Fit:
         """Returns the segments that fit, in their order, some of them as "[Earlier: ...]"."""
         del query  # what later turns depend on is judged by what was said, not by the next question
@@ -157,9 +174,17 @@ class Selective:
         if sum(cost for i, cost in enumerate(costs) if i not in state.gone) <= limit:
             state.pieces = {i: _whole(s, costs[i]) for i, s in enumerate(segments) if i not in state.gone}
             fates: list[Preservation] = [self._plan.fate(s.id) or "discard" for s in segments]
-            long = [i for i, fate in enumerate(fates) if fate == "summarize" and i in state.pieces and costs[i] > self._earlier_tokens]
+            long = [
+                i
+                for i, fate in enumerate(fates)
+                if fate == "summarize" and i in state.pieces and costs[i] > self._earlier_tokens
+            ]
             for i in long:
-                if len(groups[i]) == 1 and not segments[i].pinned and not segments[i].text.startswith("[Earlier: "):
+                if (
+                    len(groups[i]) == 1
+                    and not segments[i].pinned
+                    and not segments[i].text.startswith("[Earlier: ")
+                ):
                     self._shorten_one(i, segments[i], costs[i], costs[i], state, counter, price)
         else:
             fates = self._fates(segments)
@@ -169,7 +194,9 @@ class Selective:
             self._shorten(segments, groups, costs, fates, state, counter, price)
         pieces = tuple(state.pieces[i] for i in sorted(state.pieces))
         reasons = [_reason(i, fates[i], state) for i in range(len(segments))]
-        decisions = tuple(_decide(s, state.pieces.get(i), costs[i], block, reasons[i]) for i, s in enumerate(segments))
+        decisions = tuple(
+            _decide(s, state.pieces.get(i), costs[i], block, reasons[i]) for i, s in enumerate(segments)
+        )
         return Fit(pieces=pieces, tokens=sum(piece.rendition.tokens for piece in pieces), decisions=decisions)
 
     def _discarded(self, segments: Sequence[Segment], groups: dict[int, list[int]]) -> frozenset[int]:
@@ -187,13 +214,13 @@ class Selective:
         return [self._plan.fate(s.id) or found.fate(s.id) or "summarize" for s in segments]
 
     @staticmethod
-    def _keep_pinned(segments: Sequence[Segment], groups: dict[int, list[int]], costs: list[int], state: _State, block: str) -> None:
+    def _keep_pinned(
+        segments: Sequence[Segment], groups: dict[int, list[int]], costs: list[int], state: _State, block: str
+    ) -> None:
         pinned = sorted({j for i, s in enumerate(segments) if s.pinned for j in groups[i]})
         needed = sum(costs[i] for i in pinned)
         if needed > state.room:
-            msg = (
-                f"pinned segments of block {block!r} need {needed} tokens, allowed: {state.room}; give the block {needed - state.room} more"
-            )
+            msg = f"pinned segments of block {block!r} need {needed} tokens, allowed: {state.room}; give the block {needed - state.room} more"
             raise BudgetExceededError(msg, limit=state.room, needed=needed, blocks={block: needed})
         state.pieces.update({i: _whole(segments[i], costs[i]) for i in pinned})
         state.room -= needed
@@ -205,7 +232,12 @@ class Selective:
         last: tuple[int, frozenset[str]] | None = None
         for i in reversed(range(len(segments))):
             words = frozenset(raw_words(segments[i].text))
-            if last is not None and segments[i].group is None and segments[i].role == segments[last[0]].role and words:
+            if (
+                last is not None
+                and segments[i].group is None
+                and segments[i].role == segments[last[0]].role
+                and words
+            ):
                 shared = len(words & last[1]) / len(words | last[1])
                 if shared >= self._merge_share and not segments[i].pinned:
                     repeats.add(i)
@@ -214,14 +246,27 @@ class Selective:
         return repeats
 
     def _keep_whole(
-        self, segments: Sequence[Segment], groups: dict[int, list[int]], costs: list[int], fates: list[Preservation], state: _State
+        self,
+        segments: Sequence[Segment],
+        groups: dict[int, list[int]],
+        costs: list[int],
+        fates: list[Preservation],
+        state: _State,
     ) -> None:
         def urgency(i: int) -> tuple[int, float, int]:
             age = len(segments) - i
             planned = self._plan.fate(segments[i].id) == "preserve_full"
-            return (0 if planned else 1 if age <= self._recent else 2, 0.0 if age <= self._recent else -weigh(segments[i].text), -i)
+            return (
+                0 if planned else 1 if age <= self._recent else 2,
+                0.0 if age <= self._recent else -weigh(segments[i].text),
+                -i,
+            )
 
-        wanted = [i for i in range(len(segments)) if fates[i] == "preserve_full" and i not in state.merged | state.gone]
+        wanted = [
+            i
+            for i in range(len(segments))
+            if fates[i] == "preserve_full" and i not in state.merged | state.gone
+        ]
         for i in sorted(wanted, key=urgency):
             members = groups[i]
             if i in state.pieces:
@@ -242,7 +287,11 @@ class Selective:
         price: Cost,
     ) -> None:
         out = state.merged | state.gone
-        left = [i for i in range(len(segments)) if i not in state.pieces and i not in out and fates[i] != "discard"]
+        left = [
+            i
+            for i in range(len(segments))
+            if i not in state.pieces and i not in out and fates[i] != "discard"
+        ]
         for i in sorted(left, key=lambda i: (_ORDER.index(fates[i]), -i)):
             if i in state.pieces:
                 continue
@@ -253,10 +302,21 @@ class Selective:
                 state.pieces.update({j: _whole(segments[j], costs[j]) for j in members})
                 state.room -= needed
                 continue
-            if len(members) == 1 and self._shorten_one(i, segments[i], costs[i], state.room, state, counter, price):
+            if len(members) == 1 and self._shorten_one(
+                i, segments[i], costs[i], state.room, state, counter, price
+            ):
                 state.room -= state.pieces[i].rendition.tokens
 
-    def _shorten_one(self, i: int, segment: Segment, tokens: int, room: int, state: _State, counter: TokenCounter, price: Cost) -> bool:
+    def _shorten_one(
+        self,
+        i: int,
+        segment: Segment,
+        tokens: int,
+        room: int,
+        state: _State,
+        counter: TokenCounter,
+        price: Cost,
+    ) -> bool:
         """Says one segment in few words and returns whether that is shorter."""
         piece = self._earlier(segment, room, counter, price)
         if piece is None or piece.rendition.tokens >= tokens:
@@ -269,7 +329,9 @@ class Selective:
         limit = min(self._earlier_tokens, room - frame)
         own = segment.metadata.get("summary")
         while limit > 0:
-            text = extractive_summary(own if isinstance(own, str) and own.strip() else segment.text, limit, counter)
+            text = extractive_summary(
+                own if isinstance(own, str) and own.strip() else segment.text, limit, counter
+            )
             if not text.strip(" ."):
                 return None
             shown = f"[Earlier: {text}]"
@@ -304,10 +366,22 @@ def _reason(i: int, fate: Preservation, state: _State) -> str:
 
 def _decide(segment: Segment, piece: Piece | None, before: int, block: str, reason: str) -> Decision:
     if piece is None:
-        return Decision(segment_id=segment.id, block=block, action="trimmed", reason=reason, before=before, after=0)
+        return Decision(
+            segment_id=segment.id, block=block, action="trimmed", reason=reason, before=before, after=0
+        )
     after = piece.rendition.tokens
     if piece.whole:
         why = "pinned" if segment.pinned else "fits" if reason != "key_moment" else reason
-        return Decision(segment_id=segment.id, block=block, action="kept", reason=why, before=before, after=after)
+        return Decision(
+            segment_id=segment.id, block=block, action="kept", reason=why, before=before, after=after
+        )
     detail = f"Said in {after} instead of {before} tokens."
-    return Decision(segment_id=segment.id, block=block, action="summarized", reason=reason, before=before, after=after, detail=detail)
+    return Decision(
+        segment_id=segment.id,
+        block=block,
+        action="summarized",
+        reason=reason,
+        before=before,
+        after=after,
+        detail=detail,
+    )

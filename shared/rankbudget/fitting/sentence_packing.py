@@ -68,7 +68,11 @@ class SentencePacking:
 
     def repeats(self, i: int) -> bool:
         """Returns whether a segment says what a kept one says; then nothing is taken of it."""
-        twin = self._doubles.of(self._segments[i]) if self._doubles is not None and i not in self.partial else None
+        twin = (
+            self._doubles.of(self._segments[i])
+            if self._doubles is not None and i not in self.partial
+            else None
+        )
         if twin is None:
             return False
         self._twins[i] = twin
@@ -83,7 +87,9 @@ class SentencePacking:
         opened = i in self.partial
         need = self._counter.count(texts[j]) if opened else self._price(self._segments[i], texts[j].strip())
         fits = need <= self.room
-        if not (fits or (self._cut is None and self.room >= SHORTEST_CUT)) or (not opened and self.repeats(i)):
+        if not (fits or (self._cut is None and self.room >= SHORTEST_CUT)) or (
+            not opened and self.repeats(i)
+        ):
             return
         if fits:
             self.partial.setdefault(i, set()).add(j)
@@ -109,7 +115,12 @@ class SentencePacking:
             for _, i, j in least:
                 if over <= 0:
                     break
-                over -= max(1, self._counter.count(self._cut[2] if self._cut and self._cut[:2] == (i, j) else self._texts[i][j]))
+                over -= max(
+                    1,
+                    self._counter.count(
+                        self._cut[2] if self._cut and self._cut[:2] == (i, j) else self._texts[i][j]
+                    ),
+                )
                 self._take_back(i, j)
                 changed.add(i)
 
@@ -123,7 +134,9 @@ class SentencePacking:
 
     def kept_of(self, i: int, weights: Sequence[float]) -> float:
         """Returns the weights of those sentences of a segment that are in."""
-        return sum(weights) if i in self._whole else sum([weights[j] for j in sorted(self.partial.get(i, ()))])
+        return (
+            sum(weights) if i in self._whole else sum([weights[j] for j in sorted(self.partial.get(i, ()))])
+        )
 
     def result(self, block: str, order: Sequence[int], left_out: Mapping[str, str]) -> Fit:
         """Returns the fit; `left_out` is the reason and detail for what was not needed."""
@@ -179,14 +192,20 @@ class SentencePacking:
         if i in self._whole:
             return whole(self._segments[i], self._costs[i])
         kind: str = "truncated" if self._cut is not None and self._cut[0] == i else "compressed"
-        rendition = Rendition(kind="truncated" if kind == "truncated" else "compressed", text=self._text(i), tokens=self._spent[i])
+        rendition = Rendition(
+            kind="truncated" if kind == "truncated" else "compressed",
+            text=self._text(i),
+            tokens=self._spent[i],
+        )
         return Piece(self._segments[i], rendition)
 
     def _decision(self, i: int, block: str, left_out: Mapping[str, str]) -> Decision:
         segment, before = self._segments[i], self._costs[i]
         if i in self._whole:
             reason = "pinned" if segment.pinned else "fits"
-            return Decision(segment_id=segment.id, block=block, action="kept", reason=reason, before=before, after=before)
+            return Decision(
+                segment_id=segment.id, block=block, action="kept", reason=reason, before=before, after=before
+            )
         if i in self.partial:
             cut = self._cut is not None and self._cut[0] == i
             return Decision(
@@ -196,14 +215,19 @@ class SentencePacking:
                 reason="best_sentences",
                 before=before,
                 after=self._spent[i],
-                detail=f"{len(self.partial[i])} of {len(self._texts[i])} sentences" + (", the last one taken cut" if cut else ""),
+                detail=f"{len(self.partial[i])} of {len(self._texts[i])} sentences"
+                + (", the last one taken cut" if cut else ""),
             )
         if i in self._twins:
             return dropped(segment, block, before, "duplicate", f"says what {self._twins[i]!r} says")
         if left_out:
             return dropped(segment, block, before, left_out["reason"], left_out["detail"])
         return dropped(
-            segment, block, before, "too_large" if before > self._limit else "no_room", f"needs {before} tokens, {self.room} are left"
+            segment,
+            block,
+            before,
+            "too_large" if before > self._limit else "no_room",
+            f"needs {before} tokens, {self.room} are left",
         )
 
 

@@ -13,7 +13,13 @@ STRATEGIES = ("best_first", "evidence", "in_order", "memories", "selective", "tr
 """best_first: whole segments by score. evidence: by score, sentences of them where few fit whole. memories: evidence, ranked by importance, age and
 kind as well. selective: key moments whole, the rest in few words. in_order, truncate: as given, last one cut."""
 
-_DEFAULTS = {"system": "truncate", "project": "truncate", "task": "truncate", "memory": "memories", "examples": "best_first"}
+_DEFAULTS = {
+    "system": "truncate",
+    "project": "truncate",
+    "task": "truncate",
+    "memory": "memories",
+    "examples": "best_first",
+}
 
 
 def strategy_for(block: str, name: str | None = None, *, scorer: Any = None) -> FitStrategy:

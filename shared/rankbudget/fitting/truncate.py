@@ -28,7 +28,14 @@ class Truncate:
         self._keep: Keep = keep
 
     def fit(
-        self, segments: Sequence[Segment], *, limit: int, counter: TokenCounter, block: str, query: str = "", cost: Cost | None = None
+        self,
+        segments: Sequence[Segment],
+        *,
+        limit: int,
+        counter: TokenCounter,
+        block: str,
+        query: str = "",
+        cost: Cost | None = None,
     ) -> Fit:
         """Returns the leading segments that cost at most `limit`, the last one cut."""
         del query  # the order given is the order of importance
@@ -58,7 +65,9 @@ class Truncate:
                 kept[members[0]] = piece
             break
         pieces = tuple(kept[i] for i in sorted(kept))
-        decisions = tuple(_decision(segment, kept.get(i), costs[i], block) for i, segment in enumerate(segments))
+        decisions = tuple(
+            _decision(segment, kept.get(i), costs[i], block) for i, segment in enumerate(segments)
+        )
         return Fit(pieces=pieces, tokens=sum(p.rendition.tokens for p in pieces), decisions=decisions)
 
     def _cut(self, segment: Segment, room: int, counter: TokenCounter, price: Cost) -> Piece | None:
@@ -87,10 +96,22 @@ def _whole(segment: Segment, tokens: int) -> Piece:
 
 def _decision(segment: Segment, piece: Piece | None, before: int, block: str) -> Decision:
     if piece is None:
-        return Decision(segment_id=segment.id, block=block, action="trimmed", reason="no_room", before=before, after=0)
+        return Decision(
+            segment_id=segment.id, block=block, action="trimmed", reason="no_room", before=before, after=0
+        )
     if piece.whole:
         reason = "pinned" if segment.pinned else "fits"
-        return Decision(segment_id=segment.id, block=block, action="kept", reason=reason, before=before, after=before)
+        return Decision(
+            segment_id=segment.id, block=block, action="kept", reason=reason, before=before, after=before
+        )
     after = piece.rendition.tokens
     detail = f"Cut from {before} to {after} tokens at the edge of the room."
-    return Decision(segment_id=segment.id, block=block, action="truncated", reason="no_room", before=before, after=after, detail=detail)
+    return Decision(
+        segment_id=segment.id,
+        block=block,
+        action="truncated",
+        reason="no_room",
+        before=before,
+        after=after,
+        detail=detail,
+    )

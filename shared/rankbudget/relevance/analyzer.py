@@ -32,13 +32,27 @@ class AnalyzerConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    min_relevance_threshold: float = Field(default=0.3, ge=0, le=1, description="Segments below this are candidates for removal.")
-    protected_categories: list[str] = Field(default=["query"], description="Categories that are never removed and always score 1.0.")
-    max_history_turns: int = Field(default=5, ge=0, description="Only the last so many turns of the history are looked at; a turn is a user message and all up to the next.")
+    min_relevance_threshold: float = Field(
+        default=0.3, ge=0, le=1, description="Segments below this are candidates for removal."
+    )
+    protected_categories: list[str] = Field(
+        default=["query"], description="Categories that are never removed and always score 1.0."
+    )
+    max_history_turns: int = Field(
+        default=5,
+        ge=0,
+        description="Only the last so many turns of the history are looked at; a turn is a user message and all up to the next.",
+    )
     scoring_method: ScoringMethod = Field(default="embedding", description="How relevance is rated.")
-    system_boost: float = Field(default=0.2, ge=0, le=1, description="Added to system segments: they set the behaviour.")
-    max_segment_tokens: int = Field(default=120, ge=1, description="Longer paragraphs are rated sentence by sentence.")
-    price_per_million_tokens: float = Field(default=2.5, ge=0, description="Price of input tokens, for savings in money.")
+    system_boost: float = Field(
+        default=0.2, ge=0, le=1, description="Added to system segments: they set the behaviour."
+    )
+    max_segment_tokens: int = Field(
+        default=120, ge=1, description="Longer paragraphs are rated sentence by sentence."
+    )
+    price_per_million_tokens: float = Field(
+        default=2.5, ge=0, description="Price of input tokens, for savings in money."
+    )
 
 
 class SegmentScore(BaseModel):
@@ -115,11 +129,19 @@ class ContextAnalyzer:
         tokens = self.counter.count_many([text for _, text, _ in pieces])
         scores = self._relevance(query, pieces)
         return [
-            SegmentScore(segment_id=name, text=text, token_count=tokens[i], relevance_score=scores[i], category=category)
+            SegmentScore(
+                segment_id=name,
+                text=text,
+                token_count=tokens[i],
+                relevance_score=scores[i],
+                category=category,
+            )
             for i, (name, text, category) in enumerate(pieces)
         ]
 
-    def filter_by_relevance(self, segments: Sequence[SegmentScore], min_relevance: float | None = None) -> list[SegmentScore]:
+    def filter_by_relevance(
+        self, segments: Sequence[SegmentScore], min_relevance: float | None = None
+    ) -> list[SegmentScore]:
         """Returns the segments at or above the threshold, and all protected ones, in order.
 
         Args:
@@ -130,7 +152,11 @@ class ContextAnalyzer:
         if not 0 <= threshold <= 1:
             msg = f"min_relevance is {threshold!r}, allowed: 0 to 1"
             raise BudgetConfigError(msg)
-        return [s for s in segments if s.category in self.config.protected_categories or s.relevance_score >= threshold]
+        return [
+            s
+            for s in segments
+            if s.category in self.config.protected_categories or s.relevance_score >= threshold
+        ]
 
     def estimate_token_savings(
         self, original_segments: Sequence[SegmentScore], filtered_segments: Sequence[SegmentScore]
@@ -178,15 +204,24 @@ class ContextAnalyzer:
         found = []
         for score, (_, _, category) in zip(raw, pieces, strict=True):
             boosted = score + (self.config.system_boost if category == "system" else 0.0)
-            found.append(1.0 if category in self.config.protected_categories else round(min(max(boosted, 0.0), 1.0), 2))
+            found.append(
+                1.0 if category in self.config.protected_categories else round(min(max(boosted, 0.0), 1.0), 2)
+            )
         return found
 
 
 _SPEAKER = re.compile(
-    r"^\s*(?:\[[^\]\n]{1,40}\]\s*)?(?P<who>system|user|human|assistant|ai|bot|tool|function|customer|agent)\s*:", re.IGNORECASE | re.MULTILINE
+    r"^\s*(?:\[[^\]\n]{1,40}\]\s*)?(?P<who>system|user|human|assistant|ai|bot|tool|function|customer|agent)\s*:",
+    re.IGNORECASE | re.MULTILINE,
 )
 _USERS = ("user", "human", "customer")
-_PLURALS = {"documents": "document", "context": "document", "examples": "example", "question": "query", "system_prompt": "system"}
+_PLURALS = {
+    "documents": "document",
+    "context": "document",
+    "examples": "example",
+    "question": "query",
+    "system_prompt": "system",
+}
 
 
 def _category(name: str) -> Category | None:
@@ -201,14 +236,22 @@ def _messages(text: str) -> list[str]:
         bounds = [0, *starts[1:], len(text)]
         found = [text[a:b].strip() for a, b in pairwise(bounds)]
     else:
-        found = [part.strip() for part in (re.split(r"\n\s*\n", text) if "\n\n" in text else text.splitlines())]
+        found = [
+            part.strip() for part in (re.split(r"\n\s*\n", text) if "\n\n" in text else text.splitlines())
+        ]
     return [message for message in found if message]
 
 
 def _last_turns(messages: list[str], turns: int) -> list[str]:
     """Returns the messages of the last turns; where nobody is named, each piece is a turn."""
-    speakers = [match.group("who").lower() if (match := _SPEAKER.search(message)) else "" for message in messages]
-    starts = [i for i, who in enumerate(speakers) if who in _USERS] if any(speakers) else list(range(len(messages)))
+    speakers = [
+        match.group("who").lower() if (match := _SPEAKER.search(message)) else "" for message in messages
+    ]
+    starts = (
+        [i for i, who in enumerate(speakers) if who in _USERS]
+        if any(speakers)
+        else list(range(len(messages)))
+    )
     if turns == 0:
         return []
     return messages[starts[-turns] :] if turns <= len(starts) else messages

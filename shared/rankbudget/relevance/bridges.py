@@ -55,7 +55,9 @@ class Mentions:
         of: for each document, the sentences of other documents that name it: (sentence, share of the title's words).
     """
 
-    def __init__(self, titles: Sequence[str | None], sentences: tuple[str, ...], owners: Sequence[int]) -> None:
+    def __init__(
+        self, titles: Sequence[str | None], sentences: tuple[str, ...], owners: Sequence[int]
+    ) -> None:
         self.titles = [title_words(title) for title in titles]
         self.of: list[list[tuple[int, float]]] = []
         index = TermIndex.of(sentences)
@@ -64,15 +66,21 @@ class Mentions:
             for word in words:
                 for sentence, _ in index.holders(word):
                     hits[sentence] = hits.get(sentence, 0) + 1
-            named = [(sentence, share_named(words, n)) for sentence, n in hits.items() if owners[sentence] != document]
+            named = [
+                (sentence, share_named(words, n))
+                for sentence, n in hits.items()
+                if owners[sentence] != document
+            ]
             self.of.append([(sentence, share) for sentence, share in named if share])
 
     @classmethod
-    def between(cls, titles: tuple[str | None, ...], sentences: tuple[str, ...], owners: tuple[int, ...]) -> Mentions:
+    def between(
+        cls, titles: tuple[str | None, ...], sentences: tuple[str, ...], owners: tuple[int, ...]
+    ) -> Mentions:
         """Returns the mentions between these documents, from the cache when they were looked for before."""
         return _MENTIONS.get((titles, sentences, owners), lambda key: cls(*key))
 
 
-_MENTIONS: BoundedCache[tuple[tuple[str | None, ...], tuple[str, ...], tuple[int, ...]], Mentions] = BoundedCache(
-    max_size=4_000_000, size=lambda key: sum(map(len, key[1])) + 64
+_MENTIONS: BoundedCache[tuple[tuple[str | None, ...], tuple[str, ...], tuple[int, ...]], Mentions] = (
+    BoundedCache(max_size=4_000_000, size=lambda key: sum(map(len, key[1])) + 64)
 )

@@ -147,7 +147,8 @@ class TermIndex:
     def bm25(self, query: str, *, k1: float = 1.2, b: float = 0.75) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
         return self._once(
-            ("stem", k1, b, query), lambda: self._rate(Counter(content_terms(query)), self._with_stem, self.lengths, ("stem", k1, b))
+            ("stem", k1, b, query),
+            lambda: self._rate(Counter(content_terms(query)), self._with_stem, self.lengths, ("stem", k1, b)),
         )
 
     def gram_bm25(self, query: str, *, k1: float = 1.2, b: float = 0.75) -> list[float]:
@@ -213,7 +214,9 @@ class TermIndex:
         found = self._holders.get(word)
         if found is None and not self._listed:
             self._looks -= self.size
-            found = self._holders[word] = [(i, counts[word]) for i, counts in enumerate(self._counts) if word in counts]
+            found = self._holders[word] = [
+                (i, counts[word]) for i, counts in enumerate(self._counts) if word in counts
+            ]
             if self._looks <= 0:
                 self._holders = self._list_all()
                 self._listed = True  # only now: until then another thread looks for itself
@@ -255,7 +258,11 @@ class TermIndex:
         return dict(found)
 
     def _rate(
-        self, wanted: Counter[str], find: Callable[[str], dict[int, int]], lengths: list[int], kind: tuple[str, float, float]
+        self,
+        wanted: Counter[str],
+        find: Callable[[str], dict[int, int]],
+        lengths: list[int],
+        kind: tuple[str, float, float],
     ) -> list[float]:
         scores = [0.0] * self.size
         for term, times in wanted.items():
@@ -266,7 +273,9 @@ class TermIndex:
                 scores[i] += times * weight
         return scores
 
-    def _weigh(self, term: str, holders: dict[int, int], lengths: list[int], kind: tuple[str, float, float]) -> list[tuple[int, float]]:
+    def _weigh(
+        self, term: str, holders: dict[int, int], lengths: list[int], kind: tuple[str, float, float]
+    ) -> list[tuple[int, float]]:
         """Returns what a term adds to each text that holds it; kept for the next question that has the term."""
         if not holders:
             return []
@@ -280,7 +289,9 @@ class TermIndex:
         return found
 
 
-_INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(max_size=4_000_000, size=lambda texts: sum(map(len, texts)) + 64)
+_INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(
+    max_size=4_000_000, size=lambda texts: sum(map(len, texts)) + 64
+)
 
 
 def scored_text(segment: Segment) -> str:

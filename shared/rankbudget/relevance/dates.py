@@ -13,7 +13,20 @@ from datetime import date, datetime
 
 __all__ = ["Dates", "closeness", "dates_in"]
 
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
+_MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
 _MONTH = "|".join([f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS]) + "|sept"
 _DAY = r"(?<![\d.,:])\d{1,2}(?:st|nd|rd|th)?(?![\d:%]|[.,]\d)"
 _YEAR = r"(?<![\d.,:$€£-])(?:19|20)\d\d(?![\d:%-]|[.,]\d)"
@@ -42,7 +55,12 @@ class Dates:
         """Returns how near a moment is, 1 = on the day."""
         if self.month is None:
             return _IN_YEAR if moment.year == self.year else 0.0
-        since = min([self._since(moment, year) for year in ([self.year] if self.year else [moment.year, moment.year - 1])])
+        since = min(
+            [
+                self._since(moment, year)
+                for year in ([self.year] if self.year else [moment.year, moment.year - 1])
+            ]
+        )
         if self.day is not None:
             return 1 - since / (_SOON + 1) if since <= _SOON else 0.0
         if since == 0:

@@ -50,7 +50,9 @@ class Embedder:
         [[1.0, 0.0], [1.0, 0.0]]
     """
 
-    def __init__(self, embed: EmbedFunction | None = None, *, name: str | None = None, max_texts: int = 50_000) -> None:
+    def __init__(
+        self, embed: EmbedFunction | None = None, *, name: str | None = None, max_texts: int = 50_000
+    ) -> None:
         self._embed = embed or _wordllama()
         self.name = name or ("wordllama" if embed is None else _name_of(embed))
         self._one: BoundedCache[str, Any] = BoundedCache(max_size=max_texts, size=lambda _: 1)
@@ -80,7 +82,10 @@ class Embedder:
 
         missing = [text for text in dict.fromkeys(texts) if not self._one.holds(text)]
         fresh = dict(zip(missing, self._embedded(missing), strict=True)) if missing else {}
-        rows = [self._one.get(text, lambda text: fresh[text] if text in fresh else self._embedded([text])[0]) for text in texts]
+        rows = [
+            self._one.get(text, lambda text: fresh[text] if text in fresh else self._embedded([text])[0])
+            for text in texts
+        ]
         return np.stack(rows) if rows else np.zeros((0, 0), dtype=np.float32)
 
     def _embedded(self, texts: list[str]) -> Vectors:

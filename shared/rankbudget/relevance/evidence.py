@@ -134,7 +134,9 @@ def features(query: str, segments: Sequence[Segment], scorer: Scorer) -> Feature
     return Features(documents, sentences, split.owners)
 
 
-def _completes(query: str, segments: Sequence[Segment], split: _Split, strength: Sequence[float]) -> list[float]:
+def _completes(
+    query: str, segments: Sequence[Segment], split: _Split, strength: Sequence[float]
+) -> list[float]:
     """Returns how much each sentence has of the question's words that one of the three surest documents lacks: 1 for all words of the question."""
     whole, sentences = TermIndex.of(scored_texts(segments)), TermIndex.of(split.texts)
     wanted = [term for term in sorted(set(content_terms(query))) if term in sentences.stems]
@@ -160,9 +162,14 @@ def document_features(query: str, segments: Sequence[Segment], scorer: Scorer) -
     near = normalised(scorer.score(query, segments))
     index = TermIndex.of(texts)
     pieces = normalised(index.gram_bm25(query))
-    mentions = Mentions.between(tuple([segment.title for segment in segments]), texts, tuple(range(len(segments))))
+    mentions = Mentions.between(
+        tuple([segment.title for segment in segments]), texts, tuple(range(len(segments)))
+    )
     asked = set(raw_words(query)) if any(mentions.titles) else set()
-    titled = [share_named(title, sum([word in asked for word in title])) if title else 0.0 for title in mentions.titles]
+    titled = [
+        share_named(title, sum([word in asked for word in title])) if title else 0.0
+        for title in mentions.titles
+    ]
     pairs = normalised(index.pairs(query))
     ratings = [near[d] + _TITLED * titled[d] for d in range(len(segments))]
     top = max(ratings, default=0.0)
@@ -180,7 +187,9 @@ def document_features(query: str, segments: Sequence[Segment], scorer: Scorer) -
     ]
     for target, named in enumerate(mentions.of):
         for d, share in named:
-            found[target]["bridged"] = max(found[target]["bridged"], share * strength[d] * (1 - titled[target]))
+            found[target]["bridged"] = max(
+                found[target]["bridged"], share * strength[d] * (1 - titled[target])
+            )
             found[d]["names_titled"] = max(found[d]["names_titled"], share * titled[target] * (1 - titled[d]))
     size = math.log(max(1, len(segments)))
     for row in found:
@@ -217,7 +226,9 @@ def _split(texts: tuple[str, ...]) -> _Split:
     )
 
 
-_SPLITS: BoundedCache[tuple[str, ...], _Split] = BoundedCache(max_size=4_000_000, size=lambda texts: 2 * sum(map(len, texts)) + 64)
+_SPLITS: BoundedCache[tuple[str, ...], _Split] = BoundedCache(
+    max_size=4_000_000, size=lambda texts: 2 * sum(map(len, texts)) + 64
+)
 
 
 def _weighed(weights: Mapping[str, float], row: Mapping[str, float]) -> float:

@@ -44,14 +44,26 @@ class EmbeddingIndex:
         [('2', 3, 1.0), ('0', 1, 0.89)]
     """
 
-    def __init__(self, embed: Embedder | EmbedFunction | None = None, *, backend: Backend = "auto", faiss_above: int = FAISS_ABOVE) -> None:
+    def __init__(
+        self,
+        embed: Embedder | EmbedFunction | None = None,
+        *,
+        backend: Backend = "auto",
+        faiss_above: int = FAISS_ABOVE,
+    ) -> None:
         if backend not in get_args(Backend):
             msg = f"backend is {backend!r}, allowed: {', '.join(get_args(Backend))}"
             raise BudgetConfigError(msg)
         if backend == "faiss" and importlib.util.find_spec("faiss") is None:
             msg = 'backend "faiss" needs faiss, which is not installed: pip install "rankbudget[faiss]"'
             raise CounterUnavailableError(msg)
-        self._embedder = embed if isinstance(embed, Embedder) else Embedder(embed) if embed is not None else default_embedder()
+        self._embedder = (
+            embed
+            if isinstance(embed, Embedder)
+            else Embedder(embed)
+            if embed is not None
+            else default_embedder()
+        )
         self.backend: Backend = backend
         self.faiss_above = faiss_above
         self._segments: list[Segment] = []
@@ -85,7 +97,9 @@ class EmbeddingIndex:
             return len(self) > self.faiss_above and importlib.util.find_spec("faiss") is not None
         return self.backend == "faiss"
 
-    def add(self, texts: Sequence[str | Segment], *, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+    def add(
+        self, texts: Sequence[str | Segment], *, metadata: Sequence[Mapping[str, Any]] | None = None
+    ) -> None:
         """Adds texts or segments; plain texts get their position as id.
 
         Args:
@@ -102,7 +116,11 @@ class EmbeddingIndex:
             fresh: list[Segment] = []
             for i, text in enumerate(texts):
                 segment = text if isinstance(text, Segment) else Segment(id=str(len(self) + i), text=text)
-                fresh.append(dataclasses.replace(segment, metadata={**segment.metadata, **metadata[i]}) if metadata else segment)
+                fresh.append(
+                    dataclasses.replace(segment, metadata={**segment.metadata, **metadata[i]})
+                    if metadata
+                    else segment
+                )
             self._check_new([segment.id for segment in fresh])
             if fresh:
                 self._append(fresh, self._embedder.vectors([scored_text(segment) for segment in fresh]))
@@ -116,7 +134,9 @@ class EmbeddingIndex:
             scope: who asks; segments of other users or projects are not found.
         """
         with self._lock:
-            visible = [i for i, s in enumerate(self._segments) if s.scope is None or s.scope.visible_to(scope)]
+            visible = [
+                i for i, s in enumerate(self._segments) if s.scope is None or s.scope.visible_to(scope)
+            ]
             if k <= 0 or not visible or not query.strip() or self._vectors is None:
                 return []
             vector = self._embedder.vectors((query,))
@@ -126,7 +146,11 @@ class EmbeddingIndex:
                     f"search with the embedding the index was built with ({self.embedding_name!r})"
                 )
                 raise EmbeddingIndexError(msg)
-            found = self._near_faiss(vector, k, visible) if self.uses_faiss else self._near_numpy(vector, k, visible)
+            found = (
+                self._near_faiss(vector, k, visible)
+                if self.uses_faiss
+                else self._near_numpy(vector, k, visible)
+            )
             return [dataclasses.replace(self._segments[i], score=score) for i, score in found]
 
     def save(self, folder: str | Path) -> None:
@@ -166,7 +190,11 @@ class EmbeddingIndex:
         import numpy as np
 
         if not np.isfinite(vectors).all():
-            broken = [segment.id for segment, row in zip(segments, vectors, strict=True) if not np.isfinite(row).all()]
+            broken = [
+                segment.id
+                for segment, row in zip(segments, vectors, strict=True)
+                if not np.isfinite(row).all()
+            ]
             msg = f"the embedding {self.embedding_name!r} gave vectors that are not numbers for {broken[:5]!r}; allowed: finite numbers"
             raise EmbeddingIndexError(msg)
         if self._vectors is not None and vectors.shape[1] != self._vectors.shape[1]:

@@ -34,8 +34,12 @@ def write_index(folder: Path, segments: Sequence[Segment], vectors: Vectors | No
 
     folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
-    np.save(buffer, vectors if vectors is not None else np.zeros((0, 0), dtype=np.float32), allow_pickle=False)
-    lines = "".join(json.dumps(segment_to_dict(segment), ensure_ascii=False) + "\n" for segment in segments).encode()
+    np.save(
+        buffer, vectors if vectors is not None else np.zeros((0, 0), dtype=np.float32), allow_pickle=False
+    )
+    lines = "".join(
+        json.dumps(segment_to_dict(segment), ensure_ascii=False) + "\n" for segment in segments
+    ).encode()
     manifest: dict[str, Any] = {
         "format": _FORMAT,
         "embedding": embedding,
@@ -81,14 +85,20 @@ def read_index(folder: Path, embedding: str) -> tuple[list[Segment], Vectors | N
 
 def segment_to_dict(segment: Segment) -> dict[str, Any]:
     """Returns the segment as plain JSON data, without score and source; empty fields are left out."""
-    found: dict[str, Any] = {name: value for name in _PLAIN if (value := getattr(segment, name)) not in (None, False)}
+    found: dict[str, Any] = {
+        name: value for name in _PLAIN if (value := getattr(segment, name)) not in (None, False)
+    }
     found["text"] = segment.text
     if segment.created_at is not None:
         found["created_at"] = segment.created_at.isoformat()
     if segment.scope is not None:
-        found["scope"] = {name: value for name, value in dataclasses.asdict(segment.scope).items() if value is not None}
+        found["scope"] = {
+            name: value for name, value in dataclasses.asdict(segment.scope).items() if value is not None
+        }
     if segment.provenance is not None:
-        origin = {name: value for name, value in dataclasses.asdict(segment.provenance).items() if value is not None}
+        origin = {
+            name: value for name, value in dataclasses.asdict(segment.provenance).items() if value is not None
+        }
         if segment.provenance.created_at is not None:
             origin["created_at"] = segment.provenance.created_at.isoformat()
         found["provenance"] = origin
@@ -126,8 +136,17 @@ def _manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         msg = f"{str(path)!r} cannot be read ({error}); build the index again"
         raise EmbeddingIndexError(msg) from error
-    wanted = {"format": int, "embedding": str, "dimension": int, "count": int, "vectors": dict, "segments": dict}
-    if not isinstance(manifest, dict) or any(not isinstance(manifest.get(name), kind) for name, kind in wanted.items()):
+    wanted = {
+        "format": int,
+        "embedding": str,
+        "dimension": int,
+        "count": int,
+        "vectors": dict,
+        "segments": dict,
+    }
+    if not isinstance(manifest, dict) or any(
+        not isinstance(manifest.get(name), kind) for name, kind in wanted.items()
+    ):
         msg = f"{str(path)!r} is not the manifest of an index; it needs {', '.join(wanted)}"
         raise EmbeddingIndexError(msg)
     if manifest["format"] != _FORMAT:

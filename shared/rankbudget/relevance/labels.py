@@ -65,7 +65,10 @@ class LabelScorer:
         """Returns one score for each example."""
         own = self._own(query, segments)
         odds = self._odds(query, segments, own)
-        return [score + LIFT * odds.get(segment.label or "", 0.0) for score, segment in zip(own, segments, strict=True)]
+        return [
+            score + LIFT * odds.get(segment.label or "", 0.0)
+            for score, segment in zip(own, segments, strict=True)
+        ]
 
     def probabilities(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns for each example how likely its label is the question's; equal for all examples of a label."""
@@ -79,7 +82,9 @@ class LabelScorer:
 
     def _own(self, query: str, segments: Sequence[Segment]) -> list[float]:
         scorer = self._scorer or default_scorer()
-        return normalised(scorer.score(query, [Segment(id=s.id, text=_with_label(s), title=s.title) for s in segments]))
+        return normalised(
+            scorer.score(query, [Segment(id=s.id, text=_with_label(s), title=s.title) for s in segments])
+        )
 
     def _odds(self, query: str, segments: Sequence[Segment], own: Sequence[float]) -> dict[str, float]:
         """Returns the log-odds of each label, against a middling one."""
@@ -94,7 +99,9 @@ class LabelScorer:
         near = list(best.values())
         embedder = _embedder_of(self._scorer or default_scorer())
         if embedder is None:
-            ratings = [NEAREST_ALONE * n + TEXT_ALONE * words[label] for label, n in zip(best, near, strict=True)]
+            ratings = [
+                NEAREST_ALONE * n + TEXT_ALONE * words[label] for label, n in zip(best, near, strict=True)
+            ]
         else:
             middle, name = _meaning(embedder, query, texts, labels, list(best))
             ratings = [
@@ -135,11 +142,17 @@ def _words_and_pairs(text: str) -> set[str]:
 
 
 def _meaning(
-    embedder: Embedder, query: str, texts: tuple[str, ...], labels: tuple[str | None, ...], names: Sequence[str]
+    embedder: Embedder,
+    query: str,
+    texts: tuple[str, ...],
+    labels: tuple[str | None, ...],
+    names: Sequence[str],
 ) -> tuple[list[float], list[float]]:
     """Returns how near the question is to the middle of each label's examples and to its name, in spreads of its nearness to examples."""
     asked = embedder.vectors((query,))[0]
-    middles = _MIDDLES.get((embedder, texts, labels), lambda _: _middles(embedder.vectors(texts), labels, names))
+    middles = _MIDDLES.get(
+        (embedder, texts, labels), lambda _: _middles(embedder.vectors(texts), labels, names)
+    )
     called = embedder.vectors(tuple([_NOT_NAME.sub(" ", name).strip() or name for name in names]))
     spread = float((embedder.vectors(texts) @ asked).std()) or 1.0
     return _apart((middles @ asked).tolist(), spread), _apart((called @ asked).tolist(), spread)
@@ -172,7 +185,9 @@ def _with_label(segment: Segment) -> str:
 def _embedder_of(scorer: Scorer) -> Embedder | None:
     if isinstance(scorer, EmbeddingScorer):
         return scorer.embedder
-    if isinstance(scorer, FusionScorer) and any(isinstance(part, EmbeddingScorer) for part, _ in scorer.parts):
+    if isinstance(scorer, FusionScorer) and any(
+        isinstance(part, EmbeddingScorer) for part, _ in scorer.parts
+    ):
         return next(part.embedder for part, _ in scorer.parts if isinstance(part, EmbeddingScorer))
     return default_embedder() if missing_reason() is None else None
 

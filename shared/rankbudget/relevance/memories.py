@@ -91,7 +91,13 @@ class MemoryScorer:
         [0.33, 0.45]
     """
 
-    def __init__(self, weights: MemoryWeights | None = None, *, similarity: Scorer | None = None, now: datetime | None = None) -> None:
+    def __init__(
+        self,
+        weights: MemoryWeights | None = None,
+        *,
+        similarity: Scorer | None = None,
+        now: datetime | None = None,
+    ) -> None:
         self.weights = weights or MemoryWeights()
         self.similarity = similarity
         self._now = now
@@ -140,7 +146,8 @@ class MemoryScorer:
         weights = self.weights
         ages = _ages_in_days([segment.created_at for segment in segments], self._now)
         return [
-            weights.priority * _share(segment.priority if segment.priority is not None else weights.unknown_priority)
+            weights.priority
+            * _share(segment.priority if segment.priority is not None else weights.unknown_priority)
             + weights.recency * 0.5 ** (ages[i] / weights.half_life_days)
             + weights.kind * _share(weights.kinds.get(segment.kind or "", weights.unknown_kind))
             for i, segment in enumerate(segments)
@@ -208,7 +215,9 @@ def _ages_in_days(moments: Sequence[datetime | None], now: datetime | None) -> l
     latest = _utc(now) if now is not None else max(known)
     # A memory without a date counts as old as the oldest dated one: not knowing is no reason to go first.
     oldest = max(((latest - moment).total_seconds() for moment in known), default=0.0)
-    seconds = [(latest - _utc(moment)).total_seconds() if moment is not None else oldest for moment in moments]
+    seconds = [
+        (latest - _utc(moment)).total_seconds() if moment is not None else oldest for moment in moments
+    ]
     return [max(0.0, second) / 86_400 for second in seconds]
 
 

@@ -14,7 +14,9 @@ from .words import stem
 __all__ = ["needed_passages"]
 
 
-def needed_passages(passages: Sequence[Sequence[str]], ratings: Sequence[float], *, threshold: float, continued_share: float) -> list[bool]:
+def needed_passages(
+    passages: Sequence[Sequence[str]], ratings: Sequence[float], *, threshold: float, continued_share: float
+) -> list[bool]:
     """Returns for each passage whether the question needs it.
 
     Args:
@@ -31,7 +33,9 @@ def needed_passages(passages: Sequence[Sequence[str]], ratings: Sequence[float],
     found = [rating >= threshold for rating in ratings]
     said = [f" {' '.join(words)} " for words, needed in zip(passages, found, strict=True) if needed]
     return [
-        needed or (i > 0 and found[i - 1] and _continues(words, passages[i - 1], continued_share)) or _named(words, said)
+        needed
+        or (i > 0 and found[i - 1] and _continues(words, passages[i - 1], continued_share))
+        or _named(words, said)
         for i, (words, needed) in enumerate(zip(passages, found, strict=True))
     ]
 

@@ -23,7 +23,9 @@ _ABBREVIATIONS = frozenset(
 no nos op ph pl pp prof ref refs rep rev sen sgt sr st vol vols vs viz u.s u.k e.g i.e a.m p.m z.b d.h bzw usw ca bspw nr abb ej sra srta dra pág núm
 jan feb mar apr jun jul aug sep sept oct nov dec""".split()
 )
-_BEFORE_NUMBERS = frozenset({"no", "nos", "art", "fig", "figs", "op", "ch", "p", "pp", "vol", "vols", "nr", "núm"})
+_BEFORE_NUMBERS = frozenset(
+    {"no", "nos", "art", "fig", "figs", "op", "ch", "p", "pp", "vol", "vols", "nr", "núm"}
+)
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)$")
 _NOT_SPACE = re.compile(r"[^ ]")
 _SHORTEST = 2
@@ -45,7 +47,9 @@ def split_sentences(text: str) -> tuple[str, ...]:
     return _SENTENCES.get(text, _split)
 
 
-_SENTENCES: BoundedCache[str, tuple[str, ...]] = BoundedCache(max_size=4_000_000, size=lambda text: 2 * len(text) + 64)
+_SENTENCES: BoundedCache[str, tuple[str, ...]] = BoundedCache(
+    max_size=4_000_000, size=lambda text: 2 * len(text) + 64
+)
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -16,7 +16,13 @@ NEAR, NEXT = 0.35, 0.15
 """Weights of a turn's direct neighbours and of those one further away; chosen on the development questions of the quality benchmark."""
 
 
-def smoothed(scores: Sequence[float], *, near: float = NEAR, further: float = NEXT, breaks: Sequence[object] | None = None) -> list[float]:
+def smoothed(
+    scores: Sequence[float],
+    *,
+    near: float = NEAR,
+    further: float = NEXT,
+    breaks: Sequence[object] | None = None,
+) -> list[float]:
     """Returns each score plus a share of its neighbours'.
 
     Args:
@@ -57,4 +63,7 @@ def surrounding(scores: Sequence[float], lengths: Sequence[int], within: float) 
     ends = list(accumulate(lengths, initial=0))
     middles = [end - length / 2 for end, length in zip(ends[1:], lengths, strict=True)]
     sums = list(accumulate(scores, initial=0.0))
-    return [sums[bisect_right(middles, middle + within)] - sums[bisect_left(middles, middle - within)] for middle in middles]
+    return [
+        sums[bisect_right(middles, middle + within)] - sums[bisect_left(middles, middle - within)]
+        for middle in middles
+    ]

@@ -30,8 +30,13 @@ def speakers(segments: Sequence[Segment]) -> list[str]:
         >>> speakers(talk)
         ['Ann', 'Bo Li', 'Ann', 'Bo Li', '']
     """
-    opening = _NAMES.get(tuple([segment.text for segment in segments]), lambda texts: [_opening_name(text) for text in texts])
-    found = [str(segment.metadata.get("name") or "") or name for segment, name in zip(segments, opening, strict=True)]
+    opening = _NAMES.get(
+        tuple([segment.text for segment in segments]), lambda texts: [_opening_name(text) for text in texts]
+    )
+    found = [
+        str(segment.metadata.get("name") or "") or name
+        for segment, name in zip(segments, opening, strict=True)
+    ]
     counts = Counter(found)
     found = [name if counts[name] > 1 else "" for name in found]
     return found if 2 * sum(map(bool, found)) >= len(found) else [""] * len(found)
@@ -58,4 +63,6 @@ def _opening_name(text: str) -> str:
     return found[1] if found and len(found[1].split()) <= _MOST_WORDS else ""
 
 
-_NAMES: BoundedCache[tuple[str, ...], list[str]] = BoundedCache(max_size=8_000_000, size=lambda texts: sum(map(len, texts)) + 64)
+_NAMES: BoundedCache[tuple[str, ...], list[str]] = BoundedCache(
+    max_size=8_000_000, size=lambda texts: sum(map(len, texts)) + 64
+)

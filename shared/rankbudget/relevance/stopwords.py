@@ -26,5 +26,7 @@ _CHINESE = "什么 么时 哪些 哪个 多少 如何 为什 怎么 谁是 是�
 _JAPANESE = "です ます した して いる ある どの なに 何で すか ので から まで こと"
 
 STOP_WORDS = frozenset(
-    word for language in (_ENGLISH, _SPANISH, _GERMAN, _FRENCH, _RUSSIAN, _ARABIC, _CHINESE, _JAPANESE) for word in language.split()
+    word
+    for language in (_ENGLISH, _SPANISH, _GERMAN, _FRENCH, _RUSSIAN, _ARABIC, _CHINESE, _JAPANESE)
+    for word in language.split()
 )

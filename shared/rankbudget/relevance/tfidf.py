@@ -48,4 +48,6 @@ def _vector_lengths(index: TermIndex) -> list[float]:
     return [math.sqrt(square) for square in squares]
 
 
-_LENGTHS: BoundedCache[tuple[str, ...], list[float]] = BoundedCache(max_size=4_000_000, size=lambda texts: sum(map(len, texts)) + 64)
+_LENGTHS: BoundedCache[tuple[str, ...], list[float]] = BoundedCache(
+    max_size=4_000_000, size=lambda texts: sum(map(len, texts)) + 64
+)

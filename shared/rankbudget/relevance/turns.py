@@ -28,7 +28,12 @@ helped on the half of the conversations they were not chosen on."""
 NEAR: Weight = (0.15, 0.2)
 FURTHER: Weight = (0.2, 0.1)
 """Share of the neighbours' own relevance."""
-PASSAGES: tuple[tuple[int, Weight], ...] = ((115, (0.6, 0.6)), (300, (0.4, 0.5)), (750, (0.5, 1.8)), (1900, (0.35, 2.2)))
+PASSAGES: tuple[tuple[int, Weight], ...] = (
+    (115, (0.6, 0.6)),
+    (300, (0.4, 0.5)),
+    (750, (0.5, 1.8)),
+    (1900, (0.35, 2.2)),
+)
 """Length of the passages in words, and the weight of each."""
 AROUND: tuple[tuple[int, Weight], ...] = ((300, (0.0, 0.4)), (1250, (0.0, 0.6)))
 """Words before and after a turn, and the weight of all relevant turns there together."""
@@ -78,7 +83,9 @@ class TurnScorer:
         meeting = _like_a_meeting(lengths, names)
         asked = subject(query)
         of_speaker = named_in(query, names)
-        own = normalised(scorer.score(asked if meeting > HALF else _without_speakers(asked, names, of_speaker), segments))
+        own = normalised(
+            scorer.score(asked if meeting > HALF else _without_speakers(asked, names, of_speaker), segments)
+        )
         found = smoothed(own, near=_mixed(NEAR, meeting), further=_mixed(FURTHER, meeting))
         for words, weight in PASSAGES:
             spans = passages(texts, words)
@@ -92,13 +99,21 @@ class TurnScorer:
             _add(found, normalised(best), _mixed(weight, meeting))
         for words, weight in AROUND:
             if _mixed(weight, meeting):
-                _add(found, normalised(surrounding([max(0.0, score) for score in own], lengths, words)), _mixed(weight, meeting))
+                _add(
+                    found,
+                    normalised(surrounding([max(0.0, score) for score in own], lengths, words)),
+                    _mixed(weight, meeting),
+                )
         if any(of_speaker):
             _add(found, [float(named) for named in of_speaker], _mixed(SPEAKER, meeting))
         when = closeness(query, [segment.created_at for segment in segments])
         if any(when):
             _add(found, when, _mixed(DATE, meeting))
-        _add(found, _LENGTHS.get(tuple(lengths), lambda lengths: normalised([math.log1p(n) for n in lengths])), _mixed(LENGTH, meeting))
+        _add(
+            found,
+            _LENGTHS.get(tuple(lengths), lambda lengths: normalised([math.log1p(n) for n in lengths])),
+            _mixed(LENGTH, meeting),
+        )
         return [_mixed(SCALE, meeting) * score for score in found]
 
 

@@ -24,7 +24,15 @@ _MARK = "\u2581"
 _MOST_WORDS = 100_000
 _LONGEST = 40
 """Characters of a word worth remembering."""
-_PROBES = ("a b", "a  b c ", "One.\nTwo three\n\n four \nfive", "caf\u00e9 \u5317\u4eac x", "tab\there, (so) \U0001f600!", " \n", "</s> x")
+_PROBES = (
+    "a b",
+    "a  b c ",
+    "One.\nTwo three\n\n four \nfive",
+    "caf\u00e9 \u5317\u4eac x",
+    "tab\there, (so) \U0001f600!",
+    " \n",
+    "</s> x",
+)
 
 
 class WordVectors:
@@ -105,7 +113,11 @@ def merges_within_words(model: Any) -> bool:
     """Says whether a model's tokens can be found word by word: by its vocabulary, and by a few texts tokenized both ways."""
     tokenizer = model.tokenizer
     vocabulary = tokenizer.get_vocab()
-    if tokenizer.truncation is not None or getattr(model, "binary", False) or max(vocabulary.values()) >= model.embedding.shape[0]:
+    if (
+        tokenizer.truncation is not None
+        or getattr(model, "binary", False)
+        or max(vocabulary.values()) >= model.embedding.shape[0]
+    ):
         return False
     if _MARK not in vocabulary or any("\n" in word or _MARK in word.lstrip(_MARK) for word in vocabulary):
         return False

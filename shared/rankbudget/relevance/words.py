@@ -24,7 +24,9 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _ANY_WORD = regex.compile(rf"[{_NO_SPACES}]+|[[\p{{L}}\p{{N}}\p{{M}}]--[{_NO_SPACES}]]+", regex.VERSION1)
 _PAIRED = re.compile(rf"[{_NO_SPACES}]")
 # Combining marks of Latin, Greek and Cyrillic, Arabic vowel marks and the Arabic stretching stroke carry no word of their own.
-_DROP = dict.fromkeys([*range(0x300, 0x370), *range(0x64B, 0x660), 0x670, 0x640, 0xAD, 0x200C, 0x200D, 0x200E, 0x200F])
+_DROP = dict.fromkeys(
+    [*range(0x300, 0x370), *range(0x64B, 0x660), 0x670, 0x640, 0xAD, 0x200C, 0x200D, 0x200E, 0x200F]
+)
 _ARABIC = {ord("ى"): "ي", ord("ة"): "ه", ord("ٱ"): "ا"}
 _FOLD = {**_DROP, **_ARABIC, ord("’"): "'", ord("ß"): "ss"}
 GRAM = 4
@@ -142,7 +144,11 @@ def _latin(word: str) -> str:
         if word.endswith(ending):
             base = word[: -len(ending)]
             if len(base) >= _SHORTEST - 1 and _VOWEL.search(base):
-                word = base[:-1] if len(base) > _SHORTEST and base[-1] == base[-2] and base[-1] in _DOUBLED else base
+                word = (
+                    base[:-1]
+                    if len(base) > _SHORTEST and base[-1] == base[-2] and base[-1] in _DOUBLED
+                    else base
+                )
             break
     word = _strip(word, _LATIN_ENDINGS)
     if word.endswith("e") and len(word) > _SHORTEST:

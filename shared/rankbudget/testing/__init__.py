@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from .application import Application, MemoryItem, reproduction
     from .conformance import AdapterConformance, CounterConformance, FitStrategyConformance, StoreConformance
     from .drawing import draws
-    from .entries import EntryPoint, Opened, check_entry, check_entry_async, check_growth, check_outcome, drawn_summarizer
+    from .entries import (
+        EntryPoint,
+        Opened,
+        check_entry,
+        check_entry_async,
+        check_growth,
+        check_outcome,
+        drawn_summarizer,
+    )
     from .fakes import ListCounter, RecordingCounter, WordCounter
     from .laws import (
         LAWS,

@@ -63,7 +63,9 @@ class Application:
         """
         if self.eighths is None:
             return max(1, self.tokens)
-        return max(1, counter.count_messages(self.messages, self.tools or None) * self.eighths // 8 + self.tokens)
+        return max(
+            1, counter.count_messages(self.messages, self.tools or None) * self.eighths // 8 + self.tokens
+        )
 
     def fresh(self) -> list[dict[str, Any]]:
         """Returns the conversation in new objects, so that a test can tell whether somebody changed them."""
@@ -71,18 +73,27 @@ class Application:
 
     def blocks(self, messages: Sequence[Any] | None = None) -> list[Block]:
         """Returns the application as the blocks an `Assembler` takes; `messages` may be the conversation in a host's own objects."""
-        found = [Block(name="history", messages=self.fresh() if messages is None else messages)] if self.messages or messages else []
+        found = (
+            [Block(name="history", messages=self.fresh() if messages is None else messages)]
+            if self.messages or messages
+            else []
+        )
         if self.memories:
             found.append(
                 Block(
                     name="memory",
                     segments=tuple(
-                        Segment(id=f"memory-{i}", text=item.text, scope=item.scope, kind=item.kind) for i, item in enumerate(self.memories)
+                        Segment(id=f"memory-{i}", text=item.text, scope=item.scope, kind=item.kind)
+                        for i, item in enumerate(self.memories)
                     ),
                 )
             )
         if self.examples:
-            found.append(Block.of("examples", *(f"Input: {given}\nOutput: {wanted}" for given, wanted in self.examples)))
+            found.append(
+                Block.of(
+                    "examples", *(f"Input: {given}\nOutput: {wanted}" for given, wanted in self.examples)
+                )
+            )
         if self.documents:
             found.append(Block.of("knowledge", *self.documents))
         return found
@@ -102,7 +113,11 @@ def reproduction(application: Application, *, call: str = "") -> str:
             tokens=9,
         )
     """
-    lines = ["from rankbudget.segment import Scope", "from rankbudget.testing import Application, MemoryItem", "application = Application("]
+    lines = [
+        "from rankbudget.segment import Scope",
+        "from rankbudget.testing import Application, MemoryItem",
+        "application = Application(",
+    ]
     default = Application()
     for name in Application.__dataclass_fields__:
         value = getattr(application, name)
@@ -143,7 +158,11 @@ def _text(text: str) -> str:
         for period in range(1, 120):
             unit = text[head : head + period]
             times = (len(text) - head) // period
-            if times > 1 and text[head:] == unit * times + text[head + times * period :] and len(text) - head - times * period < period:
+            if (
+                times > 1
+                and text[head:] == unit * times + text[head + times * period :]
+                and len(text) - head - times * period < period
+            ):
                 parts = [repr(text[:head])] if head else []
                 parts.append(f"({unit!r} * {times})" if not parts else f"{unit!r} * {times}")
                 rest = text[head + times * period :]

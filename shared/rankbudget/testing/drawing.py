@@ -18,4 +18,6 @@ def draws(*, asynchronous: bool = False) -> settings:
         True
     """
     sync, others = DRAWS.get(settings.get_current_profile_name(), DRAWS["dev"])
-    return settings(max_examples=others if asynchronous else sync, deadline=None, database=None, derandomize=True)
+    return settings(
+        max_examples=others if asynchronous else sync, deadline=None, database=None, derandomize=True
+    )

@@ -21,7 +21,15 @@ from .laws import LawBroken, check_laws, check_prefix, check_refusal, check_same
 from .repairs import least_messages, part, repaired
 from .snapshots import snapshot
 
-__all__ = ["EntryPoint", "Opened", "check_entry", "check_entry_async", "check_growth", "check_outcome", "drawn_summarizer"]
+__all__ = [
+    "EntryPoint",
+    "Opened",
+    "check_entry",
+    "check_entry_async",
+    "check_growth",
+    "check_outcome",
+    "drawn_summarizer",
+]
 
 _COUNTER, _LISTS = WordCounter(), ListCounter()
 _LARGER = 50
@@ -83,7 +91,14 @@ class EntryPoint:
             raise AssertionError(msg) from error
 
     def judge(
-        self, app: Application, given: Sequence[Any], found: Any, limit: int, counter: TokenCounter, codec: Codec, before: object = None
+        self,
+        app: Application,
+        given: Sequence[Any],
+        found: Any,
+        limit: int,
+        counter: TokenCounter,
+        codec: Codec,
+        before: object = None,
     ) -> None:
         """Checks what came back, as `check_outcome` does."""
         tools = app.tools if self.tools and app.tools else None
@@ -130,7 +145,11 @@ def check_entry(
         return
     if check_host is not None:
         check_host(given, found)
-    check_same(found, _run(opened.run if entry.remembers else entry.open(app, limit, _COUNTER).run, given), codec=codec)
+    check_same(
+        found,
+        _run(opened.run if entry.remembers else entry.open(app, limit, _COUNTER).run, given),
+        codec=codec,
+    )
     check_same(found, _run(entry.open(app, limit, _COUNTER).run, found), codec=codec, what="fitting twice")
     if entry.remembers:
         _check_appended(entry, app, given, limit, codec)
@@ -139,7 +158,13 @@ def check_entry(
 
 
 def check_entry_async(
-    entry: EntryPoint, app: Application, given: Sequence[Any], *, limit: int, codec: Codec, run: Callable[[Any], Any]
+    entry: EntryPoint,
+    app: Application,
+    given: Sequence[Any],
+    *,
+    limit: int,
+    codec: Codec,
+    run: Callable[[Any], Any],
 ) -> None:
     """Checks that the async form gives exactly what the sync form gives, or the same refusal; `run` runs an awaitable."""
     sync = _run(entry.open(app, limit, _COUNTER).run, given)
@@ -151,7 +176,15 @@ def check_entry_async(
         check_same(sync, found, codec=codec, what="the async form")
 
 
-def check_growth(entry: EntryPoint, app: Application, given: Sequence[Any], *, limit: int, codec: Codec, before: object = None) -> None:
+def check_growth(
+    entry: EntryPoint,
+    app: Application,
+    given: Sequence[Any],
+    *,
+    limit: int,
+    codec: Codec,
+    before: object = None,
+) -> None:
     """Checks every turn of a conversation that grows message by message, read twice each time.
 
     Always valid and within the limit, the same when read again, and starting with what it started with where that and the new message fit; what is stored is
@@ -172,7 +205,9 @@ def check_growth(entry: EntryPoint, app: Application, given: Sequence[Any], *, l
         raise LawBroken(5, "the messages given were changed")
 
 
-def _check_appended(entry: EntryPoint, app: Application, given: Sequence[Any], limit: int, codec: Codec) -> None:
+def _check_appended(
+    entry: EntryPoint, app: Application, given: Sequence[Any], limit: int, codec: Codec
+) -> None:
     """Checks that a turn which still fits leaves what was sent before it in place."""
     asked = next((i for i in range(len(given) - 1, 0, -1) if part(given[i], codec) == "user"), 0)
     if asked:
@@ -184,7 +219,15 @@ def _check_appended(entry: EntryPoint, app: Application, given: Sequence[Any], l
 
 
 def _check_kept(
-    entry: EntryPoint, app: Application, given: Sequence[Any], earlier: Any, found: Any, limit: int, codec: Codec, *, added: int = 1
+    entry: EntryPoint,
+    app: Application,
+    given: Sequence[Any],
+    earlier: Any,
+    found: Any,
+    limit: int,
+    codec: Codec,
+    *,
+    added: int = 1,
 ) -> None:
     """Checks law 9 where nothing forces the prefix to move: it was not cut, is valid with what was added, and both fit."""
     if entry.inserts or earlier is None or isinstance(earlier, BudgetError) or isinstance(found, BudgetError):
@@ -271,7 +314,11 @@ def check_outcome(
     listed = list(tools) if tools else None
     if before is not None and snapshot(given) != before:
         raise LawBroken(5, "the messages given were changed")
-    if stored and _finished(given, codec) and counter.count_messages(least_messages(repaired(given, codec), codec), listed) > limit:
+    if (
+        stored
+        and _finished(given, codec)
+        and counter.count_messages(least_messages(repaired(given, codec), codec), listed) > limit
+    ):
         floor = counter.overhead(listed)
         if isinstance(found, BudgetExceededError) and limit < floor:
             return  # not even an empty prompt fits
@@ -295,4 +342,8 @@ def _run(call: Callable[[list[Any]], Any], messages: Sequence[Any]) -> Any:
 
 def _finished(messages: Sequence[Any], codec: Codec) -> bool:
     """Says whether the last message asks for nothing: neither a question, nor a call, nor a result."""
-    return bool(messages) and codec.role(messages[-1]) not in {"user", "tool"} and not codec.call_ids(messages[-1])
+    return (
+        bool(messages)
+        and codec.role(messages[-1]) not in {"user", "tool"}
+        and not codec.call_ids(messages[-1])
+    )

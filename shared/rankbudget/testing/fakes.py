@@ -79,7 +79,9 @@ class WordCounter:
 
     def overhead(self, tools: Sequence[Tool] | None = None) -> int:
         """Returns the priming and the words of the tools' JSON."""
-        return self.priming + sum(self.count(json.dumps(tool, ensure_ascii=False, default=str)) for tool in tools or ())
+        return self.priming + sum(
+            self.count(json.dumps(tool, ensure_ascii=False, default=str)) for tool in tools or ()
+        )
 
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
         """Returns the words of a whole request."""
@@ -103,7 +105,9 @@ class WordCounter:
         if kind in ("thinking", "reasoning", "redacted_thinking", "refusal"):
             return self.count(" ".join(str(v) for k, v in block.items() if k != "type"))
         if kind in ("tool_use", "tool_call", "tool_result"):
-            return self.count(json.dumps({k: v for k, v in block.items() if k != "type"}, ensure_ascii=False, default=str))
+            return self.count(
+                json.dumps({k: v for k, v in block.items() if k != "type"}, ensure_ascii=False, default=str)
+            )
         return self.media
 
 
@@ -229,6 +233,12 @@ def message_characters(message: Message) -> int:
         4
     """
     content = message.get("content")
-    size = len(content) if isinstance(content, str) else 0 if content is None else len(json.dumps(content, default=str))
+    size = (
+        len(content)
+        if isinstance(content, str)
+        else 0
+        if content is None
+        else len(json.dumps(content, default=str))
+    )
     calls = message.get("tool_calls")
     return size + (len(json.dumps(calls, default=str)) if calls else 0)

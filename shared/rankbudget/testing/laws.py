@@ -25,7 +25,16 @@ from typing import Any
 from ..codec import Codec, DictCodec, block_text, content_text
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError
-from .repairs import answers, is_broken, least_messages, pairing_errors, part, repaired, unanswered_results, waiting_from
+from .repairs import (
+    answers,
+    is_broken,
+    least_messages,
+    pairing_errors,
+    part,
+    repaired,
+    unanswered_results,
+    waiting_from,
+)
 from .snapshots import snapshot
 
 __all__ = [
@@ -114,7 +123,10 @@ def check_laws(
     codec = codec or DictCodec()
     if before is not None and snapshot(given) != before:
         raise LawBroken(5, "the messages given were changed")
-    total = counter.count_messages([codec.to_dict(m) for m in result], list(tools) if tools else None) + extra_tokens
+    total = (
+        counter.count_messages([codec.to_dict(m) for m in result], list(tools) if tools else None)
+        + extra_tokens
+    )
     if result and total > limit:
         raise LawBroken(1, f"{total} tokens > {limit} in {_shape(result, codec)}")
     if reported is not None and result and reported != total:
@@ -128,7 +140,9 @@ def check_laws(
     sources = _align(given, result, codec, identity=identity, inserts=inserts, edits=edits)
     _check_system(given, result, sources, codec, drops_system=drops_system)
     _check_opening(wanted, result, sources, codec)
-    least = counter.count_messages(least_messages(wanted, codec), list(tools) if tools else None) + extra_tokens
+    least = (
+        counter.count_messages(least_messages(wanted, codec), list(tools) if tools else None) + extra_tokens
+    )
     _check_question(given, wanted, result, sources, codec, question, may_cut=edits and least > limit)
     _check_waiting(wanted, result, sources, given, codec, ended=question is not None)
     if alternate:
@@ -178,27 +192,40 @@ def check_refusal(
         raise LawBroken(1, f"the error says needed {error.needed} <= limit {error.limit}: {error}") from error
 
 
-def check_same(first: Sequence[Any], second: Sequence[Any], *, codec: Codec | None = None, what: str = "the same call") -> None:
+def check_same(
+    first: Sequence[Any], second: Sequence[Any], *, codec: Codec | None = None, what: str = "the same call"
+) -> None:
     """Checks law 7: two results are equal message for message."""
     codec = codec or DictCodec()
     if [_print(m, codec) for m in first] != [_print(m, codec) for m in second]:
         raise LawBroken(7, f"{what} differs: {_shape(first, codec)} then {_shape(second, codec)}")
 
 
-def check_superset(given: Sequence[Any], smaller: Sequence[Any], larger: Sequence[Any], *, codec: Codec | None = None) -> None:
+def check_superset(
+    given: Sequence[Any], smaller: Sequence[Any], larger: Sequence[Any], *, codec: Codec | None = None
+) -> None:
     """Checks law 7: what a smaller limit keeps, a larger limit keeps too."""
     codec = codec or DictCodec()
-    low = {i for i in _align(given, smaller, codec, identity=False, inserts=True, edits=True) if i is not None}
-    high = {i for i in _align(given, larger, codec, identity=False, inserts=True, edits=True) if i is not None}
+    low = {
+        i for i in _align(given, smaller, codec, identity=False, inserts=True, edits=True) if i is not None
+    }
+    high = {
+        i for i in _align(given, larger, codec, identity=False, inserts=True, edits=True) if i is not None
+    }
     if not low <= high:
         raise LawBroken(7, f"a larger limit loses the messages {sorted(low - high)}")
 
 
-def check_prefix(earlier: Sequence[Any], later: Sequence[Any], *, fits: bool, codec: Codec | None = None) -> None:
+def check_prefix(
+    earlier: Sequence[Any], later: Sequence[Any], *, fits: bool, codec: Codec | None = None
+) -> None:
     """Checks law 9: when the earlier prompt and what was appended fit, the later prompt starts with the earlier one."""
     codec = codec or DictCodec()
     if fits and [_print(m, codec) for m in later[: len(earlier)]] != [_print(m, codec) for m in earlier]:
-        raise LawBroken(9, f"the kept prefix was rewritten although all fits: {_shape(earlier, codec)} then {_shape(later, codec)}")
+        raise LawBroken(
+            9,
+            f"the kept prefix was rewritten although all fits: {_shape(earlier, codec)} then {_shape(later, codec)}",
+        )
 
 
 def check_delimited(rendered: str, payloads: Iterable[str], *, tags: Iterable[str]) -> None:
@@ -231,12 +258,19 @@ def check_delimited(rendered: str, payloads: Iterable[str], *, tags: Iterable[st
 def check_scopes(rendered: str, memories: Iterable[Any], reader: Any) -> None:
     """Checks law 11: no text of a scope the reader may not see is in the prompt; `memories` have a text and a scope."""
     for memory in memories:
-        if memory.scope is not None and not memory.scope.visible_to(reader) and memory.text.strip() and memory.text in rendered:
+        if (
+            memory.scope is not None
+            and not memory.scope.visible_to(reader)
+            and memory.text.strip()
+            and memory.text in rendered
+        ):
             raise LawBroken(11, f"a text of {memory.scope} reached {reader}: {memory.text[:60]!r}")
 
 
 # ---------------------------------------------------------------- the single laws
-def _align(given: Sequence[Any], result: Sequence[Any], codec: Codec, *, identity: bool, inserts: bool, edits: bool) -> list[int | None]:
+def _align(
+    given: Sequence[Any], result: Sequence[Any], codec: Codec, *, identity: bool, inserts: bool, edits: bool
+) -> list[int | None]:
     """Returns the position in `given` that each message of the result comes from, None for an inserted one; checks laws 5 and 6."""
     sources: list[int | None] = []
     after = 0
@@ -247,7 +281,10 @@ def _align(given: Sequence[Any], result: Sequence[Any], codec: Codec, *, identit
         if at is None:
             at = _find(message, prints, after, given, codec, identity=identity, edits=edits)
         elif at < after:
-            raise LawBroken(5, f"message {at} of the input stands at {number}, out of order or twice: {_shape(result, codec)}")
+            raise LawBroken(
+                5,
+                f"message {at} of the input stands at {number}, out of order or twice: {_shape(result, codec)}",
+            )
         if at is None and not inserts:
             raise LawBroken(5, f"result message {number} was not given: {_print(message, codec)!r:.200}")
         sources.append(at)
@@ -256,7 +293,14 @@ def _align(given: Sequence[Any], result: Sequence[Any], codec: Codec, *, identit
 
 
 def _find(
-    message: Any, prints: Sequence[object], after: int, given: Sequence[Any], codec: Codec, *, identity: bool, edits: bool
+    message: Any,
+    prints: Sequence[object],
+    after: int,
+    given: Sequence[Any],
+    codec: Codec,
+    *,
+    identity: bool,
+    edits: bool,
 ) -> int | None:
     seen = _print(message, codec)
     for at in range(after, len(given)):
@@ -283,7 +327,9 @@ def _is_cut_of(message: Any, source: Any, codec: Codec) -> bool:
         return False
     if codec.role(message) != codec.role(source) or codec.result_id(message) != codec.result_id(source):
         return False
-    if codec.call_ids(message) != codec.call_ids(source) or mine.get("tool_calls") != theirs.get("tool_calls"):
+    if codec.call_ids(message) != codec.call_ids(source) or mine.get("tool_calls") != theirs.get(
+        "tool_calls"
+    ):
         return False
     mine_content, theirs_content = mine.get("content"), theirs.get("content")
     if isinstance(theirs_content, list) != isinstance(mine_content, list):
@@ -291,20 +337,31 @@ def _is_cut_of(message: Any, source: Any, codec: Codec) -> bool:
     if _atoms(mine_content) != _atoms(theirs_content):
         return False
     text, whole = content_text(mine_content), content_text(theirs_content)
-    return len(text) < len(whole) and bool(text) and (whole.startswith(text[:10]) or whole.endswith(text[-10:]))
+    return (
+        len(text) < len(whole) and bool(text) and (whole.startswith(text[:10]) or whole.endswith(text[-10:]))
+    )
 
 
 def _atoms(content: Any) -> list[Any]:
     return [block for block in content if block_text(block) is None] if isinstance(content, list) else []
 
 
-def _check_system(given: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], codec: Codec, *, drops_system: bool) -> None:
+def _check_system(
+    given: Sequence[Any],
+    result: Sequence[Any],
+    sources: Sequence[int | None],
+    codec: Codec,
+    *,
+    drops_system: bool,
+) -> None:
     if drops_system:
         return
     system = [i for i, m in enumerate(given) if codec.role(m) in _SYSTEM]
     lost = [i for i in system if i not in sources]
     if lost:
-        raise LawBroken(3, f"system messages {lost} are gone: {_shape(given, codec)} -> {_shape(result, codec)}")
+        raise LawBroken(
+            3, f"system messages {lost} are gone: {_shape(given, codec)} -> {_shape(result, codec)}"
+        )
     if any(_print(result[sources.index(i)], codec) != _print(given[i], codec) for i in system):
         raise LawBroken(3, "a system message was edited")
     leading = next((i for i, m in enumerate(given) if codec.role(m) not in _SYSTEM), len(given))
@@ -312,7 +369,9 @@ def _check_system(given: Sequence[Any], result: Sequence[Any], sources: Sequence
         raise LawBroken(3, f"leading system messages are not first: {_shape(result, codec)}")
 
 
-def _check_opening(wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], codec: Codec) -> None:
+def _check_opening(
+    wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], codec: Codec
+) -> None:
     if not any(part(m, codec) == "user" for m in wanted):
         return
     for message, source in zip(result, sources, strict=True):
@@ -349,11 +408,19 @@ def _check_question(
 
 
 def _check_waiting(
-    wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], given: Sequence[Any], codec: Codec, *, ended: bool
+    wanted: Sequence[Any],
+    result: Sequence[Any],
+    sources: Sequence[int | None],
+    given: Sequence[Any],
+    codec: Codec,
+    *,
+    ended: bool,
 ) -> None:
     """Checks that a call at the very end is there, with the results it has: nobody has answered them yet."""
     waiting = waiting_from(wanted, codec)
-    owed = wanted[waiting:] if waiting < len(wanted) else unanswered_results(wanted, codec) if not ended else []
+    owed = (
+        wanted[waiting:] if waiting < len(wanted) else unanswered_results(wanted, codec) if not ended else []
+    )
     for message in owed:
         if next(i for i, m in enumerate(given) if m is message) not in sources:
             raise LawBroken(2, f"the call at the end, or a result of it, is gone: {_shape(result, codec)}")
@@ -361,10 +428,13 @@ def _check_waiting(
 
 def _check_untouched(wanted: Sequence[Any], result: Sequence[Any], codec: Codec, *, identity: bool) -> None:
     same = len(wanted) == len(result) and all(
-        a is b if identity else _print(a, codec) == _print(b, codec) for a, b in zip(wanted, result, strict=True)
+        a is b if identity else _print(a, codec) == _print(b, codec)
+        for a, b in zip(wanted, result, strict=True)
     )
     if not same:
-        raise LawBroken(7, f"all fits but did not come back untouched: {_shape(wanted, codec)} -> {_shape(result, codec)}")
+        raise LawBroken(
+            7, f"all fits but did not come back untouched: {_shape(wanted, codec)} -> {_shape(result, codec)}"
+        )
 
 
 def _check_alternation(result: Sequence[Any], codec: Codec) -> None:

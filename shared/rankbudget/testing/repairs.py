@@ -7,7 +7,16 @@ from typing import Any
 
 from ..codec import Codec, DictCodec
 
-__all__ = ["answers", "is_broken", "least_messages", "pairing_errors", "part", "repaired", "unanswered_results", "waiting_from"]
+__all__ = [
+    "answers",
+    "is_broken",
+    "least_messages",
+    "pairing_errors",
+    "part",
+    "repaired",
+    "unanswered_results",
+    "waiting_from",
+]
 
 _SYSTEM = ("system", "developer")
 
@@ -24,7 +33,11 @@ def answers(message: Any, codec: Codec | None = None) -> list[str | None]:
     if role == "tool":
         return [codec.result_id(message)]
     content = codec.to_dict(message).get("content") if role == "user" else None
-    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, (list, tuple)) else []
+    blocks = (
+        [block for block in content if isinstance(block, Mapping)]
+        if isinstance(content, (list, tuple))
+        else []
+    )
     return [str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
 
 

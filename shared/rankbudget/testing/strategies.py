@@ -21,11 +21,18 @@ __all__ = ["applications", "conversations", "texts", "tools"]
 def texts(*, giant: bool = False) -> st.SearchStrategy[str]:
     """Draws a text; a giant one is a short one many times."""
     times = st.sampled_from((1, 1, 1, 2, 7) if not giant else (1, 3, 40, 400))
-    return st.builds(lambda word, n: " ".join([word] * n) if n > 1 else word, st.sampled_from(WORDS + HOSTILE), times)
+    return st.builds(
+        lambda word, n: " ".join([word] * n) if n > 1 else word, st.sampled_from(WORDS + HOSTILE), times
+    )
 
 
 def conversations(
-    *, broken: bool = True, media: bool = True, max_turns: int = 10, systems: bool = True, user_results: bool = False
+    *,
+    broken: bool = True,
+    media: bool = True,
+    max_turns: int = 10,
+    systems: bool = True,
+    user_results: bool = False,
 ) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
     """Draws a conversation as OpenAI-style dicts.
 
@@ -39,7 +46,10 @@ def conversations(
     kinds = PLAIN + ODD + (SYSTEMS if systems else ()) + (MEDIA if media else ()) + (BROKEN if broken else ())
     kinds += ANSWERED_BY_USER if user_results else ()
     turn = st.tuples(st.sampled_from(kinds), st.sampled_from(WORDS), st.integers(0, 6))
-    opening = st.lists(st.tuples(st.sampled_from(SYSTEMS), st.sampled_from(WORDS), st.integers(0, 3)), max_size=2 if systems else 0)
+    opening = st.lists(
+        st.tuples(st.sampled_from(SYSTEMS), st.sampled_from(WORDS), st.integers(0, 3)),
+        max_size=2 if systems else 0,
+    )
     return st.builds(
         _conversation,
         opening,
@@ -52,13 +62,18 @@ def conversations(
 
 def tools() -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
     """Draws up to three tool schemas."""
-    return st.lists(st.tuples(st.sampled_from(("search", "write_file", "f")), st.integers(0, 12)), max_size=3).map(
-        lambda drawn: tuple(_tool(f"{name}_{i}", size) for i, (name, size) in enumerate(drawn))
-    )
+    return st.lists(
+        st.tuples(st.sampled_from(("search", "write_file", "f")), st.integers(0, 12)), max_size=3
+    ).map(lambda drawn: tuple(_tool(f"{name}_{i}", size) for i, (name, size) in enumerate(drawn)))
 
 
 def applications(
-    *, broken: bool = True, media: bool = True, max_turns: int = 10, systems: bool = True, user_results: bool = False
+    *,
+    broken: bool = True,
+    media: bool = True,
+    max_turns: int = 10,
+    systems: bool = True,
+    user_results: bool = False,
 ) -> st.SearchStrategy[Application]:
     """Draws one application in neutral form; the arguments are those of `conversations`.
 
@@ -66,16 +81,29 @@ def applications(
     one show.
     """
     scope = st.builds(
-        lambda user, project: Scope(user=user, project=project), st.sampled_from((None, "ann", "bob")), st.sampled_from((None, "x", "y"))
+        lambda user, project: Scope(user=user, project=project),
+        st.sampled_from((None, "ann", "bob")),
+        st.sampled_from((None, "x", "y")),
     )
-    absolute = st.tuples(st.none(), st.one_of(st.integers(1, 80), st.integers(60, 600), st.sampled_from((1500, 4000, 16000))))
+    absolute = st.tuples(
+        st.none(), st.one_of(st.integers(1, 80), st.integers(60, 600), st.sampled_from((1500, 4000, 16000)))
+    )
     relative = st.tuples(st.sampled_from((8, 7, 6, 4, 2, 1)), st.integers(-2, 2))
     return st.builds(
         _application,
-        conversations(broken=broken, media=media, max_turns=max_turns, systems=systems, user_results=user_results),
-        st.lists(st.tuples(st.sampled_from(WORDS + HOSTILE), st.sampled_from((1, 1, 2, 20, 150))), max_size=5),
+        conversations(
+            broken=broken, media=media, max_turns=max_turns, systems=systems, user_results=user_results
+        ),
+        st.lists(
+            st.tuples(st.sampled_from(WORDS + HOSTILE), st.sampled_from((1, 1, 2, 20, 150))), max_size=5
+        ),
         st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(WORDS)), max_size=3),
-        st.lists(st.tuples(st.sampled_from(WORDS + HOSTILE), scope, st.sampled_from(("fact", "core", "experience"))), max_size=4),
+        st.lists(
+            st.tuples(
+                st.sampled_from(WORDS + HOSTILE), scope, st.sampled_from(("fact", "core", "experience"))
+            ),
+            max_size=4,
+        ),
         st.one_of(st.none(), st.sampled_from(WORDS)),
         tools(),
         st.one_of(absolute, relative),
@@ -99,10 +127,13 @@ def _application(
 ) -> Application:
     return Application(
         messages=messages,
-        documents=tuple(" ".join([f"Document {i}: {text}"] * times) for i, (text, times) in enumerate(documents)),
+        documents=tuple(
+            " ".join([f"Document {i}: {text}"] * times) for i, (text, times) in enumerate(documents)
+        ),
         examples=tuple((f"example {i} {given}", wanted) for i, (given, wanted) in enumerate(examples)),
         memories=tuple(
-            MemoryItem(text=f"memory {i} of {who}: {text}", scope=who, kind=kind) for i, (text, who, kind) in enumerate(memories)
+            MemoryItem(text=f"memory {i} of {who}: {text}", scope=who, kind=kind)
+            for i, (text, who, kind) in enumerate(memories)
         ),
         question=question and f"Question: {question}",
         tools=tools,
@@ -124,6 +155,16 @@ def _conversation(
 
 
 def _tool(name: str, size: int) -> dict[str, Any]:
-    properties = {f"field_{i}": {"type": ("string", "integer", "boolean")[i % 3], "description": WORDS[i % 3]} for i in range(size)}
+    properties = {
+        f"field_{i}": {"type": ("string", "integer", "boolean")[i % 3], "description": WORDS[i % 3]}
+        for i in range(size)
+    }
     parameters = {"type": "object", "properties": properties, "required": list(properties)[:2]}
-    return {"type": "function", "function": {"name": name, "description": f"Does {name} for {size} fields.", "parameters": parameters}}
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"Does {name} for {size} fields.",
+            "parameters": parameters,
+        },
+    }

@@ -16,9 +16,27 @@ __all__ = ["ANSWERED_BY_USER", "BROKEN", "ENDS", "MEDIA", "ODD", "PLAIN", "SYSTE
 PLAIN = ("chat", "chat", "chat", "user", "tools", "parallel", "loop")
 SYSTEMS = ("system", "developer")
 MEDIA = ("image", "audio", "file", "blocks", "thinking", "thinking_call")
-ODD = ("empty_user", "empty_assistant", "assistant", "two_users", "giant_user", "giant_assistant", "giant_result", "named")
+ODD = (
+    "empty_user",
+    "empty_assistant",
+    "assistant",
+    "two_users",
+    "giant_user",
+    "giant_assistant",
+    "giant_result",
+    "named",
+)
 BROKEN = ("orphan", "unanswered", "half_answered", "separated", "answered_twice", "system_inside")
-ANSWERED_BY_USER = ("user_results", "user_results", "user_loop", "user_orphan", "user_half", "user_stray", "user_twice", "user_end")
+ANSWERED_BY_USER = (
+    "user_results",
+    "user_results",
+    "user_loop",
+    "user_orphan",
+    "user_half",
+    "user_stray",
+    "user_twice",
+    "user_end",
+)
 """Tool results among the content blocks of a user message, as Anthropic takes them, valid and broken."""
 ENDS = (
     "end_question",
@@ -33,11 +51,24 @@ ENDS = (
 )
 
 _PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBBI", 13, b"IHDR", 640, 480, 8, 2, 0, 0, 0, 0)
-_WAV = b"RIFF" + struct.pack("<I4s4sIHHIIHH4sI", 836, b"WAVE", b"fmt ", 16, 1, 1, 8000, 8000, 1, 8, b"data", 800) + b"\x80" * 800
+_WAV = (
+    b"RIFF"
+    + struct.pack("<I4s4sIHHIIHH4sI", 836, b"WAVE", b"fmt ", 16, 1, 1, 8000, 8000, 1, 8, b"data", 800)
+    + b"\x80" * 800
+)
 _ATOMS: dict[str, dict[str, Any]] = {
-    "image": {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(_PNG).decode()}},
-    "audio": {"type": "input_audio", "input_audio": {"data": base64.b64encode(_WAV).decode(), "format": "wav"}},
-    "file": {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64," + "JVBERi0x" * 12}},
+    "image": {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64," + base64.b64encode(_PNG).decode()},
+    },
+    "audio": {
+        "type": "input_audio",
+        "input_audio": {"data": base64.b64encode(_WAV).decode(), "format": "wav"},
+    },
+    "file": {
+        "type": "file",
+        "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64," + "JVBERi0x" * 12},
+    },
 }
 """A picture of 640 x 480, a tenth of a second of sound, the start of a PDF."""
 
@@ -80,11 +111,15 @@ class Writer:
         """Appends a plain assistant message."""
         self.say("assistant", self.text())
 
-    def call(self, how_many: int = 1, content: Any = None, arguments: dict[str, Any] | None = None) -> list[str]:
+    def call(
+        self, how_many: int = 1, content: Any = None, arguments: dict[str, Any] | None = None
+    ) -> list[str]:
         """Appends a message with tool calls and returns their ids."""
         ids = [f"call_{next(self._ids)}" for _ in range(how_many)]
         written = json.dumps(arguments or {"query": "what is the budget", "rows": list(range(self.size))})
-        calls = [{"id": i, "type": "function", "function": {"name": "search", "arguments": written}} for i in ids]
+        calls = [
+            {"id": i, "type": "function", "function": {"name": "search", "arguments": written}} for i in ids
+        ]
         self.say("assistant", content, tool_calls=calls)
         return ids
 
@@ -94,7 +129,9 @@ class Writer:
 
     def hand_in(self, *call_ids: str, times: int = 1, more: bool = False) -> None:
         """Appends the results of calls in one user message, and some text after them if there is `more` to say."""
-        blocks: list[dict[str, Any]] = [{"type": "tool_result", "tool_use_id": one, "content": self.text(times)} for one in call_ids]
+        blocks: list[dict[str, Any]] = [
+            {"type": "tool_result", "tool_use_id": one, "content": self.text(times)} for one in call_ids
+        ]
         self.say("user", [*blocks, {"type": "text", "text": self.text()}] if more else blocks)
 
 

@@ -13,7 +13,10 @@ def thread(size):
     return [{"role": "system", "content": "Be brief."}] + [
         message
         for i in range(size)
-        for message in ({"role": "user", "content": f"Question {i}: " + "word " * 20}, {"role": "assistant", "content": f"Answer {i}."})
+        for message in (
+            {"role": "user", "content": f"Question {i}: " + "word " * 20},
+            {"role": "assistant", "content": f"Answer {i}."},
+        )
     ]
 
 
@@ -29,7 +32,9 @@ def docs(tmp_path):
     folder = tmp_path / "docs"
     (folder / "deep").mkdir(parents=True)
     (folder / ".hidden").mkdir()
-    (folder / "tea.md").write_text("# Tea\n\nTea is best at 80 degrees.\n\n## Storing tea\n\nKeep tea dry and dark.\n")
+    (folder / "tea.md").write_text(
+        "# Tea\n\nTea is best at 80 degrees.\n\n## Storing tea\n\nKeep tea dry and dark.\n"
+    )
     (folder / "deep" / "ice.txt").write_text("Ice melts at zero degrees.")
     (folder / ".hidden" / "no.md").write_text("Secret.")
     (folder / "picture.png").write_bytes(b"\x89PNG")

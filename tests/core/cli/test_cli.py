@@ -30,7 +30,12 @@ def test_fit_as_json_holds_messages_that_fit_and_the_report(chat, capsys):
     """The messages are those of the file, and their count is the report's."""
     assert run("fit", chat, "--window", 1_000, "--model", "gpt-4o", "--reserve", 300, "--json") == 0
     made = json.loads(capsys.readouterr().out)
-    assert made["report"]["total_tokens"] == COUNTER.count_messages(made["messages"]) <= made["report"]["limit"] == 700
+    assert (
+        made["report"]["total_tokens"]
+        == COUNTER.count_messages(made["messages"])
+        <= made["report"]["limit"]
+        == 700
+    )
     given = thread(100)
     assert made["messages"] == given[:1] + given[len(given) - len(made["messages"]) + 1 :]
 
@@ -60,7 +65,9 @@ def test_json_has_escapes_where_a_pipe_cannot_take_a_letter(tmp_path, capsys):
 
 def test_an_unknown_model_is_told_how_to_say_its_window(chat, capsys):
     """The error names the option of the command, not an argument of a function."""
-    assert "the context window of 'my-own' is unknown; say it: --window TOKENS" in failed(capsys, "fit", chat, "--model", "my-own")
+    assert "the context window of 'my-own' is unknown; say it: --window TOKENS" in failed(
+        capsys, "fit", chat, "--model", "my-own"
+    )
 
 
 def test_what_fits_comes_back_whole(chat, capsys):
@@ -71,11 +78,16 @@ def test_what_fits_comes_back_whole(chat, capsys):
 
 def test_documents_and_a_question_share_the_window_with_the_chat(chat, docs, capsys):
     """The passage about storing tea is in the prompt, and the question stands last."""
-    assert run("fit", chat, "--window", 1_500, "--docs", docs, "--question", "How do I store tea?", "--json") == 0
+    assert (
+        run("fit", chat, "--window", 1_500, "--docs", docs, "--question", "How do I store tea?", "--json")
+        == 0
+    )
     made = json.loads(capsys.readouterr().out)
     assert made["messages"][-1] == {"role": "user", "content": "How do I store tea?"}
     assert any("Keep tea dry and dark." in (m["content"] or "") for m in made["messages"])
-    assert COUNTER.count_messages(made["messages"]) == made["report"]["total_tokens"] <= made["report"]["limit"]
+    assert (
+        COUNTER.count_messages(made["messages"]) == made["report"]["total_tokens"] <= made["report"]["limit"]
+    )
 
 
 def test_without_a_question_the_last_user_message_is_it(chat, docs, capsys):
@@ -98,7 +110,11 @@ def test_tools_of_the_file_are_counted(tmp_path, capsys):
     """The same chat has less room beside a tool."""
     tool = {
         "type": "function",
-        "function": {"name": "find", "description": "word " * 100, "parameters": {"type": "object", "properties": {}}},
+        "function": {
+            "name": "find",
+            "description": "word " * 100,
+            "parameters": {"type": "object", "properties": {}},
+        },
     }
     totals = []
     for tools in ([], [tool]):
@@ -158,12 +174,16 @@ def test_bad_files_are_one_line_and_status_2(tmp_path, capsys, text, seen):
 
 def test_missing_files_and_folders_are_named(chat, tmp_path, capsys):
     """Chat, documents, budget and the page's folder."""
-    assert "nothere.json: cannot be read (No such file or directory)" in failed(capsys, "fit", tmp_path / "nothere.json", "--window", 999)
+    assert "nothere.json: cannot be read (No such file or directory)" in failed(
+        capsys, "fit", tmp_path / "nothere.json", "--window", 999
+    )
     assert "no such folder" in failed(capsys, "fit", chat, "--window", 999, "--docs", tmp_path / "nodocs")
     (tmp_path / "empty").mkdir()
     assert "no text in it" in failed(capsys, "fit", chat, "--window", 999, "--docs", tmp_path / "empty")
     assert "no.yaml: cannot be read" in failed(capsys, "fit", chat, "--budget", tmp_path / "no.yaml")
-    assert "No such file" in failed(capsys, "fit", chat, "--window", 999, "--html", tmp_path / "nofolder" / "r.html")
+    assert "No such file" in failed(
+        capsys, "fit", chat, "--window", 999, "--html", tmp_path / "nofolder" / "r.html"
+    )
     assert "no --budget FILE.yaml" in failed(capsys, "fit", chat, "--profile", "x")
 
 
@@ -187,10 +207,17 @@ def test_an_unknown_model_beside_a_window_is_noted(chat, capsys):
 
 def test_the_installed_command_works_and_help_lists_the_commands():
     """The entry point of the distribution starts, and argparse's own mistakes are status 2."""
-    done = subprocess.run([sys.executable, "-m", "rankbudget.cli", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "rankbudget.cli", "--help"], capture_output=True, text=True, check=True
+    )
     assert "fit" in done.stdout
     assert "demo" in done.stdout
-    assert subprocess.run([sys.executable, "-m", "rankbudget.cli", "fit"], capture_output=True, check=False).returncode == 2
+    assert (
+        subprocess.run(
+            [sys.executable, "-m", "rankbudget.cli", "fit"], capture_output=True, check=False
+        ).returncode
+        == 2
+    )
 
 
 def test_a_closed_pipe_is_no_error(chat):

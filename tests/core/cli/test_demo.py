@@ -53,7 +53,10 @@ def test_the_demonstration_takes_a_users_own_files(chat, docs, capsys):
     pytest.importorskip("langchain_core")
     pytest.importorskip("llama_index.core")
     pytest.importorskip("faiss")
-    assert run("demo", "--chat", chat, "--docs", docs, "--question", "How do I store tea?", "--window", 2_000) == 0
+    assert (
+        run("demo", "--chat", chat, "--docs", docs, "--question", "How do I store tea?", "--window", 2_000)
+        == 0
+    )
     assert capsys.readouterr().out.rstrip().endswith("Keep tea dry and dark.\n  (tea.md#2)")
 
 
@@ -109,9 +112,14 @@ def test_of_many_passages_the_nearest_are_ranked(chat, tmp_path, capsys):
     folder = tmp_path / "many"
     folder.mkdir()
     for i in range(80):
-        (folder / f"page{i}.md").write_text(f"Page {i} tells how engine number {i} is oiled and cleaned every week.")
+        (folder / f"page{i}.md").write_text(
+            f"Page {i} tells how engine number {i} is oiled and cleaned every week."
+        )
     (folder / "bees.md").write_text("Bees dance to tell other bees where flowers are.")
-    assert run("fit", chat, "--window", 1_200, "--docs", folder, "--question", "Why do bees dance?", "--json") == 0
+    assert (
+        run("fit", chat, "--window", 1_200, "--docs", folder, "--question", "Why do bees dance?", "--json")
+        == 0
+    )
     made = json.loads(capsys.readouterr().out)
     assert any("Bees dance" in (m["content"] or "") for m in made["messages"])
 

@@ -68,11 +68,15 @@ def test_long_documents_shrink_by_half_and_keep_the_answer():
 def test_system_prompts_keep_their_instructions():
     """The template strategy is the one of system prompts."""
     prompt = (
-        "We are very happy to have you here. Always cite your sources. Thank you for all that you do for us. Always cite your sources. " * 4
+        "We are very happy to have you here. Always cite your sources. Thank you for all that you do for us. Always cite your sources. "
+        * 4
         + "Never guess."
     )
     result = PromptCompressor().compress_system_prompt(prompt)
-    assert (result.compressed_text, result.strategy_used) == ("Always cite your sources. Never guess.", "template")
+    assert (result.compressed_text, result.strategy_used) == (
+        "Always cite your sources. Never guess.",
+        "template",
+    )
     assert result.compression_ratio > 0.6
 
 
@@ -89,7 +93,10 @@ def test_a_template_over_its_target_gives_up_statements_before_instructions():
 
 def test_history_keeps_its_last_turns_whole():
     """The last turns are copied, what came before is said in fewer words, decisions first."""
-    history = [{"role": "user", "content": "We decided to meet Ada in Paris on 4 May."}, {"role": "assistant", "content": "Noted!"}]
+    history = [
+        {"role": "user", "content": "We decided to meet Ada in Paris on 4 May."},
+        {"role": "assistant", "content": "Noted!"},
+    ]
     for i in range(8):
         history += [
             {"role": "user", "content": f"Small talk number {i} about the weather outside"},
@@ -114,7 +121,10 @@ def test_history_within_its_turns_is_untouched():
 
 def test_json_documents_stay_json():
     """A document that is JSON is shortened by its structure."""
-    text = json.dumps([{"id": i, "name": f"row {i}", "comment": "nothing to say about this one " * 3} for i in range(50)], indent=1)
+    text = json.dumps(
+        [{"id": i, "name": f"row {i}", "comment": "nothing to say about this one " * 3} for i in range(50)],
+        indent=1,
+    )
     result = PromptCompressor().compress(text, 300)
     assert isinstance(json.loads(result.compressed_text), list)
 
@@ -128,7 +138,11 @@ def test_abstractive_uses_the_summarizer():
         return "Rivers, bridges, ducks."
 
     result = PromptCompressor(summarizer=write).compress(DOCUMENT, 100, "abstractive")
-    assert (result.compressed_text, result.strategy_used, seen) == ("Rivers, bridges, ducks.", "abstractive", [(DOCUMENT, 100)])
+    assert (result.compressed_text, result.strategy_used, seen) == (
+        "Rivers, bridges, ducks.",
+        "abstractive",
+        [(DOCUMENT, 100)],
+    )
 
 
 def test_a_failing_summarizer_costs_neither_the_text_nor_the_bound():
@@ -148,7 +162,9 @@ async def test_async_summarizers_answer_the_async_form():
     async def write(text, max_tokens):
         return "short"
 
-    assert (await PromptCompressor(summarizer=write).acompress(DOCUMENT, 50, "abstractive")).compressed_text == "short"
+    assert (
+        await PromptCompressor(summarizer=write).acompress(DOCUMENT, 50, "abstractive")
+    ).compressed_text == "short"
     assert await PromptCompressor().acompress(DOCUMENT, 50) == PromptCompressor().compress(DOCUMENT, 50)
 
 

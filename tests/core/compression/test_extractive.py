@@ -47,7 +47,13 @@ def test_bounded_and_nothing_is_torn(pieces, limit, query):
 
 def test_units_put_together_are_the_text():
     """Splitting loses nothing."""
-    text = "Intro.\n\n" + "".join(BLOCKS) + "\nEnd. " + " ".join(SENTENCES) + "\n\n    indented = 1\n    code = 2\n"
+    text = (
+        "Intro.\n\n"
+        + "".join(BLOCKS)
+        + "\nEnd. "
+        + " ".join(SENTENCES)
+        + "\n\n    indented = 1\n    code = 2\n"
+    )
     assert "".join(unit.text for unit in split_units(text)) == text
     assert {unit.kind for unit in split_units(text)} >= {"code", "table", "json", "sentence"}
 
@@ -61,7 +67,10 @@ def test_a_quoted_name_with_a_full_stop_is_one_piece():
 def test_the_query_decides():
     """The sentence that answers stays, in its own words."""
     text = " ".join(SENTENCES)
-    assert extract(text, 8, WORDS, query="What did the lighthouse lamp cost?") == "The lamp of the lighthouse cost 4,250.75 crowns."
+    assert (
+        extract(text, 8, WORDS, query="What did the lighthouse lamp cost?")
+        == "The lamp of the lighthouse cost 4,250.75 crowns."
+    )
     assert extract(text, 6, WORDS, query="When was the harbour built?") == "The harbour was built in 1872."
 
 
@@ -70,7 +79,11 @@ def test_a_sentence_is_rated_in_its_paragraph():
     right = "The Vega telescope stands in Chile. It was opened in 2009. Its mirror has eight metres."
     wrong = "The bakery is in Bonn. It was opened in 1950. It sells rye bread."
     kept = extract(
-        f"{wrong}\n\n{right}", 5, WORDS, query="When was the Vega telescope opened?", options=ExtractOptions(paragraph_weight=1.0)
+        f"{wrong}\n\n{right}",
+        5,
+        WORDS,
+        query="When was the Vega telescope opened?",
+        options=ExtractOptions(paragraph_weight=1.0),
     )
     assert kept == "It was opened in 2009."
 
@@ -104,7 +117,10 @@ def test_empty_input(text):
 
 def test_a_single_long_sentence_is_cut():
     """When not even one sentence fits, the best one is cut to the bound."""
-    text = "word " * 50 + "end. Other words follow here and there and everywhere all the time in this second sentence of the text."
+    text = (
+        "word " * 50
+        + "end. Other words follow here and there and everywhere all the time in this second sentence of the text."
+    )
     kept = extract(text, 10, WORDS)
     assert WORDS.count(kept) <= 10
     assert kept.endswith("...")

@@ -17,7 +17,11 @@ from rankbudget.testing import RecordingCounter
 
 EXACT = counter_for("o200k_base")
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=80),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=80),
     lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=12), inner, max_size=8),
     max_leaves=40,
 )
@@ -25,7 +29,12 @@ VALUES = st.recursive(
 
 def rows(count: int = 200) -> list[dict[str, object]]:
     made: list[dict[str, object]] = [
-        {"id": f"FL{i:04d}", "price": 100 + i % 7, "status": "ok", "note": "a seat by the window, when asked early " * 2}
+        {
+            "id": f"FL{i:04d}",
+            "price": 100 + i % 7,
+            "status": "ok",
+            "note": "a seat by the window, when asked early " * 2,
+        }
         for i in range(count)
     ]
     made[count // 2]["status"] = "error: no such flight"
@@ -56,7 +65,10 @@ def test_white_space_goes_before_any_content():
 
 def test_numbers_keep_their_digits():
     """A price of 1.50 stays 1.50, and large integers are not rounded."""
-    assert dump(parse('{"price": 1.50, "id": 12345678901234567890}')) == '{"price":1.50,"id":12345678901234567890}'
+    assert (
+        dump(parse('{"price": 1.50, "id": 12345678901234567890}'))
+        == '{"price":1.50,"id":12345678901234567890}'
+    )
 
 
 def test_errors_and_outliers_survive_when_most_rows_go():

@@ -35,7 +35,10 @@ FILLER = (
 )
 
 
-@given(lines=st.lists(st.sampled_from(INSTRUCTIONS + FILLER), max_size=25), separator=st.sampled_from([" ", "\n", "\n\n"]))
+@given(
+    lines=st.lists(st.sampled_from(INSTRUCTIONS + FILLER), max_size=25),
+    separator=st.sampled_from([" ", "\n", "\n\n"]),
+)
 def test_every_instruction_survives_to_the_letter(lines, separator):
     """Each instruction of the source stands in the result as it was written, in its order, and the result is never longer."""
     text = separator.join(lines)
@@ -49,7 +52,9 @@ def test_every_instruction_survives_to_the_letter(lines, separator):
 
 @given(
     words=st.lists(
-        st.sampled_from("keep the answer short never open a file always use not more than two words when you write".split()),
+        st.sampled_from(
+            "keep the answer short never open a file always use not more than two words when you write".split()
+        ),
         min_size=2,
         max_size=9,
     )
@@ -63,7 +68,9 @@ def test_anything_that_might_be_an_order_is_copied(words):
 
 def test_filler_repeats_and_rulers_go():
     """Pleasantries, repeated sentences and decoration cost nothing any more."""
-    text = "\n".join(["#########", FILLER[0], INSTRUCTIONS[0], FILLER[1], INSTRUCTIONS[0], "----------", FILLER[2]])
+    text = "\n".join(
+        ["#########", FILLER[0], INSTRUCTIONS[0], FILLER[1], INSTRUCTIONS[0], "----------", FILLER[2]]
+    )
     assert compress_template(text) == f"{INSTRUCTIONS[0]}\n{FILLER[2]}"
 
 
@@ -88,7 +95,10 @@ def test_repeated_long_names_get_an_abbreviation_in_statements():
     name = "Northern Light Insurance Company"
     text = f"The {name} is old. The {name} sells policies. The {name} has shops. Never insult the {name}."
     short = compress_template(text)
-    assert short == f"The {name} (NLIC) is old. The NLIC sells policies. The NLIC has shops. Never insult the {name}."
+    assert (
+        short
+        == f"The {name} (NLIC) is old. The NLIC sells policies. The NLIC has shops. Never insult the {name}."
+    )
     assert "NLIC" not in compress_template(text, abbreviate_names=False)
 
 

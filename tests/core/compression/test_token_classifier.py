@@ -82,13 +82,19 @@ def test_a_missing_library_names_what_to_install(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A tiny BERT whose classifier keeps a few words: it has no layers, so what a word's vector says is what the model says."""
-    torch = pytest.importorskip("torch", reason="the token classifier runs on torch, which is no dependency of this project")
-    transformers = pytest.importorskip("transformers", reason="the token classifier is loaded through transformers")
+    torch = pytest.importorskip(
+        "torch", reason="the token classifier runs on torch, which is no dependency of this project"
+    )
+    transformers = pytest.importorskip(
+        "transformers", reason="the token classifier is loaded through transformers"
+    )
     path = tmp_path_factory.mktemp("weights")
     words = sorted({word for word in TEXT.replace('"', " ").replace("`", " ").split() if word.isalpha()})
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     (path / "vocab.txt").write_text("\n".join(vocabulary))
-    transformers.BertTokenizerFast(vocab=str(path / "vocab.txt"), vocab_file=str(path / "vocab.txt")).save_pretrained(path)
+    transformers.BertTokenizerFast(
+        vocab=str(path / "vocab.txt"), vocab_file=str(path / "vocab.txt")
+    ).save_pretrained(path)
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=len(vocabulary),
@@ -104,7 +110,9 @@ def folder(tmp_path_factory):
         embeddings = model.bert.embeddings
         for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
             table.weight.zero_()
-        embeddings.word_embeddings.weight.copy_(torch.tensor([[1.0, -1.0, 0.0, 0.0]]).repeat(len(vocabulary), 1))
+        embeddings.word_embeddings.weight.copy_(
+            torch.tensor([[1.0, -1.0, 0.0, 0.0]]).repeat(len(vocabulary), 1)
+        )
         for word in KEPT_WORDS:
             embeddings.word_embeddings.weight[vocabulary.index(word)] = torch.tensor([-1.0, 1.0, 0.0, 0.0])
         model.classifier.weight.copy_(torch.tensor([[1.0, -1.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0]]))

@@ -94,9 +94,13 @@ def sentence_tokenizer(vocabulary: int = 420) -> Any:
 
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
     special = [AddedToken(token, special=True, normalized=False) for token in ["<unk>", *SPECIALS]]
     fallback = [f"<0x{byte:02X}>" for byte in range(256)]
-    trainer = trainers.BpeTrainer(vocab_size=vocabulary + 256, special_tokens=[*special, *fallback], show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary + 256, special_tokens=[*special, *fallback], show_progress=False
+    )
     tokenizer.train_from_iterator(_CORPUS * 4, trainer)
     return tokenizer

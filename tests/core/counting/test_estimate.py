@@ -55,7 +55,9 @@ def test_a_similar_count_covers_a_small_vocabulary(kind: str) -> None:
     small = tokenizers.Tokenizer.from_file(str(file))
     similar = counter_for("acme-unheard-of-1")
     for text in texts(kind, many=40, seed=98):
-        assert len(small.encode(text, add_special_tokens=False)) <= math.ceil(similar.count(text) * (1 + similar.band))
+        assert len(small.encode(text, add_special_tokens=False)) <= math.ceil(
+            similar.count(text) * (1 + similar.band)
+        )
 
 
 def test_an_unknown_model_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -121,7 +123,12 @@ def test_the_published_table_is_what_the_command_prints() -> None:
     pytest.importorskip("tokenizers")
     folder = Path(__file__).parents[3]
     made = subprocess.run(
-        [sys.executable, "bench_counting.py", "--table"], cwd=folder / "benchmarks", check=True, capture_output=True, text=True, timeout=300
+        [sys.executable, "bench_counting.py", "--table"],
+        cwd=folder / "benchmarks",
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
     ).stdout.strip()
     assert made.count("\n") == len(KINDS) + 1
     assert made in (folder / "docs" / "counting.md").read_text(encoding="utf-8")

@@ -18,12 +18,25 @@ from rankbudget.counting.media import media_for
 
 def png(width: int, height: int) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + header + struct.pack(">I", zlib.crc32(b"IHDR" + header))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I", 13)
+        + b"IHDR"
+        + header
+        + struct.pack(">I", zlib.crc32(b"IHDR" + header))
+    )
 
 
 def jpeg(width: int, height: int) -> bytes:
     preview = b"\xff\xe1" + struct.pack(">H", 30_002) + b"x" * 30_000
-    return b"\xff\xd8" + preview + b"\xff\xdb\x00\x04xx" + b"\xff\xc2" + struct.pack(">HBHH", 17, 8, height, width) + b"\x03" * 12
+    return (
+        b"\xff\xd8"
+        + preview
+        + b"\xff\xdb\x00\x04xx"
+        + b"\xff\xc2"
+        + struct.pack(">HBHH", 17, 8, height, width)
+        + b"\x03" * 12
+    )
 
 
 def webp(kind: bytes, width: int, height: int) -> bytes:
@@ -50,15 +63,30 @@ IMAGES = {
 def test_sizes_are_read_from_embedded_data(label: str) -> None:
     """The first bytes of an embedded image tell its size, in every shape hosts embed it in."""
     data = base64.b64encode(IMAGES[label]).decode()
-    assert image_size({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}) == (1024, 600)
-    assert image_size({"type": "input_image", "image_url": f"data:image/x;name=a;base64,{data}"}) == (1024, 600)
-    assert image_size({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}) == (1024, 600)
+    assert image_size({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}) == (
+        1024,
+        600,
+    )
+    assert image_size({"type": "input_image", "image_url": f"data:image/x;name=a;base64,{data}"}) == (
+        1024,
+        600,
+    )
+    assert image_size(
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+    ) == (1024, 600)
     assert image_size({"type": "image", "base64": data, "mime_type": "image/png"}) == (1024, 600)
 
 
 @pytest.mark.parametrize(
     "block",
-    [{}, {"image_url": None}, {"url": "data:image/png;base64,!!!!"}, {"base64": "AAAA"}, {"width": 0, "height": 5}, {"base64": "/9j/"}],
+    [
+        {},
+        {"image_url": None},
+        {"url": "data:image/png;base64,!!!!"},
+        {"base64": "AAAA"},
+        {"width": 0, "height": 5},
+        {"base64": "/9j/"},
+    ],
 )
 def test_what_tells_nothing_has_no_size(block: dict[str, Any]) -> None:
     """Missing, broken and foreign data have no size, and raise nothing."""
@@ -95,7 +123,9 @@ def test_an_image_of_unknown_size_costs_the_most_it_can() -> None:
     for model in ("gpt-4o", "gpt-4.1-mini", "claude-3"):
         table = media_for(model)
         unknown = table.tokens({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}})
-        sizes = [(w, h) for w in (1, 100, 512, 768, 1568, 2048, 10_000) for h in (1, 33, 700, 769, 2048, 9_000)]
+        sizes = [
+            (w, h) for w in (1, 100, 512, 768, 1568, 2048, 10_000) for h in (1, 33, 700, 769, 2048, 9_000)
+        ]
         assert unknown is not None
         assert unknown >= max(table.tokens({"type": "image", "width": w, "height": h}) or 0 for w, h in sizes)
     low = {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}}
@@ -105,7 +135,12 @@ def test_an_image_of_unknown_size_costs_the_most_it_can() -> None:
 def test_audio_is_counted_by_its_length() -> None:
     """A WAV says how many bytes a second has; other formats are taken as the densest speech; unknown audio costs the table's figure."""
     second = (
-        b"RIFF" + b"\x00" * 4 + b"WAVEfmt " + b"\x10\x00\x00\x00\x01\x00\x01\x00" + struct.pack("<II", 16_000, 32_000) + b"\x02\x00\x10\x00"
+        b"RIFF"
+        + b"\x00" * 4
+        + b"WAVEfmt "
+        + b"\x10\x00\x00\x00\x01\x00\x01\x00"
+        + struct.pack("<II", 16_000, 32_000)
+        + b"\x02\x00\x10\x00"
     )
     wav = base64.b64encode(second + b"\x00" * (320_000 - len(second))).decode()
     assert MediaTable().tokens({"type": "input_audio", "input_audio": {"data": wav, "format": "wav"}}) == 100
@@ -121,12 +156,20 @@ def test_the_table_can_be_replaced() -> None:
     base = own.count_message({"role": "user", "content": []})
     assert [own.count_message({"role": "user", "content": [b]}) - base for b in blocks] == [11, 22, 33, 44]
     shared = counter_for("gpt-4o")
-    assert [shared.count_message({"role": "user", "content": [b]}) - base for b in blocks] == [1_445, 3_000, 18_000, 600]
+    assert [shared.count_message({"role": "user", "content": [b]}) - base for b in blocks] == [
+        1_445,
+        3_000,
+        18_000,
+        600,
+    ]
 
 
 def test_a_text_document_costs_its_text() -> None:
     """A document that carries its text is counted by it."""
-    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "word " * 100}}
+    document = {
+        "type": "document",
+        "source": {"type": "text", "media_type": "text/plain", "data": "word " * 100},
+    }
     assert MediaTable().tokens(document) == 250
 
 

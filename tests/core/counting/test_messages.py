@@ -21,7 +21,11 @@ WEATHER: dict[str, Any] = {
             "type": "object",
             "properties": {
                 "location": {"type": "string", "description": "The city and state, e.g. San Francisco, CA."},
-                "unit": {"type": "string", "description": "The unit of temperature to return", "enum": ["celsius", "fahrenheit"]},
+                "unit": {
+                    "type": "string",
+                    "description": "The unit of temperature to return",
+                    "enum": ["celsius", "fahrenheit"],
+                },
             },
             "required": ["location"],
         },
@@ -29,7 +33,11 @@ WEATHER: dict[str, Any] = {
 }
 CLOCK: dict[str, Any] = {
     "type": "function",
-    "function": {"name": "now", "description": "Tells the time", "parameters": {"type": "object", "properties": {}}},
+    "function": {
+        "name": "now",
+        "description": "Tells the time",
+        "parameters": {"type": "object", "properties": {}},
+    },
 }
 
 
@@ -48,18 +56,24 @@ def published_tools(encoding: tiktoken.Encoding, tools: list[dict[str, Any]], st
     total = 0
     for tool in tools:
         function = tool["function"]
-        total += start + len(encoding.encode_ordinary(f"{function['name']}:{function['description'].rstrip('.')}"))
+        total += start + len(
+            encoding.encode_ordinary(f"{function['name']}:{function['description'].rstrip('.')}")
+        )
         properties = function["parameters"]["properties"]
         total += 3 if properties else 0
         for name, value in properties.items():
             total += 3
             if "enum" in value:
                 total += -3 + sum(3 + len(encoding.encode_ordinary(item)) for item in value["enum"])
-            total += len(encoding.encode_ordinary(f"{name}:{value['type']}:{value['description'].rstrip('.')}"))
+            total += len(
+                encoding.encode_ordinary(f"{name}:{value['type']}:{value['description'].rstrip('.')}")
+            )
     return total + 12 if tools else total
 
 
-@pytest.mark.parametrize(("model", "encoding_name", "start"), [("gpt-4o", "o200k_base", 7), ("gpt-4", "cl100k_base", 10)])
+@pytest.mark.parametrize(
+    ("model", "encoding_name", "start"), [("gpt-4o", "o200k_base", 7), ("gpt-4", "cl100k_base", 10)]
+)
 def test_requests_follow_the_published_formula(model: str, encoding_name: str, start: int) -> None:
     """Roles, names, tool call ids, contents and tools cost what the formula says, in every combination."""
     encoding = load_encoding(encoding_name)
@@ -68,7 +82,10 @@ def test_requests_follow_the_published_formula(model: str, encoding_name: str, s
     for _ in range(200):
         messages = []
         for _ in range(rng.randint(0, 6)):
-            message = {"role": rng.choice(("system", "user", "assistant")), "content": " ".join(rng.choices(words, k=3))}
+            message = {
+                "role": rng.choice(("system", "user", "assistant")),
+                "content": " ".join(rng.choices(words, k=3)),
+            }
             if rng.random() < 0.3:
                 message["name"] = rng.choice(("alice", "Bob_2"))
             if rng.random() < 0.2:
@@ -86,20 +103,38 @@ def test_known_requests() -> None:
             "role": "system",
             "content": "You are a helpful, pattern-following assistant that translates corporate jargon into plain English.",
         },
-        {"role": "system", "name": "example_user", "content": "New synergies will help drive top-line growth."},
-        {"role": "system", "name": "example_assistant", "content": "Things working well together will increase revenue."},
+        {
+            "role": "system",
+            "name": "example_user",
+            "content": "New synergies will help drive top-line growth.",
+        },
+        {
+            "role": "system",
+            "name": "example_assistant",
+            "content": "Things working well together will increase revenue.",
+        },
         {
             "role": "system",
             "name": "example_user",
             "content": "Let's circle back when we have more bandwidth to touch base on opportunities for increased leverage.",
         },
-        {"role": "system", "name": "example_assistant", "content": "Let's talk later when we're less busy about how to do better."},
-        {"role": "user", "content": "This late pivot means we don't have time to boil the ocean for the client deliverable."},
+        {
+            "role": "system",
+            "name": "example_assistant",
+            "content": "Let's talk later when we're less busy about how to do better.",
+        },
+        {
+            "role": "user",
+            "content": "This late pivot means we don't have time to boil the ocean for the client deliverable.",
+        },
     ]
     assert counter_for("gpt-4o").count_messages(example) == 124
     assert counter_for("gpt-4").count_messages(example) == 129
     asked = [
-        {"role": "system", "content": "You are a helpful assistant that can answer to questions about the weather."},
+        {
+            "role": "system",
+            "content": "You are a helpful assistant that can answer to questions about the weather.",
+        },
         {"role": "user", "content": "What's the weather like in San Francisco?"},
     ]
     assert counter_for("gpt-4o").count_messages(asked, [WEATHER]) == 101
@@ -115,10 +150,17 @@ def test_tool_calls_cost_their_name_and_arguments() -> None:
     expected = 3 + counter.count("assistant") + 3 + counter.count("weather") + counter.count(arguments)
     assert counter.count_message(message) == expected
     assert (
-        counter.count_message({**message, "tool_calls": [{**call, "function": {"name": "weather", "arguments": {"city": "Rome"}}}]})
+        counter.count_message(
+            {
+                **message,
+                "tool_calls": [{**call, "function": {"name": "weather", "arguments": {"city": "Rome"}}}],
+            }
+        )
         == expected
     )
-    assert counter.count_message({**message, "tool_calls": [call, call]}) == 2 * expected - 3 - counter.count("assistant")
+    assert counter.count_message({**message, "tool_calls": [call, call]}) == 2 * expected - 3 - counter.count(
+        "assistant"
+    )
     blocks = [{"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Rome"}}]
     assert counter.count_message({"role": "assistant", "content": blocks}) == expected
 
@@ -132,18 +174,31 @@ def test_blocks_cost_their_text() -> None:
         return counter.count_message({"role": "user", "content": list(blocks)}) - base
 
     assert cost({"type": "text", "text": "two words"}) == cost("two words") == counter.count("two words")
-    assert cost({"type": "input_text", "text": "two words"}, {"type": "text", "text": "more"}) == counter.count(
+    assert cost(
+        {"type": "input_text", "text": "two words"}, {"type": "text", "text": "more"}
+    ) == counter.count("two words") + counter.count("more")
+    assert cost({"type": "thinking", "thinking": "two words", "signature": "x" * 500}) == 3 + counter.count(
         "two words"
-    ) + counter.count("more")
-    assert cost({"type": "thinking", "thinking": "two words", "signature": "x" * 500}) == 3 + counter.count("two words")
-    assert cost({"type": "reasoning", "summary": [{"type": "summary_text", "text": "two words"}]}) == 3 + counter.count("two words")
+    )
+    assert cost(
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "two words"}]}
+    ) == 3 + counter.count("two words")
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "two words"}]}
     assert cost(result) == 3 + counter.count("c1") + counter.count("two words")
-    assert cost({"type": "unheard_of", "data": "something"}) == counter.count('{"type": "unheard_of", "data": "something"}')
+    assert cost({"type": "unheard_of", "data": "something"}) == counter.count(
+        '{"type": "unheard_of", "data": "something"}'
+    )
 
 
 ODD: list[Any] = [
-    *({}, {"role": None, "content": None}, {"content": 5}, {"role": "user", "content": 2.5}, {"role": 7, "content": "x"}, {"role": "user"}),
+    *(
+        {},
+        {"role": None, "content": None},
+        {"content": 5},
+        {"role": "user", "content": 2.5},
+        {"role": 7, "content": "x"},
+        {"role": "user"},
+    ),
     *(
         {"role": "user", "content": b"bytes"},
         {"role": "user", "content": object()},
@@ -151,11 +206,28 @@ ODD: list[Any] = [
     ),
     {
         "role": "user",
-        "content": [1, None, "x", [], {}, {"type": "text"}, {"type": None}, {"type": "image_url", "image_url": None}, {"type": "image"}],
+        "content": [
+            1,
+            None,
+            "x",
+            [],
+            {},
+            {"type": "text"},
+            {"type": None},
+            {"type": "image_url", "image_url": None},
+            {"type": "image"},
+        ],
     },
-    {"role": "assistant", "content": "", "tool_calls": [None, 3, {"function": None}, {"function": {"name": None, "arguments": 5}}]},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [None, 3, {"function": None}, {"function": {"name": None, "arguments": 5}}],
+    },
     {"role": "assistant", "tool_calls": "no list"},
-    *({"role": "assistant", "function_call": {"name": "f", "arguments": None}}, {"role": "tool", "content": ["x"], "tool_call_id": 5}),
+    *(
+        {"role": "assistant", "function_call": {"name": "f", "arguments": None}},
+        {"role": "tool", "content": ["x"], "tool_call_id": 5},
+    ),
     *(None, 5, "text", ["list"]),
 ]
 
@@ -180,7 +252,13 @@ def test_recursive_and_broken_values_are_counted() -> None:
     nested: dict[str, Any] = {"type": "tool_result", "content": []}
     for _ in range(100):
         nested = {"type": "tool_result", "content": [nested]}
-    for block in (cycle, {"type": "custom", ("tuple",): 1}, {"type": "custom", "value": Silent()}, Silent(), nested):
+    for block in (
+        cycle,
+        {"type": "custom", ("tuple",): 1},
+        {"type": "custom", "value": Silent()},
+        Silent(),
+        nested,
+    ):
         assert counter_for("gpt-4o").count_message({"role": "user", "content": [block]}) > 3
 
 
@@ -195,9 +273,19 @@ def test_recursive_and_broken_values_are_counted() -> None:
         {"type": "function", "function": {"name": "f"}},
         {
             "type": "function",
-            "function": {"name": "f", "description": None, "parameters": {"properties": {"x": None, "y": {"enum": "no"}}}},
+            "function": {
+                "name": "f",
+                "description": None,
+                "parameters": {"properties": {"x": None, "y": {"enum": "no"}}},
+            },
         },
-        {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}},
+        {
+            "type": "json_schema",
+            "json_schema": {
+                "name": "answer",
+                "schema": {"type": "object", "properties": {"x": {"type": "integer"}}},
+            },
+        },
     ],
 )
 def test_odd_tools_are_counted(tool: Any) -> None:
@@ -211,14 +299,22 @@ def test_nested_schemas_are_counted_level_by_level() -> None:
     """Objects in objects, arrays, alternatives and references cost their properties; a schema that holds itself ends."""
 
     def cost(parameters: dict[str, Any]) -> int:
-        return counter_for("gpt-4o").overhead([{"type": "function", "function": {"name": "f", "parameters": parameters}}])
+        return counter_for("gpt-4o").overhead(
+            [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+        )
 
     inner = {"type": "object", "properties": {"street": {"type": "string", "description": "with number"}}}
     flat = cost({"type": "object", "properties": {"home": {"type": "object"}}})
     extra = cost({"type": "object", "properties": {"home": inner}}) - flat
     assert extra > 6
-    assert cost({"type": "object", "properties": {"home": {"type": "object", "anyOf": [inner]}}}) - flat == extra
-    assert cost({"$defs": {"home": inner}, "type": "object", "properties": {"home": {"$ref": "#/$defs/home"}}}) - flat == extra
+    assert (
+        cost({"type": "object", "properties": {"home": {"type": "object", "anyOf": [inner]}}}) - flat == extra
+    )
+    assert (
+        cost({"$defs": {"home": inner}, "type": "object", "properties": {"home": {"$ref": "#/$defs/home"}}})
+        - flat
+        == extra
+    )
     loop = {
         "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
         "properties": {"first": {"$ref": "#/$defs/node"}},
@@ -234,6 +330,9 @@ def test_counts_follow_edits() -> None:
     counts = [counter.count_message(message) for message in messages]
     for index in range(300):
         place = rng.randrange(len(messages))
-        messages[place] = {"role": rng.choice(("user", "assistant")), "content": "changed " * rng.randint(0, 4) + str(index)}
+        messages[place] = {
+            "role": rng.choice(("user", "assistant")),
+            "content": "changed " * rng.randint(0, 4) + str(index),
+        }
         counts[place] = counter.count_message(messages[place])
         assert counter.overhead() + sum(counts) == counter.count_messages(messages)

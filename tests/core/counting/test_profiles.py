@@ -28,14 +28,24 @@ def drawn(seed: int) -> list[dict[str, Any]]:
         kind = rng.choice(("system", "developer", "user", "user", "assistant", "call", "blocks"))
         if kind == "call":
             ids = [f"c{next(words)}" for _ in range(rng.randint(1, 2))]
-            calls = [{"id": i, "type": "function", "function": {"name": "f", "arguments": f'{{"x": "{next(words)}"}}'}} for i in ids]
+            calls = [
+                {
+                    "id": i,
+                    "type": "function",
+                    "function": {"name": "f", "arguments": f'{{"x": "{next(words)}"}}'},
+                }
+                for i in ids
+            ]
             messages.append({"role": "assistant", "content": None, "tool_calls": calls})
             messages += [{"role": "tool", "tool_call_id": i, "content": next(words)} for i in ids]
         elif kind == "blocks":
             messages.append(
                 {
                     "role": "user",
-                    "content": [{"type": "text", "text": next(words)}, {"type": "image_url", "image_url": {"url": next(words)}}],
+                    "content": [
+                        {"type": "text", "text": next(words)},
+                        {"type": "image_url", "image_url": {"url": next(words)}},
+                    ],
                 }
             )
         else:
@@ -54,7 +64,9 @@ def test_the_result_obeys_and_loses_nothing(name: str) -> None:
         assert given == before
         roles = ["system" if m["role"] == "developer" else m["role"] for m in obedient]
         text = str(obedient)
-        assert all(f"w{i}" in text for i in range(1_000) if f"'w{i}'" in str(given) or f'"w{i}"' in str(given))
+        assert all(
+            f"w{i}" in text for i in range(1_000) if f"'w{i}'" in str(given) or f'"w{i}"' in str(given)
+        )
         if profile.system == "first":
             assert roles == sorted(roles, key=lambda role: role != "system")
         if profile.system == "user":
@@ -68,7 +80,11 @@ def test_the_result_obeys_and_loses_nothing(name: str) -> None:
             assert not any(m.get("tool_calls") for m in obedient)
         elif profile.system != "user":
             calls = [i for i, m in enumerate(obedient) if m.get("tool_calls")]
-            assert all(obedient[i + 1 + k]["tool_call_id"] == c["id"] for i in calls for k, c in enumerate(obedient[i]["tool_calls"]))
+            assert all(
+                obedient[i + 1 + k]["tool_call_id"] == c["id"]
+                for i in calls
+                for k, c in enumerate(obedient[i]["tool_calls"])
+            )
         assert apply_profile(obedient, profile) == obedient
 
 
@@ -96,9 +112,20 @@ def test_late_system_text_moves_where_it_is_accepted() -> None:
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "three"},
     ]
-    assert apply_profile(messages, PROFILES["anthropic"]) == [messages[2], messages[0], messages[1], messages[3]]
-    assert apply_profile(messages, PROFILES["alternating"])[-1] == {"role": "user", "content": "Be brief.\n\nthree"}
-    assert apply_profile(messages[:3], PROFILES["alternating"])[-1] == {"role": "user", "content": "Be brief."}
+    assert apply_profile(messages, PROFILES["anthropic"]) == [
+        messages[2],
+        messages[0],
+        messages[1],
+        messages[3],
+    ]
+    assert apply_profile(messages, PROFILES["alternating"])[-1] == {
+        "role": "user",
+        "content": "Be brief.\n\nthree",
+    }
+    assert apply_profile(messages[:3], PROFILES["alternating"])[-1] == {
+        "role": "user",
+        "content": "Be brief.",
+    }
 
 
 def test_profiles_are_found_by_model() -> None:

@@ -17,13 +17,22 @@ CONVERSATION: list[dict[str, Any]] = [
     {
         "role": "assistant",
         "content": "",
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}],
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
+        ],
     },
     {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
     {"role": "system", "content": "Answer in Italian."},
     {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
 ]
-TOOL = {"type": "function", "function": {"name": "weather", "description": "Tells it.", "parameters": {"type": "object", "properties": {}}}}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Tells it.",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
 
 
 class Anthropic:
@@ -53,11 +62,25 @@ def test_anthropic_is_asked_in_its_own_format() -> None:
             "system": "Be brief.\n\nAnswer in Italian.",
             "messages": [
                 {"role": "user", "content": [{"type": "text", "text": "What is the weather in Rome?"}]},
-                {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Rome"}}]},
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "sunny"}]},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Rome"}}
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "sunny"}],
+                },
                 {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
             ],
-            "tools": [{"name": "weather", "description": "Tells it.", "input_schema": {"type": "object", "properties": {}}}],
+            "tools": [
+                {
+                    "name": "weather",
+                    "description": "Tells it.",
+                    "input_schema": {"type": "object", "properties": {}},
+                }
+            ],
         }
     ]
 
@@ -87,7 +110,11 @@ def test_answers_are_remembered_and_texts_need_none() -> None:
     """The same request is asked once; texts, messages and cuts are counted here and ask nothing."""
     client = Anthropic()
     counter = counter_for(client, model="claude-sonnet-4-5")
-    assert counter.count_messages(CONVERSATION) == counter.count_messages([dict(m) for m in CONVERSATION]) == 1_001
+    assert (
+        counter.count_messages(CONVERSATION)
+        == counter.count_messages([dict(m) for m in CONVERSATION])
+        == 1_001
+    )
     assert counter.count_messages(CONVERSATION[:2]) == 1_002
     assert counter.count("Hello") > 0
     assert counter.count_many(["Hello", ""]) == [counter.count("Hello"), 0]
@@ -104,7 +131,9 @@ def test_a_provider_that_fails_is_replaced_and_it_is_said(caplog: pytest.LogCapt
     client = Anthropic(fails=True)
     counter = counter_for(client, model="claude-sonnet-4-5")
     with caplog.at_level(logging.WARNING, logger="rankbudget.counting"):
-        assert counter.count_messages(CONVERSATION) == counter_for("claude-sonnet-4-5").count_messages(CONVERSATION)
+        assert counter.count_messages(CONVERSATION) == counter_for("claude-sonnet-4-5").count_messages(
+            CONVERSATION
+        )
     assert "rate limit" in caplog.text
     client.fails = False
     assert counter.count_messages(CONVERSATION) == 1_002

@@ -29,7 +29,12 @@ from rankbudget.errors import BudgetConfigError, CounterUnavailableError
             ("gpt-5-nano", "o200k_base"),
             ("o1-preview", "o200k_base"),
         ),
-        *(("o3", "o200k_base"), ("o4-mini", "o200k_base"), ("chatgpt-4o-latest", "o200k_base"), ("openai/gpt-4o", "o200k_base")),
+        *(
+            ("o3", "o200k_base"),
+            ("o4-mini", "o200k_base"),
+            ("chatgpt-4o-latest", "o200k_base"),
+            ("openai/gpt-4o", "o200k_base"),
+        ),
         *(
             ("gpt-4", "cl100k_base"),
             ("gpt-4-turbo-preview", "cl100k_base"),
@@ -57,9 +62,14 @@ def test_every_name_tiktoken_knows_is_known_here() -> None:
 
     from rankbudget.counting.models import encoding_for
 
-    known = {**MODEL_TO_ENCODING, **{f"{start.rstrip('-')}-x": encoding for start, encoding in MODEL_PREFIX_TO_ENCODING.items()}}
+    known = {
+        **MODEL_TO_ENCODING,
+        **{f"{start.rstrip('-')}-x": encoding for start, encoding in MODEL_PREFIX_TO_ENCODING.items()},
+    }
     old = ("ada", "babbage", "curie", "davinci", "cushman", "similarity", "search", "edit")
-    assert {n: e for n, e in known.items() if not any(part in n for part in old) and encoding_for(n) != e} == {}
+    assert {
+        n: e for n, e in known.items() if not any(part in n for part in old) and encoding_for(n) != e
+    } == {}
 
 
 def test_counters_pass_through_and_objects_are_remembered() -> None:
@@ -114,11 +124,15 @@ def test_vocabularies_are_found_without_a_network_and_the_environment_stays(tmp_
         "assert dict(os.environ) == before\n"
         "assert not any(m.split('.')[0] == 'llama_index' for m in sys.modules), 'llama_index was imported'\n"
     )
-    environment = {k: v for k, v in os.environ.items() if k not in {"TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"}} | {"TMPDIR": str(tmp_path)}
+    environment = {
+        k: v for k, v in os.environ.items() if k not in {"TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"}
+    } | {"TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=120)
 
 
-def test_a_vocabulary_nobody_has_becomes_an_estimate(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_vocabulary_nobody_has_becomes_an_estimate(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Without cache, shipped file and network, counting goes on as an estimate that says so."""
 
     def refuse(name: str) -> Any:

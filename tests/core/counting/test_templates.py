@@ -42,7 +42,9 @@ def truth(label: str, messages: list[Any], tools: Any = None, kind: str = "byte_
     return len(tokenizer(kind).encode(text, add_special_tokens=False))
 
 
-def conversation(rng: random.Random, *, system: str = "anywhere", alternate: bool = False) -> list[dict[str, Any]]:
+def conversation(
+    rng: random.Random, *, system: str = "anywhere", alternate: bool = False
+) -> list[dict[str, Any]]:
     """Returns a random conversation with everything a template may treat in its own way."""
     texts = [
         "",
@@ -67,7 +69,11 @@ def conversation(rng: random.Random, *, system: str = "anywhere", alternate: boo
         if not alternate and rng.random() < 0.3:
             function = {"name": "weather", "arguments": {"city": rng.choice(texts)}}
             turns.append(
-                {"role": "assistant", "content": "", "tool_calls": [{"id": "call00001", "type": "function", "function": function}]}
+                {
+                    "role": "assistant",
+                    "content": "",
+                    "tool_calls": [{"id": "call00001", "type": "function", "function": function}],
+                }
             )
             turns.append({"role": "tool", "tool_call_id": "call00001", "content": rng.choice(texts)})
         thought = f"<think>\n{rng.choice(texts)}\n</think>\n\n" if rng.random() < 0.4 else ""
@@ -78,7 +84,10 @@ def conversation(rng: random.Random, *, system: str = "anywhere", alternate: boo
     return turns
 
 
-SHAPES = {"demands_alternation": {"system": "first", "alternate": True}, "refuses_system": {"system": "none", "alternate": True}}
+SHAPES = {
+    "demands_alternation": {"system": "first", "alternate": True},
+    "refuses_system": {"system": "none", "alternate": True},
+}
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
@@ -97,9 +106,13 @@ def test_only_what_is_proved_additive_is_added(label: str) -> None:
     """A template whose messages are all alike is added up; one that looks at its context is rendered, and so is one without special tokens."""
     assert counter(label).additive == counter(label, "sentence").additive == (label in ADDITIVE)
     assert counter(label).exact
-    uncut = TokenizerCounter(counter(label)._encode, name="uncut", render=ChatTemplate(TEMPLATES[label], VARIABLES))
+    uncut = TokenizerCounter(
+        counter(label)._encode, name="uncut", render=ChatTemplate(TEMPLATES[label], VARIABLES)
+    )
     assert not uncut.additive
-    assert uncut.count_messages([{"role": "user", "content": "Hi"}]) == truth(label, [{"role": "user", "content": "Hi"}])
+    assert uncut.count_messages([{"role": "user", "content": "Hi"}]) == truth(
+        label, [{"role": "user", "content": "Hi"}]
+    )
 
 
 @pytest.mark.parametrize("label", sorted(ADDITIVE))
@@ -162,7 +175,9 @@ def test_blocks_are_given_as_the_template_reads_them() -> None:
     blocks = [{"type": "text", "text": "look"}, {"type": "text", "text": "here"}]
     message = [{"role": "user", "content": blocks}]
     assert counter("reads_blocks").count_messages(message) == truth("reads_blocks", message)
-    assert counter("additive").count_messages(message) == truth("additive", [{"role": "user", "content": "look\nhere"}])
+    assert counter("additive").count_messages(message) == truth(
+        "additive", [{"role": "user", "content": "look\nhere"}]
+    )
     image = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
     plain = counter("additive").count_messages(message)
     assert counter("additive").count_messages([{"role": "user", "content": [*blocks, image]}]) > plain + 80
@@ -171,14 +186,18 @@ def test_blocks_are_given_as_the_template_reads_them() -> None:
 def test_arguments_that_are_json_texts_are_given_as_objects_where_needed() -> None:
     """OpenAI's argument texts are parsed for a template that reads objects."""
     source = "{% for m in messages %}{{ '<|im_start|>' + m['role'] + (m['content'] or '') }}{% for c in m.tool_calls or [] %}{% for k, v in c.function.arguments.items() %}{{ k + '=' + v }}{% endfor %}{% endfor %}{{ '<|im_end|>' }}{% endfor %}"
-    counting = from_tokenizer(tokenizer("byte_level"), name="objects", template=ChatTemplate(source, VARIABLES))
+    counting = from_tokenizer(
+        tokenizer("byte_level"), name="objects", template=ChatTemplate(source, VARIABLES)
+    )
 
     def ask(arguments: Any) -> list[Any]:
         return [
             {
                 "role": "assistant",
                 "content": "",
-                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}],
+                "tool_calls": [
+                    {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+                ],
             }
         ]
 
@@ -196,13 +215,25 @@ def test_transformers_renders_the_same() -> None:
             chat_template=template,
             bos_token="<s>",
             eos_token="</s>",
-            **{"extra_special_tokens" if transformers.__version__ >= "5" else "additional_special_tokens": SPECIALS[2:]},
+            **{
+                "extra_special_tokens"
+                if transformers.__version__ >= "5"
+                else "additional_special_tokens": SPECIALS[2:]
+            },
         )
         from_host = counter_for(host)
         for _ in range(5):
             drawn = conversation(rng, **SHAPES.get(label, {}))
-            expected = len(host.apply_chat_template(drawn, tools=PROBE_TOOLS, add_generation_prompt=True, return_dict=False))
-            assert from_host.count_messages(drawn, PROBE_TOOLS) == expected == counter(label).count_messages(drawn, PROBE_TOOLS)
+            expected = len(
+                host.apply_chat_template(
+                    drawn, tools=PROBE_TOOLS, add_generation_prompt=True, return_dict=False
+                )
+            )
+            assert (
+                from_host.count_messages(drawn, PROBE_TOOLS)
+                == expected
+                == counter(label).count_messages(drawn, PROBE_TOOLS)
+            )
 
 
 def test_folders_are_read(tmp_path: Path) -> None:
@@ -213,7 +244,9 @@ def test_folders_are_read(tmp_path: Path) -> None:
     assert "no chat template" in bare.why
     drawn = [{"role": "user", "content": "Hi"}]
     expected = truth("additive", drawn)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATES["additive"], "bos_token": {"content": "<s>"}}))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": TEMPLATES["additive"], "bos_token": {"content": "<s>"}})
+    )
     assert counter_for(str(tmp_path)).count_messages(drawn) == expected
     assert counter_for(tmp_path) is counter_for(str(tmp_path))
     named = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": TEMPLATES["additive"]}]
@@ -265,14 +298,20 @@ class TestAdditiveTemplate(CounterConformance):
     examples = 15
 
     def make(self) -> TokenizerCounter:
-        return from_tokenizer(tokenizer("byte_level"), name="additive", template=ChatTemplate(TEMPLATES["additive"], VARIABLES))
+        return from_tokenizer(
+            tokenizer("byte_level"), name="additive", template=ChatTemplate(TEMPLATES["additive"], VARIABLES)
+        )
 
 
 class TestStrictTemplate(CounterConformance):
     examples = 15
 
     def make(self) -> TokenizerCounter:
-        return from_tokenizer(tokenizer("sentence"), name="strict", template=ChatTemplate(TEMPLATES["demands_alternation"], VARIABLES))
+        return from_tokenizer(
+            tokenizer("sentence"),
+            name="strict",
+            template=ChatTemplate(TEMPLATES["demands_alternation"], VARIABLES),
+        )
 
 
 class TestBareTokenizer(CounterConformance):

@@ -19,7 +19,23 @@ from rankbudget.testing import CounterConformance
 
 ENCODINGS = ("o200k_base", "cl100k_base")
 ATOMS = (
-    *(" ", " ", "  ", "\t", "\n", "\r\n", "\n\n", "\u00a0", "\u3000", "\u2028", "\x00", "\x1c", "\x85", "\u200d", "\ufeff"),
+    *(
+        " ",
+        " ",
+        "  ",
+        "\t",
+        "\n",
+        "\r\n",
+        "\n\n",
+        "\u00a0",
+        "\u3000",
+        "\u2028",
+        "\x00",
+        "\x1c",
+        "\x85",
+        "\u200d",
+        "\ufeff",
+    ),
     *(
         "a",
         "B",
@@ -41,8 +57,39 @@ ATOMS = (
         "ไทย",
         "हिन्दी",
     ),
-    *("1", "12345", "3.14", "½", "ⅷ", "²", "!", "!!", "/", "//", "```", "<|endoftext|>", "<|im_start|>", "{}", "#", "_", "https://x.y/z"),
-    *("😀", "👩‍👩‍👧", "🇩🇪", "👍🏽", "\u0301", "\ud800", "\udfff", "\ud83d\ude00", "\U0010ffff", "aGVsbG8=", "0x1F", "\\n"),
+    *(
+        "1",
+        "12345",
+        "3.14",
+        "½",
+        "ⅷ",
+        "²",
+        "!",
+        "!!",
+        "/",
+        "//",
+        "```",
+        "<|endoftext|>",
+        "<|im_start|>",
+        "{}",
+        "#",
+        "_",
+        "https://x.y/z",
+    ),
+    *(
+        "😀",
+        "👩‍👩‍👧",
+        "🇩🇪",
+        "👍🏽",
+        "\u0301",
+        "\ud800",
+        "\udfff",
+        "\ud83d\ude00",
+        "\U0010ffff",
+        "aGVsbG8=",
+        "0x1F",
+        "\\n",
+    ),
 )
 
 
@@ -94,8 +141,13 @@ def test_20_000_runs_of_whitespace_count_as_tiktoken_counts_them(name: str) -> N
     shortened = 0
     for text in texts(11, 20_000):
         spaced = text + "".join(random.Random(len(text)).choices(ATOMS[:10], k=14)) + text[:1]
-        short, removed = shorten_runs(spaced, shape, lambda piece: len(encoding._encode_single_piece(piece)), longest=5, kept=1)
-        counted, expected = len(encoding.encode_ordinary(short)) + removed, len(encoding.encode_ordinary(spaced))
+        short, removed = shorten_runs(
+            spaced, shape, lambda piece: len(encoding._encode_single_piece(piece)), longest=5, kept=1
+        )
+        counted, expected = (
+            len(encoding.encode_ordinary(short)) + removed,
+            len(encoding.encode_ordinary(spaced)),
+        )
         shortened += short != spaced
         assert counted >= expected
         assert counted == expected or regex.search(r"[\p{M}\p{Cn}][\r\n]", spaced), spaced
@@ -115,7 +167,10 @@ HOSTILE = {
     "much of zeros": "\x00" * 300_000,
     "surrogates": "\ud800" * 10_000 + "\udc00 \ud83d\ude00",
 }
-KNOWN = {"a million spaces": 7_813, "a million spaces inside": 7_815}  # what merging the whole run gives; cl100k still says so itself
+KNOWN = {
+    "a million spaces": 7_813,
+    "a million spaces inside": 7_815,
+}  # what merging the whole run gives; cl100k still says so itself
 
 
 @pytest.mark.slow
@@ -246,7 +301,9 @@ def test_an_encoding_of_ones_own_is_counted_in_pieces_when_it_panics() -> None:
     import tiktoken
 
     known = load_encoding("o200k_base")
-    own = tiktoken.Encoding("own", pat_str=known._pat_str, mergeable_ranks=known._mergeable_ranks, special_tokens={})
+    own = tiktoken.Encoding(
+        "own", pat_str=known._pat_str, mergeable_ranks=known._mergeable_ranks, special_tokens={}
+    )
     counter = counter_for(own)
     assert counter.count("Hello, world!") == 4
     assert counter_for(own) is counter

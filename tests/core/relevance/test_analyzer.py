@@ -94,16 +94,24 @@ def test_only_the_last_turns_of_the_history_are_looked_at() -> None:
     ("history", "kept"),
     [
         ("user: Which day?\nassistant: Friday.", ["user: Which day?", "assistant: Friday."]),
-        ("user: One?\nassistant: Yes.\nuser: Two?\ntool: 2\nassistant: Two.", ["user: Two?", "tool: 2", "assistant: Two."]),
+        (
+            "user: One?\nassistant: Yes.\nuser: Two?\ntool: 2\nassistant: Two.",
+            ["user: Two?", "tool: 2", "assistant: Two."],
+        ),
         ("assistant: Welcome.\nHuman: Hi\nAI: Hello", ["Human: Hi", "AI: Hello"]),
         ("assistant: Welcome.\nassistant: Still there?", ["assistant: Welcome.", "assistant: Still there?"]),
-        ("talk before\n[10:00] customer: Hi\nagent: Hello", ["talk before\n[10:00] customer: Hi", "agent: Hello"]),
+        (
+            "talk before\n[10:00] customer: Hi\nagent: Hello",
+            ["talk before\n[10:00] customer: Hi", "agent: Hello"],
+        ),
         ("first\n\nsecond", ["second"]),
     ],
 )
 def test_one_turn_is_what_the_compressor_calls_one_turn(history: str, kept: list[str]) -> None:
     """One turn keeps the last question with its whole answer; where nobody is named, a piece is a turn."""
-    assert [s.text for s in of(analyzer(max_history_turns=1).analyze({"history": history}, "Friday?"), "history")] == kept
+    assert [
+        s.text for s in of(analyzer(max_history_turns=1).analyze({"history": history}, "Friday?"), "history")
+    ] == kept
 
 
 @given(roles=st.lists(st.sampled_from(["user", "assistant", "tool"]), max_size=8), turns=st.integers(0, 5))
@@ -111,8 +119,14 @@ def test_turns_are_those_of_compress_history(roles: list[str], turns: int) -> No
     """What is looked at is what `PromptCompressor.compress_history` leaves as it is."""
     history = [{"role": role, "content": f"message number {i}"} for i, role in enumerate(roles)]
     lines = [f"{m['role']}: {m['content']}" for m in history]
-    looked_at = [s.text for s in analyzer(max_history_turns=turns).analyze({"history": "\n".join(lines)}, "q")]
-    compressed = PromptCompressor(CompressorConfig(min_tokens=0), counter=WordCounter()).compress_history(history, turns).compressed_text
+    looked_at = [
+        s.text for s in analyzer(max_history_turns=turns).analyze({"history": "\n".join(lines)}, "q")
+    ]
+    compressed = (
+        PromptCompressor(CompressorConfig(min_tokens=0), counter=WordCounter())
+        .compress_history(history, turns)
+        .compressed_text
+    )
     if looked_at == lines:
         assert compressed == "\n".join(lines)
     else:
@@ -133,7 +147,10 @@ def test_history_without_speakers_goes_by_paragraph_or_line() -> None:
 def test_long_paragraphs_are_rated_by_sentence() -> None:
     """A paragraph over the segment size is cut at its sentence ends."""
     text = "One two three. Four five six."
-    assert [s.text for s in analyzer(max_segment_tokens=5).analyze({"document": text}, "four")] == ["One two three.", "Four five six."]
+    assert [s.text for s in analyzer(max_segment_tokens=5).analyze({"document": text}, "four")] == [
+        "One two three.",
+        "Four five six.",
+    ]
 
 
 def test_savings_are_counted_in_tokens_percent_and_money() -> None:

@@ -78,7 +78,9 @@ def test_nearness_is_a_share(dates: Dates, moment: date) -> None:
 
 @given(
     st.text(max_size=60)
-    | st.lists(st.sampled_from(("May", "5", "2023", "of", "on", ",", "in", "31st", "sept.", "-", "12")), max_size=8).map(" ".join)
+    | st.lists(
+        st.sampled_from(("May", "5", "2023", "of", "on", ",", "in", "31st", "sept.", "-", "12")), max_size=8
+    ).map(" ".join)
 )
 def test_any_question_is_read(query: str) -> None:
     """No text breaks the reading, and nothing is found twice."""
@@ -107,4 +109,6 @@ def test_a_named_day_brings_its_turns() -> None:
     ]
     scores = TurnScorer(Bm25Scorer()).score("With whom was lunch on May 31?", turns)
     assert scores.index(max(scores)) == 1
-    assert "Cy" in fit_documents(turns, max_tokens=10, query="With whom was lunch at the end of June 2023?").text
+    assert (
+        "Cy" in fit_documents(turns, max_tokens=10, query="With whom was lunch at the end of June 2023?").text
+    )

@@ -21,13 +21,18 @@ def letters(texts: list[str]) -> list[list[float]]:
 
 def numbers(texts: list[str]) -> np.ndarray:
     """Vectors drawn from the text itself: 16 numbers, the same for the same text."""
-    return np.stack([np.random.default_rng(sum(map(ord, t)) * 31 + len(t)).normal(size=16) for t in texts]).astype(np.float32)
+    return np.stack(
+        [np.random.default_rng(sum(map(ord, t)) * 31 + len(t)).normal(size=16) for t in texts]
+    ).astype(np.float32)
 
 
 def test_nearest_first_with_metadata_and_score() -> None:
     """Search gives the nearest segments first, their own fields kept and the cosine as score."""
     index = EmbeddingIndex(letters)
-    index.add([Segment(id="x", text="aab", metadata={"page": 1}), Segment(id="y", text="d")], metadata=[{"part": 2}, {}])
+    index.add(
+        [Segment(id="x", text="aab", metadata={"page": 1}), Segment(id="y", text="d")],
+        metadata=[{"part": 2}, {}],
+    )
     index.add(["a"])
     found = index.search("a", k=2)
     assert [(s.id, s.metadata) for s in found] == [("2", {}), ("x", {"page": 1, "part": 2})]
@@ -70,7 +75,12 @@ def test_scopes_do_not_leak() -> None:
 def test_faiss_and_numpy_find_the_same() -> None:
     """FAISS, when asked for, gives the ids and scores numpy gives, with scopes too."""
     pytest.importorskip("faiss")
-    texts = [Segment(id=f"t{i}", text=f"text number {i} " * (i % 7 + 1), scope=Scope(user="ann") if i % 3 else None) for i in range(200)]
+    texts = [
+        Segment(
+            id=f"t{i}", text=f"text number {i} " * (i % 7 + 1), scope=Scope(user="ann") if i % 3 else None
+        )
+        for i in range(200)
+    ]
     found = {}
     for backend in ("numpy", "faiss"):
         index = EmbeddingIndex(numbers, backend=backend)  # type: ignore[arg-type]
@@ -78,7 +88,8 @@ def test_faiss_and_numpy_find_the_same() -> None:
         index.search("warm", k=3)
         index.add(texts[150:])
         found[backend] = [
-            [(s.id, round(s.score or 0, 4)) for s in index.search("text 5", k=9, scope=scope)] for scope in (None, Scope(user="ann"))
+            [(s.id, round(s.score or 0, 4)) for s in index.search("text 5", k=9, scope=scope)]
+            for scope in (None, Scope(user="ann"))
         ]
     assert found["numpy"] == found["faiss"]
 

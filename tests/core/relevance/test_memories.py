@@ -39,7 +39,10 @@ def test_the_formula() -> None:
 def test_similarity_decides_however_small_its_range() -> None:
     """Raw cosines within a tenth still use their whole share of the score."""
     memories = [memory("a", 0.71, kind="core"), memory("b", 0.75, kind="experience")]
-    assert [s.id for s in rank_memories(memories, "q", scorer=MemoryScorer(similarity=ByNumber()))] == ["b", "a"]
+    assert [s.id for s in rank_memories(memories, "q", scorer=MemoryScorer(similarity=ByNumber()))] == [
+        "b",
+        "a",
+    ]
 
 
 def test_kinds_rank_as_specified() -> None:
@@ -60,9 +63,9 @@ def test_weights_are_configuration() -> None:
     weights = MemoryWeights(similarity=0, priority=0, recency=1, kind=0, half_life_days=2)
     scores = MemoryScorer(weights, similarity=ByNumber()).score("q", memories)
     assert scores == pytest.approx([0.5, 1.0])
-    assert MemoryScorer(MemoryWeights(similarity=0, priority=0, recency=0, kind=1, kinds={"mine": 40}), similarity=ByNumber()).score(
-        "q", [memory("m", 0, kind="mine")]
-    ) == pytest.approx([0.4])
+    assert MemoryScorer(
+        MemoryWeights(similarity=0, priority=0, recency=0, kind=1, kinds={"mine": 40}), similarity=ByNumber()
+    ).score("q", [memory("m", 0, kind="mine")]) == pytest.approx([0.4])
 
 
 def test_recency_counts_from_now_when_now_is_given() -> None:
@@ -76,7 +79,8 @@ def test_a_memory_without_a_date_counts_as_old_as_the_oldest() -> None:
     """Not knowing when is no reason to go first."""
     weights = MemoryWeights(similarity=0, priority=0, recency=1, kind=0)
     scores = MemoryScorer(weights, similarity=ByNumber()).score(
-        "q", [memory("a", 0), memory("b", 0, created_at=DAY), memory("c", 0, created_at=DAY - timedelta(days=30))]
+        "q",
+        [memory("a", 0), memory("b", 0, created_at=DAY), memory("c", 0, created_at=DAY - timedelta(days=30))],
     )
     assert scores == pytest.approx([0.5, 1.0, 0.5])
 
@@ -85,7 +89,9 @@ def test_over_retrieve_fifty() -> None:
     """At most fifty are ranked for packing unless another number is asked for."""
     memories = [memory(str(i), i) for i in range(80)]
     assert len(rank_memories(memories, "q", scorer=MemoryScorer(similarity=ByNumber()))) == 50
-    assert [s.id for s in rank_memories(memories, "q", limit=2, scorer=MemoryScorer(similarity=ByNumber()))] == ["79", "78"]
+    assert [
+        s.id for s in rank_memories(memories, "q", limit=2, scorer=MemoryScorer(similarity=ByNumber()))
+    ] == ["79", "78"]
 
 
 def test_memories_of_others_never_appear() -> None:
@@ -97,7 +103,10 @@ def test_memories_of_others_never_appear() -> None:
         memory("x", 0, scope=Scope(user="ann", project="x")),
     ]
     scorer = MemoryScorer(similarity=ByNumber())
-    assert {s.id for s in rank_memories(memories, "q", scope=Scope(user="ann"), scorer=scorer)} == {"all", "ann"}
+    assert {s.id for s in rank_memories(memories, "q", scope=Scope(user="ann"), scorer=scorer)} == {
+        "all",
+        "ann",
+    }
     assert {s.id for s in rank_memories(memories, "q", scorer=scorer)} == {"all"}
 
 
@@ -109,5 +118,8 @@ def test_bad_weights_are_listed_together() -> None:
 
 def test_the_default_similarity_reads_the_text() -> None:
     """Without a similarity of one's own, words and meaning decide."""
-    memories = [Segment(id="tea", text="Ann drinks green tea"), Segment(id="car", text="Ann drives a red car")]
+    memories = [
+        Segment(id="tea", text="Ann drinks green tea"),
+        Segment(id="car", text="Ann drives a red car"),
+    ]
     assert rank_memories(memories, "Which tea does she like?")[0].id == "tea"

@@ -85,7 +85,9 @@ def test_rare_words_weigh_more() -> None:
 
 def test_chinese_is_not_one_long_word() -> None:
     """A Chinese question finds the text that shares a part of it."""
-    scores = Bm25Scorer().score("能源国有化", segments("欧洲法院认为条约没有阻止能源国有化", "药剂师与医生分开管理", "今天天气很好"))
+    scores = Bm25Scorer().score(
+        "能源国有化", segments("欧洲法院认为条约没有阻止能源国有化", "药剂师与医生分开管理", "今天天气很好")
+    )
     assert scores[0] > scores[1] == scores[2] == 0
 
 
@@ -112,7 +114,9 @@ def test_mixing_is_on_one_scale() -> None:
         def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
             return self.scores
 
-    mixed = FusionScorer([(Fixed(0, 1, 0), 2.0), (Fixed(1000, 0, 0), 1.0)]).score("q", segments("a", "b", "c"))
+    mixed = FusionScorer([(Fixed(0, 1, 0), 2.0), (Fixed(1000, 0, 0), 1.0)]).score(
+        "q", segments("a", "b", "c")
+    )
     assert mixed.index(max(mixed)) == 1
     assert normalised([2.0, 2.0, 2.0]) == [0.0, 0.0, 0.0]
 
@@ -152,7 +156,12 @@ def test_smoothing_stops_at_breaks() -> None:
 
 def test_turns_near_the_answer_beat_turns_far_away() -> None:
     """An answer without the words of the question ranks above small talk far from it."""
-    chat = segments(*["So so.", "Fine."] * 30, "When does the ferry to Dover leave?", "At seven.", *["Nice day.", "Yes."] * 30)
+    chat = segments(
+        *["So so.", "Fine."] * 30,
+        "When does the ferry to Dover leave?",
+        "At seven.",
+        *["Nice day.", "Yes."] * 30,
+    )
     scores = TurnScorer(Bm25Scorer()).score("ferry to Dover", chat)
     assert scores[61] > max(scores[:40])
     assert scores[61] > max(scores[90:])
@@ -180,12 +189,22 @@ def test_a_label_lifts_its_examples() -> None:
 
 
 @pytest.mark.parametrize("without_vectors", [False, True])
-def test_labels_are_as_likely_as_the_question_fits_them(monkeypatch: pytest.MonkeyPatch, without_vectors: bool) -> None:
+def test_labels_are_as_likely_as_the_question_fits_them(
+    monkeypatch: pytest.MonkeyPatch, without_vectors: bool
+) -> None:
     """Probabilities are one per label, sum to 1 over the labels, and an example without a label counts as of a middling one."""
     if without_vectors:
         monkeypatch.setattr("rankbudget.relevance.labels.missing_reason", lambda: "not installed")
-    texts = {"lost_card": ["i lost my card", "card lost abroad"], "rates": ["what is the rate of the euro"], "pin": ["change my pin"]}
-    examples = [Segment(id=f"{label}{i}", text=text, label=label) for label, known in texts.items() for i, text in enumerate(known)]
+    texts = {
+        "lost_card": ["i lost my card", "card lost abroad"],
+        "rates": ["what is the rate of the euro"],
+        "pin": ["change my pin"],
+    }
+    examples = [
+        Segment(id=f"{label}{i}", text=text, label=label)
+        for label, known in texts.items()
+        for i, text in enumerate(known)
+    ]
     plain = Segment(id="plain", text="good morning")
     likely = LabelScorer(Bm25Scorer()).probabilities("lost card", [*examples, plain])
     assert likely[0] == likely[1] > likely[4] > min(likely[2:4])
@@ -200,7 +219,10 @@ def test_memory_scorer_is_a_scorer() -> None:
 
 def test_a_broken_character_does_not_break_the_ranking() -> None:
     """A lone surrogate, as a badly decoded file leaves it, has no UTF-8 form; tokenizers of embeddings raise at it."""
-    segments = [Segment(id="1", text="cats \udcff sleep \U0001f600"), Segment(id="2", text="a refund takes ten days")]
+    segments = [
+        Segment(id="1", text="cats \udcff sleep \U0001f600"),
+        Segment(id="2", text="a refund takes ten days"),
+    ]
     first, second = FusionScorer().score("how long does a refund take \ud800?", segments)
     assert second > first
     seen: list[str] = []

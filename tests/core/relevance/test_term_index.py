@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from rankbudget.relevance.corpus import LOOKS, QUESTIONS, SCANS, TermIndex
 from rankbudget.relevance.words import grams, stem
 
-WORDS = st.sampled_from("rank ranks franks banana bananas aaaaaa xyz budget budgets running ran 北京大学 дома домой élan".split())
+WORDS = st.sampled_from(
+    "rank ranks franks banana bananas aaaaaa xyz budget budgets running ran 北京大学 дома домой élan".split()
+)
 TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=6).map(tuple)
 QUERY = st.lists(WORDS, min_size=1, max_size=5).map(" ".join)
 
@@ -64,7 +66,9 @@ def test_holders_are_the_texts_with_the_word(texts: tuple[str, ...]) -> None:
 def test_a_piece_counts_in_every_word_that_has_it(piece: str) -> None:
     """Read off the texts or off the list of all pieces, the count is that of the words."""
     texts = ("banana bananas", "ab", "cab", "")
-    expected = {i: n for i, text in enumerate(texts) if (n := sum(f"_{word}_".count(piece) for word in text.split()))}
+    expected = {
+        i: n for i, text in enumerate(texts) if (n := sum(f"_{word}_".count(piece) for word in text.split()))
+    }
     assert TermIndex(texts)._with_piece(piece) == expected
     assert _asked_often(texts)._with_piece(piece) == expected
 

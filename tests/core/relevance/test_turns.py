@@ -15,18 +15,25 @@ from rankbudget.relevance.turns import TurnScorer
 
 
 def turns(*texts: str, names: Sequence[str] = ()) -> list[Segment]:
-    return [Segment(id=str(i), role="user", text=text, metadata={"name": names[i]} if names else {}) for i, text in enumerate(texts)]
+    return [
+        Segment(id=str(i), role="user", text=text, metadata={"name": names[i]} if names else {})
+        for i, text in enumerate(texts)
+    ]
 
 
 def test_asking_words_do_not_count() -> None:
     """A turn that happens to say "discuss" does not beat the turn that says what was asked about."""
-    chat = turns("We can discuss that later.", "The battery lasts a year.", "Fine.", "So so.", "Right.", "Good.")
+    chat = turns(
+        "We can discuss that later.", "The battery lasts a year.", "Fine.", "So so.", "Right.", "Good."
+    )
     scores = TurnScorer(Bm25Scorer()).score("Summarize what they discussed about the battery.", chat)
     assert scores.index(max(scores)) == 1
     assert subject("What was said about the group's budget?") == "What was about budget?"
 
 
-@pytest.mark.parametrize("query", ["What did they say?", "Summarize the discussion", "", "  ", "要約", "!?", "the group"])
+@pytest.mark.parametrize(
+    "query", ["What did they say?", "Summarize the discussion", "", "  ", "要約", "!?", "the group"]
+)
 def test_a_question_of_asking_words_alone_stays(query: str) -> None:
     """Where nothing would be left to look for, the question is taken as it is."""
     assert subject(query) == query
@@ -35,13 +42,18 @@ def test_a_question_of_asking_words_alone_stays(query: str) -> None:
 def test_speakers_come_from_metadata_or_from_the_opening() -> None:
     """Names are read from metadata first, then from before a colon; a chat that names few speakers names none."""
     assert speakers(turns("Hi.", "Hi.", "Hm.", names=("Ann", "Ann", ""))) == ["Ann", "Ann", ""]
-    assert speakers(turns("Kirsty Williams AM: Yes.", "Chair: No.", "Chair: Yes.", "Kirsty Williams AM: No.")) == [
+    assert speakers(
+        turns("Kirsty Williams AM: Yes.", "Chair: No.", "Chair: Yes.", "Kirsty Williams AM: No.")
+    ) == [
         "Kirsty Williams AM",
         "Chair",
         "Chair",
         "Kirsty Williams AM",
     ]
-    assert speakers(turns("Note: tea", "see https://a.b", "10:30: tea", "Dear all, one thing: tea", "Note: tea")) == [""] * 5
+    assert (
+        speakers(turns("Note: tea", "see https://a.b", "10:30: tea", "Dear all, one thing: tea", "Note: tea"))
+        == [""] * 5
+    )
     assert speakers([]) == []
 
 
@@ -54,7 +66,9 @@ def test_half_of_a_name_names_somebody() -> None:
 
 def test_whom_the_question_names_said_it() -> None:
     """Of two people who say the same, the one the question names is rated higher; without names they are equal but for their place."""
-    chat = turns("Ann: I like tea a lot.", "Bo: I like tea a lot.", "Ann: Well now then.", "Bo: Well now then.")
+    chat = turns(
+        "Ann: I like tea a lot.", "Bo: I like tea a lot.", "Ann: Well now then.", "Bo: Well now then."
+    )
     scores = TurnScorer(Bm25Scorer()).score("What does Bo like?", chat)
     assert scores[1] > scores[0]
     assert TurnScorer(Bm25Scorer()).score("What does Ann like?", chat)[0] > scores[0]
@@ -62,7 +76,12 @@ def test_whom_the_question_names_said_it() -> None:
 
 def test_a_meeting_keeps_what_stands_together() -> None:
     """Among several people, a word of assent beside the topic gains on a lone mention far away, compared with a talk between two."""
-    filler = ["Ann: Well.", "Bo: Yes.", "Cy: The weather " + "was really rather fine again " * 12, "Bo: Hm."] * 30
+    filler = [
+        "Ann: Well.",
+        "Bo: Yes.",
+        "Cy: The weather " + "was really rather fine again " * 12,
+        "Bo: Hm.",
+    ] * 30
     topic = [
         "Ann: The battery " + "must last for a year in the remote control " * 8,
         "Bo: Agreed.",
@@ -96,8 +115,14 @@ def test_surrounding_counts_by_words() -> None:
 
 def test_a_named_speaker_decides_what_is_kept() -> None:
     """`fit_documents` keeps the turn of the person who was asked about."""
-    small_talk = [f"{name}: {text}" for text in ("Nice day today.", "See you soon then.", "How are you?") for name in ("Ann", "Bo")]
-    chat = turns(*small_talk, "Ann: I moved to a house in Oslo.", "Bo: I moved to a house in Rome.", *small_talk)
+    small_talk = [
+        f"{name}: {text}"
+        for text in ("Nice day today.", "See you soon then.", "How are you?")
+        for name in ("Ann", "Bo")
+    ]
+    chat = turns(
+        *small_talk, "Ann: I moved to a house in Oslo.", "Bo: I moved to a house in Rome.", *small_talk
+    )
     kept = fit_documents(chat, max_tokens=13, query="Where did Bo move?", dedup=False).text
     assert "Rome" in kept
     assert "Oslo" not in kept
@@ -105,7 +130,9 @@ def test_a_named_speaker_decides_what_is_kept() -> None:
 
 def test_a_name_does_not_bring_those_who_address_it() -> None:
     """Between two people, calling somebody by name says nothing about what was asked of them."""
-    chat = turns("Ann: Bo, Bo, Bo!", "Bo: The boat is blue.", "Ann: Well, Bo.", "Bo: Yes.", "Ann: Bo?", "Bo: No.")
+    chat = turns(
+        "Ann: Bo, Bo, Bo!", "Bo: The boat is blue.", "Ann: Well, Bo.", "Bo: Yes.", "Ann: Bo?", "Bo: No."
+    )
     scores = TurnScorer(Bm25Scorer()).score("What colour is the boat of Bo?", chat)
     assert scores.index(max(scores)) == 1
     assert without("What did Ann Lee's brother cook?", ["Ann Lee", "Bo"]) == "What did brother cook?"

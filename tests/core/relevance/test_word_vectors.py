@@ -15,8 +15,30 @@ from rankbudget.relevance.word_vectors import WordVectors, merges_within_words
 np = pytest.importorskip("numpy")
 wordllama = pytest.importorskip("wordllama")
 
-PARTS = [*"ab \n\t.,'XY1", "\u00e9", "\u5317", "\U0001f600", "\u2581", " the ", "  ", "\n\n", "</s>", "<unk>", "\r\n", " \n", "\n ", "x" * 60]
-PROSE = ["Paris is a city. It is old.", "Paris again: a city\nof 2 million,  with (some) rivers ", "", " ", "\n", "tea"]
+PARTS = [
+    *"ab \n\t.,'XY1",
+    "\u00e9",
+    "\u5317",
+    "\U0001f600",
+    "\u2581",
+    " the ",
+    "  ",
+    "\n\n",
+    "</s>",
+    "<unk>",
+    "\r\n",
+    " \n",
+    "\n ",
+    "x" * 60,
+]
+PROSE = [
+    "Paris is a city. It is old.",
+    "Paris again: a city\nof 2 million,  with (some) rivers ",
+    "",
+    " ",
+    "\n",
+    "tea",
+]
 
 
 def load() -> Any:
@@ -85,7 +107,9 @@ def test_a_known_word_is_not_tokenized_again(model: Any) -> None:
 def test_another_tokenizer_is_noticed(model: Any) -> None:
     """A vocabulary with a token across words, or with more tokens than vectors, is tokenized as a whole."""
     assert merges_within_words(model)
-    assert len(model.embed(PROSE[:2])) == 2  # asking changes nothing: it still embeds texts of several lengths
+    assert (
+        len(model.embed(PROSE[:2])) == 2
+    )  # asking changes nothing: it still embeds texts of several lengths
 
     class Across:
         truncation = None
@@ -94,4 +118,6 @@ def test_another_tokenizer_is_noticed(model: Any) -> None:
             return {"\u2581": 0, "of\u2581the": 1}
 
     assert not merges_within_words(SimpleNamespace(tokenizer=Across(), embedding=np.zeros((2, 4))))
-    assert not merges_within_words(SimpleNamespace(tokenizer=model.tokenizer, embedding=model.embedding[:100]))
+    assert not merges_within_words(
+        SimpleNamespace(tokenizer=model.tokenizer, embedding=model.embedding[:100])
+    )

@@ -29,7 +29,13 @@ def test_accents_and_case_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "pairs"), [("北京大学", ["北京", "京大", "大学"]), ("カメラ", ["カメ", "メラ"]), ("한국어", ["한국", "국어"]), ("中", ["中"])]
+    ("text", "pairs"),
+    [
+        ("北京大学", ["北京", "京大", "大学"]),
+        ("カメラ", ["カメ", "メラ"]),
+        ("한국어", ["한국", "국어"]),
+        ("中", ["中"]),
+    ],
 )
 def test_scripts_without_spaces_come_in_pairs(text: str, pairs: list[str]) -> None:
     """Chinese, Japanese and Korean runs become overlapping character pairs, a lone character stays."""

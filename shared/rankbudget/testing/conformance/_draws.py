@@ -15,6 +15,8 @@ def for_all(*strategies: st.SearchStrategy[Any], examples: int) -> Callable[[Cal
     """Returns a decorator that runs the decorated check at once, `examples` times."""
 
     def run(check: Callable[..., None]) -> None:
-        settings(max_examples=examples, deadline=None, database=None, derandomize=True)(given(*strategies)(check))()
+        settings(max_examples=examples, deadline=None, database=None, derandomize=True)(
+            given(*strategies)(check)
+        )()
 
     return run

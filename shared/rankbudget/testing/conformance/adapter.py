@@ -46,10 +46,14 @@ class AdapterConformance(ABC):
         """Returns OpenAI-style dicts as the host's own messages."""
 
     @abstractmethod
-    def fit(self, messages: list[Any], *, max_tokens: int, counter: TokenCounter, tools: Sequence[Any] | None) -> list[Any]:
+    def fit(
+        self, messages: list[Any], *, max_tokens: int, counter: TokenCounter, tools: Sequence[Any] | None
+    ) -> list[Any]:
         """Fits host messages through the adapter's entry point."""
 
-    def _for_all(self, *strategies: st.SearchStrategy[Any], examples: int = 0) -> Callable[[Callable[..., None]], None]:
+    def _for_all(
+        self, *strategies: st.SearchStrategy[Any], examples: int = 0
+    ) -> Callable[[Callable[..., None]], None]:
         return for_all(*strategies, examples=examples or self.examples)
 
     def test_codec_rule_1_messages_are_never_changed(self) -> None:
@@ -110,7 +114,9 @@ class AdapterConformance(ABC):
             limit, counter = application.limit(WordCounter()), WordCounter()
             sync = self._run(host, limit, counter, application)
             try:
-                found = asyncio.run(self.afit(list(host), max_tokens=limit, counter=counter, tools=application.tools or None))
+                found = asyncio.run(
+                    self.afit(list(host), max_tokens=limit, counter=counter, tools=application.tools or None)
+                )
             except BudgetError as error:
                 if type(error) is not type(sync):
                     raise
@@ -135,7 +141,9 @@ class AdapterConformance(ABC):
         if isinstance(found, BudgetError):
             return
         check_same(found, self._run(host, limit, counter, application), codec=self.codec)
-        check_same(found, self._run(found, limit, counter, application), codec=self.codec, what="fitting twice")
+        check_same(
+            found, self._run(found, limit, counter, application), codec=self.codec, what="fitting twice"
+        )
         larger = self._run(host, limit + 50, counter, application)
         assert not isinstance(larger, BudgetError)
         check_superset(host, found, larger, codec=self.codec)

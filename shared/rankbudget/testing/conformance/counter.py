@@ -18,7 +18,11 @@ from ._draws import for_all
 
 __all__ = ["CounterConformance"]
 
-_ANY_TEXT = st.one_of(texts(giant=True), st.text(max_size=60), st.lists(st.sampled_from(WORDS + HOSTILE), max_size=4).map("".join))
+_ANY_TEXT = st.one_of(
+    texts(giant=True),
+    st.text(max_size=60),
+    st.lists(st.sampled_from(WORDS + HOSTILE), max_size=4).map("".join),
+)
 
 
 class CounterConformance(ABC):
@@ -88,7 +92,9 @@ class CounterConformance(ABC):
             whole = self.counter.count_messages(messages, schemas or None)
             assert whole >= 0
             if self.counter.additive:
-                assert whole == self.counter.overhead(schemas or None) + sum(self.counter.count_message(m) for m in messages)
+                assert whole == self.counter.overhead(schemas or None) + sum(
+                    self.counter.count_message(m) for m in messages
+                )
 
     def test_rule_5_an_estimate_says_why(self) -> None:
         """A counter that estimates says why and gives a band; an exact one has no band."""

@@ -58,7 +58,9 @@ class FitStrategyConformance(ABC):
 
     def _fit(self, given_segments: Sequence[Segment], limit: int) -> Fit | None:
         try:
-            return self.make().fit(given_segments, limit=limit, counter=self.counter(), block="knowledge", query=self.query)
+            return self.make().fit(
+                given_segments, limit=limit, counter=self.counter(), block="knowledge", query=self.query
+            )
         except BudgetExceededError:
             assert any(s.pinned for s in given_segments), "only pinned segments may be too much"
             return None
@@ -89,7 +91,9 @@ class FitStrategyConformance(ABC):
             assert sorted(decided) == sorted(s.id for s in drawn)
             kept = {p.segment.id for p in fit.pieces}
             assert {s.id for s in drawn if s.pinned} <= kept
-            assert kept == {d.segment_id for d in _decisions(fit.decisions) if d.after > 0 or d.action == "kept"}
+            assert kept == {
+                d.segment_id for d in _decisions(fit.decisions) if d.after > 0 or d.action == "kept"
+            }
 
     def test_rule_2_pinned_segments_that_cannot_fit_are_an_error(self) -> None:
         """A pinned segment larger than the limit raises the typed error."""

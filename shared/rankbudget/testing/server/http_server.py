@@ -99,7 +99,12 @@ class StrictModelServer:
     def __enter__(self) -> Self:
         self._stopping.clear()
         self._server = _Server(("127.0.0.1", 0), self)
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, name="strict-model-server", daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.02},
+            name="strict-model-server",
+            daemon=True,
+        ).start()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -194,7 +199,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         models = [
-            {"id": f"{name}@{self.server.owner.context_window}", "object": "model", "created": 0, "owned_by": name} for name in PROVIDERS
+            {
+                "id": f"{name}@{self.server.owner.context_window}",
+                "object": "model",
+                "created": 0,
+                "owned_by": name,
+            }
+            for name in PROVIDERS
         ]
         if self.path.rstrip("/").endswith("/models"):
             self._send(200, {"object": "list", "data": models})
@@ -217,13 +228,21 @@ class _Handler(BaseHTTPRequestHandler):
         judged = owner.judge(body)
         if judged.problems:
             owner.record(
-                Received(body=body, status=400, prompt_tokens=judged.tokens, window=judged.window, problems=tuple(judged.problems))
+                Received(
+                    body=body,
+                    status=400,
+                    prompt_tokens=judged.tokens,
+                    window=judged.window,
+                    problems=tuple(judged.problems),
+                )
             )
             self._refuse(400, judged.problems[0], judged.code)
             return
         reply = owner.next_reply()
         status = {"rate_limit": 429, "server_error": 500}.get(reply.fault or "", 200)
-        number = owner.record(Received(body=body, status=status, prompt_tokens=judged.tokens, window=judged.window))
+        number = owner.record(
+            Received(body=body, status=status, prompt_tokens=judged.tokens, window=judged.window)
+        )
         if reply.delay_seconds:
             owner.wait(reply.delay_seconds)
         if reply.fault == "timeout":
@@ -244,7 +263,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, answer)
             return
         include_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-        chunks = list(chunks_of(reply, model=judged.model, number=number, include_usage=include_usage, **numbers))
+        chunks = list(
+            chunks_of(reply, model=judged.model, number=number, include_usage=include_usage, **numbers)
+        )
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")

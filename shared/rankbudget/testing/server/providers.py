@@ -44,10 +44,14 @@ ANTHROPIC = Provider(
     first_user=True,
     late_system=False,
     empty_text=False,
-    blocks=frozenset({"text", "image_url", "input_audio", "file", "thinking", "redacted_thinking", "tool_use"}),
+    blocks=frozenset(
+        {"text", "image_url", "input_audio", "file", "thinking", "redacted_thinking", "tool_use"}
+    ),
 )
 """Opens with the user, system text first only, no empty text, thinking before everything else in its message."""
-ALTERNATING = Provider(name="alternating", first_user=True, late_system=False, alternate=True, system_messages=1)
+ALTERNATING = Provider(
+    name="alternating", first_user=True, late_system=False, alternate=True, system_messages=1
+)
 """As many open models' templates: at most one system message, then strictly user, assistant, user."""
 PROVIDERS: Mapping[str, Provider] = {p.name: p for p in (OPENAI, ANTHROPIC, ALTERNATING)}
 
@@ -75,11 +79,20 @@ def _shapes(messages: Sequence[Mapping[str, Any]], provider: Provider) -> Iterat
             yield from _blocks(i, content, provider)
         elif content is not None and not isinstance(content, str):
             yield f"messages.{i}.content: expected a string or an array, got {type(content).__name__}"
-        if not provider.empty_text and isinstance(content, str) and not content.strip() and not message.get("tool_calls"):
+        if (
+            not provider.empty_text
+            and isinstance(content, str)
+            and not content.strip()
+            and not message.get("tool_calls")
+        ):
             yield f"messages.{i}.content: text content must be non-empty"
         for n, call in enumerate(message.get("tool_calls") or ()):
             function = call.get("function") or {}
-            if not call.get("id") or not function.get("name") or not isinstance(function.get("arguments"), str):
+            if (
+                not call.get("id")
+                or not function.get("name")
+                or not isinstance(function.get("arguments"), str)
+            ):
                 yield f"messages.{i}.tool_calls.{n}: needs an id, a function name and arguments in a string"
         if "tool_calls" in message and message["tool_calls"] is not None and not message["tool_calls"]:
             yield f"messages.{i}.tool_calls: [] is too short"
@@ -127,7 +140,10 @@ def _order(messages: Sequence[Mapping[str, Any]], provider: Provider) -> Iterato
         for i in range(others[0][0], len(roles)):
             if roles[i] in _SYSTEM:
                 yield f"messages.{i}: a system message must come before all other messages"
-    if provider.system_messages is not None and sum(role in _SYSTEM for role in roles) > provider.system_messages:
+    if (
+        provider.system_messages is not None
+        and sum(role in _SYSTEM for role in roles) > provider.system_messages
+    ):
         yield f"messages: at most {provider.system_messages} system message is allowed"
     if provider.alternate:
         sides = [("user" if role == "tool" else role, role, i) for i, role in others]

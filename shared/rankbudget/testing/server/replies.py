@@ -31,23 +31,34 @@ class Reply:
 
     def message(self, number: int) -> dict[str, Any]:
         """Returns the assistant message; call ids are unique by the number of the request."""
-        made: dict[str, Any] = {"role": "assistant", "content": self.text if not self.tool_calls else (self.text or None)}
+        made: dict[str, Any] = {
+            "role": "assistant",
+            "content": self.text if not self.tool_calls else (self.text or None),
+        }
         if self.tool_calls:
             made["tool_calls"] = [
-                {"id": f"call_{number}_{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+                {
+                    "id": f"call_{number}_{i}",
+                    "type": "function",
+                    "function": {"name": name, "arguments": json.dumps(arguments)},
+                }
                 for i, (name, arguments) in enumerate(self.tool_calls)
             ]
         return made
 
 
-def body_of(reply: Reply, *, model: str, number: int, prompt_tokens: int, completion_tokens: int) -> dict[str, Any]:
+def body_of(
+    reply: Reply, *, model: str, number: int, prompt_tokens: int, completion_tokens: int
+) -> dict[str, Any]:
     """Returns the answer to a request without streaming."""
     return {
         "id": f"chatcmpl-{number}",
         "object": "chat.completion",
         "created": 0,
         "model": model,
-        "choices": [{"index": 0, "message": reply.message(number), "finish_reason": _finish(reply), "logprobs": None}],
+        "choices": [
+            {"index": 0, "message": reply.message(number), "finish_reason": _finish(reply), "logprobs": None}
+        ],
         "usage": usage(reply, prompt_tokens, completion_tokens),
     }
 
@@ -59,7 +70,13 @@ def chunks_of(
 
     def chunk(delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": dict(delta), "finish_reason": finish}
-        return {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 0, "model": model, "choices": [choice]}
+        return {
+            "id": f"chatcmpl-{number}",
+            "object": "chat.completion.chunk",
+            "created": 0,
+            "model": model,
+            "choices": [choice],
+        }
 
     message = reply.message(number)
     yield chunk({"role": "assistant", "content": ""})
@@ -69,7 +86,16 @@ def chunks_of(
     for i, call in enumerate(message.get("tool_calls", ())):
         function = call["function"]
         yield chunk(
-            {"tool_calls": [{"index": i, "id": call["id"], "type": "function", "function": {"name": function["name"], "arguments": ""}}]}
+            {
+                "tool_calls": [
+                    {
+                        "index": i,
+                        "id": call["id"],
+                        "type": "function",
+                        "function": {"name": function["name"], "arguments": ""},
+                    }
+                ]
+            }
         )
         half = len(function["arguments"]) // 2
         for piece in (function["arguments"][:half], function["arguments"][half:]):
@@ -83,7 +109,11 @@ def usage(reply: Reply, prompt_tokens: int, completion_tokens: int) -> dict[str,
     """Returns the token counts the server reports, true ones unless the reply's fault is to lie."""
     if reply.fault == "wrong_usage":
         prompt_tokens, completion_tokens = prompt_tokens * 10 + 7, 0
-    return {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": prompt_tokens + completion_tokens}
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
 
 
 def _finish(reply: Reply) -> str:

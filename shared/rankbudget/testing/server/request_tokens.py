@@ -24,7 +24,10 @@ _START, _SEP, _END, _CUT = (f"<|strict-{name}-6f1c|>" for name in ("start", "sep
 
 
 def request_tokens(
-    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, *, encoding: str = "o200k_base"
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    encoding: str = "o200k_base",
 ) -> int:
     """Returns the tokens of a chat request, reply priming included.
 
@@ -32,7 +35,9 @@ def request_tokens(
         >>> request_tokens([{"role": "user", "content": "hi"}])  # start, role, sep, "hi", end, and three for "assistant" to begin
         8
     """
-    rendered = "".join(piece for message in messages for piece in _message(message)) + _START + "assistant" + _SEP
+    rendered = (
+        "".join(piece for message in messages for piece in _message(message)) + _START + "assistant" + _SEP
+    )
     framed = _framed(encoding)
     found = framed.encode(rendered, allowed_special={_START, _SEP, _END, _CUT}, disallowed_special=())
     blocks = [block for m in messages if isinstance(m.get("content"), list) for block in m["content"]]
@@ -95,7 +100,9 @@ def _tools(tools: Sequence[Mapping[str, Any]], encoding: str) -> int:
     total = 0
     for tool in tools:
         function = tool.get("function") or {}
-        total += 7 + text_tokens(f"{function.get('name', '')}:{str(function.get('description') or '').removesuffix('.')}", encoding)
+        total += 7 + text_tokens(
+            f"{function.get('name', '')}:{str(function.get('description') or '').removesuffix('.')}", encoding
+        )
         properties = (function.get("parameters") or {}).get("properties") or {}
         if properties:
             total += 3
@@ -103,7 +110,10 @@ def _tools(tools: Sequence[Mapping[str, Any]], encoding: str) -> int:
             total += 3
             if "enum" in field:
                 total += -3 + sum(3 + text_tokens(str(item), encoding) for item in field["enum"])
-            total += text_tokens(f"{name}:{field.get('type', '')}:{str(field.get('description') or '').removesuffix('.')}", encoding)
+            total += text_tokens(
+                f"{name}:{field.get('type', '')}:{str(field.get('description') or '').removesuffix('.')}",
+                encoding,
+            )
     return total + (12 if tools else 0)
 
 
@@ -122,7 +132,10 @@ def _framed(encoding: str) -> tiktoken.Encoding:
 def _load(encoding: str) -> tiktoken.Encoding:
     """Loads a vocabulary, from the files another installed package ships when there is no cache and no network."""
     spec = importlib.util.find_spec("llama_index")
-    bundled = [Path(root, "core", "_static", "tiktoken_cache") for root in (spec.submodule_search_locations if spec else None) or ()]
+    bundled = [
+        Path(root, "core", "_static", "tiktoken_cache")
+        for root in (spec.submodule_search_locations if spec else None) or ()
+    ]
     found = next((str(folder) for folder in bundled if folder.is_dir()), None)
     if "TIKTOKEN_CACHE_DIR" in os.environ or found is None:
         return tiktoken.get_encoding(encoding)
