@@ -1,4 +1,4 @@
-"""Fits the weights of `rankbudget/fitting/next_call.py` again, and asks each task with weights fitted to the others.
+"""Fits the weights of `rankbudget/conversation/next_call.py` again, and asks each task with weights fitted to the others.
 
 Prints the weights fitted to all tasks beside those of the library, then the evidence kept, through `fit_messages` as `make quality` calls it: with the
 library's weights, with those fitted here, and with one task left out, all tasks in turn. Weights fitted to all but one task see nothing of that
@@ -20,8 +20,8 @@ import numpy as np
 from fit_next_call_parts import Array, Case, Conversation, fit
 from quality import Item, judged_data, select
 
-from rankbudget.fitting import relevant_history
-from rankbudget.fitting.next_call import WEIGHTS, Value, likely
+from rankbudget.conversation import relevant as relevant_history
+from rankbudget.conversation.next_call import WEIGHTS, Value, likely
 
 SET = "tau_airline"
 BUDGETS = {0.05: 1.0, 0.07: 1.0, 0.1: 1.5, 0.14: 1.0, 0.2: 1.0, 0.3: 0.7}

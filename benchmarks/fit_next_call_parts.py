@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbudget.fitting.coverage import cover
+from rankbudget.conversation.coverage import cover
 
 Array = NDArray[np.float64]
 NOISE = (0.25, 0.5, 0.75)

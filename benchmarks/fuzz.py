@@ -161,7 +161,7 @@ def profile(data: Any) -> None:
 def chat_file(data: Any) -> None:
     """A chat file is fitted within the limit, or refused with a typed error."""
     from rankbudget import BudgetError, fit_messages
-    from rankbudget.reading import read_chat
+    from rankbudget.cli.reading import read_chat
 
     limit = data.ConsumeIntInRange(1, 400)
     with tempfile.TemporaryDirectory() as folder:

@@ -16,9 +16,9 @@ from langchain_core.messages import BaseMessage
 
 from rankbudget import BudgetSession, TokenBudget, counter_for
 from rankbudget.counting.protocol import TokenCounter
-from rankbudget.effects import Call, Steps
-from rankbudget.measure import CodecMeasure
-from rankbudget.result import FitResult
+from rankbudget._drivers import Call, Steps
+from rankbudget.messages.measure import CodecMeasure
+from rankbudget.report.result import FitResult
 
 from ._asked import answer_tokens, bound_tools, unwrapped
 from ._codec import CODEC, NeedsConversionError

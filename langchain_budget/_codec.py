@@ -22,7 +22,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from rankbudget.codec import answered_in, replace_text
+from rankbudget.messages.codec import answered_in, replace_text
 from rankbudget.errors import MessageError
 
 __all__ = ["CODEC", "MARK", "LangChainCodec", "NeedsConversionError"]

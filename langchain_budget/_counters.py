@@ -17,7 +17,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from rankbudget import counter_for
 from rankbudget.counting.protocol import TokenCounter, Tool
 from rankbudget.errors import BudgetConfigError
-from rankbudget.measure import ListMeasure, Measure
+from rankbudget.messages.measure import ListMeasure, Measure
 
 from .models import model_name
 

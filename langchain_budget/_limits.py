@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from rankbudget import TokenBudget
-from rankbudget.assembler import plain_budget
+from rankbudget.prompt.assembler import plain_budget
 from rankbudget.counting.protocol import TokenCounter, Tool
 from rankbudget.errors import BudgetConfigError, BudgetError
-from rankbudget.measure import CodecMeasure, Measure
+from rankbudget.messages.measure import CodecMeasure, Measure
 
 from ._asked import bound_tools, unwrapped
 from ._codec import CODEC

@@ -12,10 +12,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from rankbudget.codec import block_text, replace_text
+from rankbudget.messages.codec import block_text, replace_text
 from rankbudget.errors import BudgetExceededError
-from rankbudget.measure import Measure
-from rankbudget.timeline import Timeline, Unit
+from rankbudget.messages.measure import Measure
+from rankbudget.conversation.timeline import Timeline, Unit
 
 from ._codec import CODEC
 

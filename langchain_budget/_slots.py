@@ -17,11 +17,11 @@ from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, Messa
 from pydantic import BaseModel
 
 from rankbudget import Assembler, TokenBudget, afit_messages, fit_messages
-from rankbudget.effects import Call, Steps
+from rankbudget._drivers import Call, Steps
 from rankbudget.errors import BudgetConfigError, MessageError
 from rankbudget.fitting.protocol import Fit
-from rankbudget.measure import Measure
-from rankbudget.result import FitResult
+from rankbudget.messages.measure import Measure
+from rankbudget.report.result import FitResult
 from rankbudget.segment import Block, Segment
 
 from ._codec import CODEC, NeedsConversionError

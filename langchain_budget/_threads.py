@@ -11,11 +11,11 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, RemoveMessage, get_buffer_string
 
 from rankbudget import BudgetExceededError, BudgetSession
-from rankbudget.codec import finished
+from rankbudget.messages.codec import finished
 from rankbudget.counting.callables import CallableCounter
-from rankbudget.effects import Call, Steps, adrive, drive
-from rankbudget.measure import Measure
-from rankbudget.result import FitResult
+from rankbudget._drivers import Call, Steps, adrive, drive
+from rankbudget.messages.measure import Measure
+from rankbudget.report.result import FitResult
 
 from ._codec import CODEC
 from ._convert import as_messages

@@ -14,10 +14,10 @@ from typing_extensions import override
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.errors import BudgetConfigError
-from rankbudget.rendering import JOINT
-from rankbudget.result import FitResult
+from rankbudget.messages.tags import JOINT
+from rankbudget.report.result import FitResult
 from rankbudget.segment import Segment
-from rankbudget.session import stable_share
+from rankbudget.prompt.session import stable_share
 
 from ._convert import document_text, from_segment, to_segments
 from ._limits import Limits, limits_of

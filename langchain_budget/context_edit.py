@@ -9,7 +9,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 
 from rankbudget import fit_messages
-from rankbudget.measure import CodecMeasure, ListMeasure
+from rankbudget.messages.measure import CodecMeasure, ListMeasure
 
 from ._codec import CODEC
 from ._counters import host_counter

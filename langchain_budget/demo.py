@@ -13,7 +13,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from typing_extensions import override
 
-from rankbudget.demo import Half, Task, model_errors, quoted
+from rankbudget.cli.demo import Half, Task, model_errors, quoted
 from rankbudget.errors import CounterUnavailableError
 
 from ._codec import CODEC

@@ -9,8 +9,8 @@ from typing import Any
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.runnables import run_in_executor
 
-from rankbudget.examples import FewShotSelector
-from rankbudget.rendering import JOINT
+from rankbudget.optimizer.few_shot import FewShotSelector
+from rankbudget.messages.tags import JOINT
 
 from ._convert import example_messages, example_text
 from ._limits import check_number, limits_of

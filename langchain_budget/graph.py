@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from rankbudget import TokenBudget
-from rankbudget.effects import Steps, adrive, drive
+from rankbudget._drivers import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
 from ._agent import AgentBudget

@@ -22,8 +22,8 @@ from typing_extensions import Self, override
 
 from rankbudget import TokenBudget
 from rankbudget.errors import BudgetConfigError
-from rankbudget.report import BudgetReport
-from rankbudget.result import FitResult
+from rankbudget.report.report import BudgetReport
+from rankbudget.report.result import FitResult
 
 from ._codec import CODEC
 from ._convert import as_messages, from_segment, to_segments

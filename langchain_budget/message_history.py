@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.chat_history import BaseChatMessageHistory
 
 from rankbudget import TokenBudget
-from rankbudget.report import BudgetReport
-from rankbudget.result import FitResult
+from rankbudget.report.report import BudgetReport
+from rankbudget.report.result import FitResult
 
 from ._codec import CODEC
 from ._limits import limits_of

@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolM
 from typing_extensions import override
 
 from rankbudget import TokenBudget
-from rankbudget.codec import content_text
-from rankbudget.effects import Call, Steps, adrive, drive
-from rankbudget.fitting.truncate import truncate_text
-from rankbudget.report import BudgetReport
+from rankbudget.messages.codec import content_text
+from rankbudget._drivers import Call, Steps, adrive, drive
+from rankbudget.compression.truncate import truncate_text
+from rankbudget.report.report import BudgetReport
 
 from ._agent import AgentBudget, Prompt
 from ._codec import CODEC

@@ -19,9 +19,9 @@ from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import Self, override
 
 from rankbudget import TokenBudget
-from rankbudget.effects import Steps, adrive, drive
+from rankbudget._drivers import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
-from rankbudget.rendering import NOTICE, PLACEHOLDERS, render_block, wrapper_of
+from rankbudget.messages.tags import NOTICE, PLACEHOLDERS, render_block, wrapper_of
 
 from ._convert import CODEC, document_text, example_messages, example_text, to_segments
 from ._limits import Limits, limits_of

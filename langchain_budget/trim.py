@@ -18,7 +18,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 
 from rankbudget import TokenBudget, fit_messages
 from rankbudget.errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError
-from rankbudget.measure import CodecMeasure, ListMeasure, Measure
+from rankbudget.messages.measure import CodecMeasure, ListMeasure, Measure
 
 from ._codec import CODEC
 from ._convert import as_messages

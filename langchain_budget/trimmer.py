@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from typing_extensions import override
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.effects import Steps, adrive, drive
+from rankbudget._drivers import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
 from ._limits import Limits, limits_of

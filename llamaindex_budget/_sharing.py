@@ -12,7 +12,7 @@ from llama_index.core.base.llms.generic_utils import messages_to_history_str
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 
 from rankbudget import BudgetSession, TokenBudget, TokenCounter
-from rankbudget.codec import DictCodec
+from rankbudget.messages.codec import DictCodec
 
 from ._convert import CODEC, defused
 from ._frame import Frame

@@ -18,9 +18,9 @@ from llama_index.core.memory.memory import InsertMethod
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from rankbudget import Assembler, Assembly, Block, BudgetSession, Segment, TokenBudget
-from rankbudget.codec import finished
+from rankbudget.messages.codec import finished
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
-from rankbudget.rendering import NOTICE, escape_text
+from rankbudget.messages.tags import NOTICE, escape_text
 
 from ._convert import CODEC, copy_message, counter_of
 from ._events import BudgetEvent

@@ -214,9 +214,9 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
         await self._catch_up()
 
     async def _catch_up(self) -> None:
-        from rankbudget.effects import adrive
+        from rankbudget._drivers import adrive
         from rankbudget.fitting.summarize import summarize_steps
-        from rankbudget.running_summary import SUMMARY_TIMEOUT
+        from rankbudget.conversation.summary import SUMMARY_TIMEOUT
 
         if not self.waiting:
             return

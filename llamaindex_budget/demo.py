@@ -16,12 +16,12 @@ from llama_index.core.llms import CustomLLM
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from rankbudget import BudgetSession
-from rankbudget.conversation import Fitted, Request, fit_steps
-from rankbudget.demo import Half, Task, model_errors, quoted
-from rankbudget.effects import Steps
+from rankbudget.conversation.fit import Fitted, Request, fit_steps
+from rankbudget.cli.demo import Half, Task, model_errors, quoted
+from rankbudget._drivers import Steps
 from rankbudget.errors import CounterUnavailableError
-from rankbudget.report import BudgetReport
-from rankbudget.result import FitResult
+from rankbudget.report.report import BudgetReport
+from rankbudget.report.result import FitResult
 
 from ._convert import CODEC
 from ._events import BudgetEvent

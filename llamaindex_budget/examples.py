@@ -11,7 +11,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from rankbudget import BudgetSession, FewShotSelector, TokenBudget, TokenCounter, counter_for
 from rankbudget.errors import BudgetConfigError
-from rankbudget.examples import example_text
+from rankbudget.optimizer.few_shot import example_text
 
 from ._convert import settings_counter
 from .models import embedder

@@ -19,10 +19,10 @@ from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.codec import finished
-from rankbudget.effects import Call, Steps, adrive, drive
+from rankbudget.messages.codec import finished
+from rankbudget._drivers import Call, Steps, adrive, drive
 from rankbudget.errors import BudgetExceededError
-from rankbudget.result import FitResult
+from rankbudget.report.result import FitResult
 
 from ._convert import CODEC, ChatCodec, copy_message, counter_of
 from ._events import BudgetEvent

@@ -19,7 +19,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from rankbudget import BudgetSession, TokenBudget, TokenCounter, counter_for, fit_documents
 from rankbudget.errors import BudgetConfigError
 from rankbudget.relevance.protocol import Scorer
-from rankbudget.rendering import JOINT
+from rankbudget.messages.tags import JOINT
 
 from ._convert import counter_of, settings_counter
 from ._events import BudgetEvent

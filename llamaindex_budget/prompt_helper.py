@@ -17,7 +17,7 @@ from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get
 
 from rankbudget import BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
 from rankbudget.errors import BudgetExceededError
-from rankbudget.rendering import JOINT
+from rankbudget.messages.tags import JOINT
 
 from ._convert import CODEC, counter_of
 from ._events import BudgetEvent

@@ -22,50 +22,50 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "AnalyzerConfig": "relevance.analyzer",
-    "Assembler": "assembler",
-    "Assembly": "assembly",
+    "AnalyzerConfig": "optimizer.analyzer",
+    "Assembler": "prompt.assembler",
+    "Assembly": "prompt.assembly",
     "Block": "segment",
-    "BlockAssembler": "block_assembler",
-    "BlockTotal": "report",
+    "BlockAssembler": "prompt.five_block_text",
+    "BlockTotal": "report.report",
     "BudgetConfigError": "errors",
     "BudgetError": "errors",
     "BudgetExceededError": "errors",
-    "BudgetReport": "report",
-    "BudgetSession": "session",
-    "Codec": "codec",
-    "CompressionResult": "compression.compressor",
-    "CompressorConfig": "compression.compressor",
-    "ContextAnalyzer": "relevance.analyzer",
+    "BudgetReport": "report.report",
+    "BudgetSession": "prompt.session",
+    "Codec": "messages.codec",
+    "CompressionResult": "optimizer.compressor",
+    "CompressorConfig": "optimizer.compressor",
+    "ContextAnalyzer": "optimizer.analyzer",
     "CounterUnavailableError": "errors",
     "Decision": "segment",
-    "DictCodec": "codec",
+    "DictCodec": "messages.codec",
     "EmbeddingIndex": "relevance.index",
     "EmbeddingIndexError": "errors",
-    "FewShotSelector": "examples",
-    "FitResult": "result",
+    "FewShotSelector": "optimizer.few_shot",
+    "FitResult": "report.result",
     "FitStrategy": "fitting.protocol",
     "MessageError": "errors",
-    "OptimizationResult": "optimizer",
-    "OptimizerConfig": "optimizer",
-    "PromptCompressor": "compression.compressor",
+    "OptimizationResult": "optimizer.optimizer",
+    "OptimizerConfig": "optimizer.optimizer",
+    "PromptCompressor": "optimizer.compressor",
     "Provenance": "segment",
     "Rendition": "segment",
     "Scope": "segment",
     "Scorer": "relevance.protocol",
     "Segment": "segment",
-    "SegmentScore": "relevance.analyzer",
+    "SegmentScore": "optimizer.analyzer",
     "SummaryError": "errors",
-    "TokenBudget": "budget",
+    "TokenBudget": "budget.token_budget",
     "TokenCounter": "counting.protocol",
-    "TokenOptimizer": "optimizer",
-    "afit_messages": "messages",
-    "build_constrained_prompt": "constrained",
+    "TokenOptimizer": "optimizer.optimizer",
+    "afit_messages": "prompt.fit_messages",
+    "build_constrained_prompt": "prompt.constrained",
     "counter_for": "counting",
-    "fit_documents": "documents",
-    "fit_messages": "messages",
-    "fit_text": "texts",
-    "truncate_text": "fitting.truncate",
+    "fit_documents": "prompt.fit_documents",
+    "fit_messages": "prompt.fit_messages",
+    "fit_text": "prompt.fit_text",
+    "truncate_text": "compression.truncate",
 }
 
 __all__ = [
@@ -116,16 +116,16 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .assembler import Assembler
-    from .assembly import Assembly
-    from .block_assembler import BlockAssembler
-    from .budget import TokenBudget
-    from .codec import Codec, DictCodec
-    from .compression.compressor import CompressionResult, CompressorConfig, PromptCompressor
-    from .constrained import build_constrained_prompt
+    from .prompt.assembler import Assembler
+    from .prompt.assembly import Assembly
+    from .prompt.five_block_text import BlockAssembler
+    from .budget.token_budget import TokenBudget
+    from .messages.codec import Codec, DictCodec
+    from .optimizer.compressor import CompressionResult, CompressorConfig, PromptCompressor
+    from .prompt.constrained import build_constrained_prompt
     from .counting import counter_for
     from .counting.protocol import TokenCounter
-    from .documents import fit_documents
+    from .prompt.fit_documents import fit_documents
     from .errors import (
         BudgetConfigError,
         BudgetError,
@@ -135,19 +135,19 @@ if TYPE_CHECKING:
         MessageError,
         SummaryError,
     )
-    from .examples import FewShotSelector
+    from .optimizer.few_shot import FewShotSelector
     from .fitting.protocol import FitStrategy
-    from .fitting.truncate import truncate_text
-    from .messages import afit_messages, fit_messages
-    from .optimizer import OptimizationResult, OptimizerConfig, TokenOptimizer
-    from .relevance.analyzer import AnalyzerConfig, ContextAnalyzer, SegmentScore
+    from .compression.truncate import truncate_text
+    from .prompt.fit_messages import afit_messages, fit_messages
+    from .optimizer.optimizer import OptimizationResult, OptimizerConfig, TokenOptimizer
+    from .optimizer.analyzer import AnalyzerConfig, ContextAnalyzer, SegmentScore
     from .relevance.index import EmbeddingIndex
     from .relevance.protocol import Scorer
-    from .report import BlockTotal, BudgetReport
-    from .result import FitResult
+    from .report.report import BlockTotal, BudgetReport
+    from .report.result import FitResult
     from .segment import Block, Decision, Provenance, Rendition, Scope, Segment
-    from .session import BudgetSession
-    from .texts import fit_text
+    from .prompt.session import BudgetSession
+    from .prompt.fit_text import fit_text
 
 
 def __getattr__(name: str) -> Any:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget.allocation import STEPS, Demand, allocate, demand_for, with_absent
-from rankbudget.budget import TokenBudget
+from rankbudget.budget.allocation import STEPS, Demand, allocate, demand_for, with_absent
+from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetConfigError
 from rankbudget.segment import Block
 

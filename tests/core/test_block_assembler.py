@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankbudget.block_assembler import BlockAssembler
-from rankbudget.budget import TokenBudget
+from rankbudget.prompt.five_block_text import BlockAssembler
+from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.counting import counter_for
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.segment import Provenance, Segment

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from rankbudget.budget import DEFAULT_RANKS, TokenBudget
+from rankbudget.budget.token_budget import DEFAULT_RANKS, TokenBudget
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
-from rankbudget.five_blocks import FIVE_BLOCKS
+from rankbudget.budget.five_blocks import FIVE_BLOCKS
 
 
 def refused(**fields):

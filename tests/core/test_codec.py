@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rankbudget import BudgetSession, MessageError, fit_messages
-from rankbudget.codec import DictCodec, answered_in, answers_of, content_text
+from rankbudget.messages.codec import DictCodec, answered_in, answers_of, content_text
 from rankbudget.testing import WordCounter
 
 USER = {"role": "user", "content": "hi"}

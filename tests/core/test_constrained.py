@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankbudget.constrained import assemble_constrained_prompt, build_constrained_prompt
+from rankbudget.prompt.constrained import assemble_constrained_prompt, build_constrained_prompt
 from rankbudget.counting import counter_for
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 

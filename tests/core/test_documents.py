@@ -14,7 +14,7 @@ from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.fitting.best_first import BestFirst
 from rankbudget.fitting.evidence import Evidence
 from rankbudget.fitting.protocol import FitStrategy
-from rankbudget.fitting.relevant_history import values_of
+from rankbudget.conversation.relevant import values_of
 from rankbudget.relevance.bm25 import Bm25Scorer
 from rankbudget.testing import WordCounter
 

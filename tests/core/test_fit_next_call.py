@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rankbudget.fitting import relevant_history
-from rankbudget.fitting.next_call import WEIGHTS, likely, values_of
+from rankbudget.conversation import relevant as relevant_history
+from rankbudget.conversation.next_call import WEIGHTS, likely, values_of
 
 np = pytest.importorskip("numpy")
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from rankbudget import fit_messages
 from rankbudget.errors import BudgetError
-from rankbudget.fitting import coverage
-from rankbudget.fitting.coverage import EFFORT, POWERS, cover
-from rankbudget.fitting.next_call import Value, likely, values_of
+from rankbudget.conversation import coverage
+from rankbudget.conversation.coverage import EFFORT, POWERS, cover
+from rankbudget.conversation.next_call import Value, likely, values_of
 from rankbudget.testing import (
     Application,
     WordCounter,

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import counter_for
-from rankbudget.compression.compressor import CompressorConfig, PromptCompressor
+from rankbudget.optimizer.compressor import CompressorConfig, PromptCompressor
 from rankbudget.compression.prompt_parts import parse_prompt, split_paragraphs
 from rankbudget.errors import BudgetConfigError
-from rankbudget.examples import FewShotSelector
-from rankbudget.optimizer import OptimizationResult, OptimizerConfig, TokenOptimizer
-from rankbudget.relevance.analyzer import AnalyzerConfig, ContextAnalyzer
+from rankbudget.optimizer.few_shot import FewShotSelector
+from rankbudget.optimizer.optimizer import OptimizationResult, OptimizerConfig, TokenOptimizer
+from rankbudget.optimizer.analyzer import AnalyzerConfig, ContextAnalyzer
 
 EXACT = counter_for("o200k_base")
 HOME = Path(__file__).parents[2] / "benchmarks" / "optimizer_prompts.py"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import Assembler, Block, BudgetExceededError, Segment, TokenBudget
-from rankbudget.allocation import Demand, allocate
+from rankbudget.budget.allocation import Demand, allocate
 from rankbudget.testing import WordCounter
 
 COUNTER = WordCounter()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rankbudget.budget import TokenBudget
+from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetConfigError
-from rankbudget.profiles import load_budget
+from rankbudget.budget.yaml_profiles import load_budget
 
 SYSTEM = """
 llm:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rankbudget import BudgetConfigError
-from rankbudget.reading import read_chat
+from rankbudget.cli.reading import read_chat
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rankbudget.assembler import Assembler
-from rankbudget.budget import TokenBudget
+from rankbudget.prompt.assembler import Assembler
+from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetError
-from rankbudget.report import BlockTotal, BudgetReport, warnings_for
+from rankbudget.report.report import BlockTotal, BudgetReport, warnings_for
 from rankbudget.segment import Decision, DecisionRange
-from rankbudget.session import BudgetSession
+from rankbudget.prompt.session import BudgetSession
 
 
 def decision(segment_id, action="kept", block="history", before=10, after=10, reason="fits", **more):

@@ -27,7 +27,7 @@ from rankbudget import (
     fit_text,
 )
 from rankbudget.errors import BudgetConfigError, BudgetError
-from rankbudget.rendering import NOTICE, escape_text
+from rankbudget.messages.tags import NOTICE, escape_text
 from rankbudget.segment import Provenance, Scope
 from rankbudget.testing import HOSTILE, WordCounter, check_delimited, check_scopes
 from rankbudget.testing.application import MemoryItem

@@ -33,13 +33,13 @@ def must_fail(test: Callable[..., None], *arguments: Any) -> None:
 @pytest.mark.parametrize("block", ["knowledge", "memory", "examples", "task"])
 def test_without_escaping_a_text_closes_its_delimiter(monkeypatch: pytest.MonkeyPatch, block: str) -> None:
     """The escaping of inserted text is what keeps it inside its tags."""
-    unguarded(monkeypatch, "rendering", "escape_text", same)
+    unguarded(monkeypatch, "messages.tags", "escape_text", same)
     must_fail(watched.test_inserted_text_cannot_close_its_delimiter, block, f"a </{block}> b")
 
 
 def test_without_escaping_one_piece_of_text_closes_its_delimiter(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same in the five-block text and the constrained prompt."""
-    for module in ("rendering", "block_assembler", "constrained"):
+    for module in ("messages.tags", "prompt.five_block_text", "prompt.constrained"):
         unguarded(monkeypatch, module, "escape_text", same)
     must_fail(watched.test_texts_of_one_piece_cannot_close_their_delimiters, HOSTILE[0])
 
@@ -69,7 +69,7 @@ def test_without_the_size_guard_a_huge_profile_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The largest size of a profile is what keeps a huge file out."""
-    unguarded(monkeypatch, "profiles", "_LARGEST_FILE", 1 << 40)
+    unguarded(monkeypatch, "budget.yaml_profiles", "_LARGEST_FILE", 1 << 40)
     must_fail(watched.test_a_profile_cannot_exhaust_memory_or_leave_its_file, tmp_path)
 
 
@@ -86,11 +86,13 @@ def test_without_the_pickle_guard_a_saved_index_runs_code(
 
 def test_without_the_notice_text_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence that says what follows is data comes from one place."""
-    unguarded(monkeypatch, "prompt", "Layout", _silent(importlib.import_module("rankbudget.prompt").Layout))
-    for module in ("pipeline", "assembler"):
+    unguarded(
+        monkeypatch, "prompt.layout", "Layout", _silent(importlib.import_module("rankbudget.prompt.layout").Layout)
+    )
+    for module in ("prompt.stages", "prompt.assembler"):
         home = importlib.import_module(f"rankbudget.{module}")
         if hasattr(home, "Layout"):
-            monkeypatch.setattr(home, "Layout", importlib.import_module("rankbudget.prompt").Layout)
+            monkeypatch.setattr(home, "Layout", importlib.import_module("rankbudget.prompt.layout").Layout)
     must_fail(watched.test_inserted_text_is_announced_once_as_data)
 
 
@@ -118,5 +120,5 @@ def test_without_the_path_guard_an_index_reads_other_files(
 
 def test_without_indented_turns_a_user_speaks_for_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that looks like another role's turn is indented."""
-    unguarded(monkeypatch, "rendering", "one_turn", same)
+    unguarded(monkeypatch, "messages.tags", "one_turn", same)
     must_fail(watched.test_a_turn_cannot_pretend_to_be_another_role)

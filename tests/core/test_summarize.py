@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rankbudget import SummaryError, counter_for
 from rankbudget.compression.key_moments import find_moments, is_filler, weigh
-from rankbudget.effects import adrive, drive
+from rankbudget._drivers import adrive, drive
 from rankbudget.fitting.summarize import extractive_summary, summarize_steps
 from rankbudget.testing import WordCounter
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rankbudget import BudgetExceededError, counter_for
 from rankbudget.compression.cut import truncate_text
 from rankbudget.errors import BudgetConfigError
-from rankbudget.fitting.truncate import Truncate
+from rankbudget.compression.truncate import Truncate
 from rankbudget.segment import Segment
 from rankbudget.testing import FitStrategyConformance, RecordingCounter, WordCounter
 

@@ -14,7 +14,7 @@ import pytest
 
 from rankbudget import TokenBudget
 from rankbudget.errors import BudgetConfigError, CounterUnavailableError
-from rankbudget.windows import context_window_of, max_output_of
+from rankbudget.budget.context_windows import context_window_of, max_output_of
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from langchain_budget._convert import CODEC, as_tools
 from langchain_budget.models import as_summarizer, budget_for, summarizer
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, SummaryError
-from rankbudget.measure import CodecMeasure
+from rankbudget.messages.measure import CodecMeasure
 
 THREAD: list[Any] = [m for i in range(60) for m in (HumanMessage(f"question {i}"), AIMessage(f"answer {i}"))]
 

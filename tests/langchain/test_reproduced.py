@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_budget import BudgetMemory, BudgetMiddleware, BudgetTrimmer, trim_messages
 from langchain_budget._codec import CODEC
 from rankbudget import counter_for
-from rankbudget.codec import content_text
+from rankbudget.messages.codec import content_text
 from rankbudget.errors import BudgetExceededError
 from rankbudget.testing import pairing_errors
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from ..counting.protocol import TokenCounter
-from ..effects import Call, Steps
+from .._drivers import Call, Steps
 from ..errors import SummaryError
 from .cut import truncate_text
 from .summary import extractive_summary
@@ -75,7 +75,7 @@ def summarize_steps(
         SummaryError: the summarizer raised, hung, answered nothing or too much, or its window is too small.
 
     Example:
-        >>> from rankbudget.effects import drive
+        >>> from rankbudget._drivers import drive
         >>> from rankbudget.testing.fakes import WordCounter
         >>> write = lambda text, max_tokens: f"{len(text.split())} words"
         >>> drive(summarize_steps(["a b c", "d e"], previous="", max_tokens=5, counter=WordCounter(), summarizer=write))

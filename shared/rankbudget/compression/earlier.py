@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..codec import content_text
+from ..messages.codec import content_text
 from ..counting.protocol import TokenCounter
 from .key_moments import find_moments, weigh
 from .summary import extractive_summary

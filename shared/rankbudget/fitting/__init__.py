@@ -1,1 +1,4 @@
-"""Fitted: strategies that make the segments of one block fit a limit, each with a reason for every segment."""
+"""Making the segments of one block fit its grant.
+
+In: segments and a limit. Out: the pieces that stay, and a decision for each segment.
+"""

@@ -39,7 +39,7 @@ def strategy_for(block: str, name: str | None = None, *, scorer: Any = None) -> 
     """
     chosen = name or _DEFAULTS.get(block, "evidence")
     if chosen in ("truncate", "in_order"):
-        from .truncate import Truncate
+        from ..compression.truncate import Truncate
 
         return Truncate()
     if chosen == "best_first":

@@ -1,1 +1,4 @@
-"""Scored: how much each segment, sentence, turn or example has to do with the question. Nothing here cuts."""
+"""How well a text answers a question.
+
+In: a question and segments. Out: a score for each segment.
+"""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ..codec import Codec
+from ..messages.codec import Codec
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetError, BudgetExceededError
 from .application import Application
@@ -306,7 +306,7 @@ def check_outcome(
         LawBroken: with the number and name of the law.
 
     Example:
-        >>> from rankbudget.codec import DictCodec
+        >>> from rankbudget.messages.codec import DictCodec
         >>> from rankbudget.testing import WordCounter
         >>> done = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
         >>> check_outcome(done, [], limit=5, counter=WordCounter(), codec=DictCodec(), stored=True)

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..codec import Codec, DictCodec, block_text, content_text
+from ..messages.codec import Codec, DictCodec, block_text, content_text
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError
 from .repairs import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..codec import Codec, DictCodec
+from ..messages.codec import Codec, DictCodec
 
 __all__ = [
     "answers",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rankbudget.cli import main
+from rankbudget.cli.main import main
 
 
 def thread(size):

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from rankbudget import progress
+from rankbudget.cli import progress
 from rankbudget.counting import counter_for
-from rankbudget.reading import read_passages
+from rankbudget.cli.reading import read_passages
 from tests.core.cli.conftest import failed, run, thread
 
 COUNTER = counter_for("gpt-4o")
@@ -208,13 +208,13 @@ def test_an_unknown_model_beside_a_window_is_noted(chat, capsys):
 def test_the_installed_command_works_and_help_lists_the_commands():
     """The entry point of the distribution starts, and argparse's own mistakes are status 2."""
     done = subprocess.run(
-        [sys.executable, "-m", "rankbudget.cli", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "rankbudget.cli.main", "--help"], capture_output=True, text=True, check=True
     )
     assert "fit" in done.stdout
     assert "demo" in done.stdout
     assert (
         subprocess.run(
-            [sys.executable, "-m", "rankbudget.cli", "fit"], capture_output=True, check=False
+            [sys.executable, "-m", "rankbudget.cli.main", "fit"], capture_output=True, check=False
         ).returncode
         == 2
     )
@@ -222,7 +222,7 @@ def test_the_installed_command_works_and_help_lists_the_commands():
 
 def test_a_closed_pipe_is_no_error(chat):
     """`rankbudget fit ... | head` ends quietly."""
-    command = f'"{sys.executable}" -m rankbudget.cli fit "{chat}" --json | head -c 100 > /dev/null; exit ${{PIPESTATUS[0]}}'
+    command = f'"{sys.executable}" -m rankbudget.cli.main fit "{chat}" --json | head -c 100 > /dev/null; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
 
@@ -270,7 +270,7 @@ def test_an_interrupt_ends_quietly(chat, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rankbudget.cli.read_chat", interrupted)
+    monkeypatch.setattr("rankbudget.cli.main.read_chat", interrupted)
     assert run("fit", chat, "--window", 1_000) == 130
     assert capsys.readouterr().err == "rankbudget: stopped\n"
 

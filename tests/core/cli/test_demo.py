@@ -7,9 +7,9 @@ import json
 import pytest
 
 from rankbudget.counting import counter_for
-from rankbudget.demo import QUESTION, Task, _documentation, _shipped, quoted
+from rankbudget.cli.demo import QUESTION, Task, _documentation, _shipped, quoted
 from rankbudget.errors import BudgetConfigError
-from rankbudget.reading import read_chat, read_passages
+from rankbudget.cli.reading import read_chat, read_passages
 from tests.core.cli.conftest import run
 
 COUNTER = counter_for("gpt-4o")
@@ -96,7 +96,7 @@ def test_quoting_nothing_says_so():
 
 def test_a_demonstration_without_documents_says_how_to_give_some(monkeypatch, tmp_path):
     """Where neither the wheel nor a checkout has the pages, the message names --docs."""
-    monkeypatch.setattr("rankbudget.demo.__file__", str(tmp_path / "a" / "b" / "demo.py"))
+    monkeypatch.setattr("rankbudget.cli.demo.__file__", str(tmp_path / "a" / "b" / "c" / "demo.py"))
     with pytest.raises(BudgetConfigError, match="--docs DIR"):
         _documentation()
 
@@ -126,7 +126,7 @@ def test_of_many_passages_the_nearest_are_ranked(chat, tmp_path, capsys):
 
 def test_without_embeddings_words_decide_among_all_passages(monkeypatch):
     """Where the embedding library is missing, every passage goes on to be ranked by its words."""
-    from rankbudget import cli
+    from rankbudget.cli import main as cli
     from rankbudget.relevance import index
     from rankbudget.segment import Segment
 
@@ -141,14 +141,14 @@ def test_without_embeddings_words_decide_among_all_passages(monkeypatch):
 
 def test_a_missing_framework_names_its_extra(capsys, monkeypatch):
     """Without LlamaIndex the demonstration says what to install."""
-    monkeypatch.setattr("rankbudget.demo._HALVES", {"LlamaIndex engine": "no_such_adapter.demo"})
+    monkeypatch.setattr("rankbudget.cli.demo._HALVES", {"LlamaIndex engine": "no_such_adapter.demo"})
     assert run("demo") == 2
     assert 'pip install "rankbudget[llamaindex,faiss,embed]"' in capsys.readouterr().err
 
 
 def test_differences_between_the_frameworks_are_told(capsys):
     """What only one of them kept is named, and the comparison says no."""
-    from rankbudget.demo import Half, _compare
+    from rankbudget.cli.demo import Half, _compare
 
     one = Half(prompt=[], history=[("user", "hi")], documents=[("a", "A"), ("b", "B")], reports=[])
     two = Half(prompt=[], history=[("user", "hi")], documents=[("a", "A")], reports=[])

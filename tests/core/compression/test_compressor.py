@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import counter_for
-from rankbudget.compression.compressor import CompressionResult, CompressorConfig, PromptCompressor
+from rankbudget.optimizer.compressor import CompressionResult, CompressorConfig, PromptCompressor
 from rankbudget.errors import BudgetConfigError
 from rankbudget.testing import WordCounter
 

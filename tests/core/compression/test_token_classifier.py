@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import CounterUnavailableError, counter_for
-from rankbudget.compression.compressor import CompressorConfig, PromptCompressor
+from rankbudget.optimizer.compressor import CompressorConfig, PromptCompressor
 from rankbudget.compression.token_classifier import TokenClassifier
 from rankbudget.errors import BudgetConfigError
 from rankbudget.testing import WordCounter

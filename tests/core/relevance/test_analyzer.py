@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rankbudget import ContextAnalyzer
-from rankbudget.compression.compressor import CompressorConfig, PromptCompressor
+from rankbudget.optimizer.compressor import CompressorConfig, PromptCompressor
 from rankbudget.errors import BudgetConfigError
 from rankbudget.relevance import embedding
-from rankbudget.relevance.analyzer import AnalyzerConfig, SegmentScore
+from rankbudget.optimizer.analyzer import AnalyzerConfig, SegmentScore
 from rankbudget.testing import WordCounter
 
 QUESTION = "How long do refunds take?"

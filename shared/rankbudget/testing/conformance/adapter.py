@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ...codec import Codec, content_text
+from ...messages.codec import Codec, content_text
 from ...counting.protocol import TokenCounter
 from ...errors import BudgetError
 from ..application import Application

@@ -1,0 +1,4 @@
+"""The command line.
+
+In: files and options. Out: printed prompts and reports.
+"""

@@ -1,0 +1,199 @@
+"""Files in: a chat as OpenAI-style messages, and a folder of texts as passages. Used by the command line and the demonstration."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ..budget.validation import shown
+from ..messages.codec import PINNED_ROLES, DictCodec
+from ..errors import BudgetConfigError
+from ..segment import Provenance, Segment
+
+__all__ = ["Chat", "read_chat", "read_passages"]
+
+SUFFIXES = (".md", ".markdown", ".rst", ".txt")
+_LARGEST_FILE = 20_000_000
+_PASSAGE = 1_200
+"""Characters of a passage, about 300 tokens: large enough to answer, small enough that several fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """A conversation from a file.
+
+    Args:
+        messages: all of it, oldest first.
+        tools: tool schemas sent along, where the file has them.
+    """
+
+    messages: list[Mapping[str, Any]]
+    tools: list[Mapping[str, Any]] | None = None
+
+    def split(self) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+        """Returns the leading system messages, and the rest."""
+        at = next(
+            (i for i, m in enumerate(self.messages) if m["role"] not in PINNED_ROLES), len(self.messages)
+        )
+        return self.messages[:at], self.messages[at:]
+
+
+def read_chat(path: str | Path) -> Chat:
+    """Returns the conversation of a JSON file: a list of messages, `{"messages": [...], "tools": [...]}`, or one message a line; "-" is standard input.
+
+    Raises:
+        BudgetConfigError: the file cannot be read or holds something else.
+        MessageError: a message has no role.
+    """
+    text = _standard_input() if str(path) == "-" else _text(Path(path))
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        data = _lines(text, path, error)
+    if isinstance(data, Mapping) and "role" in data:
+        data = [data]
+    messages, tools = (data.get("messages"), data.get("tools")) if isinstance(data, Mapping) else (data, None)
+    if not isinstance(messages, list) or not messages:
+        msg = f"{path}: holds {shown(data)}, allowed: a list of messages, or an object with 'messages'"
+        raise BudgetConfigError(msg)
+    if tools is not None and not (
+        isinstance(tools, list) and all(isinstance(tool, Mapping) for tool in tools)
+    ):
+        msg = f"{path}: tools is {shown(tools)}, allowed: a list of tool schemas"
+        raise BudgetConfigError(msg)
+    for position, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            msg = f"{path}: message {position} is {shown(message)}, allowed: an object with 'role' and 'content'"
+            raise BudgetConfigError(msg)
+    DictCodec().roles(messages)
+    return Chat(messages=messages, tools=tools or None)
+
+
+def _lines(text: str, path: str | Path, whole: Exception) -> list[Any]:
+    """Returns one message for each line; where the first line is a message, the first line that is none is named."""
+    found: list[Any] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            msg = f"{path}: line {number} is not JSON ({error})" if found else f"{path}: not JSON ({whole})"
+            raise BudgetConfigError(msg) from error
+    if len(found) < 2:  # noqa: PLR2004 - a single line would have been read as a whole
+        msg = f"{path}: not JSON ({whole})"
+        raise BudgetConfigError(msg) from whole
+    return found
+
+
+def _standard_input() -> str:
+    """Returns standard input as a file would be read, whatever encoding the terminal has."""
+    buffer = getattr(sys.stdin, "buffer", None)
+    return sys.stdin.read() if buffer is None else buffer.read().decode("utf-8-sig", "replace")
+
+
+def read_passages(folder: str | Path) -> list[Segment]:
+    """Returns the texts of a folder (or one file), cut at headings and blank lines into passages of about 300 tokens.
+
+    Raises:
+        BudgetConfigError: there is no such folder, or no text in it.
+    """
+    root = Path(folder)
+    if not root.exists():
+        msg = f"{folder}: no such folder; give one with {', '.join(SUFFIXES)} files"
+        raise BudgetConfigError(msg)
+    files = (
+        [root]
+        if root.is_file()
+        else sorted(
+            p
+            for p in root.rglob("*")
+            if p.suffix.lower() in SUFFIXES and p.is_file() and not _hidden(p, root)
+        )
+    )
+    passages = [
+        passage
+        for path in files
+        for passage in _passages(
+            _text(path), path.name if root.is_file() else path.relative_to(root).as_posix()
+        )
+    ]
+    if not passages:
+        msg = f"{folder}: no text in it; looked for {', '.join(SUFFIXES)} files"
+        raise BudgetConfigError(msg)
+    return passages
+
+
+def _hidden(path: Path, root: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
+def _text(path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        if size > _LARGEST_FILE:
+            msg = f"{path}: {size:,} bytes, allowed: {_LARGEST_FILE:,}"
+            raise BudgetConfigError(msg)
+        return path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        msg = f"{path}: cannot be read ({error.strerror or error})"
+        raise BudgetConfigError(msg) from error
+
+
+def _passages(text: str, name: str) -> Iterator[Segment]:
+    title, number = name, 0
+    for heading, body in _sections(text):
+        title = heading or title
+        for part in _packed(body):
+            number += 1
+            yield Segment(
+                id=f"{name}#{number}",
+                text=part,
+                title=title,
+                provenance=Provenance(source_id=name, source_type="document"),
+                metadata={"title": title},
+            )
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    """Yields each heading with the text below it, the heading included."""
+    starts = [m.start() for m in re.finditer(r"^#{1,6} .+$", _without_code_headings(text), re.MULTILINE)]
+    bounds = [0, *starts, len(text)]
+    for start, stop in pairwise(bounds):
+        body = text[start:stop].strip()
+        if body:
+            first = body.partition("\n")[0]
+            yield (first.lstrip("# ").strip() if first.startswith("#") else ""), body
+
+
+def _without_code_headings(text: str) -> str:
+    """Returns the text with the "#" of comments in fenced code blanked, character for character."""
+    return re.sub(r"^```.*?^```", lambda m: m.group().replace("#", " "), text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _packed(body: str) -> Iterator[str]:
+    """Yields runs of whole paragraphs of up to about 1,200 characters; a longer paragraph is cut at the end of a line or sentence."""
+    run = ""
+    for paragraph in (piece for p in re.split(r"\n\s*\n", body) for piece in _cut(p)):
+        if run and len(run) + len(paragraph) > _PASSAGE:
+            yield run
+            run = ""
+        run = f"{run}\n\n{paragraph}" if run else paragraph
+    if run:
+        yield run
+
+
+def _cut(paragraph: str) -> Iterator[str]:
+    while len(paragraph) > 2 * _PASSAGE:
+        ends = [paragraph.rfind(mark, _PASSAGE // 2, _PASSAGE) for mark in ("\n", ". ", " ")]
+        at = next((end + 1 for end in ends if end > 0), _PASSAGE)
+        yield paragraph[:at].rstrip()
+        paragraph = paragraph[at:].lstrip()
+    if paragraph.strip():
+        yield paragraph

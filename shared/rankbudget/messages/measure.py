@@ -1,0 +1,76 @@
+"""Counting a host's messages: through a codec and a token counter, or through a callable over the host's own message list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from .codec import Codec
+from ..counting.protocol import TokenCounter, Tool
+
+__all__ = ["CodecMeasure", "ListMeasure", "Measure"]
+
+
+class Measure(Protocol):
+    """Says what host messages cost.
+
+    Rules:
+        1. `total(messages)` is the truth for a whole request, tools and priming included.
+        2. When `additive`, `total(m) == overhead + sum(one(x) for x in m)`; otherwise `group` is an estimate.
+        3. It is only ever given valid, in-order runs of messages.
+    """
+
+    @property
+    def additive(self) -> bool: ...
+
+    @property
+    def overhead(self) -> int:
+        """Returns what a request costs before any message."""
+        ...
+
+    def group(self, messages: Sequence[Any]) -> int:
+        """Returns what a run of messages that stays together adds to a request."""
+        ...
+
+    def total(self, messages: Sequence[Any]) -> int:
+        """Returns the tokens of a whole request."""
+        ...
+
+
+class CodecMeasure:
+    """Counts host messages in their neutral form."""
+
+    def __init__(self, codec: Codec, counter: TokenCounter, tools: Sequence[Tool] | None = None) -> None:
+        self.additive = counter.additive
+        self.overhead = counter.overhead(tools)
+        self._to_dict: Callable[[Any], Mapping[str, Any]] = codec.to_dict
+        self._count = counter.count_message
+        self._counter = counter
+        self._tools = tools
+
+    def group(self, messages: Sequence[Any]) -> int:
+        count, to_dict = self._count, self._to_dict
+        if len(messages) == 1:  # most groups
+            return count(to_dict(messages[0]))
+        return sum([count(to_dict(message)) for message in messages])
+
+    def total(self, messages: Sequence[Any]) -> int:
+        if self.additive:
+            return self.overhead + self.group(messages)
+        return self._counter.count_messages([self._to_dict(m) for m in messages], self._tools)
+
+
+class ListMeasure:
+    """Counts with a callable over a list of host messages, as hosts' own trimmers take it; nothing is assumed to add up."""
+
+    additive = False
+    overhead = 0
+
+    def __init__(self, count: Callable[[list[Any]], int]) -> None:
+        self._count = count
+
+    def group(self, messages: Sequence[Any]) -> int:
+        return int(self._count(list(messages)))
+
+    def total(self, messages: Sequence[Any]) -> int:
+        return int(self._count(list(messages))) if messages else 0

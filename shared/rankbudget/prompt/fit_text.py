@@ -1,0 +1,72 @@
+"""Fitting one text in one call: `fit_text`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..budget.validation import check_count, shown
+from ..counting import counter_for
+from ..errors import BudgetConfigError
+from ..compression.truncate import truncate_text
+from ..report.report import BlockTotal, BudgetReport
+from ..report.result import FitResult
+from ..segment import Decision, Segment
+
+__all__ = ["fit_text"]
+
+
+def fit_text(
+    text: str, *, max_tokens: int, counter: Any = "o200k_base", query: str | None = None
+) -> FitResult:
+    """Returns a text within `max_tokens`, cut at the end of a sentence where there is one.
+
+    Args:
+        text: what to fit.
+        max_tokens: most tokens of the result, the "..." that marks the cut included.
+        counter: what `counter_for` takes.
+        query: keeps the sentences that answer it instead of the first ones.
+
+    Returns:
+        `.text` is the text itself when it fits.
+
+    Raises:
+        BudgetConfigError: what is given is no text, or `max_tokens` no whole number from 0.
+
+    Example:
+        >>> fit_text("One is first. Two is next. Three is last.", max_tokens=9).text
+        'One is first. Two is next....'
+    """
+    problems: list[str] = []
+    given: Any = text  # whoever does not check types gives None
+    if not isinstance(given, str):
+        problems.append(f'the text is {shown(given)}, allowed: str; give "" for an empty one')
+    check_count("max_tokens", max_tokens, problems)
+    if problems:
+        raise BudgetConfigError.of(problems)
+    measured = counter_for(counter)
+    before = measured.count(text)
+    if query and before > max_tokens:
+        from ..compression.extractive import extract
+
+        kept = extract(text, max_tokens, measured, query=query)
+    else:
+        kept = truncate_text(text, max_tokens, measured)
+    after = measured.count(kept)
+    action = "kept" if kept == text else "trimmed" if not kept else "compressed" if query else "truncated"
+    decision = Decision(
+        segment_id="text",
+        block="text",
+        action=action,
+        reason="fits" if kept == text else "no_room",
+        before=before,
+        after=after,  # type: ignore[arg-type]  # one of Action
+    )
+    report = BudgetReport(
+        limit=max_tokens,
+        total_tokens=after,
+        blocks=(BlockTotal(name="text", rank=1, granted=max_tokens, used=after, wanted=before),),
+        parts=(decision,),
+        counter=measured.name,
+        exact=measured.exact,
+    )
+    return FitResult(segments=(Segment(id="text", text=kept, tokens=after),), text=kept, report=report)

@@ -1,0 +1,294 @@
+"""The five-block form: system, project, task, history and knowledge as one tagged text.
+
+A thin face of the `Assembler`: it says how the text looks and how it is counted; granting, fitting, repairing and verifying are the stations'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from .assembler import Assembler
+from ..budget.token_budget import TokenBudget
+from ..messages.codec import DictCodec, content_text
+from ..counting import counter_for
+from ..counting.protocol import TokenCounter
+from ..errors import BudgetConfigError
+from ..fitting.protocol import Fit
+from ..messages.tags import NOTICE, escape_text, one_turn, placeholder, render_block, role_line
+from ..report.result import FitResult
+from ..segment import Block, Provenance, Segment
+
+__all__ = ["BlockAssembler"]
+
+_SUMMARY = "[Summary of earlier conversation"
+
+
+class BlockAssembler:
+    """Puts five blocks into one text that fits, the least important shortened first.
+
+    The system block is never cut: larger than its size (or a quarter of the window) it is an error. Project and task are cut at the end of
+    a sentence. History keeps its newest exchanges, and of the rest a summary in at most 30 % of its room. Knowledge keeps what fits, in the
+    order given, which is taken to be the order of relevance. Empty history and knowledge say so.
+
+    Args:
+        budget: the limits, as `TokenBudget.five_blocks("gpt-4")`; its size for "query" is left free for the question.
+        counter: what `counter_for` takes; None takes the budget's model.
+        summarizer: `(text, max_tokens) -> str`; None takes the offline one, False writes no summary.
+        notice: the sentence that says knowledge is data; None leaves it out.
+
+    Example:
+        >>> blocks = BlockAssembler(TokenBudget.five_blocks("gpt-4"))
+        >>> print(blocks.assemble("You review code.", "Python 3.12", "Add a login.", [{"role": "user", "content": "JWT or sessions?"}], []))
+        <system>
+        You review code.
+        </system>
+        <BLANKLINE>
+        <project>
+        Python 3.12
+        </project>
+        <BLANKLINE>
+        <task>
+        Add a login.
+        </task>
+        <BLANKLINE>
+        <history>
+        [user]: JWT or sessions?
+        </history>
+        <BLANKLINE>
+        <knowledge>
+        No relevant context found.
+        </knowledge>
+    """
+
+    def __init__(
+        self, budget: TokenBudget, *, counter: Any = None, summarizer: Any = None, notice: str | None = NOTICE
+    ) -> None:
+        self.budget = budget
+        self.counter: TokenCounter = counter_for(
+            counter if counter is not None else budget.model or "o200k_base"
+        )
+        self.summarizer = _offline(self.counter) if summarizer is None else summarizer or None
+        self.notice = notice
+
+    def assemble(
+        self,
+        system: str,
+        project: str = "",
+        task: str = "",
+        history: Sequence[Any] = (),
+        knowledge: Sequence[Any] = (),
+    ) -> str:
+        """Returns the text of all five blocks.
+
+        Args:
+            system: what the model is; never cut.
+            project: conventions that hold for every task.
+            task: the goal and its constraints.
+            history: earlier messages, oldest first: dicts, or objects with `role` and `content`; the question is not among them.
+            knowledge: texts, segments, or objects or dicts with `content`, `confidence` and a `source` or `provenance`, best first.
+
+        Raises:
+            BudgetExceededError: the system block is larger than it may be, or nothing but it fits.
+        """
+        return self.assemble_with_report(system, project, task, history, knowledge).text
+
+    def assemble_with_report(
+        self,
+        system: str,
+        project: str = "",
+        task: str = "",
+        history: Sequence[Any] = (),
+        knowledge: Sequence[Any] = (),
+    ) -> FitResult:
+        """Returns the same text with what it kept and the report that says why."""
+        system_tokens = self.counter.count(system)
+        self.budget.check_system(system_tokens)
+        sizes = {name: size for name, size in self.budget.sizes.items() if name != "query"}
+        reserve = self.budget.reserve_tokens(system_tokens) + self.budget.sizes.get("query", 0)
+        ratio = (
+            self.budget.reserve if reserve == self.budget.reserve_tokens(system_tokens) else max(reserve, 2)
+        )
+        budget = self.budget.replace(sizes=sizes, reserve=ratio)
+        look = _Look(self.counter, system=system, notice=self.notice if knowledge else None)
+        assembler = Assembler(
+            budget,
+            counter=self.counter,
+            codec=_Codec(),
+            measure=look,
+            summarizer=self.summarizer,
+            notice=None,
+        )
+        memories = [_memory(item, i) for i, item in enumerate(knowledge)]
+        made = assembler.assemble(
+            [
+                Block(name="system", messages=[_System(role="system", content=system)] if system else []),
+                _text_block("project", project),
+                _text_block("task", task),
+                Block(name="history", messages=[_message(m, i) for i, m in enumerate(history)]),
+                Block(name="knowledge", segments=memories, strategy="best_first"),
+            ],
+            query=_ELSEWHERE,
+            render=look.render,
+        )
+        kept = tuple(piece.segment for piece in made.kept["knowledge"].pieces)
+        return FitResult(
+            text=made.messages[0].text,
+            messages=made.history,
+            segments=kept,
+            report=made.report.without("query"),
+        )
+
+
+_ELSEWHERE = {"role": "user", "content": ""}
+"""The question is not part of this text; with one given, the stations know that the history holds no current question."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The finished prompt where the stations expect host messages."""
+
+    text: str
+
+
+class _Summary(dict[str, Any]):
+    """A summary the stations wrote; a message that only looks like one is a message."""
+
+
+class _System(dict[str, Any]):
+    """The text of the system block; a system message of the history is a turn like any other."""
+
+
+class _Codec(DictCodec):
+    def make(self, role: str, text: str, *, origin: str) -> Any:
+        made = super().make(role, text, origin=origin)
+        return _Summary(made) if origin == "summary" else made
+
+
+class _Look:
+    """How the text looks, and what its parts cost: a `Measure` and a `render` hook of the assembler."""
+
+    additive = False  # lines end in a newline and mostly add up, but only the finished text is the truth
+    overhead = 0
+
+    def __init__(self, counter: TokenCounter, *, system: str, notice: str | None) -> None:
+        self._counter = counter
+        self._system = system
+        self._notice = [notice + "\n"] if notice else []
+        self._framing = True
+        """The first rendering is the assembler's count of what always stays: it holds the notice the knowledge will stand under."""
+
+    def render(self, kept: Mapping[str, Fit], history: Sequence[Any]) -> list[_Text]:
+        """Returns one text; all five blocks stand in it, so what the assembler counts without contents is what their tags cost."""
+        knowledge = _pieces(kept, "knowledge")
+        empty = (
+            [*self._notice, placeholder("knowledge") or ""]
+            if self._framing
+            else [placeholder("knowledge") or ""]
+        )
+        self._framing = False
+        parts = {
+            "system": [self._system.rstrip("\n") + "\n"] if self._system else [],
+            "project": _pieces(kept, "project"),
+            "task": _pieces(kept, "task"),
+            "history": [_line(message) for message in history] or [placeholder("history") or ""],
+            "knowledge": [*self._notice, *knowledge] if knowledge else empty,
+        }
+        return [_Text("\n".join(render_block(name, pieces) for name, pieces in parts.items()).rstrip("\n"))]
+
+    def group(self, messages: Sequence[Any]) -> int:
+        """Returns what a run of messages adds to the history block; for the system message, what it has."""
+        return sum(
+            self._counter.count_many([_line(message) for message in messages if message is not _ELSEWHERE])
+        )
+
+    def total(self, messages: Sequence[Any]) -> int:
+        if len(messages) == 1 and isinstance(messages[0], _Text):
+            return self._counter.count(messages[0].text)
+        return self._counter.count("".join(_line(message) for message in messages))
+
+
+def _offline(counter: TokenCounter) -> Any:
+    from ..fitting.summarize import extractive_summary
+
+    return lambda text, max_tokens: extractive_summary(text, max_tokens, counter)
+
+
+def _pieces(kept: Mapping[str, Fit], name: str) -> list[str]:
+    return [piece.rendition.text.rstrip("\n") + "\n" for piece in kept[name].pieces] if name in kept else []
+
+
+def _text_block(name: str, text: str) -> Block:
+    return Block(
+        name=name,
+        segments=(Segment(id=name, text=escape_text(text).rstrip("\n")),) if text.strip() else (),
+        strategy="truncate",
+    )
+
+
+def _line(message: Mapping[str, Any]) -> str:
+    """Returns a message as one line of the history, or the system text, or a summary, as they stand in the prompt."""
+    text = content_text(message.get("content"))
+    if isinstance(message, _System):
+        return text.rstrip("\n") + "\n"
+    if isinstance(message, _Summary):
+        summary = text.partition("<summary>\n")[2].rpartition("\n</summary>")[0]
+        return f"{_SUMMARY}]:\n{one_turn(chr(10) + summary)[1:]}\n\n"
+    calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
+    lines = (
+        [text, *(f"[calls {call.get('name')}({call.get('arguments')})]" for call in calls)]
+        if calls
+        else [text]
+    )
+    return role_line(message["role"], chr(10).join(lines).strip(chr(10)))
+
+
+def _message(item: Any, position: int) -> Mapping[str, Any]:
+    if isinstance(item, Mapping):
+        return item
+    role, content = getattr(item, "role", None), getattr(item, "content", None)
+    if role is None or content is None:
+        msg = f"history item {position} is a {type(item).__name__}, allowed: a dict, or an object with 'role' and 'content'"
+        raise BudgetConfigError(msg)
+    return {"role": str(getattr(role, "value", role)), "content": content}
+
+
+def _memory(item: Any, position: int) -> Segment:
+    """Returns a memory in its tags; earlier ones are more relevant."""
+    text = item if isinstance(item, str) else _field(item, "content", "text", "page_content")
+    if not isinstance(text, str):
+        msg = f"knowledge item {position} is a {type(item).__name__}, allowed: a text, or an item with 'content' or 'text'"
+        raise BudgetConfigError(msg)
+    provenance = None if isinstance(item, str) else _field(item, "provenance")
+    source = _field(provenance, "source_id") or (
+        None if isinstance(item, str) else _field(item, "source_id", "source", "id")
+    )
+    source = source if isinstance(source, str) else f"knowledge-{position}"
+    confidence = None if isinstance(item, str) else _field(item, "confidence")
+    confidence = _field(provenance, "confidence") if confidence is None else confidence
+    shown = (
+        f' confidence="{confidence:.2f}"'
+        if isinstance(confidence, (int, float))
+        else ""
+        if confidence is None
+        else f' confidence="{escape(str(confidence))}"'
+    )
+    tagged = f'<memory source="{escape(" ".join(source.split()))}"{shown}>\n{escape_text(text).rstrip(chr(10))}\n</memory>'
+    return Segment(
+        id=f"knowledge-{position}",
+        text=tagged,
+        score=-float(position),
+        provenance=provenance if isinstance(provenance, Provenance) else None,
+        source=item,
+    )
+
+
+def _field(item: Any, *names: str) -> Any:
+    """Returns the first of some fields an item has, whether it is a mapping or an object."""
+    for name in names:
+        value = item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
+        if value is not None:
+            return value
+    return None

@@ -1,0 +1,111 @@
+"""Rendered: where every part of a prompt stands, as messages and as tagged text.
+
+Order: system, static blocks (project, task), history, what changes every turn (memory, examples, knowledge, your own), question. Fresh text
+before the history would make every turn's prompt new to a provider's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..messages.codec import PINNED_ROLES, Codec, content_text
+from ..fitting.protocol import Fit
+from ..messages.tags import close_tag, escape_text, open_tag, placeholder, render_block, role_line, wrapper_of
+
+__all__ = ["STATIC", "Layout"]
+
+STATIC = ("system", "project", "task")
+"""Blocks that stand before the history."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Layout:
+    """The parts of one prompt.
+
+    Args:
+        codec: makes host messages.
+        system: system messages.
+        static: static blocks by name, in order.
+        history: the conversation that stays.
+        asked: index in `history` of the current question, None when it is `question`.
+        volatile: blocks that change every turn by name, in order.
+        question: the current question as a message of its own.
+        notice: the sentence before inserted text; None leaves it out.
+        tags: names of tags besides the usual ones, which no text may spell.
+    """
+
+    codec: Codec
+    system: list[Any] = field(default_factory=list)
+    static: dict[str, Fit] = field(default_factory=dict)
+    history: list[Any] = field(default_factory=list)
+    asked: int | None = None
+    volatile: dict[str, Fit] = field(default_factory=dict)
+    question: Any = None
+    notice: str | None = None
+    tags: tuple[str, ...] = ()
+
+    def messages(self) -> list[Any]:
+        """Returns the prompt as host messages."""
+        static = [
+            self.codec.make("system", self._block(name, fit).rstrip("\n"), origin=name)
+            for name, fit in self.static.items()
+            if fit.pieces
+        ]
+        changing = self.changing()
+        inserted = [self.codec.make("system", changing, origin="context")] if changing else []
+        if self.question is not None:
+            return [*self.system, *static, *self.history, *inserted, self.question]
+        at = len(self.history) if self.asked is None else self.asked
+        return [*self.system, *static, *self.history[:at], *inserted, *self.history[at:]]
+
+    def changing(self) -> str:
+        """Returns the text of what changes every turn, "" when there is none."""
+        text = "".join(self._block(name, fit) for name, fit in self.volatile.items() if fit.pieces)
+        return "" if not text else (self.notice + "\n" + text if self.notice else text).rstrip("\n")
+
+    def text(self) -> str:
+        """Returns the prompt as tagged text, for completion models; empty blocks say so."""
+        parts = [self._tagged("system", [self._plain(m) for m in self.system])] if self.system else []
+        parts += [self._block(name, fit, empty=placeholder(name)) for name, fit in self.static.items()]
+        lines = [role_line(self.codec.role(m), self._plain(m), tags=self.tags) for m in self.history]
+        at = len(lines) if self.asked is None or self.question is not None else self.asked
+        parts.append(render_block("history", lines[:at] or [placeholder("history") or ""]))
+        if self.notice and any(fit.pieces for fit in self.volatile.values()):
+            parts.append(self.notice + "\n")
+        parts += [self._block(name, fit, empty=placeholder(name)) for name, fit in self.volatile.items()]
+        if self.question is not None:
+            parts.append(self._tagged("query", [self._plain(self.question)]))
+        elif lines[at:]:  # the question is in the history, and what was done about it so far
+            parts.append(
+                render_block("query", lines[at:])
+                if lines[at + 1 :]
+                else self._tagged("query", [self._plain(self.history[at])])
+            )
+        return "\n".join(part for part in parts if part).rstrip("\n")
+
+    def _plain(self, message: Any) -> str:
+        neutral: Mapping[str, Any] = self.codec.to_dict(message)
+        text = content_text(neutral.get("content"))
+        calls = [
+            call.get("function") or {}
+            for call in neutral.get("tool_calls") or ()
+            if isinstance(call, Mapping)
+        ]
+        return (
+            "\n".join([text, *(f"[calls {c.get('name')}({c.get('arguments')})]" for c in calls)]).strip("\n")
+            if calls
+            else text
+        )
+
+    def _block(self, name: str, fit: Fit, *, empty: str | None = None) -> str:
+        """Returns a block as tagged text; "" or the placeholder `empty` in its tags when nothing of it is left."""
+        if not fit.pieces:
+            return open_tag(name) + empty + close_tag(name) if empty else ""
+        wrap = wrapper_of(name, self.tags)
+        return render_block(name, [wrap(piece.segment, piece.rendition.text) for piece in fit.pieces])
+
+    def _tagged(self, name: str, texts: Sequence[str]) -> str:
+        escaped = [text if name in PINNED_ROLES else escape_text(text, tags=self.tags) for text in texts]
+        return render_block(name, [text.rstrip("\n") + "\n" for text in escaped])
