@@ -1,23 +1,21 @@
-"""Data in: a prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped.
+"""A prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped.
 
-The first station. Nothing here counts, scores or cuts; these are the things the other stations pass along.
+Plain values that all stages pass along; nothing here counts, scores or cuts.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from reprlib import repr as _repr  # short, however long the value is
 from typing import Any, Literal
 
-from .errors import BudgetConfigError
+from .errors import BudgetConfigError, check_count, check_number, shown
 
 __all__ = ["Action", "Block", "Decision", "DecisionRange", "Provenance", "Rendition", "Scope", "Segment"]
 
 Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
-"""What became of a segment: whole, dropped whole, cut inside its text, shorter with its own words, new words."""
+"""What became of a segment: whole, dropped whole, cut inside its text, its own words only, new words."""
 
 RenditionKind = Literal["whole", "truncated", "compressed", "summarized", "placeholder"]
 
@@ -48,12 +46,8 @@ class Scope:
     A segment is visible to a reader when each field it names equals the reader's.
 
     Example:
-        >>> Scope(user="ann").visible_to(Scope(user="ann", project="x"))
-        True
-        >>> Scope(user="ann").visible_to(Scope(user="bob", project="x"))
-        False
-        >>> Scope().visible_to(Scope())
-        True
+        >>> [Scope(user="ann").visible_to(Scope(user=user, project="x")) for user in ("ann", "bob")]
+        [True, False]
     """
 
     user: str | None = None
@@ -61,13 +55,8 @@ class Scope:
 
     def visible_to(self, reader: Scope | None) -> bool:
         """Returns whether a reader with the scope `reader` may see a text of this scope."""
-        return all(
-            mine is None or (reader is not None and mine == theirs)
-            for mine, theirs in (
-                (self.user, reader.user if reader else None),
-                (self.project, reader.project if reader else None),
-            )
-        )
+        user, project = (reader.user, reader.project) if reader else (None, None)
+        return self.user in (None, user) and self.project in (None, project)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +82,11 @@ class Segment:
         source: the host's own object, handed back untouched when the segment is kept whole.
 
     Raises:
-        BudgetConfigError: `text` is no text, as the None of an empty database field.
+        BudgetConfigError: `text` is not a str, for example the None of an empty database field.
 
     Example:
-        >>> Segment(id="m1", text=None)
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.BudgetConfigError: the text of segment 'm1' is None, allowed: str; give "" for an empty one, or leave the segment out
+        >>> Segment(id="m1", text="Rome is in Italy.", score=0.8).pinned
+        False
     """
 
     id: str
@@ -121,8 +108,11 @@ class Segment:
 
     def __post_init__(self) -> None:
         text: Any = self.text
-        if not isinstance(text, str):  # one look: segments are made by the thousand
-            msg = f'the text of segment {self.id!r} is {_repr(text)}, allowed: str; give "" for an empty one, or leave the segment out'
+        if not isinstance(text, str):
+            msg = (
+                f"the text of segment {self.id!r} must be a str (got {shown(text)}). "
+                'Give "" for an empty one, or leave the segment out.'
+            )
             raise BudgetConfigError(msg)
 
 
@@ -144,7 +134,7 @@ class Decision:
         block: the name of its block.
         action: what happened.
         reason: a short fixed word, as "fits", "no_room", "older_than_cut", "orphan_result".
-        before: tokens of the whole segment; 0 for a summary that was written, which was not among what was given.
+        before: tokens of the whole segment; 0 for a summary, which was not part of the input.
         after: tokens that are in the prompt, 0 when dropped.
         detail: one sentence for people, with figures.
     """
@@ -160,11 +150,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRange:
-    """Equal decisions over many segments, counted and spelled out only when somebody looks.
+    """Equal decisions over many segments, made one by one only when somebody reads them.
 
-    A range reads the host's own messages when it is first looked at, because copying or counting what is dropped would make every call pay
-    for all of it. Whoever changes a message in place between the call and the first look sees the changed one counted; read
-    `report.decisions` once before changing anything, they are worked out once and stay.
+    The host's own messages are read then: read `report.decisions` before you change a message in place.
 
     Args:
         block: the name of the block.
@@ -186,24 +174,22 @@ class Block:
     """A named, ranked region of the prompt.
 
     Args:
-        name: "system", "project", "task", "memory", "history", "examples", "knowledge", "query" or one of yours.
+        name: "system", "project", "task", "memory", "history", "examples", "knowledge", "query" or your own.
         segments: what it holds, in the order it should appear.
         messages: a conversation in the host's own message objects (history only); read through a codec.
-        rank: importance, a whole number from 1 = cut last; None takes the budget's rank for the name.
+        rank: importance, a whole number from 1 (cut last); None takes the budget's rank for the name.
         ratio: share of the room, 0 to 1; None takes the budget's.
         size: fixed number of tokens, whole, instead of a share; a block has one of the two.
         pinned: never cut.
-        strategy: name of the fitting strategy; None takes the block's default.
+        strategy: name of the fitting strategy, or an object that is one; None takes the block's default.
         query: ranks this block by another text than the question.
 
     Raises:
-        BudgetConfigError: a rank, ratio or size that is none, or a ratio and a size; all of them at once.
+        BudgetConfigError: an impossible rank, ratio or size, or a ratio and a size; all problems at once.
 
     Example:
-        >>> Block(name="rules", ratio=1.5, rank=0)
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.BudgetConfigError: rank of block 'rules' is 0, allowed: a whole number from 1; ratio of block 'rules' is 1.5, allowed: a share from 0 to 1
+        >>> Block(name="rules", segments=[Segment(id="r1", text="Be brief.")], rank=2, size=100).pinned
+        False
     """
 
     name: str
@@ -213,7 +199,7 @@ class Block:
     ratio: float | None = None
     size: int | None = None
     pinned: bool = False
-    strategy: str | None = None
+    strategy: Any = None
     query: str | None = None
 
     def __post_init__(self) -> None:
@@ -222,20 +208,15 @@ class Block:
 
     def _check(self) -> None:
         problems: list[str] = []
-        if self.rank is not None and not _is_count(self.rank, 1):
-            problems.append(
-                f"rank of block {self.name!r} is {_repr(self.rank)}, allowed: a whole number from 1"
-            )
-        if self.ratio is not None and not _is_share(self.ratio):
-            problems.append(
-                f"ratio of block {self.name!r} is {_repr(self.ratio)}, allowed: a share from 0 to 1"
-            )
-        if self.size is not None and not _is_count(self.size, 0):
-            problems.append(
-                f"size of block {self.name!r} is {_repr(self.size)}, allowed: a whole number from 0"
-            )
+        whose = f"of block {self.name!r}"
+        if self.rank is not None:
+            check_count(f"rank {whose}", self.rank, problems, low=1)
+        if self.size is not None:
+            check_count(f"size {whose}", self.size, problems)
+        if self.ratio is not None:
+            check_number(f"ratio {whose}", self.ratio, problems, high=1, allowed="a share from 0 to 1")
         if self.ratio is not None and self.size is not None:
-            problems.append(f"block {self.name!r} has a ratio and a size, allowed: one of them")
+            problems.append(f"block {self.name!r} must have a ratio or a size (got both)")
         if problems:
             raise BudgetConfigError.of(problems)
 
@@ -250,36 +231,13 @@ class Block:
             >>> [s.id for s in Block.of("knowledge", "one", "two").segments]
             ['knowledge-0', 'knowledge-1']
         """
-        odd = [
-            f"text {i} of block {name!r} is a {type(t).__name__}, allowed: str"
-            for i, t in enumerate(texts)
-            if not isinstance(t, str)
-        ]  # type: ignore[redundant-expr]  # whoever does not check types gives a list
+        given: tuple[Any, ...] = texts
+        odd = [type(text).__name__ for text in given if not isinstance(text, str)]
         if odd:
-            raise BudgetConfigError.of(
-                [
-                    *odd[:5],
-                    "give texts one by one, Block.of(name, *texts), and segments as Block(name=.., segments=..)",
-                ]
+            msg = (
+                f"the texts of block {name!r} must be str (got {', '.join(odd[:5])}). "
+                "Give them one by one, Block.of(name, *texts), or Block(name=.., segments=..)."
             )
-        return cls(
-            name=name,
-            segments=tuple(Segment(id=f"{name}-{i}", text=t) for i, t in enumerate(texts)),
-            **fields,
-        )
-
-
-def _is_count(value: Any, low: int) -> bool:
-    try:
-        return not isinstance(value, bool) and operator.index(value) >= low
-    except TypeError:
-        return False
-
-
-def _is_share(value: Any) -> bool:
-    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
-        return False
-    try:
-        return 0 <= float(value) <= 1  # not a number is neither
-    except (OverflowError, TypeError, ValueError):
-        return False
+            raise BudgetConfigError(msg)
+        segments = tuple(Segment(id=f"{name}-{i}", text=text) for i, text in enumerate(texts))
+        return cls(name=name, segments=segments, **fields)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rankbudget import TokenBudget
-from rankbudget.errors import BudgetConfigError, CounterUnavailableError
 from rankbudget.budget.context_windows import context_window_of, max_output_of
+from rankbudget.errors import BudgetConfigError, CounterUnavailableError
 
 
 @contextmanager
@@ -87,6 +87,19 @@ def server(answers: dict[tuple[str, str], Any]) -> Iterator[tuple[str, list[tupl
         ("llama3.1:8b", 131_072, None),
         ("microsoft/Phi-3-mini-4k-instruct", 4_096, None),
         ("Qwen/Qwen2.5-14B-Instruct", 32_768, None),
+        ("openai:gpt-4o", 128_000, 16_384),
+        ("anthropic:claude-sonnet-4-5", 200_000, 64_000),
+        ("google_genai:gemini-3-pro-preview", 1_048_576, 65_536),
+        ("bedrock_converse:us.anthropic.claude-sonnet-4-5-20250929-v1:0", 200_000, 64_000),
+        ("openrouter/anthropic/claude-opus-4-6", 1_000_000, 128_000),
+        ("azure/gpt-41-mini", 1_047_576, 32_768),
+        ("gpt-41", 1_047_576, 32_768),
+        ("us.meta.llama3-1-70b-instruct-v1:0", 131_072, None),
+        ("accounts/fireworks/models/llama-v3p1-8b-instruct", 131_072, None),
+        ("us.amazon.nova-pro-v1:0", 300_000, None),
+        ("moonshotai/kimi-k2-thinking", 131_072, None),
+        ("z-ai/glm-4.6", 200_000, None),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 131_072, None),
     ],
 )
 def test_known_names(name: str, window: int, answer: int | None) -> None:
@@ -183,7 +196,7 @@ def test_ollama_says_what_it_runs() -> None:
 
 
 def test_lm_studio_says_what_it_loaded() -> None:
-    """LM Studio: the loaded length before the longest possible one, in the old format and the new."""
+    """LM Studio: the loaded length before the longest possible one."""
     old = {
         "data": [
             {
@@ -198,17 +211,6 @@ def test_lm_studio_says_what_it_loaded() -> None:
     with server({("GET", "/api/v0/models"): old}) as (url, _):
         assert context_window_of("qwen2-vl-7b-instruct", base_url=url) == 4_096
         assert context_window_of("other", base_url=url) == 131_072
-    new = {
-        "models": [
-            {
-                "key": "acme/one",
-                "max_context_length": 131_072,
-                "loaded_instances": [{"id": "acme/one", "config": {"context_length": 9_000}}],
-            }
-        ]
-    }
-    with server({("GET", "/api/v1/models"): new}) as (url, _):
-        assert context_window_of("acme/one", base_url=url) == 9_000
 
 
 def test_vllm_says_its_longest_model_length() -> None:

@@ -1,31 +1,34 @@
-"""Budget and demands in, grants out: pure integers, exact to the token, nothing counted or cut here.
+"""Shares the room of a prompt among its blocks, in whole tokens.
 
-The order of events, each of which only moves tokens that are there:
-    1. Fixed sizes are set aside in rank order; the rest of the room is shared by ratio, rounded down.
-    2. Blocks with neither draw from the pool (the "memory" share) in rank order.
-    3. Pinned content takes what others leave, then from lower ranks, then from higher ones, the least important first, never what is pinned
-       there; then a block below its minimum takes what others leave, then from lower ranks.
-    4. What is still unused moves as the surplus rule says.
+The order of events; each one only moves tokens that are there:
+    1. Fixed sizes are set aside in rank order. Ratios share the rest, rounded down; without any ratio, blocks
+       without a size share it equally.
+    2. A block without a ratio or size of its own draws from the share of "memory", in rank order.
+    3. Pinned content takes what others cannot use, then from lower ranks, then from higher ones, the least
+       important first; it never takes pinned content, and it takes what is beyond a block's minimum before
+       the minimum.
+    4. A block below its minimum takes what others cannot use, then from lower ranks, never what is pinned
+       there.
+    5. A block that goes first takes what others cannot use, then from lower ranks, down to their minimum.
+    6. What is still unused moves as the surplus rule says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
 
-from .token_budget import Surplus
-from .validation import parts_of, shown
 from ..errors import BudgetConfigError
-
-if TYPE_CHECKING:
-    from .token_budget import TokenBudget
-    from ..segment import Block
+from ..segment import Block
+from .token_budget import Surplus, TokenBudget
+from .validation import parts_of
 
 __all__ = ["STEPS", "Allocation", "Demand", "allocate", "demand_for", "with_absent"]
 
 STEPS = 8
-"""A stable block borrows in steps of one eighth of its own share: a limit that moves every turn would move its cut every turn."""
+"""A stable block borrows in steps of 1/8 of its share: a limit that always changes would move its cut."""
+_POOL = "memory"
+"""The block whose share feeds the blocks that have neither ratio nor size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +41,10 @@ class Demand:
         wanted: tokens it can use; any upper bound where the true number is unknown.
         ratio: its share of the room, in proportion to the other ratios.
         size: fixed tokens instead of a share.
-        minimum: tokens it should have even at the cost of lower ranks.
-        pinned: tokens of content that is never cut: it has them at the cost of anybody's content that is not.
-        stable: its grant should not move from turn to turn (history).
+        minimum: tokens it should have, pinned ones included, at the cost of lower ranks.
+        pinned: tokens that are never cut, at the cost of anything that is not pinned.
+        first: it has all it wants before lower ranks have more than their minimum (`preset="rag"`).
+        stable: its grant should not change from turn to turn (history).
     """
 
     name: str
@@ -50,7 +54,13 @@ class Demand:
     size: int | None = None
     minimum: int = 0
     pinned: int = 0
+    first: bool = False
     stable: bool = False
+
+    @property
+    def shareless(self) -> bool:
+        """Whether it has neither a ratio nor a size of its own."""
+        return self.ratio is None and self.size is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +69,8 @@ class Allocation:
 
     Args:
         grants: tokens by block name, never more than wanted.
-        unused: tokens of the room nobody holds; together with the grants they are the room.
-        shares: tokens that were each block's own before any surplus moved.
+        unused: tokens that no block holds; grants and unused tokens together are the room.
+        shares: tokens that were each block's own before any of them moved.
     """
 
     grants: Mapping[str, int]
@@ -71,49 +81,48 @@ class Allocation:
         return self.grants.get(name, 0)
 
 
-def allocate(
-    room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterfall", pool: str = "memory"
-) -> Allocation:
-    """Returns how the room is granted.
-
-    A block that is absent but has a share takes part with `wanted=0`: its share is then surplus (`with_absent` adds these).
+def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterfall") -> Allocation:
+    """Returns how many tokens of the room each block is granted.
 
     Args:
         room: tokens to share.
         demands: what the blocks want; one for each name.
-        surplus: "waterfall": unused tokens flow to the next hungry block of a lower rank, stable blocks apart; "borrow": to any hungry
-            block, the most important first; "keep": nowhere.
-        pool: the block whose share feeds the blocks that have neither ratio nor size.
+        surplus: "waterfall": unused tokens flow to the next hungry block of a lower rank, except stable
+            blocks; "borrow": to any hungry block, the most important first; "keep": nowhere.
+
+    Raises:
+        BudgetConfigError: `room` is negative.
 
     Example:
         >>> demands = [
         ...     Demand(name="memory", rank=4, wanted=20_000, ratio=0.3),
         ...     Demand(name="history", rank=5, wanted=20_000, ratio=0.4, stable=True),
         ... ]
-        >>> allocate(32_768 - 9_740 - 300, demands)
-        Allocation(grants={'memory': 9740, 'history': 12987}, unused=1, shares={'memory': 9740, 'history': 12987})
-        >>> allocate(70, [Demand(name="memory", rank=4, wanted=10, ratio=0.3), Demand(name="knowledge", rank=7, wanted=90, ratio=0.4)]).grants
-        {'memory': 10, 'knowledge': 60}
+        >>> allocate(32_768 - 9_740 - 300, demands).grants
+        {'memory': 9740, 'history': 12987}
     """
-    _check(room, demands, surplus)
-    order = sorted(range(len(demands)), key=lambda i: demands[i].rank)
-    ranked = [demands[i] for i in order]
-    own = _shares(room, ranked, pool)
+    if room < 0:
+        msg = f"room must be 0 or more (got {room})."
+        raise BudgetConfigError(msg)
+    ranked = sorted(demands, key=lambda demand: demand.rank)
+    own = _shares(room, ranked)
     shares = list(own)
-    _meet(ranked, own, [demand.pinned for demand in ranked], everybody=True, spare=room - sum(own))
-    _meet(ranked, own, [demand.minimum for demand in ranked], everybody=False, spare=room - sum(own))
+    for i, demand in enumerate(ranked):
+        _meet(room, ranked, own, i, demand.pinned, [(False, _needed), (True, _needed), (True, _pinned)])
+    for i, demand in enumerate(ranked):
+        _meet(room, ranked, own, i, demand.minimum, [(False, _needed), (False, _pinned)])
+    for i, demand in enumerate(ranked):
+        _meet(room, ranked, own, i, demand.wanted if demand.first else 0, [(False, _needed)])
     grants = [min(tokens, demand.wanted) for tokens, demand in zip(own, ranked, strict=True)]
     if surplus == "waterfall":
-        _flow_down(ranked, own, grants, spare=room - sum(own))
+        _flow_down(room, ranked, own, grants)
     elif surplus == "borrow":
-        _lend(room, ranked, shares, grants)
-    by_name = {
-        demand.name: (grant, share) for demand, grant, share in zip(ranked, grants, shares, strict=True)
-    }
+        _borrow(room, ranked, shares, grants)
+    place = {demand.name: i for i, demand in enumerate(ranked)}
     return Allocation(
-        grants={d.name: by_name[d.name][0] for d in demands},
+        grants={demand.name: grants[place[demand.name]] for demand in demands},
         unused=room - sum(grants),
-        shares={d.name: by_name[d.name][1] for d in demands},
+        shares={demand.name: shares[place[demand.name]] for demand in demands},
     )
 
 
@@ -127,23 +136,28 @@ def demand_for(
     pinned: int = 0,
     stable: bool | None = None,
 ) -> Demand:
-    """Returns the demand of one block with the rank, ratio and size the block or else the budget gives it; a pinned block needs all it wants.
+    """Returns the demand of one block, with the rank, ratio and size of the block or else of the budget.
+
+    Args:
+        budget: gives rank, ratio, size and preset.
+        name: the block's name.
+        block: its own rank, ratio and size come before the budget's; if it is pinned, all it wants is pinned.
+        wanted: see `Demand`.
+        minimum: see `Demand`.
+        pinned: see `Demand`.
+        stable: None: the history's grant is, except with "rag".
 
     Example:
-        >>> from rankbudget.budget.token_budget import TokenBudget
-        >>> demand_for(TokenBudget(), "history", 500)
-        Demand(name='history', rank=5, wanted=500, ratio=0.4, size=None, minimum=0, pinned=0, stable=True)
-        >>> from rankbudget.segment import Block
-        >>> demand_for(TokenBudget(), "rules", 50, block=Block(name="rules", pinned=True)).pinned
-        50
+        >>> demand = demand_for(TokenBudget(), "history", 500)
+        >>> demand.rank, demand.ratio, demand.stable
+        (5, 0.4, True)
     """
-    if block is not None and block.pinned:
-        pinned = max(pinned, wanted)
-    rank = budget.rank_of(name) if block is None or block.rank is None else block.rank
-    ratio, size = budget.ratios.get(name), budget.sizes.get(name)
-    if block is not None and (block.size is not None or block.ratio is not None):
-        ratio, size = (None, block.size) if block.size is not None else (block.ratio, None)
-    stable = name == "history" if stable is None else stable
+    rank, ratio, size = budget.rank_of(name), budget.ratios.get(name), budget.sizes.get(name)
+    if block is not None:
+        pinned = max(pinned, wanted) if block.pinned else pinned
+        rank = rank if block.rank is None else block.rank
+        if block.size is not None or block.ratio is not None:
+            ratio, size = block.ratio, block.size
     return Demand(
         name=name,
         rank=rank,
@@ -152,50 +166,43 @@ def demand_for(
         size=size,
         minimum=minimum,
         pinned=pinned,
-        stable=stable,
+        first=budget.preset == "rag" and name == "knowledge" and size is None,
+        stable=name == "history" and budget.preset != "rag" if stable is None else stable,
     )
 
 
-def with_absent(budget: TokenBudget, demands: Iterable[Demand]) -> list[Demand]:
-    """Returns the demands and, wanting nothing, the blocks that have a share in the budget but are not there.
+def with_absent(
+    budget: TokenBudget, demands: Iterable[Demand], *, sources: Collection[str] | None = None
+) -> list[Demand]:
+    """Returns the demands and, wanting nothing, the blocks that keep a share without content.
+
+    Args:
+        budget: gives the shares.
+        demands: the blocks that have content.
+        sources: names of the blocks that can have content in some turn. The shares of all other blocks go to
+            these before anything is granted. None: every block with a ratio keeps its share.
 
     Example:
-        >>> from rankbudget.budget.token_budget import TokenBudget
         >>> budget = TokenBudget()
-        >>> [d.name for d in with_absent(budget, [demand_for(budget, "history", 500)])]
-        ['history', 'memory']
+        >>> history = demand_for(budget, "history", 500)
+        >>> allocate(700, with_absent(budget, [history])).shares
+        {'history': 400, 'memory': 300}
+        >>> allocate(700, with_absent(budget, [history], sources=["history"])).shares
+        {'history': 700}
     """
     present = list(demands)
     names = {demand.name for demand in present}
-    return present + [demand_for(budget, name, 0) for name in budget.ratios if name not in names]
+    if sources is None:
+        return present + [demand_for(budget, name, 0) for name in budget.ratios if name not in names]
+    configured = [name for name in dict.fromkeys(sources) if name not in {*names, "system", "query"}]
+    everyone = present + [demand_for(budget, name, 0) for name in configured]
+    has_pool = _POOL in names or _POOL in configured
+    if budget.ratios.get(_POOL) and not has_pool and any(demand.shareless for demand in everyone):
+        everyone.append(demand_for(budget, _POOL, 0))  # blocks without a share draw from it
+    return everyone
 
 
-def _check(room: int, demands: Sequence[Demand], surplus: str) -> None:
-    problems = [] if room >= 0 else [f"room is {room}, allowed: 0 or more"]
-    if surplus not in get_args(Surplus):
-        problems.append(f"surplus is {shown(surplus)}, allowed: {', '.join(map(repr, get_args(Surplus)))}")
-    names = [demand.name for demand in demands]
-    if len(set(names)) < len(names):
-        problems.append(
-            f"blocks {', '.join(sorted({repr(n) for n in names if names.count(n) > 1}))} are there twice, allowed: once"
-        )
-    for demand in demands:
-        for word, value in (
-            ("wanted", demand.wanted),
-            ("minimum", demand.minimum),
-            ("pinned", demand.pinned),
-            ("size", demand.size),
-            ("ratio", demand.ratio),
-        ):
-            if value is not None and not value >= 0:
-                problems.append(f"{word} of {demand.name!r} is {value}, allowed: 0 or more")
-        if demand.ratio is not None and demand.size is not None:
-            problems.append(f"{demand.name!r} has a ratio and a size, allowed: one of them")
-    if problems:
-        raise BudgetConfigError.of(problems)
-
-
-def _shares(room: int, ranked: Sequence[Demand], pool: str) -> list[int]:
+def _shares(room: int, ranked: Sequence[Demand]) -> list[int]:
     """Returns what is each block's own; every entry grows or stays when the room grows."""
     own = [0] * len(ranked)
     left = room
@@ -203,61 +210,68 @@ def _shares(room: int, ranked: Sequence[Demand], pool: str) -> list[int]:
         if demand.size is not None:
             own[i] = min(demand.size, left)
             left -= own[i]
-    parts = [0 if demand.ratio is None else parts_of(demand.ratio) for demand in ranked]
+    with_ratios = any(demand.ratio for demand in ranked)
+    parts = [parts_of(demand.ratio or 0) if with_ratios else int(demand.shareless) for demand in ranked]
     total = sum(parts)
     for i, part in enumerate(parts):
         if part:
-            own[i] = left * part // total  # down: the rounded-off rest moves only as surplus
-    source = next((i for i, demand in enumerate(ranked) if demand.name == pool and demand.size is None), None)
-    if source is not None:
-        left, own[source] = own[source], 0
+            own[i] = left * part // total
+    pool = next((i for i, d in enumerate(ranked) if d.name == _POOL and d.size is None), None)
+    if with_ratios and pool is not None:
+        left, own[pool] = own[pool], 0
         for i, demand in enumerate(ranked):
-            if i == source or (demand.ratio is None and demand.size is None):
+            if i == pool or demand.shareless:
                 own[i] = min(demand.wanted, left)
                 left -= own[i]
-        own[source] += left
+        own[pool] += left
     return own
 
 
+Floor = Callable[[Demand], int]
+
+
+def _pinned(demand: Demand) -> int:
+    return min(demand.pinned, demand.wanted)
+
+
+def _needed(demand: Demand) -> int:
+    return min(max(demand.pinned, demand.minimum), demand.wanted)
+
+
 def _meet(
-    ranked: Sequence[Demand], own: list[int], needs: Sequence[int], *, everybody: bool, spare: int
+    room: int,
+    ranked: Sequence[Demand],
+    own: list[int],
+    taker: int,
+    target: int,
+    rounds: Sequence[tuple[bool, Floor]],
 ) -> None:
-    """Moves tokens to blocks that have less than they need, the most important of them first.
+    """Moves tokens to one block until it has `target`: what nobody can use, then round by round.
 
-    Args:
-        ranked: the demands by rank.
-        own: what each has; changed in place.
-        needs: what each needs.
-        everybody: higher ranks give, too, after the lower ones.
-        spare: what rounding left over.
+    `rounds` says whether higher ranks give, too, and what is left to each giver; `own` is changed in place.
     """
-    for i, demand in enumerate(ranked):
-        need = min(needs[i], demand.wanted) - own[i]
-        if need <= 0:
-            continue
-        moved = min(need, spare)
-        own[i] += moved
-        spare -= moved
-        need -= moved
-        others = [j for j in range(len(ranked) - 1, -1, -1) if j != i]
-        lower = [j for j in others if ranked[j].rank > demand.rank]
-        rounds = [(others, True), (lower, False), (others if everybody else [], False)]
-        for givers, only_spare in rounds:
-            for j in givers:
-                floor = ranked[j].wanted if only_spare else min(ranked[j].pinned, ranked[j].wanted)
-                moved = min(need, own[j] - floor)
-                if moved > 0:
-                    own[j] -= moved
-                    own[i] += moved
-                    need -= moved
+    need = min(target, ranked[taker].wanted) - own[taker]
+    if need <= 0:
+        return
+    rest = min(need, room - sum(own))
+    own[taker] += rest
+    need -= rest
+    everybody: list[tuple[bool, Floor]] = [(True, lambda demand: demand.wanted), *rounds]
+    for higher_give, floor in everybody:
+        for giver in range(len(ranked) - 1, -1, -1):
+            if giver == taker or not (higher_give or ranked[giver].rank > ranked[taker].rank):
+                continue
+            moved = min(need, own[giver] - floor(ranked[giver]))
+            if moved > 0:
+                own[giver] -= moved
+                own[taker] += moved
+                need -= moved
 
 
-def _flow_down(ranked: Sequence[Demand], own: Sequence[int], grants: list[int], *, spare: int) -> None:
-    """Passes what a block leaves to the next hungry one below it."""
-    shared = any(demand.ratio for demand in ranked)
-    carry = (
-        0 if shared else spare
-    )  # without ratios the room beyond the sizes is nobody's own: it starts at the top
+def _flow_down(room: int, ranked: Sequence[Demand], own: Sequence[int], grants: list[int]) -> None:
+    """Passes what a block cannot use to the next hungry one below it."""
+    shared = any(demand.ratio or demand.shareless for demand in ranked)
+    carry = 0 if shared else room - sum(own)  # what sizes alone leave starts at the top
     for i, demand in enumerate(ranked):
         carry += own[i] - grants[i]
         if not demand.stable:
@@ -266,14 +280,11 @@ def _flow_down(ranked: Sequence[Demand], own: Sequence[int], grants: list[int], 
             carry -= moved
 
 
-def _lend(room: int, ranked: Sequence[Demand], shares: Sequence[int], grants: list[int]) -> None:
-    """Lends what all leave to the hungry, the most important first; a stable block borrows whole steps."""
+def _borrow(room: int, ranked: Sequence[Demand], shares: Sequence[int], grants: list[int]) -> None:
+    """Gives what nobody uses to the hungry, the most important first; a stable block borrows whole steps."""
     left = room - sum(grants)
     for i, demand in enumerate(ranked):
-        moved = left
-        if demand.stable:
-            step = max(1, shares[i] // STEPS)
-            moved = left // step * step
-        moved = min(moved, demand.wanted - grants[i])
+        step = max(1, shares[i] // STEPS) if demand.stable else 1
+        moved = min(left // step * step, demand.wanted - grants[i])
         grants[i] += moved
         left -= moved

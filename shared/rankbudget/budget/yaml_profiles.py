@@ -1,6 +1,6 @@
-"""Budgets from YAML files, in the two shapes people already have.
+"""Budgets from YAML files: system defaults, and overrides by a profile of its own file or by name.
 
-System defaults, and overrides by a profile of its own file or by name::
+A file::
 
     llm:                                  # system defaults
       context_window: 32768
@@ -12,68 +12,88 @@ System defaults, and overrides by a profile of its own file or by name::
           model: "qwen2.5:14b-instruct"
           budget_ratios: {memory: 0.35, history: 0.35}
 
-What a level says replaces what the levels before it said of the same thing, however they spelled it: a reserve beside the ratios or among
-them, a block's size or its ratio. Two answers in one level are an error.
-
-Other keys of these sections (temperature, base_url, ...) are the host's and pass, except those that look like a slip of ours.
+A value of a later level replaces the same value of earlier levels, in either spelling: a reserve beside the
+ratios or among them, a block's size or its ratio. Other keys of these sections (temperature, base_url, ...)
+belong to the host and pass, except misspelt ones of ours.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .token_budget import TokenBudget
-from .validation import DEFAULT_RATIOS, shown
-from ..errors import BudgetConfigError, CounterUnavailableError
+from ..errors import BudgetConfigError, shown
+from .validation import DEFAULT_RATIOS
 
-if TYPE_CHECKING:
-    from os import PathLike
-
-__all__ = ["load_budget"]
+__all__ = ["read_profile"]
 
 _RENAMED = {"max_response_tokens": "max_output", "budget_ratios": "ratios"}
-_FIELDS = tuple(f.name for f in dataclasses.fields(TokenBudget))
-_KEYS = (*_RENAMED, *_FIELDS)
 _MERGED = ("ratios", "sizes", "ranks")
 _DEFAULTS, _OVERRIDES = "llm", "preferred_llm"
 _GROUPS = ("profiles", "characters")
 _LARGEST_FILE = 1_000_000
 
 
-def load_budget(
-    path: str | PathLike[str], profile: str | None = None, *, defaults: str | PathLike[str] | None = None
-) -> TokenBudget:
-    """Returns the budget a YAML file describes; a profile's values replace the system defaults, key by key.
+def read_profile(
+    path: str | PathLike[str],
+    profile: str | None,
+    *,
+    defaults: str | PathLike[str] | None,
+    fields: Sequence[str],
+) -> dict[str, Any]:
+    """Returns the values of a budget's fields that a YAML file gives, each level merged over the one before.
 
     Args:
         path: the file.
         profile: a name under `profiles` (or `characters`), or at the top of the file.
-        defaults: another file whose `llm` section is taken first.
+        defaults: another file whose `llm` section is read first.
+        fields: the names of a budget's fields.
 
     Raises:
         BudgetConfigError: with file, key, what was seen and what is allowed.
     """
     values: dict[str, Any] = {}
+    for where, section in _levels(path, profile, defaults):
+        if not isinstance(section, Mapping):
+            known = ", ".join((*_RENAMED, *fields))
+            raise _error(where, f"must be a mapping with {known} (got {shown(section)})")
+        values = _merged(values, _read_level(section, where, fields))
+    return values
+
+
+def _levels(
+    path: str | PathLike[str], profile: str | None, defaults: str | PathLike[str] | None
+) -> list[tuple[str, Any]]:
+    """Returns the sections that describe a budget, the most general first, and where each one is."""
+    levels = []
     if defaults is not None:
-        _overlay(values, _section(_read(defaults), _DEFAULTS, defaults), f"{defaults}: {_DEFAULTS}")
+        general = _read(defaults)
+        if _DEFAULTS not in general:
+            raise _error(defaults, f"must have a section {_DEFAULTS!r} (got {shown(list(general))})")
+        levels.append((f"{defaults}: {_DEFAULTS}", general[_DEFAULTS]))
     document = _read(path)
     if _DEFAULTS in document:
-        _overlay(values, _section(document, _DEFAULTS, path), f"{path}: {_DEFAULTS}")
+        levels.append((f"{path}: {_DEFAULTS}", document[_DEFAULTS]))
+    profiles = _profiles(document)
+    names = ", ".join(map(repr, profiles)) or "none"
+    if profile is not None and str(profile) not in profiles:
+        raise _error(path, f"profile must be one of those in the file: {names} (got {profile!r})")
     if profile is not None:
-        section, where = _profile(document, profile, path)
-        _overlay(values, section, where)
+        where, section = profiles[str(profile)]
+        levels.append((f"{path}: {where}", section))
     elif _OVERRIDES in document:
-        _overlay(values, _section(document, _OVERRIDES, path), f"{path}: {_OVERRIDES}")
+        levels.append((f"{path}: {_OVERRIDES}", document[_OVERRIDES]))
     elif _DEFAULTS not in document:
-        names = _names(document)
-        hint = f"; choose one of its profiles: {', '.join(map(repr, names))}" if names else ""
-        msg = f"{path}: no section {_DEFAULTS!r} or {_OVERRIDES!r}, seen: {shown(list(document))}{hint}"
-        raise BudgetConfigError(msg)
-    return _build(values, path, profile)
+        seen = f"(got {shown(list(document))}). Profiles to choose from: {names}"
+        raise _error(path, f"must have a section {_DEFAULTS!r} or {_OVERRIDES!r} {seen}")
+    return levels
+
+
+def _error(where: object, problem: str) -> BudgetConfigError:
+    return BudgetConfigError(f"{where}: {problem}")
 
 
 def _read(path: str | PathLike[str]) -> Mapping[str, Any]:
@@ -82,168 +102,97 @@ def _read(path: str | PathLike[str]) -> Mapping[str, Any]:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        msg = f"{path}: cannot be read ({error.strerror or error}); give the path of a YAML file"
-        raise BudgetConfigError(msg) from error
+        raise _error(path, f"cannot be read ({error.strerror or error}). Give a YAML file") from error
     if len(data) > _LARGEST_FILE:
-        msg = f"{path}: {len(data):,} bytes, allowed: {_LARGEST_FILE:,}; a budget needs a few lines"
-        raise BudgetConfigError(msg)
+        raise _error(path, f"must have at most {_LARGEST_FILE:,} bytes (got {len(data):,})")
     try:
-        document = yaml.safe_load(data)  # safe: a tag that builds objects is an error
+        document = yaml.safe_load(data)  # refuses tags that build objects
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        msg = f"{path}: not plain YAML: {' '.join(str(error).split())[:300]}"
-        raise BudgetConfigError(msg) from error
+        raise _error(path, f"must be plain YAML (got {' '.join(str(error).split())[:300]})") from error
     if not isinstance(document, Mapping):
-        msg = f"{path}: holds {shown(document)}, allowed: a mapping with {_DEFAULTS!r} or {_OVERRIDES!r}"
-        raise BudgetConfigError(msg)
+        raise _error(
+            path, f"must hold a mapping with {_DEFAULTS!r} or {_OVERRIDES!r} (got {shown(document)})"
+        )
     return document
 
 
-def _section(document: Mapping[str, Any], key: str, path: object) -> Mapping[str, Any]:
-    if key not in document:
-        msg = f"{path}: no section {key!r}, seen: {shown(list(document))}"
-        raise BudgetConfigError(msg)
-    section = document[key]
-    if not isinstance(section, Mapping):
-        msg = f"{path}: {key} is {shown(section)}, allowed: a mapping with {', '.join(_KEYS)}"
-        raise BudgetConfigError(msg)
-    return section
+def _profiles(document: Mapping[Any, Any]) -> dict[str, tuple[str, Any]]:
+    """Returns the place and section of every profile by its name; YAML reads some names as numbers."""
+    found: dict[str, tuple[str, Any]] = {}
+    for group in _GROUPS:
+        holder = document.get(group)
+        for name, section in holder.items() if isinstance(holder, Mapping) else ():
+            found.setdefault(str(name), (f"{group}.{name}", section))
+    for name, section in document.items():
+        if isinstance(section, Mapping) and _OVERRIDES in section:
+            found.setdefault(str(name), (str(name), section))
+    for name, (where, section) in found.items():
+        if isinstance(section, Mapping) and _OVERRIDES in section:
+            found[name] = (f"{where}.{_OVERRIDES}", section[_OVERRIDES])
+    return found
 
 
-def _names(document: Mapping[str, Any]) -> list[str]:
-    grouped = [
-        name for group in _GROUPS if isinstance(document.get(group), Mapping) for name in document[group]
-    ]
-    return [str(n) for n in grouped] + [
-        str(n) for n, v in document.items() if isinstance(v, Mapping) and _OVERRIDES in v
-    ]
-
-
-def _profile(document: Mapping[str, Any], name: str, path: object) -> tuple[Mapping[str, Any], str]:
-    places: list[tuple[str, Any]] = [
-        (f"{group}.{name}", found) for group in _GROUPS for found in _called(document.get(group), name)
-    ]
-    places += [
-        (name, found)
-        for found in _called(document, name)
-        if isinstance(found, Mapping) and _OVERRIDES in found
-    ]
-    if not places:
-        msg = f"{path}: no profile {name!r}; allowed: {', '.join(map(repr, _names(document))) or 'none, the file has no profiles'}"
-        raise BudgetConfigError(msg)
-    where, found = places[0]
-    if isinstance(found, Mapping) and _OVERRIDES in found:
-        where, found = f"{where}.{_OVERRIDES}", found[_OVERRIDES]
-    if not isinstance(found, Mapping):
-        msg = f"{path}: {where} is {shown(found)}, allowed: a mapping with {', '.join(_KEYS)}"
-        raise BudgetConfigError(msg)
-    return found, f"{path}: {where}"
-
-
-def _called(group: Any, name: str) -> list[Any]:
-    """Returns what a group has under a name; YAML reads a name such as 1 as a number, a text of the same look comes first."""
-    if not isinstance(group, Mapping):
-        return []
-    return [
-        group[key]
-        for key in sorted((k for k in group if str(k) == str(name)), key=lambda k: not isinstance(k, str))
-    ]
-
-
-def _overlay(values: dict[str, Any], section: Mapping[str, Any], where: str) -> None:
-    """Puts a section's values over those so far; a section that says one thing in two ways, or slips, is an error."""
+def _read_level(section: Mapping[Any, Any], where: str, fields: Sequence[str]) -> dict[str, Any]:
+    """Returns what a section says of a budget's fields; misspelt fields and two values for one are errors."""
     problems = []
-    seen: dict[str, str] = {}
     given: dict[str, Any] = {}
-    entries: Mapping[Any, Any] = section  # YAML keys may be numbers
-    for key, value in entries.items():
-        name = _RENAMED.get(key, key) if isinstance(key, str) else None
-        if name not in _FIELDS:
-            close = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.8)
+    for key, value in section.items():
+        name = _RENAMED.get(key, key) if isinstance(key, str) else ""
+        if name not in fields:
+            close = difflib.get_close_matches(str(key), (*_RENAMED, *fields), n=1, cutoff=0.8)
             if close:
                 problems.append(f"{where}.{shown(key)} is unknown; did you mean {close[0]!r}?")
             continue
-        if name in seen:
-            problems.append(f"{where} has {seen[name]!r} and {key!r}, allowed: one of them")
-        seen[name] = key
+        if name in given:
+            problems.append(f"{where}: {name} must be given once (got {key!r} and another spelling)")
         if name in _MERGED and not isinstance(value, Mapping):
             problems.append(
-                f"{where}.{key} is {shown(value)}, allowed: a mapping from block names to numbers"
+                f"{where}.{key} must be a mapping from block names to numbers (got {shown(value)})"
             )
         given[name] = value
     if not problems:
-        problems = _said_twice(given, where)
+        ratios, sizes = given.get("ratios", {}), given.get("sizes", {})
+        both = ", ".join(shown(name) for name in ratios if name in sizes)
+        if both:
+            problems.append(f"{where}: a block must have a ratio or a size (got both for {both})")
+        if "reserve" in given and given["reserve"] != ratios.get("reserve", given["reserve"]):
+            said = f"{shown(given['reserve'])} beside a ratio of {shown(ratios['reserve'])}"
+            problems.append(f"{where}: reserve must be given once (got {said})")
     if problems:
         raise BudgetConfigError.of(problems)
-    _forget(values, given)
-    for name, value in given.items():
-        values[name] = {**values.get(name, {}), **value} if name in _MERGED else value
+    return given
 
 
-def _said_twice(given: Mapping[str, Any], where: str) -> list[str]:
-    """Returns what one level says in two ways; later levels could hide it."""
+def _merged(values: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values with those of the next level over them, in either spelling."""
+    merged = dict(values)
     ratios, sizes = given.get("ratios", {}), given.get("sizes", {})
-    problems = [
-        f"{where}: ratios and sizes both name {shown(name)}, allowed: one of them for each block"
-        for name in ratios
-        if name in sizes
-    ]
-    if "reserve" in given and "reserve" in ratios and given["reserve"] != ratios["reserve"]:
-        problems.append(
-            f"{where}: reserve is {shown(given['reserve'])} and ratios say {shown(ratios['reserve'])}, allowed: one of them"
-        )
-    return problems
-
-
-def _forget(values: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """Takes from the levels so far what the next one says in another spelling."""
-    ratios, sizes = given.get("ratios", {}), given.get("sizes", {})
-    if "reserve" in given and "reserve" in values.get("ratios", {}):
-        values["ratios"] = {name: ratio for name, ratio in values["ratios"].items() if name != "reserve"}
+    if "reserve" in given and "ratios" in merged:
+        merged["ratios"] = _without(merged["ratios"], ["reserve"])
     if "reserve" in ratios:
-        values.pop("reserve", None)
-    if "sizes" in values:
-        values["sizes"] = {name: size for name, size in values["sizes"].items() if name not in ratios}
-    inherited = values.get("ratios", DEFAULT_RATIOS)
+        merged.pop("reserve", None)
+    if "sizes" in merged:
+        merged["sizes"] = _without(merged["sizes"], ratios)
+    inherited = merged.get("ratios", DEFAULT_RATIOS)
     if any(name in inherited for name in sizes):
-        values["ratios"] = _without(inherited, sizes)
+        merged["ratios"] = _shared_out(inherited, sizes)
+    for name, value in given.items():
+        merged[name] = {**merged.get(name, {}), **value} if name in _MERGED else value
+    return merged
 
 
-def _without(ratios: Mapping[str, Any], sized: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the ratios of the blocks that have no size of their own, which share what the others had: only their proportions matter."""
-    rest = {name: ratio for name, ratio in ratios.items() if name not in sized}
+def _without(entries: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    return {name: value for name, value in entries.items() if name not in names}
+
+
+def _shared_out(ratios: Mapping[str, Any], sized: Container[str]) -> dict[str, Any]:
+    """Returns the ratios of the blocks that have no size; they share those of the others in proportion."""
+    rest = _without(ratios, sized)
     try:
-        total = sum(ratio for name, ratio in ratios.items() if name != "reserve")
-        left = sum(ratio for name, ratio in rest.items() if name != "reserve")
-    except TypeError:  # a ratio that is no number: the budget says so
+        total, left = (sum(_without(some, ["reserve"]).values()) for some in (ratios, rest))
+    except TypeError:  # the budget reports the ratio that is not a number
         return rest
-    return (
-        {
-            name: ratio if name == "reserve" else min(1.0, round(ratio * total / left, 9))
-            for name, ratio in rest.items()
-        }
-        if left
-        else rest
-    )
-
-
-def _build(values: dict[str, Any], path: object, profile: str | None) -> TokenBudget:
-    where = f"{path}" + (f" (profile {profile!r})" if profile else "")
-    try:
-        if values.get("context_window") is None:
-            return _by_model(values)
-        return TokenBudget(**values)
-    except BudgetConfigError as error:
-        msg = f"{where}: {error}"
-        raise BudgetConfigError(msg) from error
-
-
-def _by_model(values: dict[str, Any]) -> TokenBudget:
-    rest = {key: value for key, value in values.items() if key not in ("context_window", "model")}
-    if not isinstance(values.get("model"), str):
-        msg = f"context_window is missing and so is a model to look it up; seen: {', '.join(values) or 'nothing'}"
-        raise BudgetConfigError(msg)
-    try:
-        return TokenBudget.for_model(values["model"], **rest)
-    except CounterUnavailableError as error:
-        msg = f"context_window is missing and {error}"
-        raise BudgetConfigError(msg) from error
+    for name, ratio in rest.items():
+        if left and name != "reserve":
+            rest[name] = min(1.0, round(ratio * total / left, 9))
+    return rest

@@ -1,7 +1,8 @@
 """Measures text, messages, tools and media as the model will see them.
 
-`counter_for` turns what a user has at hand into a `TokenCounter`: a model's name, an encoding, a tokenizer, a callable. A counter says whether
-it is `exact`, and `why`; one that estimates states the `band` by which it may be too low, and the budget keeps that much room.
+In: a model's name, an encoding, a tokenizer or a callable. Out: a `TokenCounter`, which says whether it is
+    `exact`, and
+`why`; if it estimates, it states the `band` by which it may be too low, and the budget keeps that much room.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, shown
 from .base import TextCounter
 
 __all__ = ["CallableCounter"]
@@ -14,26 +15,25 @@ class CallableCounter(TextCounter):
     """Counts texts with a callable and frames messages as OpenAI does.
 
     Args:
-        count: tokens of a text; asked once for each text that is not remembered.
+        count: tokens of a text, fractions rounded up; called once for each text that is not remembered.
         name: what it counts for; None takes the callable's own name.
-
-    Example:
-        >>> CallableCounter(lambda text: len(text.split())).count("three short words")
-        3
     """
 
     def __init__(self, count: Callable[[str], int], *, name: str | None = None) -> None:
-        shown = name or getattr(count, "__name__", None) or type(count).__name__
-        super().__init__(name=shown, exact=True, why=f"the callable {shown!r} is taken at its word")
+        own = name or getattr(count, "__name__", None) or type(count).__name__
+        super().__init__(name=own, exact=True, why=f"the callable {own!r} is trusted")
         self._callable = count
 
     def _measure(self, text: str) -> int:
         counted = self._callable(text)
         try:
-            tokens = int(counted)
-        except (TypeError, ValueError):
+            tokens = math.ceil(counted)
+        except (TypeError, ValueError, OverflowError):
             tokens = -1
         if tokens < 0:
-            msg = f"the counter {self._name!r} returned {counted!r} for a text; allowed: a whole number of tokens, 0 or more"
+            msg = (
+                f"the counter {self.name!r} must return a whole number from 0 (got {shown(counted)}). "
+                "Return the tokens of the text."
+            )
             raise BudgetConfigError(msg)
         return tokens

@@ -24,11 +24,6 @@ class ChatTemplate:
     Args:
         source: the template.
         variables: what else it may use: bos_token, eos_token and other special tokens.
-
-    Example:
-        >>> template = ChatTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
-        >>> template([{"role": "user", "content": "Hi"}])
-        '<user>Hi<assistant>'
     """
 
     def __init__(self, source: str, variables: Mapping[str, str] | None = None) -> None:
@@ -67,13 +62,11 @@ class ChatTemplate:
 def template_of_folder(folder: Path) -> ChatTemplate | None:
     """Returns the chat template of a tokenizer's folder, None when it has none."""
     config = _read_json(folder / "tokenizer_config.json")
-    source: Any = None
-    if (folder / "chat_template.jinja").is_file():
-        source = (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    elif (folder / "chat_template.json").is_file():
-        source = _read_json(folder / "chat_template.json").get("chat_template")
-    if source is None:
-        source = config.get("chat_template")
+    jinja = folder / "chat_template.jinja"
+    if jinja.is_file():
+        source: Any = jinja.read_text(encoding="utf-8")
+    else:
+        source = _read_json(folder / "chat_template.json").get("chat_template", config.get("chat_template"))
     if isinstance(source, list):  # several by name
         named = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
         source = named.get("default") or next(iter(named.values()), None)
@@ -104,7 +97,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _environment() -> Any:
-    """Returns jinja as chat templates expect it: blocks trimmed, loop controls, plain JSON, raise_exception and strftime_now."""
+    """Returns jinja as chat templates expect it: trimmed blocks, loop controls, plain JSON, helpers."""
     from jinja2 import TemplateError, nodes
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -120,16 +113,8 @@ def _environment() -> Any:
                 parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line
             )
 
-    def tojson(
-        value: Any,
-        ensure_ascii: bool = False,
-        indent: int | None = None,
-        separators: Any = None,
-        sort_keys: bool = False,
-    ) -> str:
-        return json.dumps(
-            value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-        )
+    def tojson(value: Any, **options: Any) -> str:
+        return json.dumps(value, **{"ensure_ascii": False, **options})
 
     def raise_exception(message: str) -> None:
         raise TemplateError(message)

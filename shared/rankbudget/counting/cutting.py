@@ -1,7 +1,8 @@
 """Truncation by counting: the longest start or end of a text that fits, never half a grapheme.
 
-Token counts neither add up nor grow steadily: a longer start can have fewer tokens. So a guess is refined by bisection, the neighbourhood of
-the answer is searched from the far end, and what is returned has been counted.
+Token counts neither add up nor grow steadily: a longer start can have fewer tokens. So a guess is refined by
+bisection, the neighbourhood of the answer is searched from the far end, and what is returned has been
+counted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ __all__ = ["cut_text", "grapheme_edges"]
 
 _GRAPHEME = regex.compile(r"\X")
 # Two neighbours of these kinds never share a grapheme: segmentation may start between them.
-_PLAIN = r"[\x20-\x7e\u00a1-\u00ac\u00c0-\u02ff\u0391-\u03c9\u0410-\u044f\u05d0-\u05ea\u0620-\u064a\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff]"
+_PLAIN = (
+    r"[\x20-\x7e\u00a1-\u00ac\u00c0-\u02ff\u0391-\u03c9\u0410-\u044f\u05d0-\u05ea\u0620-\u064a"
+    r"\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff]"
+)
 _SYNC = regex.compile(rf"(?r){_PLAIN}(?={_PLAIN})")
 _SYNC_WITHIN = 2_000
 _JOINT = regex.compile(r"(?<=\n)(?=[^\s/])|(?<=\S)(?= [A-Za-z])")
@@ -35,7 +39,7 @@ def cut_text(
     widest: int = 512,
     joints: bool = False,
 ) -> str:
-    r"""Returns the longest start (side="right") or end (side="left") of `text` that counts at most `max_tokens`.
+    r"""Returns the longest start ("right") or end ("left") of `text` that counts at most `max_tokens`.
 
     Args:
         text: what to cut.
@@ -43,8 +47,9 @@ def cut_text(
         count: counts a text.
         side: which side is cut off.
         guess: characters that are likely to fit.
-        widest: characters of the longest token; a text of more than `widest * max_tokens` is not counted whole.
-        joints: counts add up where a word follows a space or a line starts (docs/counting.md, rules S and N), so that only the text next to the
+        widest: characters of the longest token; a text of more than `widest * max_tokens` is not counted
+            whole.
+        joints: counts add up where a word follows a space or a line starts, so that only the text next to the
             cut is counted again and again; what is returned has been counted whole.
 
     Example:
@@ -90,15 +95,13 @@ class _Keep:
         self._right = side == "right"
 
     def cut(self, length: int) -> str:
-        if self._right:
-            return self._text[:length]
-        return self._text[len(self._text) - length :]
+        return self._text[:length] if self._right else self._text[len(self._text) - length :]
 
     def tokens(self, length: int) -> int:
         return self._count(self.cut(length))
 
     def longest_near(self, shortest: int, longest: int, max_tokens: int) -> int | None:
-        """Returns the longest length that fits, counting only the text after the last joint; None when there is no joint or it misled."""
+        """Returns the longest length that fits, counting only from the last joint on, or None."""
         size = len(self._text)
         if self._right:
             low = max(0, shortest - _JOINT_WITHIN)
@@ -119,14 +122,11 @@ class _Keep:
         """Returns the lengths from `longest` down to `shortest` that end between graphemes."""
         size = len(self._text)
         if self._right:
-            return [
-                e for e in reversed(grapheme_edges(self._text, shortest, longest)) if shortest <= e <= longest
-            ]
-        low, high = size - longest, size - shortest
-        return [size - e for e in grapheme_edges(self._text, low, high) if low <= e <= high]
+            return grapheme_edges(self._text, shortest, longest)[::-1]
+        return [size - edge for edge in grapheme_edges(self._text, size - longest, size - shortest)]
 
     def edges_down(self, below: int) -> Iterator[int]:
-        """Yields ever shorter lengths that end between graphemes, in growing steps: whatever counts, 0 is reached."""
+        """Yields ever shorter lengths that end between graphemes, in growing steps down to 0."""
         step = _REACH
         while below > 0:
             low = max(0, below - step)
@@ -156,12 +156,7 @@ def _bracket(keep: _Keep, size: int, max_tokens: int, guess: int | None) -> tupl
 
 
 def grapheme_edges(text: str, low: int, high: int) -> list[int]:
-    r"""Returns the places from `low` to `high` where a grapheme ends, both included; 0 and the text's end are such places.
-
-    Example:
-        >>> grapheme_edges("ae\u0301b", 0, 4)
-        [0, 1, 3, 4]
-    """
+    """Returns the places from `low` to `high`, both included, where a grapheme ends; 0 is such a place."""
     start = _sync(text, low)
     edges = [0] if low == 0 else []
     if start >= low and start > 0:
@@ -178,6 +173,4 @@ def grapheme_edges(text: str, low: int, high: int) -> list[int]:
 def _sync(text: str, place: int) -> int:
     """Returns a place at or before `place` that is surely between two graphemes."""
     found = _SYNC.search(text, max(0, place - _SYNC_WITHIN), place)
-    if found is not None:
-        return int(found.end())
-    return 0
+    return 0 if found is None else int(found.end())

@@ -1,4 +1,4 @@
-"""Makes counters of what Hugging Face users have: a folder, a tokenizer.json, a `tokenizers` or a `transformers` tokenizer, a cached model."""
+"""Makes counters of Hugging Face formats: a folder, a tokenizer.json, a tokenizer object, a cached model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_tokenizer(thing: Any) -> bool:
 def from_folder(
     path: str | Path, *, name: str | None = None, media: MediaTable | None = None
 ) -> TokenizerCounter:
-    """Returns the counter of a tokenizer's folder or of a tokenizer.json, with its chat template when there is one.
+    """Returns the counter of a tokenizer's folder or tokenizer.json, with its chat template if there is one.
 
     Raises:
         CounterUnavailableError: when there is no tokenizer in it, or `tokenizers` is not installed.
@@ -32,7 +32,8 @@ def from_folder(
     place = Path(path)
     file = place / "tokenizer.json" if place.is_dir() else place
     if not file.is_file():
-        msg = f"no tokenizer.json in {str(place)!r}; save one there with tokenizer.save_pretrained(folder), or give the tokenizer object"
+        advice = "Save one there with tokenizer.save_pretrained(folder), or give the tokenizer object."
+        msg = f"the tokenizer's folder must hold tokenizer.json (got {str(place)!r}). {advice}"
         raise CounterUnavailableError(msg)
     try:
         from tokenizers import Tokenizer
@@ -58,7 +59,8 @@ def from_tokenizer(
     """Returns the counter of a tokenizer object.
 
     Args:
-        tokenizer: a `tokenizers.Tokenizer`, a `transformers` tokenizer, or anything whose `encode` returns tokens.
+        tokenizer: a `tokenizers.Tokenizer`, a `transformers` tokenizer, or anything whose `encode` returns
+            tokens.
         name: what it counts for; None takes the tokenizer's own name.
         template: a chat template for a tokenizer that has none.
         media: what images, audio, files and videos cost.
@@ -77,7 +79,7 @@ def from_tokenizer(
 
 
 def cached_folder(model: str) -> Path | None:
-    """Returns where the Hugging Face cache on this machine keeps a model's tokenizer; nothing is downloaded."""
+    """Returns a model's folder in this machine's Hugging Face cache; nothing is downloaded."""
     if not model or model.count("/") != 1:
         return None
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
@@ -101,15 +103,9 @@ def _backend(tokenizer: Any) -> tuple[Any, Callable[[Sequence[Message], Any], st
         return core, None
 
     def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
+        given = {"tools": list(tools) if tools else None, "tokenize": False, "add_generation_prompt": True}
         try:
-            return str(
-                apply(
-                    list(messages),
-                    tools=list(tools) if tools else None,
-                    tokenize=False,
-                    add_generation_prompt=True,
-                )
-            )
+            return str(apply(list(messages), **given))
         except Exception as error:
             msg = f"{type(error).__name__}: {error}"
             raise TemplateRefusedError(msg) from error
@@ -123,16 +119,12 @@ def _is_core(thing: Any) -> bool:
 
 def _encoder(tokenizer: Any, *, fast: bool) -> Callable[[str], int]:
     """Returns tokens of a text, nothing added."""
+    if fast and (tokenizer.padding or tokenizer.truncation):
+        # Either would falsify counts. The user's object stays as it is.
+        tokenizer = type(tokenizer).from_str(tokenizer.to_str())
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
     encode = tokenizer.encode
-    if fast:
-        if (
-            tokenizer.padding or tokenizer.truncation
-        ):  # either would falsify counts; the user's tokenizer keeps its settings
-            tokenizer = type(tokenizer).from_str(tokenizer.to_str())
-            tokenizer.no_padding()
-            tokenizer.no_truncation()
-            encode = tokenizer.encode
-        return lambda text: len(encode(text, add_special_tokens=False))
     try:
         len(encode("a", add_special_tokens=False))
     except TypeError:
@@ -142,10 +134,6 @@ def _encoder(tokenizer: Any, *, fast: bool) -> Callable[[str], int]:
 
 def _specials(core: Any) -> list[str]:
     """Returns the tokens at which a tokenizer always cuts: those that match exactly as they are written."""
-    added = getattr(core, "get_added_tokens_decoder", None)
-    if not callable(added):
-        return []
-    tokens = added().values()
-    return [
-        t.content for t in tokens if t.content and not (t.lstrip or t.rstrip or t.single_word or t.normalized)
-    ]
+    added = getattr(core, "get_added_tokens_decoder", dict)
+    plain = [t for t in added().values() if not (t.lstrip or t.rstrip or t.single_word or t.normalized)]
+    return [token.content for token in plain if token.content]

@@ -1,15 +1,13 @@
 """What images, audio, files and videos cost.
 
-An image whose size is known costs what its provider publishes; one whose size nothing tells costs the most an image can, so that a prompt is
-never larger than counted. Audio, files and videos cost what the table says; change it with `counter_for(model, media=MediaTable(...))`.
+An image whose size is known costs what its provider publishes; an image of unknown size costs the most an
+image can, so that a prompt is never larger than counted. Audio, files and videos cost what the table says.
 
-    formula      providers                           tokens of an image
-    tiles        gpt-4o, gpt-4.1, gpt-4.5, gpt-5,    within 2048 x 2048, shorter side 768: base + per_tile for each 512 x 512; base only for
-                 o1, o3                              detail "low"
-    patches      gpt-4.1-mini/nano, gpt-5-mini/nano, patches of 32 x 32, at most 1,536, times a factor
-                 o4-mini
-    pixels       Claude                              width x height / 750, longer side at most 1568, at most 1,600
-    squares      Gemini                              258 up to 384 x 384, else 258 for each 768 x 768
+    formula  tokens of an image
+    tiles    base + per_tile for each 512 x 512, within 2048 x 2048, shorter side 768; base for detail "low"
+    patches  patches of 32 x 32, at most 1,536, times a factor
+    pixels   width x height / 750, longer side at most 1568, at most 1,600
+    squares  258 up to 384 x 384, else 258 for each 768 x 768
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .image_size import embedded_bytes, image_size
+from .models import plain_name
 
 __all__ = ["MediaTable", "media_for"]
 
@@ -27,10 +26,11 @@ _IMAGES = frozenset({"image_url", "input_image", "image", "image_file"})
 _AUDIO = frozenset({"input_audio", "audio", "audio_url"})
 _FILES = frozenset({"file", "document", "input_file", "file_url", "container_upload"})
 _VIDEOS = frozenset({"video", "video_url", "input_video"})
-_MAX_PATCHES = 1_536
-_LOSSY_BYTES_PER_SECOND = (
-    4_000  # speech at 32 kbit/s, the densest that is common: more bytes a second would mean fewer seconds
-)
+_MOST_PATCHES = 1_536
+_ONE_SQUARE = 384
+_AUDIO_BYTES_PER_SECOND = 4_000  # dense speech, 32 kbit/s: other formats have fewer seconds in as many bytes
+_WAV_RATE_END = 32
+_MOST_BYTES_PER_SECOND = 384_000  # 96 kHz, stereo, 16 bit: a WAV header that says more is not believed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +50,8 @@ class MediaTable:
 
     Example:
         >>> table = MediaTable()  # gpt-4o
-        >>> table.tokens({"type": "image", "width": 1024, "height": 1024})  # 768 x 768 after scaling: 4 tiles, 85 + 4 x 170
+        >>> table.tokens({"type": "image", "width": 1024, "height": 1024})  # 768 x 768: 4 tiles, 85 + 4 x 170
         765
-        >>> table.tokens({"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}})
-        85
         >>> table.tokens({"type": "text", "text": "no media"}) is None
         True
     """
@@ -76,7 +74,9 @@ class MediaTable:
         if kind in _IMAGES:
             return self._image(block)
         if kind in _AUDIO:
-            return self._audio(block)
+            data = embedded_bytes(block, most=64_000_000) or b""
+            seconds = len(data) / _bytes_per_second(data)
+            return math.ceil(seconds * self.audio_per_second) if seconds else self.audio
         if kind in _FILES:
             return self._file(block)
         return self.video if kind in _VIDEOS else None
@@ -88,45 +88,19 @@ class MediaTable:
         if size is None and self.image is not None:
             return self.image
         if self.formula == "patches":
-            return math.ceil((_MAX_PATCHES if size is None else _patches(*size)) * self.factor)
+            return math.ceil((_MOST_PATCHES if size is None else _patches(*size)) * self.factor)
         if self.formula == "pixels":
             return 1_600 if size is None else _pixels(*size)
         if self.formula == "squares":
             return 258 * (4 if size is None else _squares(*size))
         return self.base + self.per_tile * (8 if size is None else _tiles(*size))
 
-    def _audio(self, block: Mapping[str, Any]) -> int:
-        data = embedded_bytes(block, most=64_000_000)
-        if not data:
-            return self.audio
-        rate = _LOSSY_BYTES_PER_SECOND
-        if data[:4] == b"RIFF" and data[8:12] == b"WAVE" and len(data) > 32:  # noqa: PLR2004 - the header says how many bytes a second has
-            rate = int.from_bytes(data[28:32], "little") or rate
-        return math.ceil(len(data) / rate * self.audio_per_second)
-
     def _file(self, block: Mapping[str, Any]) -> int:
         source = block.get("source")
-        if (
-            isinstance(source, Mapping)
-            and source.get("type") == "text"
-            and isinstance(source.get("data"), str)
-        ):
-            return math.ceil(
-                len(source["data"].encode("utf-8", "surrogatepass")) / 2
-            )  # plain text, on the high side
+        text = source.get("data") if isinstance(source, Mapping) and source.get("type") == "text" else None
+        if isinstance(text, str):  # rather too many tokens for plain text
+            return math.ceil(len(text.encode("utf-8", "surrogatepass")) / 2)
         return self.file
-
-
-def media_for(model: str) -> MediaTable:
-    """Returns the table of a model's provider; models nobody knows are counted as gpt-4o.
-
-    Example:
-        >>> media_for("claude-sonnet-4-5").tokens({"type": "image", "width": 1000, "height": 750})  # 750,000 / 750
-        1000
-    """
-    lowered = model.lower()
-    found = [start for start in _BY_NAME if start in lowered]
-    return _BY_NAME[max(found, key=len)] if found else MediaTable()
 
 
 _BY_NAME = {
@@ -144,6 +118,13 @@ _BY_NAME = {
 }
 
 
+def media_for(model: str) -> MediaTable:
+    """Returns the table of a model's provider; unknown models are counted as gpt-4o."""
+    plain = plain_name(model)
+    found = [part for part in _BY_NAME if part in plain]
+    return _BY_NAME[max(found, key=len)] if found else MediaTable()
+
+
 def _tiles(width: float, height: float) -> int:
     shrink = min(1.0, 2_048 / max(width, height))
     width, height = width * shrink, height * shrink
@@ -154,14 +135,13 @@ def _tiles(width: float, height: float) -> int:
 def _patches(width: float, height: float) -> int:
     """Returns the patches of an image; a larger one is scaled down until they are at most 1,536."""
     patches = math.ceil(width / 32) * math.ceil(height / 32)
-    if patches <= _MAX_PATCHES:
+    if patches <= _MOST_PATCHES:
         return patches
-    shrink = math.sqrt(32 * 32 * _MAX_PATCHES / (width * height))
+    shrink = math.sqrt(32 * 32 * _MOST_PATCHES / (width * height))
     wide, high = width * shrink / 32, height * shrink / 32
     shrink *= min(max(1, math.floor(wide)) / wide, max(1, math.floor(high)) / high)
-    return min(
-        _MAX_PATCHES, math.ceil(round(width * shrink / 32, 6)) * math.ceil(round(height * shrink / 32, 6))
-    )
+    scaled = math.ceil(round(width * shrink / 32, 6)) * math.ceil(round(height * shrink / 32, 6))
+    return min(_MOST_PATCHES, scaled)
 
 
 def _pixels(width: float, height: float) -> int:
@@ -170,10 +150,19 @@ def _pixels(width: float, height: float) -> int:
 
 
 def _squares(width: float, height: float) -> int:
-    small = 384
-    return 1 if width <= small and height <= small else math.ceil(width / 768) * math.ceil(height / 768)
+    if max(width, height) <= _ONE_SQUARE:
+        return 1
+    return math.ceil(width / 768) * math.ceil(height / 768)
 
 
 def _detail(block: Mapping[str, Any]) -> Any:
     inner = block.get("image_url")
     return (inner.get("detail") if isinstance(inner, Mapping) else None) or block.get("detail")
+
+
+def _bytes_per_second(data: bytes) -> int:
+    """Returns how many bytes a second of audio has: what a WAV header says, within bounds."""
+    if data[:4] != b"RIFF" or len(data) < _WAV_RATE_END:
+        return _AUDIO_BYTES_PER_SECOND
+    said = int.from_bytes(data[_WAV_RATE_END - 4 : _WAV_RATE_END], "little")
+    return min(max(said, _AUDIO_BYTES_PER_SECOND), _MOST_BYTES_PER_SECOND)

@@ -1,10 +1,11 @@
-"""What a message costs in OpenAI's chat format: a framing, its role, its content, and whatever else it carries.
+"""What a message costs in OpenAI's chat format: framing, role, content, and whatever else it carries.
 
     message  = 3 + role + content [+ 1 + name] [+ tool_call_id] [+ 3 + name + arguments for each tool call]
     request  = 3 + schemas of its tools + its messages
 
-The first line is OpenAI's published formula; the framing of a tool call is the one public estimators agree on. Parts are counted one by one,
-so message counts add up by construction. Content blocks cost their text, or what `media.py` says.
+The first line is OpenAI's published formula; the framing of a tool call is the one public estimators agree
+on. Parts are counted one by one, so message counts add up. Content blocks cost their text, or what `media.py`
+says.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from typing import Any
 
 from .media import MediaTable
 
-__all__ = ["PER_CALL", "PER_MESSAGE", "PER_NAME", "REPLY", "as_text", "content_tokens", "message_tokens"]
+__all__ = [
+    "PER_CALL",
+    "PER_MESSAGE",
+    "PER_NAME",
+    "REPLY",
+    "as_text",
+    "content_tokens",
+    "function_of",
+    "message_tokens",
+]
 
 Count = Callable[[str], int]
 
@@ -28,10 +38,12 @@ PER_CALL = 3
 REPLY = 3
 """Tokens that prime the reply, once per request."""
 
-_TEXT_BLOCKS = frozenset(
-    {"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"}
-)
-_MAX_DEPTH = 8  # blocks in tool results in blocks: deeper is counted as JSON
+_TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"})
+_CALLS = frozenset({"tool_use", "tool_call", "function_call"})
+_RESULTS = frozenset({"tool_result", "function_call_output"})
+_THOUGHTS = ("thinking", "reasoning", "refusal")
+_COUNTED_AS_TEXT = frozenset({"role", "tool_call_id", "reasoning_content", "reasoning", "refusal"})
+_MAX_DEPTH = 8  # blocks in tool results in blocks: deeper ones count as JSON
 
 
 def message_tokens(message: Any, count: Count, media: MediaTable) -> int:
@@ -39,10 +51,11 @@ def message_tokens(message: Any, count: Count, media: MediaTable) -> int:
 
     Example:
         >>> words = lambda text: len(text.split())
-        >>> message_tokens({"role": "user", "content": "two words"}, words, MediaTable())  # 3 framing, 1 role, 2 content
+        >>> message_tokens({"role": "user", "content": "two words"}, words, MediaTable())  # 3 + 1 + 2
         6
-        >>> call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
-        >>> message_tokens({"role": "assistant", "content": None, "tool_calls": [call]}, words, MediaTable())  # 3 + 1 + 0 + 3 + 1 + 2
+        >>> call = {"id": "c1", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
+        >>> message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        >>> message_tokens(message, words, MediaTable())  # 3 + 1 + 0, then 3 + 1 + 2 for the call
         10
     """
     if not isinstance(message, Mapping):
@@ -53,34 +66,24 @@ def message_tokens(message: Any, count: Count, media: MediaTable) -> int:
             continue
         if key == "content":
             total += content_tokens(value, count, media)
-        elif key == "role":
-            total += count(value if isinstance(value, str) else as_text(value))
+        elif key in _COUNTED_AS_TEXT:
+            total += count(as_text(value))
         elif key == "name":
-            total += PER_NAME + count(value if isinstance(value, str) else as_text(value))
-        elif key in ("tool_call_id", "reasoning_content", "reasoning", "refusal"):
-            total += count(value if isinstance(value, str) else as_text(value))
+            total += PER_NAME + count(as_text(value))
+        elif key == "tool_calls" and isinstance(value, (list, tuple)):
+            total += sum(_call_tokens(call, count) for call in value)
         elif key == "tool_calls":
-            total += (
-                sum(_call_tokens(call, count) for call in value)
-                if isinstance(value, (list, tuple))
-                else count(as_text(value))
-            )
+            total += count(as_text(value))
         elif key == "function_call":
             total += _call_tokens(value, count)
     return total
 
 
 def content_tokens(content: Any, count: Count, media: MediaTable, depth: int = 0) -> int:
-    """Returns the tokens of a message's content: None, a text, a list of blocks, or anything else as its text."""
-    if content is None:
-        return 0
-    if isinstance(content, str):
-        return count(content)
-    if isinstance(content, Mapping):
-        return _block_tokens(content, count, media, depth)
+    """Returns the tokens of a content: None, a text, a list of blocks, or anything else as its text."""
     if isinstance(content, (list, tuple)):
         return sum(_block_tokens(block, count, media, depth) for block in content)
-    return count(as_text(content))
+    return _block_tokens(content, count, media, depth)
 
 
 def as_text(value: Any) -> str:
@@ -89,52 +92,48 @@ def as_text(value: Any) -> str:
         return value
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except Exception:  # noqa: BLE001 - keys no JSON has, cycles, a __str__ that raises: a host's object may do anything
+    except Exception:  # noqa: BLE001 - keys that JSON does not allow, cycles, a __str__ that raises
         try:
             return repr(value)
-        except Exception:  # noqa: BLE001 - the same
+        except Exception:  # noqa: BLE001 - a __repr__ that raises
             return type(value).__name__
 
 
+def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the function inside an OpenAI-style tool or call, or what is given where there is none."""
+    function = call.get("function")
+    return function if isinstance(function, Mapping) else call
+
+
 def _call_tokens(call: Any, count: Count) -> int:
-    """Returns the tokens of one tool call; its id is for pairing and not shown to the model."""
+    """Returns the tokens of one tool call; the model does not see its id."""
     if not isinstance(call, Mapping):
         return PER_CALL + count(as_text(call))
-    function = call.get("function")
-    function = function if isinstance(function, Mapping) else call
-    arguments = next(
-        (function[key] for key in ("arguments", "args", "input") if function.get(key) is not None), ""
-    )
+    function = function_of(call)
+    arguments = _first(function, "arguments", "args", "input")
     return PER_CALL + count(as_text(function.get("name") or "")) + count(as_text(arguments))
+
+
+def _first(block: Mapping[str, Any], *keys: str) -> Any:
+    """Returns the first value that is not None, "" when there is none."""
+    return next((block[key] for key in keys if block.get(key) is not None), "")
 
 
 def _block_tokens(block: Any, count: Count, media: MediaTable, depth: int) -> int:
     if block is None:
         return 0
-    if isinstance(block, str):
-        return count(block)
-    if not isinstance(block, Mapping) or depth > _MAX_DEPTH:
+    kind = block.get("type") if isinstance(block, Mapping) else ()
+    if depth > _MAX_DEPTH or not (kind is None or isinstance(kind, str)):
         return count(as_text(block))
-    kind = block.get("type")
-    if kind is not None and not isinstance(kind, str):
-        return count(as_text(block))
-    if kind in _TEXT_BLOCKS or (kind is None and isinstance(block.get("text"), str)):
+    if kind in _TEXTS or (kind is None and isinstance(block.get("text"), str)):
         return count(as_text(block.get("text") or ""))
-    if kind in ("tool_use", "tool_call", "function_call"):
+    if kind in _CALLS:
         return _call_tokens(block, count)
-    if kind in ("tool_result", "function_call_output"):
-        inner = next((block[key] for key in ("content", "output") if block.get(key) is not None), None)
-        return (
-            PER_CALL
-            + count(as_text(block.get("tool_use_id") or ""))
-            + content_tokens(inner, count, media, depth + 1)
-        )
-    if kind in ("thinking", "reasoning", "refusal"):
-        texts = [
-            block[key] for key in ("thinking", "reasoning", "refusal", "summary", "text") if block.get(key)
-        ]
+    if kind in _RESULTS:
+        inner = content_tokens(_first(block, "content", "output"), count, media, depth + 1)
+        return PER_CALL + count(as_text(block.get("tool_use_id") or "")) + inner
+    if kind in _THOUGHTS:
+        texts = [block.get(key) for key in (*_THOUGHTS, "summary", "text")]
         return PER_CALL + sum(content_tokens(text, count, media, depth + 1) for text in texts)
     cost = media.tokens(block)
-    if cost is not None:
-        return cost
-    return count(as_text(block))
+    return count(as_text(block)) if cost is None else cost

@@ -3,10 +3,10 @@
 Rules, each with a test in `rankbudget.testing.CounterConformance`:
     1. `count` is 0 for "" and never negative; it never raises for any str.
     2. `count_many(texts)` equals `[count(t) for t in texts]`.
-    3. `truncate(text, n)` counts at most n, is a prefix of the text ("right") or a suffix ("left"), never splits a grapheme, and is the
-       text itself when it fits.
-    4. When `additive`, `count_messages(m, tools) == overhead(tools) + sum(count_message(x) for x in m)` for every m; otherwise
-       `count_message` is an estimate and only `count_messages` is the truth.
+    3. `truncate(text, n)` counts at most n, is a prefix of the text ("right") or a suffix ("left"), never
+       splits a grapheme, and is the text itself when it fits.
+    4. When `additive`, `count_messages(m, tools) == overhead(tools) + sum(count_message(x) for x in m)` for
+       every m; otherwise `count_message` is an estimate and only `count_messages` is the truth.
     5. When `exact` is False, `why` says why, and the true count is at most `ceil(count * (1 + band))`.
     6. Safe to call from many threads at once.
 """
@@ -21,11 +21,11 @@ __all__ = ["Message", "Side", "TokenCounter", "Tool"]
 Message = Mapping[str, Any]
 """An OpenAI-style message: role, content (str, None or content blocks), name, tool_calls, tool_call_id.
 
-Content blocks are `{"type": "text", "text": ..}` or atomic blocks: image_url, image, input_audio, audio, file, document, video, thinking,
-redacted_thinking, reasoning, tool_use, tool_result, refusal and whatever else a host carries.
+Content blocks are `{"type": "text", "text": ..}` or atomic blocks: image_url, input_audio, file, video,
+thinking, reasoning, tool_use, tool_result, refusal and whatever else a host carries.
 """
 Tool = Mapping[str, Any]
-"""An OpenAI-style tool: `{"type": "function", "function": {"name": .., "description": .., "parameters": {..}}}`."""
+"""An OpenAI-style tool: `{"type": "function", "function": {"name": .., "parameters": {..}}}`."""
 Side = Literal["right", "left"]
 
 

@@ -1,16 +1,16 @@
 """What tool and structured-output schemas cost, by OpenAI's published formula.
 
     7 (10 before gpt-4o) per function + "name:description"
-    3 if it has properties, then 3 per property + "name:type:description", and -3 + 3 per choice + the choices of an enum
-    12 once per request
+    3 if it has properties, then 3 per property + "name:type:description", and -3 + 3 per choice + the choices
+    of an enum 12 once per request
 
-The formula knows one level; nested objects, array items and alternatives are counted by the same constants, level by level. It stems from
-measurements others published and is not confirmed for every model: treat requests with tools as close, not as proved.
+The formula knows one level; nested objects, array items and alternatives are counted by the same constants,
+level by level. It is not confirmed for every model: counts with tools are close, not proved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .messages import as_text
@@ -28,16 +28,18 @@ _MAX_DEPTH = 12  # recursive schemas refer to themselves
 
 
 def schema_tokens(tools: Sequence[Any], count: Count, *, start: int = 7) -> int:
-    """Returns the tokens of the schemas of a request; a structured-output schema may stand among the tools.
+    """Returns the tokens of the schemas of a request, structured-output schemas included.
 
     Args:
-        tools: OpenAI-style tools, bare functions, `{"type": "json_schema", ..}` or anything else, which counts as its JSON.
+        tools: OpenAI-style tools, bare functions, `{"type": "json_schema", ..}` or anything else, which
+            counts as JSON.
         count: counts a text.
         start: tokens before each function: 7 in the gpt-4o family, 10 before it.
 
     Example:
         >>> city = {"type": "string", "description": "where"}
-        >>> tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": city}}}}
+        >>> parameters = {"type": "object", "properties": {"city": city}}
+        >>> tool = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
         >>> schema_tokens([tool], lambda text: 1)  # 7 + 1, 3, 3 + 1, 12
         27
     """
@@ -45,28 +47,20 @@ def schema_tokens(tools: Sequence[Any], count: Count, *, start: int = 7) -> int:
 
 
 def _tool(tool: Any, count: Count, start: int) -> int:
-    function = _function(tool)
-    if function is None:
+    function = _first_mapping(tool, "function", "json_schema") or tool
+    if not isinstance(function, Mapping) or (function is tool and "name" not in tool):
         return start + count(as_text(tool))
-    line = f"{as_text(function.get('name') or '')}:{_sentence(function.get('description'))}"
-    schema: Mapping[str, Any] = next(
-        (
-            function[key]
-            for key in ("parameters", "input_schema", "schema")
-            if isinstance(function.get(key), Mapping)
-        ),
-        {},
-    )
+    line = f"{as_text(function.get('name') or '')}:{_sentence(function)}"
+    schema = _first_mapping(function, "parameters", "input_schema", "schema")
     return start + count(line) + _properties(schema, schema, count, 0)
 
 
-def _function(tool: Any) -> Mapping[str, Any] | None:
-    if not isinstance(tool, Mapping):
-        return None
-    for key in ("function", "json_schema"):
-        if isinstance(tool.get(key), Mapping):
-            return tool[key]  # type: ignore[no-any-return]  # checked in the line above
-    return tool if "name" in tool else None
+def _first_mapping(holder: Any, *keys: str) -> Mapping[str, Any]:
+    if isinstance(holder, Mapping):
+        for key in keys:
+            if isinstance(holder.get(key), Mapping):
+                return holder[key]  # type: ignore[no-any-return]  # checked in the line above
+    return {}
 
 
 def _properties(schema: Mapping[str, Any], root: Mapping[str, Any], count: Count, depth: int) -> int:
@@ -75,28 +69,32 @@ def _properties(schema: Mapping[str, Any], root: Mapping[str, Any], count: Count
     total = 0
     properties = schema.get("properties")
     if isinstance(properties, Mapping) and properties:
-        total += _PROPERTIES + sum(
-            _property(name, value, root, count, depth) for name, value in properties.items()
-        )
+        total += _PROPERTIES
+        for name, value in properties.items():
+            total += _property(name, value, root, count, depth)
     if depth < _MAX_DEPTH:
-        inner = [schema.get("items"), schema.get("additionalProperties")]
-        for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-            found = schema.get(key)
-            inner += found if isinstance(found, (list, tuple)) else []
-        total += sum(
-            _properties(part, root, count, depth + 1) + _choices(part, count)
-            for part in inner
-            if isinstance(part, Mapping)
-        )
+        for part in _parts(schema):
+            total += _properties(part, root, count, depth + 1) + _choices(part, count)
     return total
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yields the schemas of array items, further properties and alternatives."""
+    inner = [schema.get("items"), schema.get("additionalProperties")]
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        found = schema.get(key)
+        inner += found if isinstance(found, (list, tuple)) else []
+    for part in inner:
+        if isinstance(part, Mapping):
+            yield part
 
 
 def _property(name: Any, value: Any, root: Mapping[str, Any], count: Count, depth: int) -> int:
     if not isinstance(value, Mapping):
         return _PROPERTY + count(f"{as_text(name)}:{as_text(value)}")
-    kind = _resolved(value, root).get("type", "")
-    line = f"{as_text(name)}:{as_text(kind)}:{_sentence(value.get('description'))}"
-    total = _PROPERTY + count(line) + _choices(_resolved(value, root), count)
+    resolved = _resolved(value, root)
+    line = f"{as_text(name)}:{as_text(resolved.get('type', ''))}:{_sentence(value)}"
+    total = _PROPERTY + count(line) + _choices(resolved, count)
     return total + (_properties(value, root, count, depth + 1) if depth < _MAX_DEPTH else 0)
 
 
@@ -118,7 +116,6 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str
     return found if isinstance(found, Mapping) else schema
 
 
-def _sentence(description: Any) -> str:
+def _sentence(schema: Mapping[str, Any]) -> str:
     """Returns a description without its last full stop, as the formula has it."""
-    text = as_text(description) if description else ""
-    return text.removesuffix(".")
+    return as_text(schema.get("description") or "").removesuffix(".")

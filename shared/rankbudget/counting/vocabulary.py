@@ -1,6 +1,7 @@
 """Finds tiktoken's vocabularies without a network where it can.
 
-The order: what tiktoken has loaded, the folder in TIKTOKEN_CACHE_DIR (or tiktoken's own cache), the files llama-index-core ships, a download.
+The order: what tiktoken has loaded, the folder in TIKTOKEN_CACHE_DIR (or tiktoken's own cache), the files
+that llama-index-core ships, a download.
 """
 
 from __future__ import annotations
@@ -27,23 +28,20 @@ class VocabularyMissingError(CounterUnavailableError):
 
 _HOST = "https://openaipublic.blob.core.windows.net/"
 _FILES = {
-    "o200k_base": ("encodings/o200k_base.tiktoken",),
-    "o200k_harmony": ("encodings/o200k_base.tiktoken",),
-    "cl100k_base": ("encodings/cl100k_base.tiktoken",),
-    "p50k_base": ("encodings/p50k_base.tiktoken",),
-    "p50k_edit": ("encodings/p50k_base.tiktoken",),
-    "r50k_base": ("encodings/r50k_base.tiktoken",),
-    "gpt2": ("gpt-2/encodings/main/vocab.bpe", "gpt-2/encodings/main/encoder.json"),
+    "o200k_base": "encodings/o200k_base.tiktoken",
+    "o200k_harmony": "encodings/o200k_base.tiktoken",
+    "cl100k_base": "encodings/cl100k_base.tiktoken",
+    "p50k_base": "encodings/p50k_base.tiktoken",
+    "p50k_edit": "encodings/p50k_base.tiktoken",
+    "r50k_base": "encodings/r50k_base.tiktoken",
 }
 ENCODINGS = tuple(_FILES)
-"""The encodings tiktoken knows, the newest first."""
+"""Encodings that are read from one file, the newest first."""
 
 _DOWNLOAD_SECONDS = 30.0
 _CACHE = "TIKTOKEN_CACHE_DIR"
 _lock = threading.Lock()
-_missing: dict[
-    str, str
-] = {}  # an encoding that could not be had is not tried again: a download may take its whole time
+_missing: dict[str, str] = {}  # why: a download that failed is not tried again, it may take its whole time
 
 
 def load_encoding(name: str) -> tiktoken.Encoding:
@@ -66,28 +64,35 @@ def load_encoding(name: str) -> tiktoken.Encoding:
             return tiktoken.get_encoding(name)
         shipped = _shipped_cache()
         if shipped is not None and _has(shipped, name):
-            before = os.environ.get(_CACHE)
-            os.environ[_CACHE] = str(shipped)  # tiktoken has no argument for it; put back at once
-            try:
-                return tiktoken.get_encoding(name)
-            finally:
-                if before is None:
-                    del os.environ[_CACHE]
-                else:
-                    os.environ[_CACHE] = before
+            return _from_folder(shipped, name)
         return _download(name)
+
+
+def _from_folder(folder: Path, name: str) -> tiktoken.Encoding:
+    """Returns an encoding from a folder; the environment, where tiktoken looks it up, is restored."""
+    import tiktoken
+
+    before = os.environ.get(_CACHE)
+    os.environ[_CACHE] = str(folder)
+    try:
+        return tiktoken.get_encoding(name)
+    finally:
+        if before is None:
+            del os.environ[_CACHE]
+        else:
+            os.environ[_CACHE] = before
 
 
 def vocabulary_file(name: str) -> Path | None:
     """Returns the file of an encoding's vocabulary on this machine, None when there is none."""
     for folder in (_own_cache(), _shipped_cache()):
         if folder is not None and _has(folder, name):
-            return folder / _key(_FILES[name][0])
+            return folder / _key(_FILES[name])
     return None
 
 
 def _download(name: str) -> tiktoken.Encoding:
-    """Returns an encoding as tiktoken downloads it; a network that never answers is given up after a while."""
+    """Returns an encoding as tiktoken downloads it, or raises after a timeout."""
     import tiktoken
 
     got: list[tiktoken.Encoding] = []
@@ -104,22 +109,19 @@ def _download(name: str) -> tiktoken.Encoding:
     thread.join(_DOWNLOAD_SECONDS)
     if got:
         return got[0]
-    reason = (
-        f"{type(failed[0]).__name__}: {failed[0]}"
-        if failed
-        else f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds"
-    )
+    reason = f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds"
+    if failed:
+        reason = f"{type(failed[0]).__name__}: {failed[0]}"[:200]
     msg = (
-        f"the vocabulary of {name!r} is neither cached nor shipped, and could not be downloaded ({reason[:200]}). "
-        f"Set {_CACHE} to a folder that has it, or install llama-index-core, which ships o200k_base and cl100k_base."
+        f"the vocabulary of {name!r} is neither cached nor shipped, and could not be downloaded ({reason}). "
+        f"Set {_CACHE} to a folder that has it, or install llama-index-core, which ships the newest two."
     )
     _missing[name] = msg
     raise VocabularyMissingError(msg) from (failed[0] if failed else None)
 
 
 def _has(folder: Path, name: str) -> bool:
-    names = _FILES.get(name)
-    return names is not None and all((folder / _key(file)).is_file() for file in names)
+    return name in _FILES and (folder / _key(_FILES[name])).is_file()
 
 
 def _key(file: str) -> str:
@@ -136,7 +138,7 @@ def _own_cache() -> Path | None:
 
 
 def _shipped_cache() -> Path | None:
-    """Returns the folder of vocabularies in llama-index-core, which is looked for and not imported."""
+    """Returns the folder of vocabularies in llama-index-core, found without importing it."""
     spec = find_spec("llama_index")
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
         folder = Path(place) / "core" / "_static" / "tiktoken_cache"

@@ -336,3 +336,42 @@ def test_counts_follow_edits() -> None:
         }
         counts[place] = counter.count_message(messages[place])
         assert counter.overhead() + sum(counts) == counter.count_messages(messages)
+
+
+def test_gpt_oss_covers_its_own_format() -> None:
+    """A request to gpt-oss is never counted lower than harmony renders it, system text, calls and results included."""
+    head = (
+        "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n"
+        "Knowledge cutoff: 2024-06\nCurrent date: 2026-11-22\n\nReasoning: medium\n\n"
+        "# Valid channels: analysis, commentary, final. Channel must be included for every message."
+    )
+    plain = f"{head}<|end|><|start|>user<|message|>Hello<|end|><|start|>assistant"
+    full = (
+        f"{head}\nCalls to these tools must go to the commentary channel: 'functions'.<|end|>"
+        "<|start|>developer<|message|># Instructions\n\nBe brief.\n\n# Tools\n\n## functions\n\n"
+        "namespace functions {\n\n// Tells it.\ntype weather = (_: {\n// where\ncity: string,\n}) => any;\n\n"
+        "} // namespace functions<|end|><|start|>user<|message|>Hello<|end|>"
+        "<|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>"
+        '{"city": "Rome"}<|call|>'
+        "<|start|>functions.weather to=assistant<|channel|>commentary<|message|>sunny<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>It is sunny.<|end|><|start|>assistant"
+    )
+    encoding = load_encoding("o200k_harmony")
+    counter = counter_for("openai/gpt-oss-20b")
+    city = {"type": "object", "properties": {"city": {"type": "string", "description": "where"}}}
+    function = {"name": "weather", "description": "Tells it.", "parameters": city}
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+        {"role": "assistant", "content": "It is sunny."},
+    ]
+    for rendered, given, tools in ((plain, messages[1:2], None), (full, messages, [{"function": function}])):
+        true = len(encoding.encode(rendered, allowed_special="all"))
+        counted = counter.count_messages(given, tools)
+        assert true <= counted <= true + 60
+        assert counted == counter.overhead(tools) + sum(map(counter.count_message, given))
+    assert not counter.exact
+    assert counter_for("o200k_harmony").exact

@@ -13,7 +13,6 @@ from rankbudget.counting.profiles import PROFILES, RenderingProfile, apply_profi
 
 ALL = {
     **PROFILES,
-    "user, no tools": RenderingProfile(system="user", one_system=True, alternate=True, tool_role=False),
     "first only": RenderingProfile(system="first"),
     "alternate only": RenderingProfile(alternate=True),
 }
@@ -75,10 +74,7 @@ def test_the_result_obeys_and_loses_nothing(name: str) -> None:
             assert roles.count("system") <= 1
         if profile.alternate:
             assert all(a != b or a in {"tool", "system"} for a, b in pairwise(roles))
-        if not profile.tool_role:
-            assert "tool" not in roles
-            assert not any(m.get("tool_calls") for m in obedient)
-        elif profile.system != "user":
+        if profile.system != "user":
             calls = [i for i, m in enumerate(obedient) if m.get("tool_calls")]
             assert all(
                 obedient[i + 1 + k]["tool_call_id"] == c["id"]

@@ -47,6 +47,13 @@ from rankbudget.errors import BudgetConfigError, CounterUnavailableError
             ("o200k_base", "o200k_base"),
             ("cl100k_base", "cl100k_base"),
         ),
+        *(
+            ("gpt-41", "o200k_base"),
+            ("gpt-41-mini", "o200k_base"),
+            ("openai:gpt-4o", "o200k_base"),
+            ("azure_openai:gpt-35-turbo", "cl100k_base"),
+            ("openrouter/openai/gpt-5", "o200k_base"),
+        ),
     ],
 )
 def test_names_have_their_encoding(name: str, encoding: str) -> None:
@@ -90,7 +97,7 @@ def test_counters_pass_through_and_objects_are_remembered() -> None:
 @pytest.mark.parametrize("spec", [None, 5, 2.5, ["gpt-4o"], {}, ""])
 def test_what_is_no_counter_is_refused(spec: Any) -> None:
     """Anything else is a typed error that says what is allowed."""
-    with pytest.raises(BudgetConfigError, match="allowed"):
+    with pytest.raises(BudgetConfigError, match="counter must be"):
         counter_for(spec)
 
 
@@ -100,6 +107,7 @@ def test_a_callable_that_answers_nonsense_is_an_error() -> None:
         with pytest.raises(BudgetConfigError, match="whole number"):
             counter_for(lambda text, bad=bad: bad).count("x")
     assert counter_for(lambda text: float(len(text))).count("four") == 4
+    assert counter_for(lambda text: len(text) / 4).count("three") == 2  # rounded up: never less than it said
 
 
 def test_counters_are_found_again_after_pickling_and_copying() -> None:
@@ -107,7 +115,7 @@ def test_counters_are_found_again_after_pickling_and_copying() -> None:
     counter = counter_for("gpt-4o")
     assert pickle.loads(pickle.dumps(counter)) is counter
     assert copy.deepcopy(counter) is counter
-    with pytest.raises(TypeError, match="does not travel"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(counter_for(len))
 
 

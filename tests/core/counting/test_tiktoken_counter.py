@@ -14,7 +14,6 @@ from rankbudget.counting import TokenCounter, base, tiktoken_counter
 from rankbudget.counting.cutting import cut_text, grapheme_edges
 from rankbudget.counting.tiktoken_counter import TiktokenCounter
 from rankbudget.counting.vocabulary import load_encoding
-from rankbudget.counting.whitespace import shape_of, shorten_runs
 from rankbudget.testing import CounterConformance
 
 ENCODINGS = ("o200k_base", "cl100k_base")
@@ -132,28 +131,6 @@ def test_20_000_fuzzed_texts_count_as_tiktoken_counts_them(name: str) -> None:
     assert [counter.count(text) for text in drawn] == expected
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
-def test_20_000_runs_of_whitespace_count_as_tiktoken_counts_them(name: str) -> None:
-    """The route around tiktoken's panic gives tiktoken's numbers wherever tiktoken has one; after a combining mark it may give more, never less."""
-    encoding = load_encoding(name)
-    shape = shape_of(name)
-    assert shape is not None
-    shortened = 0
-    for text in texts(11, 20_000):
-        spaced = text + "".join(random.Random(len(text)).choices(ATOMS[:10], k=14)) + text[:1]
-        short, removed = shorten_runs(
-            spaced, shape, lambda piece: len(encoding._encode_single_piece(piece)), longest=5, kept=1
-        )
-        counted, expected = (
-            len(encoding.encode_ordinary(short)) + removed,
-            len(encoding.encode_ordinary(spaced)),
-        )
-        shortened += short != spaced
-        assert counted >= expected
-        assert counted == expected or regex.search(r"[\p{M}\p{Cn}][\r\n]", spaced), spaced
-    assert shortened > 15_000
-
-
 HOSTILE = {
     "a million spaces": " " * 1_000_000,
     "a million spaces inside": "hi " + " " * 1_000_000 + "x",
@@ -167,16 +144,12 @@ HOSTILE = {
     "much of zeros": "\x00" * 300_000,
     "surrogates": "\ud800" * 10_000 + "\udc00 \ud83d\ude00",
 }
-KNOWN = {
-    "a million spaces": 7_813,
-    "a million spaces inside": 7_815,
-}  # what merging the whole run gives; cl100k still says so itself
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("label", HOSTILE)
 def test_hostile_texts_are_counted(label: str) -> None:
-    """Much of anything is counted, also where tiktoken panics, and exactly where tiktoken can be asked."""
+    """Much of anything is counted: exactly where tiktoken can be asked, else in slices, a few tokens too high."""
     text = HOSTILE[label]
     for name in ENCODINGS:
         counted = TiktokenCounter(name).count(text)
@@ -185,9 +158,23 @@ def test_hostile_texts_are_counted(label: str) -> None:
         except BaseException as error:  # the panic is none of Exception
             if type(error).__name__ != "PanicException":
                 raise
-            expected = KNOWN.get(label, counted)
-        assert counted == expected
-        assert counted > 0
+            expected = len(load_encoding(name)._encode_single_piece(text.strip("hix")))
+        assert expected <= counted <= expected + 3 * (len(text) // tiktoken_counter.LONG_TEXT + 1)
+        if len(text) < tiktoken_counter._PANIC_RUN:
+            assert counted == expected
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_slices_are_never_too_low(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in slices, where tiktoken would panic, a text has at least its tokens, and at most three more a slice."""
+    counter, encoding = TiktokenCounter(name), load_encoding(name)
+    monkeypatch.setattr(tiktoken_counter, "LONG_TEXT", 40)
+    monkeypatch.setattr(tiktoken_counter, "_PANIC_RUN", 20)
+    rng = random.Random(11)
+    for text in texts(11, 2_000):
+        spaced = text + rng.choice(" \t\n\u3000") * rng.randint(41, 200) + text[:1]
+        expected = len(encoding.encode_ordinary(spaced))
+        assert expected <= counter._measure_long(spaced) <= expected + 3 * (len(spaced) // 40 + 1)
 
 
 @pytest.mark.slow
@@ -252,12 +239,10 @@ def test_grapheme_edges_agree_with_segmenting_from_the_start() -> None:
 def test_counts_are_remembered_by_text_and_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text is measured once while it is remembered; what is remembered stays bounded; giants are remembered by digest."""
     monkeypatch.setattr(base, "MOST_TEXTS", 100)
-    monkeypatch.setattr(tiktoken_counter, "MOST_TEXTS", 100)
     counter = TiktokenCounter("o200k_base")
     measured: list[str] = []
-    long, short = counter._measure, counter._length
-    monkeypatch.setattr(counter, "_measure", lambda text: measured.append(text) or long(text))
-    monkeypatch.setattr(counter, "_length", lambda text: measured.append(text) or short(text))
+    measure = counter._measure
+    monkeypatch.setattr(counter, "_measure", lambda text: measured.append(text) or measure(text))
     for index in range(1_000):
         assert counter.count(f"text {index}") == counter.count("text " + str(index))
     assert len(measured) == 1_000
@@ -307,4 +292,4 @@ def test_an_encoding_of_ones_own_is_counted_in_pieces_when_it_panics() -> None:
     counter = counter_for(own)
     assert counter.count("Hello, world!") == 4
     assert counter_for(own) is counter
-    assert 7_813 <= counter.count(" " * 1_000_000) <= 7_813 + 40
+    assert 7_813 <= counter.count(" " * 1_000_000) <= 7_813 + 60
