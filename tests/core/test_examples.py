@@ -64,13 +64,34 @@ def test_never_more_than_asked_for_and_none_twice(count, limit, weight):
     assert len({id(e) for e in picked}) == len(picked)
 
 
-@given(budget=st.integers(0, 60))
-def test_the_token_budget_is_a_bound(budget):
-    """All picked examples together, as `example_text` shows them, fit the budget."""
-    picked = FewShotSelector(KeywordScorer()).select(
-        "reset my password", EXAMPLES, None, max_tokens=budget, counter=WORDS
-    )
-    assert sum(WORDS.count(example_text(e)) for e in picked) <= budget
+@given(
+    budget=st.integers(0, 120),
+    join=st.sampled_from(["\n\n", "\n", " ", "", "\n---\n"]),
+    weight=st.sampled_from([0.0, 0.2]),
+    most=st.sampled_from([None, 1, 2, 4]),
+    exact=st.booleans(),
+)
+def test_the_joined_text_of_the_picked_examples_fits(budget, join, weight, most, exact):
+    """Counted as the prompt shows them, separators included, the picked examples fit, and no example left out would fit too."""
+    counter = counter_for("o200k_base") if exact else WORDS
+    render = lambda e: f"Q: {e['input']}\nA: {e['output']}"  # noqa: E731
+    options = {"max_tokens": budget, "counter": counter, "render": render, "join": join}
+    picked = FewShotSelector(KeywordScorer()).select("reset my password", EXAMPLES, most, weight, **options)
+    texts = [render(e) for e in picked]
+    assert not picked or counter.count(join.join(texts)) <= budget
+    if len(picked) != most:
+        for left in [e for e in EXAMPLES if e not in picked]:
+            assert counter.count(join.join([*texts, render(left)])) > budget
+
+
+def test_picking_is_the_same_each_time():
+    """Equal calls pick equal examples, in one order, ties included."""
+    twins = [{"input": "same words", "output": str(i)} for i in range(6)]
+    picks = [
+        FewShotSelector(KeywordScorer()).select("same", twins, None, max_tokens=12, counter=WORDS)
+        for _ in range(3)
+    ]
+    assert picks[0] == picks[1] == picks[2] == twins[:2]
 
 
 def test_an_example_too_long_is_skipped_not_the_end():
@@ -170,16 +191,15 @@ def test_nothing_to_choose_from():
 def test_wrong_arguments_are_named_together():
     """Every problem of a call stands in one error."""
     with pytest.raises(
-        BudgetConfigError, match=r"max_examples is -1.*diversity_weight is 2.*max_tokens is -5"
+        BudgetConfigError, match=r"max_examples .*got -1.*diversity_weight .*got 2.*max_tokens .*got -5"
     ):
         FewShotSelector().select("q", EXAMPLES, -1, 2, max_tokens=-5)
-    with pytest.raises(BudgetConfigError, match="embedding_engine is int"):
+    with pytest.raises(BudgetConfigError, match=r"embedding_engine must be .*got int"):
         FewShotSelector(7)
 
 
 def test_counts_are_real_by_default():
     """Without a counter the budget is counted in o200k tokens."""
-    exact = counter_for("o200k_base")
-    budget = exact.count(example_text(EXAMPLES[2]) + "\n")
+    budget = counter_for("o200k_base").count(example_text(EXAMPLES[2]))
     assert FewShotSelector().select("Where is my parcel?", EXAMPLES, 1, max_tokens=budget) == [EXAMPLES[2]]
     assert FewShotSelector().select("Where is my parcel?", EXAMPLES[2:3], 1, max_tokens=budget - 1) == []

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import counter_for
-from rankbudget.optimizer.compressor import CompressorConfig, PromptCompressor
 from rankbudget.compression.prompt_parts import parse_prompt, split_paragraphs
 from rankbudget.errors import BudgetConfigError
+from rankbudget.optimizer.analyzer import AnalyzerConfig, ContextAnalyzer
+from rankbudget.optimizer.compressor import CompressorConfig, PromptCompressor
 from rankbudget.optimizer.few_shot import FewShotSelector
 from rankbudget.optimizer.optimizer import OptimizationResult, OptimizerConfig, TokenOptimizer
-from rankbudget.optimizer.analyzer import AnalyzerConfig, ContextAnalyzer
 
 EXACT = counter_for("o200k_base")
 HOME = Path(__file__).parents[2] / "benchmarks" / "optimizer_prompts.py"
@@ -77,10 +77,6 @@ def test_one_word_of_a_short_question_is_enough():
     short = TokenOptimizer().optimize(prompt)
     assert "carry genes" in short.optimized_prompt
     assert "Soup" not in short.optimized_prompt
-    strict = TokenOptimizer(config=OptimizerConfig(short_question_words=0, continued_share=1)).optimize(
-        prompt
-    )
-    assert "carry genes" not in strict.optimized_prompt
 
 
 def test_a_document_that_continues_a_relevant_one_stays_with_it():
@@ -111,21 +107,12 @@ def test_a_document_about_a_name_in_a_relevant_one_stays():
 
 
 def test_figures_are_counted_on_the_prompts_themselves():
-    """Tokens are counts of the two texts, savings and money follow from them."""
-    config = OptimizerConfig(model="mine", prices={"mine": 10.0})
-    result = TokenOptimizer(config=config).optimize(f"{ON_TOPIC}\n\n{OFF_TOPIC}\n\n{QUESTION}")
+    """Tokens are counts of the two texts, savings follow from them."""
+    result = TokenOptimizer().optimize(f"{ON_TOPIC}\n\n{OFF_TOPIC}\n\n{QUESTION}")
     assert result.original_tokens == EXACT.count(result.original_prompt)
     assert result.optimized_tokens == EXACT.count(result.optimized_prompt)
     assert result.tokens_saved == result.original_tokens - result.optimized_tokens > 0
     assert result.savings_percent == round(100 * result.tokens_saved / result.original_tokens, 2)
-    assert result.cost_saved == pytest.approx(result.tokens_saved * 10 / 1_000_000)
-    assert result.cost_before == pytest.approx(result.cost_after + result.cost_saved)
-
-
-def test_a_model_without_a_price_costs_nothing_known():
-    """Money is None where the table has no row, not 0."""
-    result = TokenOptimizer(config=OptimizerConfig(model="unknown")).optimize(QUESTION)
-    assert (result.cost_before, result.cost_after, result.cost_saved) == (None, None, None)
 
 
 def test_nothing_goes_where_nothing_answers():
@@ -207,12 +194,11 @@ def test_the_system_prompt_is_left_alone_unless_asked():
 
 
 def test_history_keeps_the_newest_and_the_relevant():
-    """The last turn stays, a relevant one stays, small talk goes, an old decision is said in few words."""
+    """The last turn stays, a relevant one stays, small talk goes, an old decision stays."""
     history = [
         {
             "role": "user",
-            "content": "We decided that refunds for faulty lamps go to the card. "
-            + "The rest of this message is about the weather in the mountains. " * 4,
+            "content": "We decided that refunds for faulty lamps go to the card.",
         },
         {"role": "assistant", "content": "Noted."},
         {"role": "user", "content": "Lovely sunshine today!"},
@@ -227,37 +213,8 @@ def test_history_keeps_the_newest_and_the_relevant():
     assert "sunshine" not in text
     assert "assistant: Yes?" in text
     assert "user: My faulty lamps went back" in text
-    assert "[Earlier: We decided that refunds for faulty lamps go to the card." in text
-    assert "mountains. The rest" not in text
-
-
-def test_what_was_said_earlier_is_said_by_who_said_it():
-    """The assistant's decision is not put into the user's mouth; both are named where both said something that lasts."""
-    asides = (
-        " The rest of it is about the weather in the mountains and about the birds that sing there before the sun comes up."
-        * 3
-    )
-    asked = {
-        "role": "user",
-        "content": "Shall we use tabs or spaces in the project from now on, what do you think about it?",
-    }
-    decided = {
-        "role": "assistant",
-        "content": f"I decided that we use spaces because the linter demands it.{asides}",
-    }
-    wants = {"role": "user", "content": f"I prefer tabs in my own files.{asides}"}
-    rest = [{"role": "user", "content": "ok"}, {"role": "assistant", "content": "fine"}]
-    question = "How long do refunds take?"
-    one = TokenOptimizer().optimize(question, history=[asked, decided, *rest]).optimized_prompt
-    assert (
-        one.splitlines()[0]
-        == "assistant: [Earlier: I decided that we use spaces because the linter demands it.]"
-    )
-    both = TokenOptimizer().optimize(question, history=[wants, decided, *rest]).optimized_prompt
-    assert both.splitlines()[:2] == [
-        "user: [Earlier: I prefer tabs in my own files.]",
-        "assistant: [Earlier: I decided that we use spaces because the linter demands it.]",
-    ]
+    assert "user: We decided that refunds for faulty lamps go to the card." in text
+    assert "Noted." not in text
 
 
 @given(
@@ -268,12 +225,11 @@ def test_what_was_said_earlier_is_said_by_who_said_it():
         ),
         min_size=8,
     ),
-    tokens=st.integers(0, 40),
 )
-def test_nobody_is_credited_with_the_words_of_another(roles, texts, tokens):
+def test_nobody_is_credited_with_the_words_of_another(roles, texts):
     """Whatever stays of the history, every name in it stands in a line of the role that said it."""
     history = [{"role": role, "content": texts[i].replace("{}", f"thing{i}")} for i, role in enumerate(roles)]
-    result = TokenOptimizer(config=OptimizerConfig(earlier_tokens=tokens)).optimize(QUESTION, history=history)
+    result = TokenOptimizer().optimize(QUESTION, history=history)
     for line in result.optimized_prompt.splitlines():
         for i, role in enumerate(roles):
             assert f"thing{i}" not in line or line.startswith(f"{role}: ")
@@ -287,12 +243,7 @@ def test_the_first_paragraph_of_a_long_message_counts():
         {"role": "assistant", "content": long},
         {"role": "user", "content": "and now"},
     ]
-    assert (
-        ON_TOPIC
-        in TokenOptimizer(config=OptimizerConfig(earlier_tokens=0))
-        .optimize(QUESTION, history=history)
-        .optimized_prompt
-    )
+    assert ON_TOPIC in TokenOptimizer().optimize(QUESTION, history=history).optimized_prompt
 
 
 def test_tool_calls_in_the_history_stay_with_their_results():
@@ -380,7 +331,9 @@ def test_rating_by_meaning_plugs_in():
 
 def test_an_unknown_preference_is_refused():
     """The error names what is allowed."""
-    with pytest.raises(BudgetConfigError, match="allowed: low, medium, high"):
+    with pytest.raises(
+        BudgetConfigError, match=r"quality_preference must be one of 'low', 'medium', 'high' .*'best'"
+    ):
         TokenOptimizer().optimize("q", quality_preference="best")
 
 

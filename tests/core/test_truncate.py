@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import BudgetExceededError, counter_for
-from rankbudget.compression.cut import truncate_text
+from rankbudget.compression.truncate import truncate_text
 from rankbudget.errors import BudgetConfigError
-from rankbudget.compression.truncate import Truncate
+from rankbudget.fitting.block import fit_block
+from rankbudget.fitting.truncate import Truncate
 from rankbudget.segment import Segment
 from rankbudget.testing import FitStrategyConformance, RecordingCounter, WordCounter
 
@@ -124,7 +125,7 @@ def test_truncate_keeps_segments_in_order_and_cuts_the_last():
         segment("b", "three four five. Six seven."),
         segment("c", "eight"),
     ]
-    fit = Truncate().fit(given_segments, limit=6, counter=WORDS, block="project")
+    fit = fit_block(given_segments, strategy=Truncate(), limit=6, counter=WORDS, block="project")
     assert [p.rendition.text for p in fit.pieces] == ["one two.", "three four five...."]
     assert [(d.segment_id, d.action, d.reason) for d in fit.decisions] == [
         ("a", "kept", "fits"),
@@ -136,19 +137,26 @@ def test_truncate_keeps_segments_in_order_and_cuts_the_last():
 
 def test_truncate_places_pinned_segments_first():
     """A pinned segment at the end keeps its room, whatever stands before it."""
-    fit = Truncate().fit(
+    fit = fit_block(
         [segment("a", "one two three four"), segment("b", "must stay", pinned=True)],
+        strategy=Truncate(),
         limit=4,
         counter=WORDS,
         block="task",
     )
     assert [p.rendition.text for p in fit.pieces] == ["one...", "must stay"]
     with pytest.raises(BudgetExceededError, match="need 2 tokens, allowed: 1"):
-        Truncate().fit([segment("b", "must stay", pinned=True)], limit=1, counter=WORDS, block="task")
+        fit_block(
+            [segment("b", "must stay", pinned=True)],
+            strategy=Truncate(),
+            limit=1,
+            counter=WORDS,
+            block="task",
+        )
 
 
 def test_truncate_never_cuts_inside_a_group():
     """Segments that live or die together are dropped together, not cut."""
     pair = [segment("q", "a b c", group="g"), segment("r", "d e f", group="g")]
-    fit = Truncate().fit(pair, limit=4, counter=WORDS, block="task")
+    fit = fit_block(pair, strategy=Truncate(), limit=4, counter=WORDS, block="task")
     assert fit.pieces == ()

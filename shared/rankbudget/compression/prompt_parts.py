@@ -1,12 +1,14 @@
 """Reading a finished prompt back into its parts: instructions, documents, history, examples and the question.
 
-Parts are found by tags (`<context>...</context>`) or by labels at the start of a line (`Context:`, `Question:`). Without either, the last
-paragraph is the question and what stands before it are documents. All parts put together are the prompt again.
+Parts are found by tags (`<context>...</context>`) or by labels at the start of a line (`Context:`,
+`Question:`). Without either, the last paragraph is the question and everything before it is documents. All
+parts joined are the prompt again.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,83 +18,57 @@ Category = Literal["system", "document", "history", "query", "example"]
 
 _NAMES: dict[Category, str] = {
     "system": "system(?: prompt)?|instructions?",
-    "document": "contexts?|documents?|docs?|background|sources?|knowledge|passages?|references?|search results|retrieved(?: documents| context)?",
+    "document": "contexts?|documents?|docs?|background|sources?|knowledge|passages?|references?"
+    "|search results|retrieved(?: documents| context)?",
     "history": "(?:chat |conversation )?history|conversation|previous messages",
     "query": "(?:user |current )?question|query|user(?: query| message)?|task|request",
     "example": "(?:few-shot )?examples?",
 }
-_ANY = "|".join(f"(?P<{name}>{words})" for name, words in _NAMES.items())
+_TAG_NAMES = "|".join(_NAMES.values()).replace(" ", "[ _]")
 _TAG = re.compile(
-    rf"<(?P<tag>{'|'.join(_NAMES.values())})(?: [^<>\n]*)?>\n?(?P<body>.*?)(?P<end>\n?</(?P=tag)>\n*)".replace(
-        " ", "[ _]"
-    ),
-    re.IGNORECASE | re.DOTALL,
+    rf"<(?P<open>{_TAG_NAMES})(?:[ _][^<>\n]*)?>\n?|\n?</(?P<close>{_TAG_NAMES})>\n*", re.IGNORECASE
 )
+_ANY = "|".join(f"(?P<{name}>{words})" for name, words in _NAMES.items())
 _LABEL = re.compile(
     rf"^[ \t]*(?:#{{1,6}} +)?(?:\*\*)?(?:{_ANY})(?:\*\*)?[ \t]*(?::(?:\*\*)?[ \t]*\n?|\n(?=\S))",
     re.IGNORECASE | re.MULTILINE,
 )
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
-_LAST_QUESTION = re.compile(r"(?:(?<=[.!?])\s+|^)([^.!?\n]{3,400}\?)\s*$")
+_LAST_QUESTION = re.compile(r"(?:(?<=[.!?])\s+|^)([^.!?\n]{3,400}\?)$")
+_LONGEST_QUESTION = 500
 
 
 @dataclass(frozen=True, slots=True)
 class PromptPart:
-    """One part of a prompt.
-
-    Args:
-        category: what it is.
-        before: its label or opening tag.
-        text: what stands in it.
-        after: its closing tag and what separates it from the next part.
-    """
+    """One part of a prompt: its label or opening tag, its text, and what closes and separates it."""
 
     category: Category
     before: str
     text: str
     after: str
 
-    def render(self, text: str | None = None) -> str:
-        """Returns the part as it stands in the prompt, with other text where some is given."""
-        return f"{self.before}{self.text if text is None else text}{self.after}"
+    def render(self) -> str:
+        """Returns the part as it was in the prompt."""
+        return f"{self.before}{self.text}{self.after}"
 
 
 def parse_prompt(prompt: str) -> list[PromptPart]:
-    r"""Returns the parts of a prompt, in order; joining their `render()` gives the prompt.
-
-    Example:
-        >>> [(p.category, p.text) for p in parse_prompt("Context:\nThe sky is blue.\n\nQuestion: What colour is it?")]
-        [('document', 'The sky is blue.'), ('query', 'What colour is it?')]
-        >>> [(p.category, p.text) for p in parse_prompt("The sky is blue.\n\nWhat colour is it?")]
-        [('document', 'The sky is blue.'), ('query', 'What colour is it?')]
-    """
+    """Returns the parts of a prompt, in order; joining their `render()` gives the prompt."""
     if not prompt.strip():
         return [PromptPart("query", "", prompt, "")] if prompt else []
     parts: list[PromptPart] = []
-    start = 0
-    for match in _TAG.finditer(prompt):
-        parts.extend(_labelled(prompt[start : match.start()]))
-        body = match.start("body")
-        parts.append(
-            PromptPart(
-                _category(match.group("tag")),
-                prompt[match.start() : body],
-                match.group("body"),
-                match.group("end"),
-            )
-        )
-        start = match.end()
-    parts.extend(_labelled(prompt[start:]))
+    end = 0
+    for opening, closing in _tag_pairs(prompt):
+        parts.extend(_labelled(prompt[end : opening.start()]))
+        before, text = opening.group(), prompt[opening.end() : closing.start()]
+        parts.append(PromptPart(_category(opening.group("open")), before, text, closing.group()))
+        end = closing.end()
+    parts.extend(_labelled(prompt[end:]))
     return parts if any(part.category == "query" for part in parts) else _with_question(parts)
 
 
 def split_paragraphs(text: str) -> list[tuple[str, str]]:
-    r"""Returns the paragraphs of a text, each with the white space that follows it.
-
-    Example:
-        >>> split_paragraphs("one\n\ntwo")
-        [('one', '\n\n'), ('two', '')]
-    """
+    r"""Returns the paragraphs of a text, each with the white space that follows it."""
     found: list[tuple[str, str]] = []
     start = 0
     for match in _PARAGRAPH.finditer(text):
@@ -102,6 +78,21 @@ def split_paragraphs(text: str) -> list[tuple[str, str]]:
     if start < len(text):
         found.append((text[start:], ""))
     return found
+
+
+def _tag_pairs(prompt: str) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """Yields each outermost opening tag with the first closing tag of its name after it."""
+    tags = list(_TAG.finditer(prompt))
+    last_end = {tag["close"].lower(): tag.start() for tag in tags if tag["close"]}
+    opening: re.Match[str] | None = None
+    for tag in tags:
+        name = (tag["open"] or tag["close"]).lower()
+        if opening is None:
+            if tag["open"] and last_end.get(name, -1) >= tag.end():
+                opening = tag
+        elif tag["close"] and name == opening["open"].lower():
+            yield opening, tag
+            opening = None
 
 
 def _labelled(text: str) -> list[PromptPart]:
@@ -125,24 +116,20 @@ def _part(category: Category, before: str, text: str) -> PromptPart:
     return PromptPart(category, before, body, text[len(body) :])
 
 
-def _category(word: str) -> Category:
-    plain = word.replace("_", " ")
+def _category(tag: str) -> Category:
+    plain = tag.replace("_", " ")
     return next(name for name, words in _NAMES.items() if re.fullmatch(words, plain, re.IGNORECASE))
 
 
 def _with_question(parts: list[PromptPart]) -> list[PromptPart]:
+    """Returns the parts with the last paragraph, or the last sentence of the only one, as the question."""
     last = parts[-1]
     if last.category != "document" or last.before:
         return parts
     paragraphs = list(_PARAGRAPH.finditer(last.text))
     cut = paragraphs[-1].end() if paragraphs else 0
     if not cut:
-        question = _LAST_QUESTION.search(last.text)
+        question = _LAST_QUESTION.search(last.text, max(0, len(last.text) - _LONGEST_QUESTION))
         cut = question.start(1) if question else 0
-    if not cut:
-        return [*parts[:-1], PromptPart("query", "", last.text, last.after)]
-    return [
-        *parts[:-1],
-        _part("document", "", last.text[:cut]),
-        PromptPart("query", "", last.text[cut:], last.after),
-    ]
+    documents = [_part("document", "", last.text[:cut])] if cut else []
+    return [*parts[:-1], *documents, PromptPart("query", "", last.text[cut:], last.after)]

@@ -1,7 +1,6 @@
-"""Shorter tool output that is still what it was: JSON stays JSON, a log stays a log, a result list stays a result list.
+"""Shorter tool output of the same form: JSON stays JSON, logs and result lists keep whole lines.
 
-What an agent needs from stale tool output is ids, errors and whatever differs from the rest, so those stay; equal neighbours go first and
-each gap says how much is missing.
+What an agent needs from old tool output is ids and errors, so those stay; each gap is counted.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import re
 from collections.abc import Callable
 
 from ..counting.protocol import TokenCounter
-from .cut import cut_from
 from .json_shrink import dump, parse, shrink, shrink_lines
 from .lines import looks_structured, pick_lines
+from .truncate import cut_from
 
 __all__ = ["compress_structured"]
 
@@ -23,24 +22,12 @@ _SHORT = 64
 
 
 def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> str:
-    """Returns `text` in at most `max_tokens`, by structure: JSON stays parseable, logs and result lists lose what repeats.
+    """Returns `text` in at most `max_tokens`, by structure; `text` itself when it fits, "" when nothing does.
 
-    JSON objects and arrays (also one per line) first lose white space, which loses nothing; then middle items of arrays, replaced by a
-    marker that counts them, and the middles of long strings. Ids, numbers, errors and outliers stay longest. Logs, search results and
-    tables keep their first and last lines, errors and rare lines. Everything else keeps its start and its end.
-
-    Args:
-        text: tool output.
-        max_tokens: the bound on the result.
-        counter: counts.
-
-    Returns:
-        `text` itself when it fits; "" when nothing fits.
-
-    Example:
-        >>> from rankbudget.testing.fakes import WordCounter
-        >>> compress_structured('[1, 2, 3]', 1, WordCounter())
-        '[1,2,3]'
+    JSON (also one value a line) first loses white space; then middle items of arrays, replaced by a marker
+    that counts them, and the middles of long strings. Ids, numbers and errors stay longest. Logs,
+    search results and tables keep their first and last lines and errors. Everything else keeps its start and
+    its end.
     """
     if max_tokens <= 0 or not text:
         return ""
@@ -56,59 +43,53 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> st
 
 def _as_json(text: str, size: int, max_tokens: int, counter: TokenCounter) -> str | None:
     value = parse(text)
-    if not isinstance(value, (dict, list)):
+    if value is None:
         return None
     dense = _OUTSIDE_STRINGS.sub(lambda m: m.group(1) or "", text)
-    # White space alone can be the surplus; the dense form is counted only where it could fit.
+    # The dense form is counted only where it could fit.
     if len(dense) <= 2 * size + _SHORT and counter.count(dense) <= max_tokens:
         return dense
-    return _search(
-        lambda target: dump(shrink(value, target)),
-        size,
-        max_tokens,
-        counter,
-        floor="[]" if isinstance(value, list) else "{}",
-    )
+    found = _longest(lambda target: dump(shrink(value, target)), size, max_tokens, counter)
+    return found or _if_it_fits("[]" if isinstance(value, list) else "{}", max_tokens, counter)
 
 
 def _as_json_lines(text: str, size: int, max_tokens: int, counter: TokenCounter) -> str | None:
     lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) <= 1 or lines[0].lstrip()[:1] not in ("{", "["):
+    if len(lines) <= 1 or parse(lines[0]) is None:
         return None
     values = [parse(line) for line in lines]
-    if not all(isinstance(value, (dict, list)) for value in values):
+    if None in values:
         return None
-    return _search(lambda target: shrink_lines(values, target), size, max_tokens, counter, floor="{}")
+    found = _longest(lambda target: shrink_lines(values, target), size, max_tokens, counter)
+    return found or _if_it_fits("{}", max_tokens, counter)
 
 
 def _as_lines(text: str, size: int, max_tokens: int, counter: TokenCounter) -> str | None:
     if not looks_structured(text):
         return None
-    return _search(lambda target: pick_lines(text, target), size, max_tokens, counter, floor=None)
+    return _longest(lambda target: pick_lines(text, target), size, max_tokens, counter) or None
 
 
-def _search(
-    make: Callable[[int], str], size: int, max_tokens: int, counter: TokenCounter, *, floor: str | None
-) -> str | None:
-    """Returns the longest form found that fits; characters are guessed from the characters the limit held so far, then corrected."""
+def _if_it_fits(text: str, max_tokens: int, counter: TokenCounter) -> str:
+    return text if counter.count(text) <= max_tokens else ""
+
+
+def _longest(make: Callable[[int], str], size: int, max_tokens: int, counter: TokenCounter) -> str:
+    """Returns the longest form found that fits; characters are estimated from earlier attempts."""
     target, best, most = size, "", 0
     for _ in range(_ATTEMPTS):
         try:
             made = make(target)
-        except RecursionError:  # nested deeper than Python counts
+        except RecursionError:  # nested deeper than Python's stack
             break
         used = max(counter.count(made), 1)
         if most < used <= max_tokens:
             best, most = made, used
-        if _FULL * max_tokens <= used <= max_tokens or (used <= max_tokens and target > 2 * size):
+        if used <= max_tokens and (used >= _FULL * max_tokens or target > 2 * size):
             break
-        # Aims a little under the limit; what does not shrink or grow with the target (markers, ids) takes another round.
+        # Markers and ids do not shrink with the target, so the estimate aims a little under the limit.
         guess = int(target * max_tokens * 0.97 / used)
         if guess <= 0 or guess == target:
             break
         target = guess
-    if best:
-        return best
-    if floor is None:
-        return None
-    return floor if counter.count(floor) <= max_tokens else ""
+    return best

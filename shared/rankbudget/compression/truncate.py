@@ -1,117 +1,138 @@
-"""Truncate: keep a block's segments in order and cut inside the one that stands at the edge."""
+"""Truncate: cut inside a text, at the end of a sentence where there is one, to an exact number of tokens.
+
+The finished text is what is counted, marker included: tokens merge across a cut, so counts of its parts are
+estimates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator
+from typing import Literal
 
-from .cut import Keep, truncate_text
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetExceededError
-from ..segment import Decision, Rendition, Segment
-from ..fitting.protocol import Cost, Fit, Piece, plain_cost
+from ..errors import BudgetConfigError
 
-__all__ = ["Keep", "Truncate", "truncate_text"]
+__all__ = ["Keep", "cut_from", "truncate_text"]
+
+Keep = Literal["start", "both"]
+
+# A run of marks is tried from its first mark only: trying from each one takes quadratic time.
+_SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’)\]]*(?=\s)|[。！？｡]+[」』”’）]*|(?<=\S)(?=[ \t]*\n)")
+_WORD_END = re.compile(r"(?<=\S)(?=\s)")
+_SENTENCE_START = re.compile(
+    r"(?:(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+|(?<=[。！？｡])|(?<=[。！？｡][」』”’）])|\n\s*)(?=\S)"
+)
+_WORD_START = re.compile(r"(?<=\s)(?=\S)")
+_LEAST_SHARE = 8
+"""A sentence end counts only where it keeps an eighth of what fits: "Yes." alone would waste the room."""
 
 
-class Truncate:
-    """Keeps segments in order until the room ends and cuts the one at the edge; for the project and task blocks.
+def truncate_text(
+    text: str, max_tokens: int, counter: TokenCounter, *, ellipsis: str = "...", keep: Keep = "start"
+) -> str:
+    """Returns `text` cut to at most `max_tokens`, the marker counted, and `text` itself when it fits.
 
-    Pinned segments are placed first. A segment of a group of several is never cut, because groups live or die together.
+    Cuts at the end of a sentence, else of a word, else between two graphemes. White space in what is kept is
+    copied.
 
     Args:
-        ellipsis: the marker that stands for what is cut.
-        keep: which part of a cut segment stays.
+        text: what to cut.
+        max_tokens: the bound on the result.
+        counter: counts.
+        ellipsis: the marker that replaces what is cut.
+        keep: "start" keeps the start; "both" keeps start and end around the marker, for long questions and
+            tool output.
+
+    Returns:
+        At most `max_tokens` tokens; "" when not even the marker fits.
+
+    Raises:
+        BudgetConfigError: `keep` is neither "start" nor "both".
+
+    Example:
+        >>> from rankbudget.testing.fakes import WordCounter  # one token per word
+        >>> truncate_text("One two. Three four. Five six.", 5, WordCounter())
+        'One two. Three four....'
+        >>> truncate_text("One two. Three four. Five six.", 5, WordCounter(), keep="both")
+        'One two. ... Five six.'
     """
+    if keep not in ("start", "both"):
+        raise BudgetConfigError.of([f"keep must be 'start' or 'both' (got {keep!r})"])
+    if max_tokens <= 0 or not text:
+        return ""
+    start = counter.truncate(text, max_tokens)
+    if len(start) == len(text):
+        return text
+    return cut_from(text, start, max_tokens, counter, ellipsis=ellipsis, keep=keep)
 
-    def __init__(self, *, ellipsis: str = "...", keep: Keep = "start") -> None:
-        self._ellipsis = ellipsis
-        self._keep: Keep = keep
 
-    def fit(
-        self,
-        segments: Sequence[Segment],
-        *,
-        limit: int,
-        counter: TokenCounter,
-        block: str,
-        query: str = "",
-        cost: Cost | None = None,
-    ) -> Fit:
-        """Returns the leading segments that cost at most `limit`, the last one cut."""
-        del query  # the order given is the order of importance
-        price = cost or plain_cost(counter)
-        costs = [price(segment, segment.text) for segment in segments]
-        groups = _groups(segments)
-        pinned = {key for key, members in groups.items() if any(segments[i].pinned for i in members)}
-        needed = sum(costs[i] for key in pinned for i in groups[key])
-        if needed > limit:
-            msg = (
-                f"pinned segments of block {block!r} need {needed} tokens, allowed: {limit}; "
-                f"give the block {needed - limit} more or unpin {[s.id for s in segments if s.pinned]!r}"
-            )
-            raise BudgetExceededError(msg, limit=limit, needed=needed, blocks={block: needed})
-        kept: dict[int, Piece] = {i: _whole(segments[i], costs[i]) for key in pinned for i in groups[key]}
-        room = limit - needed
-        for key, members in groups.items():
-            if key in pinned:
-                continue
-            wanted = sum(costs[i] for i in members)
-            if wanted <= room:
-                kept.update({i: _whole(segments[i], costs[i]) for i in members})
-                room -= wanted
-                continue
-            piece = self._cut(segments[members[0]], room, counter, price) if len(members) == 1 else None
-            if piece:
-                kept[members[0]] = piece
+def cut_from(
+    text: str,
+    start: str,
+    max_tokens: int,
+    counter: TokenCounter,
+    *,
+    ellipsis: str = "...",
+    keep: Keep = "start",
+) -> str:
+    """Returns what `truncate_text` returns, for a caller that knows the longest `start` that fits."""
+    room = max_tokens - counter.count(ellipsis)
+    if room < 0:
+        return ""
+    attempt = 0
+    while room > 0:
+        if keep == "start":
+            cut = _start(text, start, max_tokens, room, counter) + ellipsis
+        else:
+            cut = _ends(text, start, room, counter, ellipsis)
+        excess = counter.count(cut) - max_tokens
+        if excess <= 0:
+            return cut
+        room -= max(excess, 2**attempt - 1)
+        attempt += 1
+    return ellipsis
+
+
+def _start(text: str, start: str, max_tokens: int, room: int, counter: TokenCounter) -> str:
+    # Only the few tokens that must go are counted, not the long rest that stays.
+    surplus = max_tokens - room
+    least = len(start) // _LEAST_SHARE
+    for boundaries in (_SENTENCE_END, _WORD_END):
+        for end in _last_first(boundaries, text, len(start)):
+            if end <= least:
+                break
+            if surplus == 0 or counter.count(start[end:]) >= surplus:
+                return start[:end]
+    return counter.truncate(start, room)
+
+
+def _last_first(boundaries: re.Pattern[str], text: str, limit: int) -> Iterator[int]:
+    # One character more than the limit is read, to see whether a sentence ends exactly there.
+    ends = [m.end() for m in boundaries.finditer(text, 0, min(len(text), limit + 1)) if 0 < m.end() <= limit]
+    return reversed(ends)
+
+
+def _ends(text: str, start: str, room: int, counter: TokenCounter, ellipsis: str) -> str:
+    # `start` fills the whole limit, so three quarters of its characters are enough to find each half in.
+    reach = max(len(start) * 3 // 4, 1)
+    end = counter.truncate(text[-reach:], room // 2, side="left") if room > 1 else ""
+    start = counter.truncate(start[:reach], room - room // 2)
+    for boundaries in (_SENTENCE_END, _WORD_END):
+        cut = next(_last_first(boundaries, text, len(start)), 0)
+        if cut > len(start) // 2:
+            start = start[:cut]
             break
-        pieces = tuple(kept[i] for i in sorted(kept))
-        decisions = tuple(
-            _decision(segment, kept.get(i), costs[i], block) for i, segment in enumerate(segments)
-        )
-        return Fit(pieces=pieces, tokens=sum(p.rendition.tokens for p in pieces), decisions=decisions)
-
-    def _cut(self, segment: Segment, room: int, counter: TokenCounter, price: Cost) -> Piece | None:
-        limit = room - price(segment, "")
-        while limit > 0:
-            text = truncate_text(segment.text, limit, counter, ellipsis=self._ellipsis, keep=self._keep)
-            if not text or text == self._ellipsis:
-                return None
-            tokens = price(segment, text)
-            if tokens <= room:
-                return Piece(segment, Rendition(kind="truncated", text=text, tokens=tokens))
-            limit -= max(tokens - room, 1)
-        return None
-
-
-def _groups(segments: Sequence[Segment]) -> dict[str, list[int]]:
-    groups: dict[str, list[int]] = {}
-    for i, segment in enumerate(segments):
-        groups.setdefault(f"group {segment.group}" if segment.group else f"segment {i}", []).append(i)
-    return groups
-
-
-def _whole(segment: Segment, tokens: int) -> Piece:
-    return Piece(segment, Rendition(kind="whole", text=segment.text, tokens=tokens))
-
-
-def _decision(segment: Segment, piece: Piece | None, before: int, block: str) -> Decision:
-    if piece is None:
-        return Decision(
-            segment_id=segment.id, block=block, action="trimmed", reason="no_room", before=before, after=0
-        )
-    if piece.whole:
-        reason = "pinned" if segment.pinned else "fits"
-        return Decision(
-            segment_id=segment.id, block=block, action="kept", reason=reason, before=before, after=before
-        )
-    after = piece.rendition.tokens
-    detail = f"Cut from {before} to {after} tokens at the edge of the room."
-    return Decision(
-        segment_id=segment.id,
-        block=block,
-        action="truncated",
-        reason="no_room",
-        before=before,
-        after=after,
-        detail=detail,
-    )
+    offset = max(len(text) - len(end), len(start))
+    most = offset + (len(text) - offset) // 2
+    for boundaries in (_SENTENCE_START, _WORD_START):
+        found = boundaries.search(text, offset, len(text.rstrip()))
+        if found and found.end() <= most:
+            offset = found.end()
+            break
+    end = text[offset:]
+    gap = text[len(start) : offset]
+    joint = "\n" if gap.startswith("\n") or gap.endswith("\n") else " "
+    if not ellipsis and not gap.strip():
+        joint = ""
+    return f"{start.rstrip()}{joint}{ellipsis}{joint}{end}" if end else start + ellipsis

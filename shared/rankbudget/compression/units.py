@@ -1,6 +1,7 @@
 """A text as units that are kept or dropped whole: sentences, and blocks that lose their meaning when cut.
 
-Code, JSON and tables are one unit each, a quoted name is never torn in two, and all units put together are the text again.
+Code, JSON and tables are one unit each, a quoted name is never split, and all units joined are the text
+again.
 """
 
 from __future__ import annotations
@@ -15,81 +16,60 @@ from .json_shrink import parse
 
 __all__ = ["Unit", "UnitKind", "split_units"]
 
-UnitKind = Literal["sentence", "code", "json", "table", "heading"]
+UnitKind = Literal["sentence", "code", "json", "table"]
 
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$\n?|\Z)", re.MULTILINE | re.DOTALL)
-_ROW = re.compile(r"^[ \t]*\|.*\|[ \t]*$|^[^\n|]+\|[^\n|]+\|[^\n]*$|^[^\t\n]+\t[^\n]+$")
-_INDENTED = re.compile(r"^(?: {4,}|\t)\S.*$")
-_HEADING = re.compile(r"^[ \t]*(?:#{1,6} \S.*|[A-Z][^.!?\n]{0,60}:)[ \t]*\n+$")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$|[^|]+\|[^|]+\|.*$|[^\t]+\t[^\t]+$")
+_INDENTED = re.compile(r"(?: {4,}|\t)\S")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)')
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
-_NUMBERING = re.compile(r"^\s*(?:\d{1,3}|[A-Za-z])\.\s*$")
+_NUMBERING = re.compile(r"\s*(?:\d{1,3}|[A-Za-z])\.\s*$")
 _LONGEST_QUOTE = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A piece that is kept or dropped whole.
-
-    Args:
-        text: a copy of the source, white space included.
-        kind: what it is.
-        paragraph: number of the paragraph it stands in.
-    """
+    """A piece that is kept or dropped whole: a copy of the source, white space included."""
 
     text: str
     kind: UnitKind
     paragraph: int
 
+    @property
+    def fixed(self) -> bool:
+        """Whether no word of it may change: code, JSON, a table."""
+        return self.kind != "sentence"
+
 
 def split_units(text: str) -> list[Unit]:
-    r"""Returns the units of `text`, in order.
-
-    Example:
-        >>> [(u.kind, u.text) for u in split_units("One. Two.\n```\nx = 1. Y\n```\n")]
-        [('sentence', 'One.'), ('sentence', ' Two.\n'), ('code', '```\nx = 1. Y\n```\n')]
-    """
+    """Returns the units of `text`, in order."""
     units: list[Unit] = []
     paragraph = 0
     for kind, block in _blocks(text):
         if kind == "sentence":
-            for piece in _whole_quotes(split_sentences(block)):
-                units.append(Unit(piece, "heading" if _HEADING.match(piece) else "sentence", paragraph))
+            for piece in _joined_quotes(split_sentences(block)):
+                units.append(Unit(piece, "sentence", paragraph))
                 paragraph += bool(_PARAGRAPH.search(piece))
         else:
-            paragraph += 1
-            units.append(Unit(block, kind, paragraph))
-            paragraph += 1
+            units.append(Unit(block, kind, paragraph + 1))
+            paragraph += 2
     return units
 
 
 def _blocks(text: str) -> Iterator[tuple[UnitKind, str]]:
-    start = 0
-    for match in _FENCE.finditer(text):
-        yield from _plain_blocks(text[start : match.start()])
-        yield "code", match.group()
-        start = match.end()
-    yield from _plain_blocks(text[start:])
-
-
-def _plain_blocks(text: str) -> Iterator[tuple[UnitKind, str]]:
-    if not text:
-        return
-    if "\n" not in text and text[:1] not in "{[":
-        yield "sentence", text
+    """Yields the blocks of a text, and as "sentence" the prose between them."""
+    if "\n" not in text and text[:1] not in ("{", "["):
+        if text:
+            yield "sentence", text
         return
     lines = text.splitlines(keepends=True)
-    prose = i = 0
-    unclosed = False
+    prose = i = tried = 0
     while i < len(lines):
-        end = 0
-        kind: UnitKind = "json"
-        if not unclosed and lines[i].lstrip()[:1] in ("{", "["):
-            end = _json_end(lines, i)
-            unclosed = end < 0  # a bracket that never closes is looked for once
-        if end <= 0:
-            kind, end = _run_at(lines, i)
-        if end <= i:
+        kind, end = _block_at(lines, i)
+        if end == i and i >= tried and lines[i].lstrip()[:1] in ("{", "["):
+            kind = "json"
+            end, tried = _json_at(lines, i)  # brackets that hold no JSON are read once
+        if end == i:
             i += 1
             continue
         if prose < i:
@@ -100,37 +80,44 @@ def _plain_blocks(text: str) -> Iterator[tuple[UnitKind, str]]:
         yield "sentence", "".join(lines[prose:])
 
 
-def _run_at(lines: list[str], start: int) -> tuple[UnitKind, int]:
-    """Returns the kind of block that begins at a line, and its end; the start where none does."""
-    end = start
-    while end < len(lines) and _ROW.match(lines[end].rstrip("\n")):
-        end += 1
-    if end - start > 1:
+def _block_at(lines: list[str], start: int) -> tuple[UnitKind, int]:
+    """Returns which block begins at a line, and the line after its end (`start` where none begins)."""
+    fence = _FENCE.match(lines[start])
+    if fence and lines[start].endswith("\n"):
+        end = start + 1
+        while end < len(lines) and lines[end].strip() != fence.group(1):
+            end += 1
+        return "code", min(end + 1, len(lines))
+    end = _run_end(lines, start, _ROW)
+    if end > start:
         return "table", end
-    # An indented block needs a blank line (or the start) before it: otherwise it continues a list item.
+    # An indented block needs a blank line before it: otherwise it continues a list item.
+    if start == 0 or not lines[start - 1].strip():
+        return "code", _run_end(lines, start, _INDENTED)
+    return "sentence", start
+
+
+def _run_end(lines: list[str], start: int, pattern: re.Pattern[str]) -> int:
+    """Returns the end of the matching lines from `start` on; `start` where fewer than two match."""
     end = start
-    while (
-        (start == 0 or not lines[start - 1].strip())
-        and end < len(lines)
-        and _INDENTED.match(lines[end].rstrip("\n"))
-    ):
+    while end < len(lines) and pattern.match(lines[end].rstrip("\n")):
         end += 1
-    return ("code", end) if end - start > 1 else ("sentence", start)
+    return end if end - start > 1 else start
 
 
-def _json_end(lines: list[str], start: int) -> int:
-    """Returns where the JSON that begins at a line ends, 0 where it is none, -1 where its brackets never close."""
+def _json_at(lines: list[str], start: int) -> tuple[int, int]:
+    """Returns the end of the JSON at a line (`start` where there is none) and of the lines read."""
     depth = 0
-    for i in range(start, len(lines)):
-        bare = _STRING.sub("", lines[i])
-        depth += bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
+    for end in range(start + 1, len(lines) + 1):
+        bare = _STRING.sub("", lines[end - 1])
+        depth += sum(map(bare.count, "{[")) - sum(map(bare.count, "}]"))
         if depth <= 0:
-            return i + 1 if parse("".join(lines[start : i + 1])) is not None else 0
-    return -1
+            return (start if parse("".join(lines[start:end])) is None else end), end
+    return start, len(lines)
 
 
-def _whole_quotes(pieces: tuple[str, ...]) -> list[str]:
-    """Joins pieces that belong together: what a quotation of at most a line spans, and the number of a list item with its sentence."""
+def _joined_quotes(pieces: tuple[str, ...]) -> list[str]:
+    """Joins the sentences of a short quotation, and the number of a list item with its sentence."""
     out: list[str] = []
     for piece in pieces:
         if out and "\n" not in out[-1] and (_NUMBERING.match(out[-1]) or _spans(out[-1], piece)):
@@ -141,7 +128,9 @@ def _whole_quotes(pieces: tuple[str, ...]) -> list[str]:
 
 
 def _spans(one: str, other: str) -> bool:
-    return len(one) + len(other) < 4 * _LONGEST_QUOTE and _inside_quote(one) and _closes_early(other)
+    if len(one) + len(other) >= 4 * _LONGEST_QUOTE or not _inside_quote(one):
+        return False
+    return any(0 <= other.find(mark) <= _LONGEST_QUOTE for mark in '"”»')
 
 
 def _inside_quote(text: str) -> bool:
@@ -149,7 +138,3 @@ def _inside_quote(text: str) -> bool:
         return len(text) - text.rindex('"') <= _LONGEST_QUOTE
     opened = max(text.rfind(mark) for mark in "“«")
     return opened > max(text.rfind(mark) for mark in "”»") and len(text) - opened <= _LONGEST_QUOTE
-
-
-def _closes_early(text: str) -> bool:
-    return any(0 <= text.find(mark) <= _LONGEST_QUOTE for mark in '"”»')

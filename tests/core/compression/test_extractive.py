@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import counter_for
-from rankbudget.compression.extractive import ExtractOptions, extract
+from rankbudget.compression.extractive import extract
 from rankbudget.compression.units import split_units
 from rankbudget.testing import WordCounter
 
@@ -83,7 +83,6 @@ def test_a_sentence_is_rated_in_its_paragraph():
         5,
         WORDS,
         query="When was the Vega telescope opened?",
-        options=ExtractOptions(paragraph_weight=1.0),
     )
     assert kept == "It was opened in 2009."
 

@@ -90,18 +90,6 @@ def test_quotes_fields_and_code_stay_whole():
         assert part in short
 
 
-def test_repeated_long_names_get_an_abbreviation_in_statements():
-    """The first mention explains it; instructions keep the full name."""
-    name = "Northern Light Insurance Company"
-    text = f"The {name} is old. The {name} sells policies. The {name} has shops. Never insult the {name}."
-    short = compress_template(text)
-    assert (
-        short
-        == f"The {name} (NLIC) is old. The NLIC sells policies. The NLIC has shops. Never insult the {name}."
-    )
-    assert "NLIC" not in compress_template(text, abbreviate_names=False)
-
-
 def test_an_order_and_its_opposite_both_stay():
     """A negation makes another instruction, not a repeat."""
     text = "Open the door for guests. Do not open the door for guests."

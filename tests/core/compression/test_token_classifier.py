@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import CounterUnavailableError, counter_for
-from rankbudget.optimizer.compressor import CompressorConfig, PromptCompressor
 from rankbudget.compression.token_classifier import TokenClassifier
 from rankbudget.errors import BudgetConfigError
+from rankbudget.optimizer.compressor import CompressorConfig, PromptCompressor
 from rankbudget.testing import WordCounter
 
 EXACT = counter_for("o200k_base")
@@ -172,7 +172,7 @@ def test_the_compressor_loads_it_from_its_path(folder):
 
 def test_a_folder_without_weights_is_a_typed_error(tmp_path):
     """A path that is no folder, and a folder that holds no model, say so."""
-    with pytest.raises(BudgetConfigError, match="is not a folder"):
+    with pytest.raises(BudgetConfigError, match="must be a folder"):
         TokenClassifier(tmp_path / "nothing").rate(["a"])
     pytest.importorskip("torch", reason="reading weights needs torch")
     with pytest.raises(BudgetConfigError, match="holds no token-classification model"):
