@@ -1,17 +1,16 @@
 """One context budget for all that competes for a model's window.
 
-A prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped, and the report says why.
+A prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped, and the report says
+why.
 
-    data in     segment.py, codec.py, timeline.py    blocks, segments, a conversation read through a codec
-    counted     counting/                            text, messages, tools, media -> tokens
-    scored      relevance/                           how well a segment answers the query
-    granted     allocation.py                        budget + demands -> tokens for each block, integers only
-    fitted      fitting/, conversation.py            each block within its grant
-    rendered    rendering.py, prompt.py              messages, tagged text
-    report out  report.py                            a decision and a reason for every segment
+    messages/, counting/       host messages and texts -> tokens
+    budget/                    limits and demands -> tokens for each block, integers only
+    relevance/, compression/   how well a text answers the question; shorter texts
+    fitting/, conversation/    each block, and the conversation, within its grant
+    prompt/                    one plan for a whole prompt: read, price, grant, fit, verify, report
+    report/                    a decision and a reason for every segment
 
-`Assembler` runs the stations and verifies the result. Names load on first use: importing the package loads no model, no framework and no
-configuration class.
+Names load on first use: importing the package loads no model, no framework and no configuration class.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __version__ = "0.1.0"
 _HOME = {
     "AnalyzerConfig": "optimizer.analyzer",
     "Assembler": "prompt.assembler",
-    "Assembly": "prompt.assembly",
+    "Assembly": "prompt.plan",
     "Block": "segment",
     "BlockAssembler": "prompt.five_block_text",
     "BlockTotal": "report.report",
@@ -116,16 +115,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .prompt.assembler import Assembler
-    from .prompt.assembly import Assembly
-    from .prompt.five_block_text import BlockAssembler
     from .budget.token_budget import TokenBudget
-    from .messages.codec import Codec, DictCodec
-    from .optimizer.compressor import CompressionResult, CompressorConfig, PromptCompressor
-    from .prompt.constrained import build_constrained_prompt
+    from .compression.truncate import truncate_text
     from .counting import counter_for
     from .counting.protocol import TokenCounter
-    from .prompt.fit_documents import fit_documents
     from .errors import (
         BudgetConfigError,
         BudgetError,
@@ -135,19 +128,25 @@ if TYPE_CHECKING:
         MessageError,
         SummaryError,
     )
-    from .optimizer.few_shot import FewShotSelector
     from .fitting.protocol import FitStrategy
-    from .compression.truncate import truncate_text
-    from .prompt.fit_messages import afit_messages, fit_messages
-    from .optimizer.optimizer import OptimizationResult, OptimizerConfig, TokenOptimizer
+    from .messages.codec import Codec, DictCodec
     from .optimizer.analyzer import AnalyzerConfig, ContextAnalyzer, SegmentScore
+    from .optimizer.compressor import CompressionResult, CompressorConfig, PromptCompressor
+    from .optimizer.few_shot import FewShotSelector
+    from .optimizer.optimizer import OptimizationResult, OptimizerConfig, TokenOptimizer
+    from .prompt.assembler import Assembler
+    from .prompt.constrained import build_constrained_prompt
+    from .prompt.fit_documents import fit_documents
+    from .prompt.fit_messages import afit_messages, fit_messages
+    from .prompt.fit_text import fit_text
+    from .prompt.five_block_text import BlockAssembler
+    from .prompt.plan import Assembly
+    from .prompt.session import BudgetSession
     from .relevance.index import EmbeddingIndex
     from .relevance.protocol import Scorer
     from .report.report import BlockTotal, BudgetReport
     from .report.result import FitResult
     from .segment import Block, Decision, Provenance, Rendition, Scope, Segment
-    from .prompt.session import BudgetSession
-    from .prompt.fit_text import fit_text
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
 """Input and output, asked for instead of done: the stations are written once, sync and async drivers answer them.
 
-A station that needs a summary, an embedding or a remote count is a generator. It yields a `Call`; a driver makes the call
-and sends the result back, or throws the failure into the generator, which then decides what that means.
+A station that needs a summary, an embedding or a remote count is a generator. It yields a `Call`; a driver
+makes the call and sends the result back, or throws the failure into the generator, which then decides what
+that means.
 """
 
 from __future__ import annotations

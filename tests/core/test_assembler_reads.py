@@ -39,10 +39,8 @@ def test_what_belongs_to_another_user_stays_out_of_every_block(name: str) -> Non
     )
     assert "SECRET" in str(hers.messages)
     assert "SECRET" not in str(his.messages)
-    assert (
-        his.report.explain("1")
-        == f"1 ({name}) was dropped: out_of_scope. It has 0 tokens; no budget would bring it back."
-    )
+    assert [d.reason for d in his.report.decisions if d.segment_id == f"{name}-hidden-1"] == ["out_of_scope"]
+    assert "1" not in {d.segment_id for d in his.report.decisions}
 
 
 @pytest.mark.parametrize(
@@ -83,8 +81,8 @@ def test_a_history_of_segments_is_reported_under_their_ids() -> None:
             [Block(name="knowledge", messages=[{"role": "user", "content": "x"}])],
             "block 'knowledge' has messages, allowed: segments",
         ),
-        ({"knowledge": [None, "a"]}, "item 0 of block 'knowledge' is None"),
-        ({"knowledge": 5}, "block 'knowledge' is 5"),
+        ({"knowledge": [None, "a"]}, "got None at 0"),
+        ({"knowledge": 5}, "block 'knowledge' must be a text.*got 5"),
         (
             {"my rules": "a", "my_rules": "b"},
             "blocks 'my rules' and 'my_rules' would both stand in <my_rules>",
@@ -112,9 +110,7 @@ def test_both_assemblers_measure_the_system_prompt_alike() -> None:
         lambda: Assembler(budget).assemble({"system": f"{system} word"}, query="q"),
         lambda: BlockAssembler(budget).assemble(f"{system} word"),
     ):
-        with pytest.raises(
-            BudgetExceededError, match=r"the system prompt has 501 tokens, allowed: its size of 500 tokens"
-        ):
+        with pytest.raises(BudgetExceededError, match=r"at most 500 tokens, its size \(got 501\)"):
             one_more()
 
 
@@ -154,7 +150,7 @@ def test_text_that_does_not_fit_is_an_error_not_an_overflow() -> None:
     made = Assembler(60).assemble(
         {"system": "Be brief", "history": [], "knowledge": ["word " * 200]}, query="Is tea hot?"
     )
-    with pytest.raises(BudgetExceededError, match=r"as text the prompt has \d+ tokens, the limit is 60"):
+    with pytest.raises(BudgetExceededError, match=r"prompt as text must have at most 60 tokens"):
         _ = made.text
     assert (
         Assembler(60, text=True)

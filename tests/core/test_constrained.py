@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankbudget.prompt.constrained import assemble_constrained_prompt, build_constrained_prompt
 from rankbudget.counting import counter_for
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
+from rankbudget.prompt.constrained import assemble_constrained_prompt, build_constrained_prompt
 
 MODEL = "gpt-4o"
 COUNTER = counter_for(MODEL)
@@ -161,11 +161,11 @@ def test_a_reserve_is_always_tokens(reserve, limit):
 @pytest.mark.parametrize(
     ("fields", "seen"),
     [
-        ({"user_question": ""}, "user_question is ''"),
-        ({"user_question": None}, "user_question is None"),
-        ({"max_tokens": 0}, "context_window is 0"),
-        ({"output_reserve_tokens": -5}, "reserve is -5"),
-        ({"output_reserve_tokens": 9_999}, "the whole window"),
+        ({"user_question": ""}, "user_question must be .*got ''"),
+        ({"user_question": None}, "user_question must be .*got None"),
+        ({"max_tokens": 0}, "context_window must be .*got 0"),
+        ({"output_reserve_tokens": -5}, "reserve must be .*got -5"),
+        ({"output_reserve_tokens": 9_999}, "reserve must leave room .*got 9999"),
     ],
 )
 def test_impossible_arguments_are_refused(fields, seen):

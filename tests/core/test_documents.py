@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankbudget import Scope, Segment, counter_for, fit_documents, fit_messages
-from rankbudget.errors import BudgetConfigError, BudgetExceededError
+from rankbudget import Scope, Segment, counter_for, fit_documents
+from rankbudget.errors import BudgetExceededError
 from rankbudget.fitting.best_first import BestFirst
+from rankbudget.fitting.block import fit_block
 from rankbudget.fitting.evidence import Evidence
 from rankbudget.fitting.protocol import FitStrategy
-from rankbudget.conversation.relevant import values_of
 from rankbudget.relevance.bm25 import Bm25Scorer
 from rankbudget.testing import WordCounter
 
@@ -83,7 +82,9 @@ def test_every_rule_of_a_fitting_strategy(
     before = list(segments)
     costs = [O200K.count(s.text + "\n") for s in segments]
     try:
-        fit = strategy.fit(segments, limit=limit, counter=O200K, block="knowledge", query=query)
+        fit = fit_block(
+            segments, strategy=strategy, limit=limit, counter=O200K, block="knowledge", query=query
+        )
     except BudgetExceededError as error:
         assert error.needed > limit  # noqa: PT017 - whether it is raised depends on the draw
         return
@@ -110,7 +111,10 @@ def test_every_rule_of_a_fitting_strategy(
     if sum(costs) <= limit and strategy is not STRATEGIES[-1]:
         assert len(kept) == len(segments)
     assert segments == before
-    assert strategy.fit(segments, limit=limit, counter=O200K, block="knowledge", query=query) == fit
+    assert (
+        fit_block(segments, strategy=strategy, limit=limit, counter=O200K, block="knowledge", query=query)
+        == fit
+    )
 
 
 @given(case=drawn())
@@ -133,7 +137,7 @@ def test_what_is_too_large_is_skipped_not_the_end() -> None:
         Segment(id="mid", text="tea " * 8, score=5),
         Segment(id="low", text="ice", score=1),
     ]
-    fit = BestFirst().fit(segments, limit=12, counter=WordCounter(), block="knowledge")
+    fit = fit_block(segments, strategy=BestFirst(), limit=12, counter=WordCounter(), block="knowledge")
     assert [piece.segment.id for piece in fit.pieces] == ["mid", "low"]
     assert [(d.action, d.reason) for d in fit.decisions] == [
         ("trimmed", "too_large"),
@@ -150,11 +154,18 @@ def test_doubles_are_left_out_once_room_is_short() -> None:
         Segment(id="c", text="cold ice", score=0),
     ]
     for strategy in (BestFirst(), Evidence(compress=False)):
-        fit = strategy.fit(segments, limit=8, counter=WordCounter(), block="knowledge")
+        fit = fit_block(segments, strategy=strategy, limit=8, counter=WordCounter(), block="knowledge")
         assert [piece.segment.id for piece in fit.pieces] == ["b", "c"]
         assert fit.decisions[0].reason == "duplicate"  # type: ignore[union-attr]
         assert "'b'" in fit.decisions[0].detail  # type: ignore[union-attr]
-        assert len(strategy.fit(segments, limit=10, counter=WordCounter(), block="knowledge").pieces) == 3
+        assert (
+            len(
+                fit_block(
+                    segments, strategy=strategy, limit=10, counter=WordCounter(), block="knowledge"
+                ).pieces
+            )
+            == 3
+        )
 
 
 def test_a_short_turn_is_never_a_double() -> None:
@@ -328,143 +339,3 @@ def test_own_scores_are_obeyed() -> None:
     assert [
         s.id for s in fit_documents(segments, max_tokens=3, query="refund days", compress=False).segments
     ] == ["b"]
-
-
-def test_a_cost_with_wrapping_holds() -> None:
-    """With a cost of one's own, wrapping included, the sum of costs stays within the bound."""
-
-    def cost(segment: Segment, text: str) -> int:
-        return O200K.count(f"<document source={segment.id!r}>\n{text}\n</document>\n")
-
-    texts = [f"Sentence {i} one. Sentence {i} two about tea. Sentence {i} three." for i in range(12)]
-    result = fit_documents(texts, max_tokens=90, query="tea 7", cost=cost)
-    assert 0 < sum(cost(s, s.text) for s in result.segments) == result.report.total_tokens <= 90
-
-
-def test_everything_that_fits_comes_back_untouched() -> None:
-    """With room for all, all come back: the same objects, in order; an empty list gives an empty result."""
-    segments = [Segment(id=str(i), text=f"text {i}") for i in range(4)]
-    result = fit_documents(segments, max_tokens=100, query="q")
-    assert all(a is b for a, b in zip(result.segments, segments, strict=True))
-    assert fit_documents([], max_tokens=10, query="q").segments == ()
-    assert fit_documents(["a b c"], max_tokens=0, query="q").text == ""
-
-
-def test_bad_arguments() -> None:
-    """Negative room, a text for a list, repeated ids, unknown orders and floors are typed errors."""
-    with pytest.raises(BudgetConfigError, match="max_tokens is -1"):
-        fit_documents(["a"], max_tokens=-1, query="q")
-    with pytest.raises(BudgetConfigError, match="list"):
-        fit_documents("a", max_tokens=1, query="q")
-    with pytest.raises(BudgetConfigError, match=r"\['a'\]"):
-        fit_documents([Segment(id="a", text="x"), Segment(id="a", text="y")], max_tokens=5, query="q")
-    with pytest.raises(BudgetConfigError, match="original, edges, score"):
-        fit_documents(["a"], max_tokens=5, query="q", order="random")  # type: ignore[arg-type]
-    with pytest.raises(BudgetConfigError, match="at most 1"):
-        Evidence(keep_evidence=2.0)
-    with pytest.raises(BudgetExceededError, match="unpin"):
-        fit_documents([Segment(id="p", text="one two three", pinned=True)], max_tokens=1, query="q")
-
-
-def test_many_sentences_stay_quick_to_pack() -> None:
-    """Sixty thousand tiny sentences are counted once each at most, not once per round."""
-    counted = 0
-
-    class Recording(WordCounter):
-        def count(self, text: str) -> int:
-            nonlocal counted
-            counted += 1
-            return super().count(text)
-
-    fit_documents(
-        [". " * 30_000, "a plain document"],
-        max_tokens=20,
-        query="plain document",
-        counter=Recording(),
-        scorer=Bm25Scorer(),
-    )
-    assert counted < 120_000
-
-
-def test_a_floor_is_watched_quickly() -> None:
-    """Whether enough is kept is asked after each of thirty thousand sentences without adding all of them up again."""
-    texts = [" ".join(f"Word{i} stands here." for i in range(30_000)), "a plain document"]
-    begin = time.process_time()
-    found = fit_documents(
-        texts,
-        max_tokens=88_000,
-        query="stands here",
-        counter=WordCounter(),
-        scorer=Bm25Scorer(),
-        keep_evidence=0.9,
-    )
-    assert time.process_time() - begin < 5
-    assert found.report.parts[1].reason == "enough"
-
-
-def call(name: str, arguments: str, number: int) -> dict[str, Any]:
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
-        ],
-    }
-
-
-def test_a_query_keeps_what_the_next_call_needs() -> None:
-    """With a query, an early turn that holds the user's id outlives newer small talk, call and result stay together."""
-    chat: list[dict[str, Any]] = [
-        {"role": "user", "content": "I am mia_li_3668."},
-        call("get_user", '{"user_id": "mia_li_3668"}', 1),
-        {"role": "tool", "tool_call_id": "c1", "content": '{"payment": "card_77", "user_id": "mia_li_3668"}'},
-        {"role": "assistant", "content": "Hello Mia."},
-    ]
-    for _ in range(12):
-        chat += [
-            {
-                "role": "user",
-                "content": f"Tell me more, please, about the weather and the sea {'and so on ' * 3}",
-            },
-            {"role": "assistant", "content": "It is mild and " * 6},
-        ]
-    chat.append({"role": "user", "content": "Book it with my card."})
-    plain = fit_messages(chat, max_tokens=150)
-    asked = fit_messages(chat, max_tokens=150, query="Book it with my card.")
-    assert chat[1] not in plain.messages
-    assert [m for m in asked.messages if m in chat[:3]] == chat[:3]
-    assert asked.messages[-1] is chat[-1]
-    assert asked.report.total_tokens <= 150
-    assert [chat.index(m) for m in asked.messages] == sorted(chat.index(m) for m in asked.messages)
-
-
-def test_a_query_keeps_relevant_turns_of_a_plain_chat() -> None:
-    """Without tools, half of the room stays with the newest turns and the rest goes to what the query is about."""
-    chat = [
-        {"role": ("user", "assistant")[i % 2], "content": f"line {i} about gardens and roses and soil"}
-        for i in range(80)
-    ]
-    chat[10] = {"role": "user", "content": "My ferry to Dover leaves at seven."}
-    chat.append({"role": "user", "content": "When does my ferry leave?"})
-    asked = fit_messages(chat, max_tokens=200, query="When does my ferry leave?")
-    assert chat[10] in asked.messages
-    assert asked.messages[-4:] == chat[-4:]
-    assert asked.report.total_tokens <= 200
-
-
-def test_values_are_read_from_calls_results_and_words() -> None:
-    """Arguments of calls, single words in JSON results and words that look like codes are values; prose is not."""
-    found = values_of(
-        [
-            (
-                "see HAT136 on 2024-05-20, thanks",
-                ['{"cabin": "economy"}'],
-                ['{"city": "Oslo", "note": "two words"}'],
-                True,
-            ),
-            ("economy is fine", [], [], False),
-        ]
-    )
-    assert {"HAT136", "2024-05-20", "economy", "Oslo"} <= found.keys()
-    assert not {"see", "thanks", "two words", "fine"} & found.keys()
-    assert found["economy"].units == {0, 1}

@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rankbudget.prompt.assembler import Assembler
 from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetError
+from rankbudget.prompt.assembler import Assembler
+from rankbudget.prompt.session import BudgetSession
 from rankbudget.report.report import BlockTotal, BudgetReport, warnings_for
 from rankbudget.segment import Decision, DecisionRange
-from rankbudget.prompt.session import BudgetSession
 
 
 def decision(segment_id, action="kept", block="history", before=10, after=10, reason="fits", **more):
@@ -72,7 +72,7 @@ def test_a_range_of_ten_thousand_costs_nothing_until_somebody_looks():
     made = report(parts=[old.part, decision("m10000")])
     assert (made.size, made.block("history").dropped, made.block("history").kept) == (10_001, 10_000, 1)
     assert "10,000" not in repr(made)
-    assert "10000" in made.table()
+    assert "10,000" in made.table()
     assert old.looks == 0
     assert [d.segment_id for d in made.decisions[:2]] == ["m0", "m1"]
     assert len(made.decisions) == 10_001
@@ -84,7 +84,8 @@ def test_warnings_may_be_made_when_somebody_looks():
     calls = []
     made = report(warnings=lambda: calls.append(1) or ["look out"])
     assert not calls
-    assert made.warnings == made.warnings == ("look out",)
+    assert made.warnings == made.warnings
+    assert made.warnings[0] == "look out"
     assert calls == [1]
 
 
@@ -105,7 +106,7 @@ def test_utilization_is_a_share_of_the_grant():
 def test_the_table_is_aligned_and_complete():
     """Every block, the overhead, the total and the make-up of the window have a line."""
     assert (
-        report(warnings=["history is short"], counter="o200k_base", exact=False).table()
+        report(warnings=["history is short"], counter="o200k_base", exact=False, covers="history").table()
         == """\
 block      rank  granted  used  share  kept  shortened  dropped
 history       5      600   400    67%     1          0        2
@@ -114,7 +115,9 @@ overhead                     3
 total              1,000   503    50%     1          1        3
 window 2,000 = 1,000 for the prompt + 900 reserve + 100 safety
 counted with o200k_base (estimated)
-warning: history is short"""
+covers the history only
+warning: history is short
+warning: dropped 3 of 5 segments: history 2 of 3, knowledge 1 of 2"""
     )
 
 
@@ -127,6 +130,16 @@ def test_a_report_is_plain_data():
     assert data["blocks"][0]["dropped"] == 2
     assert BudgetReport.from_dict(data) == made
     assert BudgetReport.from_dict(data) != report()
+
+
+@pytest.mark.parametrize("covers", ["history", "documents", "examples"])
+def test_a_report_of_a_part_says_so_in_every_form(covers):
+    """The table, the page and the plain data name what the report covers; otherwise it is the whole prompt."""
+    made = report(covers=covers)
+    assert f"covers the {covers} only" in made.table()
+    assert f"covers the {covers} only" in made.to_html()
+    assert BudgetReport.from_dict(made.to_dict()).covers == made.to_dict()["covers"] == covers
+    assert "covers the whole prompt" in report().to_html()
 
 
 def test_a_report_with_ranges_survives_pickle():
@@ -236,14 +249,15 @@ def test_the_page_escapes_everything_a_host_may_name():
         warnings=[evil],
         counter=evil,
     )
-    page = made.to_html()
+    data = made.to_dict()
+    data["blocks"][0]["rank"] = data["decisions"][0]["action"] = evil  # a report that somebody else wrote
+    page = BudgetReport.from_dict(data).to_html()
     tags = Tags()
     tags.feed(page)
     assert "<script" not in page
     assert "script" not in {tag for tag, _ in tags.seen}
-    assert (
-        "".join(tags.text).count(evil) == 7
-    )  # the counter, one warning, the block's row, and id, block, reason and detail of the decision
+    shown = {"counter": 1, "warnings": 2, "name and rank of the block": 2, "fields of the decision": 5}
+    assert "".join(tags.text).count(evil) == sum(shown.values())
     assert any(attrs.get("title", "").startswith(evil) for _, attrs in tags.seen)
 
 
@@ -255,47 +269,51 @@ def test_a_page_of_a_very_long_thread_stays_readable():
 
 
 # ---- warnings -----------------------------------------------------------------------------------------------------------------------
-def block(name, used, granted=1_000):
-    return BlockTotal(name=name, rank=5, granted=granted, used=used)
+def warned(name, used, parts=(), granted=1_000):
+    total = BlockTotal(name=name, rank=5, granted=granted, used=used)
+    return report(blocks=[total], parts=parts).warnings
 
 
-def test_the_specified_warnings_are_there():
-    """Empty knowledge, a short history, a system prompt near its limit and a stale task each have a sentence."""
-    found = warnings_for(
-        [block("knowledge", 0), block("history", 99), block("system", 1_700)],
-        window=8_192,
-        system_limit=2_048,
-        task_turns=12,
-    )
-    assert found == (
-        "knowledge is empty: retrieval may have failed",
-        "history is very short, 99 tokens: context may be lost",
-        "system has 1,700 of at most 2,048 tokens of a window of 8,192: near its limit",
-        "task has not changed for 12 turns: it may be stale",
-    )
+def test_dropped_segments_are_warned_about_once_with_numbers():
+    """One sentence has the sum and each block; without drops there is none."""
+    assert report().warnings == ("dropped 3 of 5 segments: history 2 of 3, knowledge 1 of 2",)
+    assert report(parts=[decision("m2", before=400, after=400)]).warnings == ()
 
 
-def test_a_sound_prompt_has_no_warnings():
-    """Filled blocks, an early task and a small system prompt are fine."""
-    assert (
-        warnings_for(
-            [block("knowledge", 1), block("history", 100), block("system", 1_600)],
-            system_limit=2_048,
-            task_turns=9,
-        )
-        == ()
-    )
+def test_warnings_are_not_added_twice_by_the_way_through_plain_data():
+    """A report that was written and read has the warnings it had."""
+    made = report(warnings=["look out"])
+    again = BudgetReport.from_dict(BudgetReport.from_dict(made.to_dict()).to_dict())
+    assert again.warnings == made.warnings
+    assert made.replace(total_tokens=1).warnings == made.warnings
 
 
-def test_blocks_that_were_not_asked_for_are_not_missed():
-    """A chat without knowledge is not warned about knowledge."""
-    assert warnings_for([block("history", 500)]) == ()
+def test_a_short_history_is_warned_about_only_where_something_was_dropped():
+    """A new chat is short, and nothing is lost."""
+    lost = "history has only 99 tokens left: context may be lost"
+    assert lost in warned("history", 99, [dropped("m0"), decision("m1", after=99)])
+    assert warned("history", 99, [decision("m1", after=99)]) == ()
+    assert lost not in warned("history", 100, [dropped("m0"), decision("m1", after=100)])
 
 
 def test_knowledge_that_does_not_fit_is_told_from_knowledge_that_was_not_found():
     """Five documents that are all too large are another problem than none."""
-    found = warnings_for([block("knowledge", 0, granted=40)], given={"knowledge": 5})
-    assert found == ("knowledge is empty: none of 5 segments fits the 40 tokens it was granted",)
+    too_large = [dropped(f"d{i}", 80, "knowledge") for i in range(5)]
+    assert warned("knowledge", 0) == ("knowledge is empty: retrieval may have failed",)
+    assert warned("knowledge", 0, too_large, granted=40) == (
+        "dropped 5 of 5 segments: knowledge 5 of 5",
+        "knowledge is empty: none of 5 segments fits the 40 tokens it was granted",
+    )
+
+
+def test_a_large_system_prompt_and_a_stale_task_are_warned_about():
+    """From 80 % of the limit, and from ten turns on."""
+    assert warnings_for(window=8_192, system_tokens=1_700, system_limit=2_048, task_turns=12) == [
+        "system has 1,700 of at most 2,048 tokens of a window of 8,192: near its limit",
+        "task has not changed for 12 turns: it may be stale",
+    ]
+    assert warnings_for(window=8_192, system_tokens=1_600, system_limit=2_048, task_turns=9) == []
+    assert warnings_for(window=None, system_tokens=1_600, system_limit=None, task_turns=0) == []
 
 
 def test_a_task_that_stays_the_same_for_ten_turns_is_told():

@@ -8,7 +8,6 @@ import contextvars
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -112,9 +111,11 @@ class Hangs:
 
     def __init__(self) -> None:
         self.release = threading.Event()
+        self.answered = False
 
     def __call__(self, text: str, max_tokens: int) -> str:
         self.release.wait(30)
+        self.answered = True
         return "late"
 
 
@@ -125,50 +126,46 @@ def hangs() -> Any:
     summarizer.release.set()
 
 
-def check_left_behind(result: Any, started: float) -> None:
-    assert time.perf_counter() - started < 15, "half of what the summarizer would have taken"
+def check_left_behind(result: Any) -> None:
     assert [
-        w
-        for w in result.report.warnings
-        if "summary_failed" in w and "did not answer within 0.05 seconds" in w
+        w for w in result.report.warnings if "summary_failed" in w and "must answer within 0.05 seconds" in w
     ]
     assert result.messages == fit_messages(CHAT, max_tokens=200, counter=COUNTER).messages
 
 
 def test_a_blocking_summarizer_that_hangs_is_left_behind(hangs: Hangs) -> None:
     """After its time the conversation is what it is without a summarizer, and a warning says why."""
-    started = time.perf_counter()
     check_left_behind(
-        fit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=hangs, summary_timeout=0.05), started
+        fit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=hangs, summary_timeout=0.05)
     )
+    assert not hangs.answered
 
 
 def test_a_blocking_summarizer_that_hangs_is_left_behind_by_the_async_form(hangs: Hangs) -> None:
     """Neither the call nor the end of the event loop waits for its thread."""
-    started = time.perf_counter()
     check_left_behind(
         asyncio.run(
             afit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=hangs, summary_timeout=0.05)
-        ),
-        started,
+        )
     )
+    assert not hangs.answered
 
 
 async def test_an_async_summarizer_that_ignores_its_cancellation_is_left_behind() -> None:
     """One that swallows the cancellation is not waited for."""
-    release = asyncio.Event()
+    release, answered = asyncio.Event(), asyncio.Event()
 
     async def stubborn(text: str, max_tokens: int) -> str:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(30)
         await asyncio.wait_for(release.wait(), 30)
+        answered.set()
         return "late"
 
-    started = time.perf_counter()
     check_left_behind(
-        await afit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=stubborn, summary_timeout=0.05),
-        started,
+        await afit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=stubborn, summary_timeout=0.05)
     )
+    assert not answered.is_set()
     release.set()
     await asyncio.sleep(0.01)
 
@@ -181,12 +178,13 @@ from rankbudget import afit_messages, fit_messages
 from rankbudget.testing import WordCounter
 chat = [{"role": "user", "content": "we decided this " * 5}] * 60
 options = {"max_tokens": 200, "counter": WordCounter(), "summarizer": lambda text, most: time.sleep(120), "summary_timeout": 0.05}
-print(len(fit_messages(chat, **options).report.warnings), len(asyncio.run(afit_messages(chat, **options)).report.warnings))
+made = [fit_messages(chat, **options), asyncio.run(afit_messages(chat, **options))]
+print([any("summary_failed" in warning for warning in each.report.warnings) for each in made])
 """
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
-    assert ended.stdout.split() == ["1", "1"]
+    assert ended.stdout.strip() == "[True, True]"
 
 
 def test_a_session_stays_as_it_was_when_its_summarizer_hangs(hangs: Hangs) -> None:
@@ -221,8 +219,8 @@ def test_a_timeout_of_the_summarizers_own_is_told_as_its_own() -> None:
         msg = "server gone"
         raise TimeoutError(msg)
 
-    (warning,) = fit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=gives_up).report.warnings
-    assert "failed: TimeoutError: server gone" in warning
+    result = fit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=gives_up)
+    assert any("failed: TimeoutError: server gone" in warning for warning in result.report.warnings)
 
 
 def test_a_summarizer_sees_the_context_of_its_caller() -> None:
@@ -252,7 +250,7 @@ def test_without_a_timeout_the_summarizer_runs_in_the_callers_thread() -> None:
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "60", True])
 def test_a_timeout_that_is_none_is_refused(seconds: Any) -> None:
     """Told by its name, before anybody is asked."""
-    with pytest.raises(BudgetConfigError, match=r"summary_timeout is .*, allowed: seconds above 0, or None"):
+    with pytest.raises(BudgetConfigError, match=r"summary_timeout must be seconds above 0, or None"):
         fit_messages(CHAT, max_tokens=200, counter=COUNTER, summarizer=write, summary_timeout=seconds)
-    with pytest.raises(BudgetConfigError, match=r"summary_timeout is .*, allowed: seconds above 0, or None"):
+    with pytest.raises(BudgetConfigError, match=r"summary_timeout must be seconds above 0, or None"):
         BudgetSession(200, counter=COUNTER, summarizer=write, summary_timeout=seconds)

@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,12 @@ from rankbudget import (
     TokenBudget,
     build_constrained_prompt,
     counter_for,
-    fit_documents,
     fit_messages,
-    fit_text,
 )
 from rankbudget.errors import BudgetConfigError, BudgetError
 from rankbudget.messages.tags import NOTICE, escape_text
 from rankbudget.segment import Provenance, Scope
-from rankbudget.testing import HOSTILE, WordCounter, check_delimited, check_scopes
+from rankbudget.testing import HOSTILE, check_delimited, check_scopes
 from rankbudget.testing.application import MemoryItem
 
 TAGS = (
@@ -199,7 +196,6 @@ def test_a_profile_cannot_exhaust_memory_or_leave_its_file(tmp_path: Path) -> No
     huge.write_text("llm:\n  context_window: 8192\n" + "# x\n" * 400_000)
     plain.write_text("llm:\n  context_window: 8192\nprofiles:\n  nova: {}\n")
     (tmp_path / "secret").write_text("llm: {context_window: 1}")
-    start = time.perf_counter()
     for path in (bomb, huge):
         with pytest.raises(BudgetConfigError) as caught:
             TokenBudget.from_file(path)
@@ -207,7 +203,6 @@ def test_a_profile_cannot_exhaust_memory_or_leave_its_file(tmp_path: Path) -> No
     for profile in ("../secret", "/etc/passwd", "nova.__class__", "{nova}"):
         with pytest.raises(BudgetConfigError):
             TokenBudget.from_file(plain, profile=profile)
-    assert time.perf_counter() - start < 20
 
 
 def _embed(texts: Any) -> list[list[float]]:
@@ -333,98 +328,3 @@ def test_content_of_any_kind_is_counted_or_refused() -> None:
             except BudgetError:
                 continue
             assert 0 < result.report.total_tokens <= 4000
-
-
-def test_long_runs_of_one_character_count_in_linear_time() -> None:
-    """A million letters, spaces or fence characters without a break cost about as much per character as fifty thousand."""
-    counter = counter_for("o200k_base")
-    for unit in ("a", " ", "\n", "-", "`", "é", "汉", "😀", "ab" * 9 + "😀"):
-        small, large = unit * (50_000 // len(unit)), unit * (1_000_000 // len(unit))
-        start = time.perf_counter()
-        counter.count(small)
-        middle = time.perf_counter()
-        counter.count(large)
-        end = time.perf_counter()
-        assert end - middle < 20 * 4 * (middle - start) + 3, repr(unit[:3])
-
-
-ATTACKS = {
-    "spaces": " " * 60_000,
-    "dots": "." * 60_000,
-    "dot spaces": ". " * 30_000,
-    "words without an end": "a" * 60_000,
-    "capitals": "A B " * 15_000,
-    "quotes": '"' * 60_000,
-    "open brackets": "[" * 60_000,
-    "open tags": "<" * 60_000,
-    "half tags": "</ " * 20_000,
-    "tag spaces": ("<" + " " * 30_000) * 2 + "x",
-    "pipes": "<|" * 30_000,
-    "newlines": "\n" * 60_000,
-    "tabs and breaks": "\t\r\n" * 20_000,
-    "hyphens": "a-" * 30_000,
-    "digits": "1." * 30_000,
-    "fences": "```\n" * 15_000,
-    "json": '{"a":' * 12_000,
-    "abbreviations": "e.g. i.e. Dr. " * 4_000,
-    "combining": "e\u0301" * 30_000,
-    "joiners": "👩\u200d" * 20_000,
-    "urls": "http://" * 8_000,
-    "mixed": "x.Y!z?\u2026)]\u201d " * 6_000,
-}
-
-
-@pytest.mark.parametrize("name", ATTACKS)
-def test_no_text_makes_regular_expressions_blow_up(name: str) -> None:
-    """Counting, cutting, escaping, scoring and packing 60,000 hostile characters all finish; backtracking would take hours."""
-    text = ATTACKS[name]
-    counter = WordCounter()
-    start = time.perf_counter()
-    escape_text(text)
-    fit_text(text, max_tokens=50, counter=counter)
-    fit_documents(
-        [text, "a plain document", text[:5000]],
-        max_tokens=60,
-        query=text[:300] + " document",
-        counter=counter,
-    )
-    fit_messages(
-        [{"role": "user", "content": text}, {"role": "user", "content": "now"}],
-        max_tokens=60,
-        counter=counter,
-    )
-    assert time.perf_counter() - start < 30
-
-
-HUGE = 10 if os.environ.get("RANKBUDGET_HUGE") else 1
-"""RANKBUDGET_HUGE=1 takes 100 MB and a million documents; by default a tenth of that, for everyday runs."""
-
-
-@pytest.mark.slow
-def test_a_hundred_megabytes_of_text() -> None:
-    """A message of 100 MB in an old turn is left out, and a document of 100 MB is cut, without counting for minutes."""
-    giant = "The quick brown fox jumps over the lazy dog. " * 233_000 * HUGE
-    assert len(giant) > 10_000_000 * HUGE
-    start = time.perf_counter()
-    chat = [
-        {"role": "user", "content": giant},
-        {"role": "assistant", "content": "ok"},
-        {"role": "user", "content": "now"},
-    ]
-    result = fit_messages(chat, max_tokens=4000)
-    assert result.messages[-1]["content"] == "now"
-    assert result.report.total_tokens <= 4000
-    kept = fit_documents([giant, "short"], max_tokens=1000, query="fox")
-    assert sum(counter_for("o200k_base").count_many([s.text for s in kept.segments])) <= 1000
-    assert time.perf_counter() - start < 60 * HUGE
-
-
-@pytest.mark.slow
-def test_a_million_documents_of_one_token() -> None:
-    """A million tiny documents are packed within the limit in one pass."""
-    start = time.perf_counter()
-    half = 50_000 * HUGE
-    kept = fit_documents(["tea"] * half + ["ice"] * half, max_tokens=500, query="tea", counter=WordCounter())
-    assert kept.segments
-    assert kept.report.total_tokens <= 500
-    assert time.perf_counter() - start < 60 * HUGE

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -123,9 +122,8 @@ def test_a_hanging_summarizer_does_not_hold_other_turns() -> None:
     slow = threading.Thread(target=lambda: session.fit(CHAT, limit=LIMIT))
     slow.start()
     assert waiting.wait(10)
-    start = time.perf_counter()
     session.fit(CHAT[-3:], limit=10_000)
-    assert time.perf_counter() - start < 10
+    assert slow.is_alive(), "the other turn has waited for the summary"
     release.set()
     slow.join(20)
     assert not slow.is_alive()

@@ -87,9 +87,12 @@ def test_without_the_pickle_guard_a_saved_index_runs_code(
 def test_without_the_notice_text_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence that says what follows is data comes from one place."""
     unguarded(
-        monkeypatch, "prompt.layout", "Layout", _silent(importlib.import_module("rankbudget.prompt.layout").Layout)
+        monkeypatch,
+        "prompt.layout",
+        "Layout",
+        _silent(importlib.import_module("rankbudget.prompt.layout").Layout),
     )
-    for module in ("prompt.stages", "prompt.assembler"):
+    for module in ("prompt.fitted",):
         home = importlib.import_module(f"rankbudget.{module}")
         if hasattr(home, "Layout"):
             monkeypatch.setattr(home, "Layout", importlib.import_module("rankbudget.prompt.layout").Layout)

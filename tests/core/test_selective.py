@@ -6,6 +6,7 @@ import pytest
 
 from rankbudget import Assembler, Block, BudgetExceededError, Segment
 from rankbudget.errors import BudgetConfigError
+from rankbudget.fitting.block import fit_block
 from rankbudget.fitting.selective import Selective, SelectivePlan, plan_segments
 from rankbudget.testing import FitStrategyConformance, WordCounter
 from rankbudget.testing.conformance.fit_strategy import segments
@@ -21,7 +22,7 @@ def chat(*texts: str) -> list[Segment]:
 
 
 def fit(segments, limit, **options):
-    return Selective(**options).fit(segments, limit=limit, counter=WORDS, block="history")
+    return fit_block(segments, strategy=Selective(**options), limit=limit, counter=WORDS, block="history")
 
 
 def shown(result):
@@ -222,5 +223,5 @@ def test_wrong_plans_and_options_are_refused():
         SelectivePlan.of({"keep": ["a"]})
     with pytest.raises(BudgetConfigError, match="'a' twice"):
         SelectivePlan.of({"discard": ["a"], "summarize": ["a"]})
-    with pytest.raises(BudgetConfigError, match=r"recent is -1.*merge_share is 2"):
+    with pytest.raises(BudgetConfigError, match=r"recent must.*-1.*merge_share must.*2"):
         Selective(recent=-1, merge_share=2)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rankbudget import BudgetSession, MessageError, fit_messages
+from rankbudget.conversation.timeline import Timeline
 from rankbudget.messages.codec import DictCodec
 from rankbudget.messages.measure import CodecMeasure
 from rankbudget.testing import WordCounter, check_laws
-from rankbudget.conversation.timeline import Timeline
 
 COUNTER = WordCounter()  # 4 tokens frame a message, 3 prime the reply
 

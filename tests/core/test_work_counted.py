@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from rankbudget import BudgetSession, counter_for, fit_messages
+from rankbudget.conversation.timeline import Timeline
 from rankbudget.messages.codec import DictCodec
 from rankbudget.messages.measure import CodecMeasure
 from rankbudget.testing import RecordingCounter
-from rankbudget.conversation.timeline import Timeline
 
 LIMIT = 4_096
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..budget.validation import LEAST_MESSAGE_CAP, NO_CAP, check_choice, check_count, check_number, shown
 from ..errors import BudgetConfigError, MessageError
+from .thread import SUMMARY_TIMEOUT
 
 __all__ = ["check_arguments", "check_messages", "check_timeout"]
 
@@ -21,8 +22,10 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         >>> check_arguments({"max_tokens": 0, "cut": "fill", "min_exchanges": 2.5, "message_cap": 50, "summary_timeout": None})
         Traceback (most recent call last):
         ...
-        rankbudget.errors.BudgetConfigError: max_tokens is 0, allowed: a whole number from 1; min_exchanges is 2.5, allowed: a whole number from 0; message_cap is 50, allowed: a whole number from 200, or None to leave every message whole
+        rankbudget.errors.BudgetConfigError: max_tokens must be a whole number from 1 (got 0); min_exchanges must be a whole number from 0 (got 2.5); message_cap must be a whole number from 200, or None to leave every message whole (got 50)
     """
+    if _is_plain(given):  # nearly every call
+        return
     problems: list[str] = []
     check_count("max_tokens", given["max_tokens"], problems, low=1)
     check_choice("cut", given["cut"], problems, ("fill", "stable"))
@@ -32,6 +35,20 @@ def check_arguments(given: Mapping[str, Any]) -> None:
     check_timeout(given["summary_timeout"], problems)
     if problems:
         raise BudgetConfigError.of(problems)
+
+
+def _is_plain(given: Mapping[str, Any]) -> bool:
+    """Returns whether the arguments are of the usual types and sizes."""
+    limit, minimum, cap = given["max_tokens"], given["min_exchanges"], given["message_cap"]
+    return (
+        type(limit) is int
+        and limit > 0
+        and type(minimum) is int
+        and minimum >= 0
+        and (cap is None or (type(cap) is int and cap >= LEAST_MESSAGE_CAP))
+        and given["cut"] in ("fill", "stable")
+        and given["summary_timeout"] == SUMMARY_TIMEOUT
+    )
 
 
 def check_timeout(seconds: Any, problems: list[str]) -> None:

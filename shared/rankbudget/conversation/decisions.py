@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ..messages.codec import PINNED_ROLES
 from ..segment import Action, Decision, DecisionRange
-from .timeline import Broken, Timeline
+from .timeline import NO_EDITS, Broken, Timeline
 
 __all__ = ["decisions_on"]
 
@@ -16,6 +17,7 @@ def decisions_on(
     block: str,
     chosen: list[int],
     broken: list[Broken],
+    edits: Mapping[int, Any] = NO_EDITS,
     *,
     written: tuple[int, int] | None = None,
 ) -> list[Decision | DecisionRange]:
@@ -26,9 +28,11 @@ def decisions_on(
         block: the block it stands in.
         chosen: positions that stay, oldest first.
         broken: what no valid conversation may hold.
-        written: of a summary in the place of what went: how many kept messages stand before it, and its tokens as it stands.
+        edits: shortened copies by position.
+        written: of a summary in the place of what went: how many kept messages stand before it, and its
+            tokens as it stands.
     """
-    messages, edits = timeline.messages, dict(timeline.edits)
+    messages = timeline.messages
     parts: list[Decision | DecisionRange] = []
 
     def decide(position: int, action: Action, reason: str) -> Decision:

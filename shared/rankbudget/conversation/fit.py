@@ -1,212 +1,139 @@
-"""The history station: one conversation and a limit in, a valid conversation within it out.
+"""One conversation and a limit in, a valid conversation within it out.
 
-`fit_steps` is the pipeline; `fit_messages` (messages.py), the sessions and the assembler run it. It selects (fitting/history.py), shortens
-what must stay and does not fit (fitting/capping.py), asks for a summary of what went, and verifies what it returns.
+`read_thread` reads, `needs_of` says what the conversation cannot do without, `fit_thread` selects
+(selection.py), shortens what must stay and does not fit (capping.py), asks for a summary of what was dropped
+(summary.py), and counts what it returns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from ..messages.codec import Codec
-from ..counting.protocol import TokenCounter
-from .decisions import decisions_on
 from .._drivers import Steps
-from ..errors import BudgetExceededError, MessageError, SummaryError
-from .arguments import check_messages
-from .capping import cap_units
-from .selection import Cut, Run, Selection, closed, fill, minimum_sets, resume, stable
-from ..messages.measure import Measure
-from .summary import SUMMARY_TIMEOUT, announce, newly_dropped, summarize
-from ..segment import Decision, DecisionRange
-from .timeline import Broken, Timeline
+from ..errors import BudgetExceededError, MessageError
+from .capping import cap_units, shortened
+from .decisions import decisions_on
+from .remember import remembered
+from .selection import Selection, fill, minimum_sets, resume, stable
+from .state import Prints
+from .summary import Summary, announce, summarize
+from .thread import FittedThread, Thread
+from .timeline import Broken, Timeline, Unit
 
-__all__ = ["CutMode", "Fitted", "Memo", "Request", "Summarizer", "fit_steps"]
-
-CutMode = Literal["fill", "stable"]
-Summarizer = Callable[..., Any]
-"""`(text: str, max_tokens: int) -> str`, blocking or awaitable."""
+__all__ = ["Needs", "fit_thread", "needs_of", "read_thread"]
 
 SUMMARY_SHARE = 0.3
 """Part of the history's room that a summary of what was dropped may take (memory-blocks specification, history block)."""
 _ROUNDS = 8
 
 
-@dataclass(slots=True, kw_only=True)
-class Request:
-    """What to fit and how."""
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a conversation wants at the least.
 
-    messages: Sequence[Any]
-    limit: int
-    """Tokens for the whole request: messages, tools, priming."""
-    codec: Codec
-    counter: TokenCounter
-    measure: Measure
-    cut: CutMode = "fill"
-    min_exchanges: int = 3
-    message_cap: int | None = 1000
-    summarizer: Summarizer | None = None
-    summary_timeout: float | None = SUMMARY_TIMEOUT
-    """Seconds one call of the summarizer may take; None waits for ever."""
-    strict: bool = False
-    query: str | None = None
-    """What older messages should be relevant to; None keeps by age alone."""
-    block: str = "history"
-    asked_elsewhere: bool = False
-    """The current question is not among the messages: if need be, all of the history may go, system messages apart."""
-    widen: Callable[[int, int], int] | None = None
-    """Given what the last exchanges need and what must stay, returns the limit; for an assembler whose other blocks may have to give way."""
+    Args:
+        exchanges: tokens of the last exchanges and of the system messages.
+        must: tokens of what must stay: system messages and, when it is among the messages, the question.
+    """
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.messages, (list, tuple)):
-            self.messages = check_messages(self.messages)
+    exchanges: int
+    must: int
 
 
-@dataclass(slots=True)
-class Memo:
-    """What a session remembers of its conversation between two turns."""
+def read_thread(thread: Thread) -> Timeline:
+    """Returns the conversation, ready to be cut.
 
-    timeline: Timeline | None = None
-    cut: Cut | None = None
-    run: Run | None = None
-    fresh: bool = True
-    summary: str = ""
-    summarized: int = 0
-    """Positions before this one that were dropped are in the summary."""
-    kept_before: frozenset[int] = frozenset()
-
-    def copy(self) -> Memo:
-        """Returns a memory that can be worked on while this one stays as it is."""
-        timeline = self.timeline.copy() if self.timeline is not None else None
-        return Memo(timeline, self.cut, None, self.fresh, self.summary, self.summarized, self.kept_before)
-
-
-@dataclass(slots=True, kw_only=True)
-class Fitted:
-    """A conversation that fits, and why it looks as it does."""
-
-    messages: list[Any]
-    tokens: int
-    """All of the request: messages, tools, priming."""
-    untouched: bool
-    parts: list[Decision | DecisionRange]
-    warnings: list[str] = field(default_factory=list)
-    question: int | None = None
-    """Index of the current question in `messages`."""
-    summary: str = ""
+    Raises:
+        MessageError: a message cannot be read, or needs a repair while `strict`.
+    """
+    prints = Prints(thread.codec, thread.messages)
+    known = thread.known.continued_by(prints) if thread.known is not None else None
+    timeline = Timeline(
+        thread.messages,
+        thread.codec,
+        thread.measure,
+        ended=thread.asked_elsewhere,
+        known=known,
+        prints=prints,
+    )
+    if thread.strict:
+        _refuse_broken(timeline)
+    return timeline
 
 
-def fit_steps(request: Request, memo: Memo | None = None) -> Steps[Fitted]:
-    """Fits one conversation; with a `memo`, the remembered cut and summary go on.
+def needs_of(thread: Thread, timeline: Timeline) -> Needs:
+    """Returns what the conversation needs, before anything is granted."""
+    pinned = timeline.pinned_tokens
+    sets = [timeline.cost(units) for units in minimum_sets(timeline, thread.min_exchanges)]
+    must = 0 if thread.asked_elsewhere else min(sets, default=0)
+    return Needs(pinned + max(sets, default=0), pinned + must)
+
+
+def fit_thread(thread: Thread, timeline: Timeline, limit: int, *, beside: int = 0) -> Steps[FittedThread]:
+    """Fits one conversation into `limit` tokens, tools and priming of the request included.
+
+    Args:
+        thread: what to fit and how.
+        timeline: the conversation, from `read_thread`.
+        limit: tokens for messages, tools and priming.
+        beside: tokens that other parts of the prompt hold; an error counts them in.
 
     Raises:
         BudgetExceededError: system messages and the current question alone exceed the limit.
-        MessageError: a message cannot be read, or needs a repair while `strict`.
     """
-    timeline = _timeline(request, memo)
-    if request.strict:
-        _refuse_broken(timeline)
-    if request.widen is not None:
-        request.limit = request.widen(*_least(timeline, request))
-    room, pinned = _room(timeline, request)
-    settled = _settle(timeline, request, memo, room, pinned)
-    if settled is None:
-        raise _refused(timeline, request, room, pinned)
-    selection, chosen = settled
-    summary, warnings = "", []
-    message: Any = None
-    if not selection.complete and request.summarizer is not None:
-        edits = dict(timeline.edits)
-        share = int(room * SUMMARY_SHARE)
-        smaller = _settle(timeline, request, memo, room - share, pinned, least=True)
-        if (
-            smaller is None or timeline.edits != edits
-        ):  # nothing is shortened for a summary: it gets what the last exchanges leave
-            timeline.restore(edits)
-            smaller, share = settled, room - selection.tokens
-        dropped = newly_dropped(timeline, smaller[1], memo)
-        try:
-            summary = yield from summarize(timeline, request, dropped, memo, share)
-        except SummaryError as error:
-            timeline.restore(edits)
-            warnings.append(f"summary_failed: {error}")
-        else:
-            if summary:  # without one, nothing has to make room for it
-                selection, chosen = smaller
-                message = request.codec.make("user", announce(summary), origin="summary")
-    fitted = _put_together(timeline, request, selection, chosen, message, summary, warnings)
-    if (
-        message is not None and fitted.tokens > request.limit
-    ):  # where counts do not add up, a summary may cost more in its place than alone
-        warnings.append("summary_left_out: in its place it is over the limit")
-        summary = ""
-        selection, chosen = settled
-        fitted = _put_together(timeline, request, selection, chosen, None, "", warnings)
-    if memo is not None:
-        _note(memo, timeline, selection, chosen, summary)
-    return fitted
+    room = limit - thread.measure.overhead - timeline.pinned_tokens
+    select = _select_by_parts if thread.measure.additive else _select_counted
+    selection = select(thread, timeline, room) if room >= 0 or not thread.measure.additive else None
+    if selection is None:
+        raise _refused(thread, timeline, limit, room, beside)
+    if thread.summarizer is None or selection.complete:
+        return _put_together(thread, timeline, selection)
+    return (yield from _with_summary(thread, timeline, selection, limit, room))
 
 
-def _timeline(request: Request, memo: Memo | None) -> Timeline:
-    if memo is not None and memo.timeline is not None:
-        memo.timeline.measure = request.measure
-        memo.timeline.end(ended=request.asked_elsewhere)
-        if memo.timeline.extend(request.messages):
-            return memo.timeline
-        memo.cut, memo.run, memo.fresh, memo.summary, memo.summarized, memo.kept_before = (
-            None,
-            None,
-            True,
-            "",
-            0,
-            frozenset(),
-        )
-    return Timeline(request.messages, request.codec, request.measure, ended=request.asked_elsewhere)
+def _with_summary(
+    thread: Thread, timeline: Timeline, selection: Selection, limit: int, room: int
+) -> Steps[FittedThread]:
+    share = int(room * SUMMARY_SHARE)
+    select = _select_by_parts if thread.measure.additive else _select_counted
+    smaller = select(thread, timeline, room - share)
+    if smaller is None or smaller.caps != selection.caps:
+        smaller, share = selection, room - selection.tokens  # nothing is shortened to make room for a summary
+    summary, warning = yield from summarize(thread, timeline, smaller.positions(timeline.pinned), share)
+    warnings = (warning,) if warning else ()
+    if summary.shown:
+        fitted = _put_together(thread, timeline, smaller, summary, warnings)
+        if fitted.tokens <= limit:
+            return fitted
+        warnings = (*warnings, "summary_left_out: in its place it is over the limit")
+    return _put_together(thread, timeline, selection, replace(summary, shown=""), warnings)
 
 
 def _refuse_broken(timeline: Timeline) -> None:
     broken = timeline.leftovers() + [b for turn in timeline.turns() for b in turn.broken]
     if broken:
-        listed = ", ".join(
-            f"message {b.position}: {b.reason}" for b in sorted(broken, key=lambda b: b.position)[:10]
-        )
-        msg = f"the conversation is not valid ({listed}). Repair it, or pass strict=False to have it repaired and reported."
+        first = sorted(broken, key=lambda b: b.position)[:10]
+        listed = ", ".join(f"message {b.position}: {b.reason}" for b in first)
+        msg = f"messages must be a valid conversation (got {listed}). Repair it, or pass strict=False."
         raise MessageError(msg)
 
 
-def _least(timeline: Timeline, request: Request) -> tuple[int, int]:
-    """Returns what the last exchanges need, and what must stay: pinned messages and, when it is among them, the question."""
-    pinned = sum([timeline.tokens_at(p) for p in timeline.pinned])
-    sets = [
-        sum([timeline.tokens_of(u) for u in units])
-        for _, units in minimum_sets(timeline, request.min_exchanges)
-    ]
-    return pinned + max(sets, default=0), pinned + (0 if request.asked_elsewhere else min(sets, default=0))
-
-
-def _room(timeline: Timeline, request: Request) -> tuple[int, int]:
-    pinned = sum([timeline.tokens_at(p) for p in timeline.pinned])
-    room = request.limit - request.measure.overhead - pinned
-    if room < 0 and request.measure.additive:
-        raise _exceeded(request, pinned, 0)
-    return room, pinned
-
-
-def _refused(timeline: Timeline, request: Request, room: int, pinned: int) -> BudgetExceededError:
-    """Says what the smallest valid conversation needs: one token more than there is at the least, where counts do not add up."""
-    newest = next(timeline.turns(), None)
-    if newest is None or request.asked_elsewhere:
-        return _exceeded(request, pinned, max(1, room + 1))
-    smallest = [units for _, units in minimum_sets(timeline, 1)][-1]
-    step = sum([timeline.tokens_of(u) for u in timeline.owed(newest)]) if newest.question else 0
-    question = max(sum([timeline.tokens_of(u) for u in smallest]), room + 1) - step
-    return _exceeded(request, pinned, max(0, question), step)
-
-
-def _exceeded(request: Request, pinned: int, question: int, step: int = 0) -> BudgetExceededError:
-    overhead = request.measure.overhead
+def _refused(thread: Thread, timeline: Timeline, limit: int, room: int, beside: int) -> BudgetExceededError:
+    """Returns the error that says what the smallest valid conversation needs."""
+    newest, pinned, step = timeline.newest, timeline.pinned_tokens, 0
+    if room < 0 and thread.measure.additive:
+        question = 0
+    elif newest is None or thread.asked_elsewhere:
+        question = max(1, room + 1)
+    else:
+        smallest = minimum_sets(timeline, 1)[-1]
+        step = timeline.cost(timeline.pending_step(newest)) if newest.question else 0
+        question = max(0, max(timeline.cost(smallest), room + 1) - step)
+    overhead = thread.measure.overhead + beside
+    limit += beside
     needed = overhead + pinned + question + step
     parts = {
         "system": pinned,
@@ -215,220 +142,169 @@ def _exceeded(request: Request, pinned: int, question: int, step: int = 0) -> Bu
         "tools and framing": overhead,
     }
     listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
+    step_words = ", the newest tool call, its results" if step else ""
     msg = (
-        f"what must stay needs {needed} tokens ({listed}), the limit is {request.limit}; "
-        f"raise the limit, or shorten the system messages, the tools{', the newest tool call, its results' if step else ''} or the question"
+        f"what must stay needs {needed} tokens ({listed}), the limit is {limit}. "
+        f"Raise the limit, or shorten the system messages, the tools{step_words} or the question."
     )
-    return BudgetExceededError(msg, limit=request.limit, needed=needed, blocks=parts)
+    return BudgetExceededError(msg, limit=limit, needed=needed, blocks=parts)
 
 
-def _settle(
-    timeline: Timeline, request: Request, memo: Memo | None, room: int, pinned: int, *, least: bool = False
-) -> tuple[Selection, list[int]] | None:
-    """Selects what stays; `least` answers None instead of raising."""
-    if not request.measure.additive:
-        return _settle_counted(timeline, request, memo, room, pinned)
-    selection = _select(timeline, request, memo, room, pinned, least=least)
-    return None if selection is None else (selection, _positions(timeline, selection))
+# ---- what stays -------------------------------------------------------------------------------------------------------------
 
 
-def _settle_counted(
-    timeline: Timeline, request: Request, memo: Memo | None, room: int, pinned: int
-) -> tuple[Selection, list[int]] | None:
+def _select_by_parts(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
+    """Returns what stays within `room` tokens, None when not even the smallest conversation fits."""
+    minimum, known = thread.min_exchanges, timeline.known
+    found: Selection | None = None
+    if known is not None and thread.remembers:
+        edits = shortened(timeline, dict(known.caps), thread.counter) if known.caps else {}
+        found = resume(timeline, room, minimum, known, edits)
+        if found is not None and found.edits:
+            found.caps = dict(known.caps)
+    elif thread.cut == "stable":
+        found = stable(timeline, room, minimum)
+    elif thread.query and not thread.remembers:
+        from .relevant import relevant  # scorers are loaded only by those who ask
+
+        found = relevant(timeline, room, minimum, thread.query)
+    if found is None:
+        found = fill(timeline, room, minimum)
+    return found if found is not None else _select_least(thread, timeline, room)
+
+
+def _select_least(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
+    """Shortens long texts of the last exchanges, then keeps fewer exchanges, then the question, cut only when it cannot stay whole."""
+    sets = minimum_sets(timeline, thread.min_exchanges)
+    newest = timeline.newest
+    question = newest.question.start if newest and newest.question else None
+    if thread.asked_elsewhere:  # an old question may be shortened, and helps nobody without its answer
+        question = None
+        sets = [units for units in sets if len(units) > 1]
+    tries: list[tuple[list[Unit], int | None, bool]] = [
+        (units, question, units is sets[-1] and not thread.asked_elsewhere) for units in sets
+    ]
+    if sets and not thread.asked_elsewhere:
+        tries.append((sets[-1], None, False))
+    for units, spared, last in tries:
+        price = timeline.cost(units)
+        if price <= room:
+            return Selection(units, price)
+        if thread.message_cap is None:
+            continue
+        caps = cap_units(timeline, units, room, counter=thread.counter, spared=spared, last=last)
+        if caps is not None:
+            edits = shortened(timeline, caps, thread.counter)
+            return Selection(units, timeline.cost(units, edits), edits=edits, caps=caps)
+    return Selection([], 0) if thread.asked_elsewhere and room >= 0 else None
+
+
+def _select_counted(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
     """Where counts do not add up: selects, counts the result whole, and selects again with what that taught."""
-    measure, target = request.measure, room + pinned + request.measure.overhead
-    best: tuple[Selection, list[int]] | None = None
-    edits: dict[int, Any] = {}
-    aim, tried = room, set()
+    target = room + timeline.pinned_tokens + thread.measure.overhead
+    best: Selection | None = None
+    kept, aim, tried = 0, room, set()
     for _ in range(_ROUNDS):
-        selection = _select(timeline, request, memo, max(0, aim), pinned, least=True)
+        selection = _select_by_parts(thread, timeline, max(0, aim))
         if selection is None or aim in tried:
             break
         tried.add(aim)
-        chosen = _positions(timeline, selection)
-        spare = target - measure.total(_read(timeline, chosen))
-        if spare >= 0 and (best is None or len(chosen) >= len(best[1])):
-            best, edits = (selection, chosen), dict(timeline.edits)
+        messages = _messages(timeline, selection, selection.positions(timeline.pinned))
+        spare = target - thread.measure.total(messages)
+        if spare >= 0 and len(messages) >= kept:
+            best, kept = selection, len(messages)
         elif best is not None:
             break
         if spare >= 0 and selection.complete:
             break
         aim += max(1, spare) if spare >= 0 else spare
-    if best is None:
-        return _smallest(timeline, request, target)
-    newest = next(timeline.turns(), None)
-    if (
-        newest and newest.question and newest.question.start in edits
-    ):  # cut because its parts count too high? It is only cut when it cannot stay whole
-        timeline.unedit()
-        uncut = _smallest(timeline, request, target)
-        if uncut is not None:
-            return uncut
-    timeline.restore(edits)  # a later round may have shortened other texts
-    return _all_after_all(timeline, request, target, best)
+    if best is None or _cuts_question(timeline, best):  # it is cut only when it cannot stay whole
+        return _smallest_counted(thread, timeline, target) or best
+    return _everything_counted(thread, timeline, target, best, kept)
 
 
-def _all_after_all(
-    timeline: Timeline, request: Request, target: int, best: tuple[Selection, list[int]]
-) -> tuple[Selection, list[int]]:
+def _cuts_question(timeline: Timeline, selection: Selection) -> bool:
+    newest = timeline.newest
+    return newest is not None and newest.question is not None and newest.question.start in selection.edits
+
+
+def _smallest_counted(thread: Thread, timeline: Timeline, target: int) -> Selection | None:
+    """Counts the smallest valid conversations whole: where parts count too high, one of them may fit after all."""
+    for units in minimum_sets(timeline, thread.min_exchanges):
+        selection = Selection(units, timeline.cost(units))
+        messages = _messages(timeline, selection, selection.positions(timeline.pinned))
+        if thread.measure.total(messages) <= target:
+            return selection
+    return None
+
+
+def _everything_counted(
+    thread: Thread, timeline: Timeline, target: int, best: Selection, kept: int
+) -> Selection:
     """Counts the whole conversation where little was left out: parts that count too high must not cut what fits."""
-    if best[0].complete or len(timeline) > 4 * len(best[1]) + 16:
+    if best.complete or len(timeline) > 4 * kept + 16:
         return best
     everything = fill(timeline, 1 << 62, 0)
     if everything is None:
         return best
-    chosen = _positions(timeline, everything)
-    return (everything, chosen) if request.measure.total(_read(timeline, chosen)) <= target else best
+    messages = _messages(timeline, everything, everything.positions(timeline.pinned))
+    return everything if thread.measure.total(messages) <= target else best
 
 
-def _smallest(timeline: Timeline, request: Request, target: int) -> tuple[Selection, list[int]] | None:
-    """Counts the smallest valid conversations whole: where parts count too high, one of them may fit after all."""
-    for count, units in minimum_sets(timeline, request.min_exchanges):
-        selection = Selection(units, sum(timeline.tokens_of(u) for u in units), exchanges=count)
-        chosen = _positions(timeline, selection)
-        if request.measure.total(_read(timeline, chosen)) <= target:
-            return selection, chosen
-    return None
+# ---- what is returned -------------------------------------------------------------------------------------------------------
 
 
-def _select(
-    timeline: Timeline, request: Request, memo: Memo | None, room: int, pinned: int, *, least: bool
-) -> Selection | None:
-    minimum = request.min_exchanges
-    found: Selection | None = None
-    if memo is not None:
-        found = _all_again(timeline, room, memo) or resume(
-            timeline, room, minimum, memo.cut, memo.run, fresh=memo.fresh
-        )
-    elif request.cut == "stable":
-        found = stable(timeline, room, minimum)
-    elif request.query:
-        from .relevant import relevant  # scorers are loaded by those who ask
-
-        found = relevant(timeline, room, minimum, request.query)
-    if found is None:
-        found = fill(timeline, room, minimum)
-    if found is None:
-        found = _ladder(timeline, request, room)
-    if found is None and not least:
-        raise _refused(timeline, request, room, pinned)
-    return found
-
-
-def _all_again(timeline: Timeline, room: int, memo: Memo) -> Selection | None:
-    """Forgets the cut and takes shortened texts back when all would fit: a repair or a larger limit can make room."""
-    if timeline.least > room or (memo.cut is None and not timeline.edits):
-        return None
-    edits = dict(timeline.edits)
-    timeline.unedit()
-    whole = fill(timeline, room, 1)
-    if whole is not None and whole.complete:
-        return whole
-    timeline.note_least()
-    timeline.edit(edits)
-    return None
-
-
-def _ladder(timeline: Timeline, request: Request, room: int) -> Selection | None:
-    """Caps long texts of the last exchanges, then keeps fewer exchanges, then the question alone, which is cut only when it cannot stay whole."""
-    newest = next(timeline.turns(), None)
-    question = newest.question.start if newest and newest.question else None
-    sets = list(minimum_sets(timeline, request.min_exchanges))
-    if request.asked_elsewhere:  # an old question without its answer helps nobody
-        sets = [s for s in sets if s[0] > 0]
-    for count, units, may_cut in [(c, u, False) for c, u in sets] + [(c, u, True) for c, u in sets[-1:]]:
-        price = sum([timeline.tokens_of(u) for u in units])
-        if price > room:
-            if request.message_cap is None or (may_cut and request.asked_elsewhere):
-                continue
-            spared = None if may_cut else question
-            edits = cap_units(
-                timeline, units, room, counter=request.counter, message_cap=request.message_cap, spared=spared
-            )
-            if edits is None:
-                continue
-            timeline.edit(edits)
-            price = sum([timeline.tokens_of(u) for u in units])
-        selection = Selection(units, price, exchanges=count)
-        selection.cut = Cut.after(selection, len(timeline))
-        return selection
-    return Selection([], 0, exchanges=0) if request.asked_elsewhere else None
-
-
-def _positions(timeline: Timeline, selection: Selection) -> list[int]:
-    kept = selection.positions()
-    return sorted(kept + timeline.pinned) if timeline.pinned else kept
-
-
-def _read(timeline: Timeline, positions: Sequence[int]) -> list[Any]:
-    messages, edits = timeline.messages, timeline.edits
+def _messages(timeline: Timeline, selection: Selection, positions: Sequence[int]) -> list[Any]:
+    messages, edits = timeline.messages, selection.edits
     if edits:
         return [edits.get(i, messages[i]) for i in positions]
     return [messages[i] for i in positions]
 
 
 def _put_together(
+    thread: Thread,
     timeline: Timeline,
-    request: Request,
     selection: Selection,
-    chosen: list[int],
-    summary: Any,
-    text: str,
-    warnings: list[str],
-) -> Fitted:
-    broken = _repairs(timeline, selection)
-    untouched = selection.complete and summary is None and len(chosen) == len(timeline) and not timeline.edits
-    messages = timeline.messages[:] if untouched else _read(timeline, chosen)
-    tokens = (
-        request.measure.overhead + selection.tokens + sum([timeline.tokens_at(p) for p in timeline.pinned])
-    )
-    newest = next(timeline.turns(), None)
-    asked = newest.question.start if newest and newest.question else None
+    summary: Summary | None = None,
+    warnings: tuple[str, ...] = (),
+) -> FittedThread:
+    chosen = selection.positions(timeline.pinned)
+    shows_summary = summary is not None and bool(summary.shown)
+    untouched = selection.complete and not shows_summary and len(chosen) == len(timeline)
+    messages = timeline.messages[:] if untouched else _messages(timeline, selection, chosen)
+    tokens = thread.measure.overhead + selection.tokens + timeline.pinned_tokens
     written: tuple[int, int] | None = None
-    if summary is not None:
+    if summary is not None and shows_summary:
+        shown = thread.codec.make("user", announce(summary.shown), origin="summary")
         pinned = set(timeline.pinned)
         at = next((n for n, i in enumerate(chosen) if i not in pinned), len(chosen))
-        messages.insert(at, summary)
-        written = (at, request.measure.group([summary]))
+        messages.insert(at, shown)
+        written = (at, thread.measure.group([shown]))
         tokens += written[1]
-    if not request.measure.additive:
-        tokens = request.measure.total(messages)
-    question = None if asked is None else _index(chosen, asked) + (summary is not None)
-    return Fitted(
+    if not thread.measure.additive:
+        tokens = thread.measure.total(messages)
+    newest = timeline.newest
+    asked = newest.question.start if newest and newest.question else None
+    broken = _repaired(timeline, selection)
+    failed = any(w.startswith("summary_failed") for w in warnings)
+    return FittedThread(
         messages=messages,
         tokens=tokens,
         untouched=untouched,
-        parts=decisions_on(timeline, request.block, chosen, broken, written=written),
+        parts=decisions_on(timeline, thread.block, chosen, broken, selection.edits, written=written),
         warnings=warnings,
-        question=question,
-        summary=text,
+        question=None if asked is None else bisect_left(chosen, asked) + shows_summary,
+        state=remembered(timeline, selection, summary, failed=failed) if thread.remembers else None,
     )
 
 
-def _index(chosen: list[int], position: int) -> int:
-    from bisect import bisect_left
-
-    return bisect_left(chosen, position)
-
-
-def _repairs(timeline: Timeline, selection: Selection) -> list[Broken]:
+def _repaired(timeline: Timeline, selection: Selection) -> list[Broken]:
     """Returns the broken messages among what is kept; what is older is gone anyway."""
-    run = selection.before
-    found = list(run.broken) if run else []
+    run = selection.run
+    found = [Broken(position, reason) for position, reason in run.broken] if run else []
     oldest = 0 if selection.complete else min((u.start for u in selection.units), default=0)
     for turn in timeline.turns():
         if turn.stop <= (run.stop if run else oldest):
             break
         found += turn.broken
     return found + (timeline.leftovers() if selection.complete else [])
-
-
-def _note(memo: Memo, timeline: Timeline, selection: Selection, chosen: list[int], summary: str) -> None:
-    if selection.cut is not None and selection.cut is not memo.cut:
-        timeline.note_least()
-    memo.run = None if timeline.edits else closed(timeline, selection)
-    timeline.remember(0 if selection.complete else selection.cut.oldest if selection.cut else 0)
-    memo.timeline, memo.cut, memo.fresh = timeline, selection.cut, False
-    if summary:
-        memo.summary, memo.summarized = summary, len(timeline)
-        memo.kept_before = frozenset(chosen)

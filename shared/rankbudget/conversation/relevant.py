@@ -1,11 +1,10 @@
-"""Which part of a conversation stays when there is a question to serve: continuity first, then what the question needs.
+"""Which part of a conversation stays when there is a question to serve.
 
-The current question always stays, its last step where that takes at most a quarter of the room, the last exchanges where they take little of it.
-The rest goes to what is worth its tokens:
-- in a thread with tools, the names the next call will need: user ids, dates and codes, each counted once, by how likely they are (`next_call.py`);
-- in a plain conversation, the newest turns for half of what is left, then the turns most relevant to the question.
-An answer never opens the conversation: in a plain one a unit brings the question it belongs to; in a thread with tools, where room is for values,
-the oldest unit does.
+The current question always stays. Its last step stays where that takes at most a quarter of the room, the
+last exchanges where they take at most three tenths. The rest of the room goes to what is worth its tokens:
+- in a thread with tools, the values the next call will need, each counted once (`next_call.py`);
+- in a plain conversation, the newest turns for half of what is left, then the most relevant turns.
+An answer never opens the conversation: the question of its turn, or an older question, is kept before it.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from itertools import islice
 from ..messages.codec import content_text
 from ..relevance.turns import TurnScorer
 from ..segment import Segment
-from .timeline import Timeline, Turn, Unit
 from .coverage import cover
-from .selection import Selection, fill
 from .next_call import likely, values_of
+from .selection import Selection, fill
+from .timeline import Timeline, Turn, Unit
 
-__all__ = ["LOOKS_BACK", "relevant", "values_of"]
+__all__ = ["LOOKS_BACK", "relevant"]
 
 LOOKS_BACK = 2_000
-"""Turns that are read; what is older goes as it does without a question."""
+"""Turns that are read; older ones are dropped."""
 STEP, CONTINUITY, NEWEST = 0.25, 0.3, 0.5
-"""Largest share of the room the last step of the current turn takes for sure, and the last exchanges; share of the rest that goes to the
-newest turns of a plain conversation. A small newest result is never lost; a large one has to be worth its tokens like everything else."""
+"""Largest share of the room for the last step of the current turn, and for the last exchanges; share of the
+rest for the newest turns of a plain conversation."""
 
 
 def relevant(timeline: Timeline, room: int, minimum: int, query: str) -> Selection | None:
@@ -38,29 +37,26 @@ def relevant(timeline: Timeline, room: int, minimum: int, query: str) -> Selecti
     turns = list(islice(timeline.turns(), LOOKS_BACK))
     if not turns:
         return None
-    shelf = _Shelf(timeline, room)
-    if not shelf.add(_indispensable(timeline, turns[0]), turns[0]):
+    newest = turns[0]
+    kept = _Kept(timeline, room)
+    # The tool batch that the model has not answered yet; without a question, the last thing said.
+    if not kept.add(timeline.pending_step(newest) if newest.question else newest.core(), newest):
         return None
-    if shelf.price(shelf.missing(turns[0].core(), turns[0])) <= room * STEP:
-        shelf.add(turns[0].core(), turns[0])
-    last = [unit for turn in turns[: max(1, minimum)] for unit in turn.core()]
-    if sum(timeline.tokens_of(unit) for unit in last) <= room * CONTINUITY:
-        for turn in turns[: max(1, minimum)]:
-            shelf.add(turn.core(), turn)
+    if kept.price(kept.missing(newest.core(), newest)) <= room * STEP:
+        kept.add(newest.core(), newest)
+    exchanges = turns[: max(1, minimum)]
+    if kept.price([unit for turn in exchanges for unit in turn.core()]) <= room * CONTINUITY:
+        for turn in exchanges:
+            kept.add(turn.core(), turn)
     units = [_Read(unit, turn, timeline) for turn in reversed(turns) for unit in _oldest_first(turn)]
     if any(unit.calls for unit in units):
-        _take_values(shelf, units)
+        _keep_values(kept, units)
     else:
-        _take_relevant(shelf, units, query)
-    return Selection(list(shelf.units.values()), shelf.used)
+        _keep_relevant(kept, units, query)
+    return Selection(list(kept.units.values()), kept.used)
 
 
-def _indispensable(timeline: Timeline, turn: Turn) -> list[Unit]:
-    """Returns the tool batch that the model has not answered yet, which goes with its question; without a question, the last thing said."""
-    return timeline.owed(turn) if turn.question else turn.core()
-
-
-class _Shelf:
+class _Kept:
     """Units that are kept, and what they cost."""
 
     def __init__(self, timeline: Timeline, room: int) -> None:
@@ -75,10 +71,8 @@ class _Shelf:
 
     def missing(self, units: Sequence[Unit], turn: Turn) -> list[Unit]:
         """Returns what keeping these units would add: themselves and the question of their turn."""
-        wanted = [turn.question, *units] if turn.question else list(units)
-        return [
-            unit for n, unit in enumerate(wanted) if unit.start not in self.units and unit not in wanted[:n]
-        ]
+        wanted = {unit.start: unit for unit in ([turn.question, *units] if turn.question else units)}
+        return [unit for start, unit in wanted.items() if start not in self.units]
 
     def price(self, units: Sequence[Unit]) -> int:
         return sum([self._timeline.tokens_of(unit) for unit in units])
@@ -86,8 +80,7 @@ class _Shelf:
     def add(self, units: Sequence[Unit], turn: Turn) -> bool:
         """Keeps units and the question of their turn, or nothing when there is no room for all of it."""
         fresh = self.missing(units, turn)
-        price = self.price(fresh)
-        if price > self.left:
+        if self.price(fresh) > self.left:
             return False
         self.put(fresh)
         return True
@@ -122,7 +115,7 @@ class _Read:
         self.text = "\n".join([*said, *self.calls])
 
 
-def _take_values(shelf: _Shelf, units: Sequence[_Read]) -> None:
+def _keep_values(kept: _Kept, units: Sequence[_Read]) -> None:
     values = values_of([(unit.text, unit.calls, unit.results, unit.asked) for unit in units])
     holds: list[list[int]] = [[] for _ in units]
     for number, value in enumerate(values.values()):
@@ -130,28 +123,28 @@ def _take_values(shelf: _Shelf, units: Sequence[_Read]) -> None:
             holds[n].append(number)
     at = {read.unit.start: n for n, read in enumerate(units)}
     chosen = cover(
-        [shelf.price([read.unit]) for read in units],
+        [kept.price([read.unit]) for read in units],
         holds,
-        [likely(name, value, len(units)) for name, value in values.items()],
+        [likely(name, value) for name, value in values.items()],
         [at[read.turn.question.start] if read.turn.question else n for n, read in enumerate(units)],
-        [at[start] for start in sorted(shelf.units)],
-        shelf.left,
+        [at[start] for start in sorted(kept.units)],
+        kept.left,
     )
-    shelf.put([units[n].unit for n in chosen])
+    kept.put([units[n].unit for n in chosen])
 
 
-def _take_relevant(shelf: _Shelf, units: Sequence[_Read], query: str) -> None:
-    newest_until = shelf.left * (1 - NEWEST)
+def _keep_relevant(kept: _Kept, units: Sequence[_Read], query: str) -> None:
+    newest_until = kept.left * (1 - NEWEST)
     for read in reversed(units):
-        if shelf.left - shelf.price(shelf.missing([read.unit], read.turn)) < newest_until:
+        if kept.left - kept.price(kept.missing([read.unit], read.turn)) < newest_until:
             break
-        shelf.add([read.unit], read.turn)
+        kept.add([read.unit], read.turn)
     segments = [Segment(id=str(n), text=read.text) for n, read in enumerate(units)]
     scores = TurnScorer().score(query, segments)
     for n in sorted(range(len(units)), key=lambda n: (-scores[n], -n)):
-        if shelf.left <= 0:
+        if kept.left <= 0:
             return
-        shelf.add([units[n].unit], units[n].turn)
+        kept.add([units[n].unit], units[n].turn)
 
 
 def _oldest_first(turn: Turn) -> list[Unit]:

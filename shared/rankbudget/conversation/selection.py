@@ -1,48 +1,28 @@
 """Which part of a conversation stays: newest first, whole groups, at least the last exchanges.
 
 Three ways to choose, one result (`Selection`):
-    fill    as much as fits: the last exchanges first, then everything else from the newest on, up to the first that does not fit;
-    stable  no memory needed: of the cuts that leave between a third of the room and the room, the one whose number has most trailing zero
-            bits, so that the next call most likely takes the same one and the prompt's prefix stays as it was;
-    resume  a remembered cut, kept until it does not fit any more, then moved so far that half of the room is free again.
-When not even the last exchanges fit, `capping.py` shortens their long texts, then fewer exchanges stay, down to the question itself. A
-tool batch at the very end stays with the question: a model that never sees the result it asked for asks again, for ever.
+    fill    as much as fits: the last exchanges first, then everything else from the newest on, up to the
+            first that does not fit;
+    stable  needs no memory: of the cuts that leave between a third of the room and the room, the one at a
+            turn whose number is divisible by the largest power of two, so that it rarely moves;
+    resume  a remembered cut, kept while it fits, then moved so far that half of the room is free again.
+
+When the last exchanges do not fit, `capping.py` shortens their long texts, then fewer exchanges stay, down to
+the question. A tool batch at the very end stays with the question: a model that never sees the result it
+asked for would ask again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
-from .timeline import Broken, Timeline, Turn, Unit
+from .state import Cut, KeptRun, ThreadState
+from .timeline import NO_EDITS, Timeline, Turn, Unit
 
-__all__ = ["Cut", "Run", "Selection", "chain", "closed", "fill", "minimum_sets", "resume", "stable"]
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A remembered decision: of what stood before position `edge`, only the units that begin at `starts` stay."""
-
-    starts: frozenset[int]
-    edge: int
-    oldest: int
-
-    @classmethod
-    def after(cls, selection: Selection, edge: int) -> Cut:
-        """Returns the decision that repeats a selection."""
-        starts = frozenset(unit.start for unit in selection.units)
-        return cls(starts, edge, min(starts, default=edge))
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What stays of the turns before position `stop`: they cannot change any more, so nobody needs to look at them again."""
-
-    stop: int
-    tokens: int
-    positions: list[int]
-    broken: list[Broken]
+__all__ = ["Selection", "fill", "minimum_sets", "resume", "stable"]
 
 
 @dataclass(slots=True)
@@ -51,23 +31,25 @@ class Selection:
 
     Args:
         units: kept units, any order.
-        tokens: what they cost.
+        tokens: what they cost, with `edits`.
         complete: nothing valid was left out.
-        cut: what to remember, when there is a memory.
-        before: what stays of older turns, in one piece.
-        exchanges: how many exchanges could be guaranteed when the minimum did not fit as it was; -1 otherwise.
+        cut: the remembered cut that was kept, None for a new one.
+        run: what stays of older turns that were not parsed again.
+        edits: shortened copies by position.
+        caps: most tokens of each shortened text, by position.
     """
 
     units: list[Unit]
     tokens: int
     complete: bool = False
     cut: Cut | None = None
-    exchanges: int = -1
-    before: Run | None = None
+    run: KeptRun | None = None
+    edits: Mapping[int, Any] = field(default_factory=lambda: NO_EDITS)
+    caps: Mapping[int, int] = field(default_factory=lambda: NO_EDITS)
 
-    def positions(self) -> list[int]:
-        """Returns the kept positions in order."""
-        found: list[int] = list(self.before.positions) if self.before else []
+    def positions(self, pinned: Sequence[int] = ()) -> list[int]:
+        """Returns the kept positions in order, `pinned` ones among them."""
+        found = [*pinned, *self.run.positions] if self.run else list(pinned)
         for unit in self.units:
             if unit.stop - unit.start == 1:  # most units are one message
                 found.append(unit.start)
@@ -77,63 +59,64 @@ class Selection:
         return found
 
 
-def chain(timeline: Timeline, minimum: int) -> Iterator[list[Unit]]:
-    """Yields what to add next: the last `minimum` exchanges, then their steps, then older turns, each newest first."""
-    turns = timeline.turns()
-    newest = []
-    for turn in islice(turns, max(1, minimum)):
-        newest.append(turn)
-        yield turn.core()
-    for turn in newest:
-        for unit in turn.rest():
-            yield [unit]
-    for turn in turns:
-        yield turn.core()
-        if len(turn.body) > 1:
-            for unit in turn.rest():
-                yield [unit]
-
-
 def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit."""
     kept: list[Unit] = []
     used, tokens_of = 0, timeline.tokens_of
-    for links, link in enumerate(chain(timeline, minimum)):
+    for must, link in _in_order_of_importance(timeline, minimum):
         with_link = used
         for unit in link:
             with_link += tokens_of(unit)
         if with_link > room:
-            return Selection(kept, used) if links >= _guaranteed(timeline, minimum) else None
+            return None if must else Selection(kept, used)
         kept += link
         used = with_link
     return Selection(kept, used, complete=True)
 
 
-def _guaranteed(timeline: Timeline, minimum: int) -> int:
+def _in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[bool, list[Unit]]]:
+    """Yields what to add next, and whether it must stay: the last `minimum` exchanges, their steps, older turns, newest first."""
+    turns = timeline.turns()
+    newest = []
+    for turn in islice(turns, max(1, minimum)):
+        newest.append(turn)
+        yield True, turn.core()
+    for turn in newest:
+        for unit in reversed(turn.body[:-1]):
+            yield False, [unit]
+    for turn in turns:
+        yield False, turn.core()
+        for unit in reversed(turn.body[:-1]):
+            yield False, [unit]
+
+
+def _exchanges(timeline: Timeline, minimum: int) -> int:
+    """Returns how many of the last `minimum` exchanges there are."""
     return sum(1 for _ in islice(timeline.turns(), max(1, minimum)))
 
 
-def minimum_sets(timeline: Timeline, minimum: int) -> Iterator[tuple[int, list[Unit]]]:
-    """Yields ever smaller sets that a conversation cannot do without: n exchanges, n-1, .., 1, the question alone (0).
+def minimum_sets(timeline: Timeline, minimum: int) -> list[list[Unit]]:
+    """Returns ever smaller sets that a conversation cannot do without: n exchanges, n-1, .., 1, the question alone.
 
-    The question is not offered alone while the thread ends on a tool batch that the model has not answered yet.
+    While the thread ends on a tool batch that the model has not answered yet, the batch stays with the
+    question.
     """
     turns = list(islice(timeline.turns(), max(1, minimum)))
-    for count in range(len(turns), 0, -1):
-        yield count, [unit for turn in turns[:count] for unit in turn.core()]
+    sets = [[unit for turn in turns[:count] for unit in turn.core()] for count in range(len(turns), 0, -1)]
     for turn in turns[:1]:
-        alone = ([turn.question] if turn.question else []) + timeline.owed(turn)
+        alone = ([turn.question] if turn.question else []) + timeline.pending_step(turn)
         if alone and len(alone) < len(turn.core()):
-            yield 0, alone
+            sets.append(alone)
+    return sets
 
 
 def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
-    """Keeps a run whose start only moves when it must; None when there is no such run, or not with the last exchanges in it."""
+    """Keeps a run whose start moves only when it must; None when there is none that holds the last exchanges."""
     floor = room // 3
-    least = _guaranteed(timeline, minimum)
+    least = _exchanges(timeline, minimum)
     units: list[Unit] = []
     used = 0
-    cuts: list[tuple[int, int, int]] = []  # the same without the zeros, of every cut above the floor
+    cuts: list[tuple[int, int, int]] = []  # turns, units and tokens of every cut above the floor
     for count, turn in enumerate(timeline.turns(), start=1):
         start = used
         for unit in _newest_first(turn):
@@ -143,7 +126,7 @@ def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
             units.append(unit)
         if used > room:
             if cuts:  # numbered last: by now all that stays has been read
-                newest = timeline.turn_number(next(timeline.turns()).start)
+                newest = timeline.turn_number(units[0].start)
                 best = max(
                     (_trailing_zeros(newest + 1 - turns), turns, kept, tokens) for turns, kept, tokens in cuts
                 )
@@ -155,7 +138,7 @@ def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
 
 
 def _inside(timeline: Timeline, turn: Turn, used: int, units: list[Unit], room: int) -> Selection | None:
-    """Cuts inside a turn too long for the room: its question stays, its older steps go, at a step with many trailing zero bits."""
+    """Cuts inside a turn too long for the room: its question stays, its older steps go."""
     kept = [u for u in units if u.start < turn.start or u.start >= turn.stop]
     if turn.question:
         kept.append(turn.question)
@@ -173,71 +156,77 @@ def _inside(timeline: Timeline, turn: Turn, used: int, units: list[Unit], room: 
 
 
 def resume(
-    timeline: Timeline, room: int, minimum: int, cut: Cut | None, run: Run | None, *, fresh: bool
+    timeline: Timeline, room: int, minimum: int, known: ThreadState, edits: Mapping[int, Any]
 ) -> Selection | None:
-    """Keeps from a remembered cut on while that fits, else moves the cut until half of the room is free; None when that cannot be.
+    """Keeps from a remembered cut on while that fits, else moves the cut until half of the room is free.
 
-    A `fresh` session has nothing to disturb yet: it takes as much as fits, and reads no more than that.
+    When all of the conversation fits again, as written, the cut is dropped. None when not even the last
+    exchanges fit.
     """
-    kept = (
-        fill(timeline, room, minimum)
-        if fresh
-        else _from_cut(timeline, cut, run, room) or fill(timeline, room // 2, minimum)
-    )
+    if known.cut is not None or edits:
+        whole = _whole_again(timeline, room, known)
+        if whole is not None:
+            return whole
+    kept = _from_cut(timeline, known, room, edits) or fill(timeline, room // 2, minimum)
     if kept is None:  # the last exchanges need more than half: keep just them
-        for _, units in islice(minimum_sets(timeline, minimum), 1):
-            used = sum([timeline.tokens_of(unit) for unit in units])
+        for units in minimum_sets(timeline, minimum)[:1]:
+            used = timeline.cost(units)
             kept = Selection(units, used) if used <= room else None
-    if kept is not None and not kept.complete and kept.cut is None:
-        kept.cut = Cut.after(kept, len(timeline))
     return kept
 
 
-def _from_cut(timeline: Timeline, cut: Cut | None, run: Run | None, room: int) -> Selection | None:
-    oldest = cut.oldest if cut else 0
+def _whole_again(timeline: Timeline, room: int, known: ThreadState) -> Selection | None:
+    """Returns all of the conversation when it fits; counts it only when what is known of its size allows that."""
+    least = known.whole
+    for turn in timeline.turns():
+        if turn.stop <= known.stop:
+            break
+        least += timeline.cost(turn.units())
+        if least > room:
+            return None
+    if least > room:
+        return None
+    whole = fill(timeline, room, 1)
+    return whole if whole is not None and whole.complete else None
+
+
+def _from_cut(
+    timeline: Timeline, known: ThreadState, room: int, edits: Mapping[int, Any]
+) -> Selection | None:
+    cut, run = known.cut, known.run
+    if cut is not None and _cuts_pending_step(timeline, cut):
+        return None
     units: list[Unit] = []
     used = run.tokens if run else 0
-    for number, turn in enumerate(timeline.turns()):
-        if run is not None and turn.stop <= run.stop:
+    stop = run.stop if run else 0
+    oldest = cut.oldest if cut else 0
+    for turn in timeline.turns():
+        if turn.stop <= stop:
             break
-        if (
-            number == 0
-            and cut is not None
-            and any(u.start < cut.edge and u.start not in cut.starts for u in timeline.owed(turn))
-        ):
-            return None  # what was cut has become the newest step: a call after it was repaired away
-        for unit in _newest_first(turn):
-            if cut is None or unit.start >= cut.edge or unit.start in cut.starts:
-                units.append(unit)
-                used += timeline.tokens_of(unit)
+        kept = _kept_by(cut, turn)
+        if kept and turn.question is not None and kept[-1] is not turn.question:
+            return None  # the conversation was edited: its answers may not stay without their question
+        units += kept
+        used += timeline.cost(kept, edits)
         if used > room:
             return None
         if turn.start <= oldest:
             break
-    return Selection(units, used, complete=cut is None, cut=cut, before=run)
+    return Selection(units, used, complete=cut is None, cut=cut, run=run, edits=edits)
 
 
-def closed(timeline: Timeline, selection: Selection) -> Run | None:
-    """Returns what stays of all turns but the newest, which may still grow."""
-    newest = next(timeline.turns(), None)
-    if newest is None:
-        return None
-    run = selection.before
-    stop = run.stop if run else -1
-    units = [u for u in selection.units if u.start < newest.start]
-    positions = sorted(i for u in units for i in u.positions())
-    broken: list[Broken] = []
-    oldest = 0 if selection.complete else min((u.start for u in units), default=newest.start)
-    for turn in islice(timeline.turns(), 1, None):
-        if turn.stop <= max(stop, oldest):
-            break
-        broken += turn.broken
-    tokens = sum([timeline.tokens_of(u) for u in units])
-    if run is None:
-        return Run(newest.start, tokens, positions, broken)
-    if not units and not broken:
-        return run if run.stop == newest.start else Run(newest.start, run.tokens, run.positions, run.broken)
-    return Run(newest.start, run.tokens + tokens, run.positions + positions, run.broken + broken)
+def _kept_by(cut: Cut | None, turn: Turn) -> list[Unit]:
+    """Returns the units of a turn that a cut leaves, the newest first."""
+    if cut is None:
+        return _newest_first(turn)
+    return [u for u in _newest_first(turn) if u.start >= cut.edge or u.start in cut.starts]
+
+
+def _cuts_pending_step(timeline: Timeline, cut: Cut) -> bool:
+    """Returns whether a step that was cut is the newest one again: a call after it was repaired away."""
+    newest = timeline.newest
+    pending = timeline.pending_step(newest) if newest is not None else []
+    return any(u.start < cut.edge and u.start not in cut.starts for u in pending)
 
 
 def _newest_first(turn: Turn) -> list[Unit]:

@@ -1,21 +1,26 @@
-"""One conversation, read from its newest end: turns, units that live or die together, pinned positions, lazy counts.
+"""One conversation, read from its newest end: turns, units that are kept or dropped together, pinned positions.
 
-A turn starts at a user message. Its units are that message, plain answers, and tool batches (a call with all its results). Nothing old
-is read until it is asked for, except which roles there are, which is one fast pass: system messages may stand anywhere. A user message that
-holds tool results is no question but part of the batch it answers; it is told from a question when the search for questions comes to it.
+A turn starts at a user message. Its units are that message, plain answers, and tool batches (a call with all
+its results). Old messages are read only when they are asked for, except their roles, which is one fast pass:
+system messages may be anywhere. A user message that holds tool results is part of the batch it answers, not a
+question.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of
 from ..messages.measure import Measure
+from .state import Prints, ThreadState
 
-__all__ = ["Broken", "Timeline", "Turn", "Unit"]
+__all__ = ["NO_EDITS", "Broken", "Timeline", "Turn", "Unit"]
+
+NO_EDITS: Mapping[int, Any] = MappingProxyType({})
+"""Nothing is shortened."""
 
 _UNKNOWN = -2
 _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assistant", "tool")}
@@ -87,29 +92,39 @@ class Timeline:
         messages: the conversation, oldest first; never changed.
         codec: reads the host's message objects.
         measure: counts them.
-        ended: something follows them in the prompt, so that no call at their end can still wait for its results.
+        ended: something follows them in the prompt, so that no call at their end can still wait for its
+            results.
+        known: what a session remembers of the same conversation; what it has read is not read again.
+        prints: the fingerprints of the messages; None makes them anew where they are needed.
     """
 
     def __init__(
-        self, messages: Sequence[Any], codec: Codec, measure: Measure, *, ended: bool = False
+        self,
+        messages: Sequence[Any],
+        codec: Codec,
+        measure: Measure,
+        *,
+        ended: bool = False,
+        known: ThreadState | None = None,
+        prints: Prints | None = None,
     ) -> None:
-        self.ended = ended
-        self.messages = list(messages)
+        self.messages = list(
+            messages
+        )  # a report reads dropped messages later, whatever the caller does to its list
         self.codec = codec
-        self._answers = answers_of(codec)
         self.measure = measure
-        self._roles = bytearray(len(self.messages))
-        self._unread = len(self.messages)  # roles before this position are not read yet
-        self.edits: dict[int, Any] = {}
-        self.least = 0
-        """What all that is valid costs at the least, as it was written: what a session once knew to be too long for a room stays too long for it."""
+        self.ended = ended
+        self.known = known
+        self.prints = prints or Prints(codec, self.messages)
+        self._answers = getattr(codec, "answers", None) or answers_of(codec)
         self._turns: list[Turn] = []  # newest first, parsed on demand
         self._tokens: dict[int, int] = {}
-        self._prints: list[object] = []
-        self._pinned_prints: dict[int, object] = {}
-        self._prints_from = 0
         self._first_user = _UNKNOWN
-        self.pinned = self._find_pinned()
+        self._roles = bytearray(len(self.messages))
+        self._unread = len(self.messages)  # roles before this position are not read yet
+        self.pinned = list(known.pinned) if known is not None else self._find_pinned()
+        if known is not None:
+            self._read_roles(known.stop)
 
     def __len__(self) -> int:
         return len(self._roles)
@@ -120,19 +135,6 @@ class Timeline:
         if self._roles[position] == _USER:
             self._asks(position)
         return _NAMES[self._roles[position]]
-
-    def copy(self) -> Timeline:
-        """Returns a timeline of its own over the same messages; turns are parsed again, counts come from the counter's cache."""
-        new = copy.copy(self)
-        fresh: dict[str, Any] = {"_turns": [], "_tokens": dict(self._tokens), "_prints": list(self._prints)}
-        vars(new).update(
-            fresh,
-            messages=list(self.messages),
-            edits=dict(self.edits),
-            _roles=self._roles[:],
-            pinned=list(self.pinned),
-        )
-        return new
 
     @property
     def first_user(self) -> int:
@@ -165,64 +167,55 @@ class Timeline:
             done += 1
 
     def tokens_of(self, unit: Unit) -> int:
-        """Returns what a unit costs; counted once."""
+        """Returns what a unit costs as it was written; counted once."""
         tokens = unit.tokens
         if tokens < 0:
-            as_written = not self.edits and not unit.holes  # `read`, written out: most units are
-            tokens = unit.tokens = self.measure.group(
-                self.messages[unit.start : unit.stop] if as_written else self.read(unit)
-            )
+            run = self.messages[unit.start : unit.stop] if not unit.holes else self.read(unit)
+            tokens = unit.tokens = self.measure.group(run)
         return tokens
 
+    def cost(self, units: Sequence[Unit], edits: Mapping[int, Any] = NO_EDITS) -> int:
+        """Returns what units cost with shortened copies in the place of some messages."""
+        if not edits:
+            return sum([self.tokens_of(unit) for unit in units])
+        return sum([self._edited_tokens(unit, edits) for unit in units])
+
+    def _edited_tokens(self, unit: Unit, edits: Mapping[int, Any]) -> int:
+        if edits.keys().isdisjoint(unit.positions()):
+            return self.tokens_of(unit)
+        return self.measure.group([edits.get(i, self.messages[i]) for i in unit.positions()])
+
+    def costs_at_most(self, tokens: int) -> bool:
+        """Returns whether all of the conversation costs at most `tokens`; counts no more than that."""
+        left = tokens - self.pinned_tokens
+        if left < 0 or (self.known is not None and self.known.whole > left):
+            return False
+        for turn in self.turns():
+            left -= self.cost(turn.units())
+            if left < 0:
+                return False
+        return True
+
     def read(self, unit: Unit) -> Sequence[Any]:
-        """Returns the messages of a unit, shortened copies in the place of what they replace."""
-        if self.edits and not self.edits.keys().isdisjoint(range(unit.start, unit.stop)):
-            return [self.edits.get(i, self.messages[i]) for i in unit.positions()]
+        """Returns the messages of a unit."""
         if unit.holes:
             return [self.messages[i] for i in unit.positions()]
         return self.messages[unit.start : unit.stop]
 
-    def edit(self, edits: dict[int, Any]) -> None:
-        """Puts shortened copies in the place of messages, from now on."""
-        self.note_least()
-        self.edits.update(edits)
-        self._recount(edits)
+    def counted_since(self, start: int) -> int:
+        """Returns what was counted so far of the turns that begin at `start` or later, the newest turn apart."""
+        older = [turn for turn in self._turns[1:] if turn.start >= start]
+        return sum([unit.tokens for turn in older for unit in turn.units() if unit.tokens > 0])
 
-    def unedit(self) -> None:
-        """Takes all shortened copies back."""
-        edits, self.edits = self.edits, {}
-        self._recount(edits)
+    @property
+    def pinned_tokens(self) -> int:
+        """What the system messages cost."""
+        return sum([self.tokens_at(p) for p in self.pinned])
 
-    def restore(self, edits: dict[int, Any]) -> None:
-        """Puts the shortened copies back that were in place before."""
-        if edits != self.edits:
-            self.unedit()
-            self.edit(edits)
-
-    def note_least(self) -> None:
-        """Remembers what all that was counted so far costs, apart from what may yet turn out not to be valid."""
-        if not self.edits:
-            certain = [
-                u.tokens
-                for t in self._turns
-                if t.question
-                for u in t.units()
-                if u.tokens > 0 and not u.waiting
-            ]
-            self.least = max(self.least, sum(certain))
-
-    def _recount(self, edits: Iterable[int]) -> None:
-        changed = frozenset(edits)
-        for turn in self._turns:
-            for unit in turn.units():
-                if not changed.isdisjoint(range(unit.start, unit.stop)):
-                    unit.tokens = -1
-
-    def end(self, *, ended: bool) -> None:
-        """Says whether something follows the messages in the prompt."""
-        if ended != self.ended:
-            self.ended = ended
-            self._reparse_end()
+    @property
+    def newest(self) -> Turn | None:
+        """The newest turn, None where there is none."""
+        return next(self.turns(), None)
 
     def tokens_at(self, position: int) -> int:
         """Returns what one message costs on its own; counted once."""
@@ -234,14 +227,15 @@ class Timeline:
     def turn_number(self, start: int) -> int:
         """Returns the ordinal of the turn that starts at a position, 1 for the first.
 
-        Where none of the turns read so far holds results in user messages, older ones are not searched for them, and each counts for a turn.
+        Where none of the turns read so far holds results in user messages, older ones are not searched for
+        them, and each counts for a turn.
         """
         self._read_roles(0)
         if _ANSWERS in self._roles:
             return sum([self._asks(i) for i, role in enumerate(self._roles[: start + 1]) if role == _USER])
         return self._roles.count(_USER, 0, start + 1)
 
-    def owed(self, turn: Turn) -> list[Unit]:
+    def pending_step(self, turn: Turn) -> list[Unit]:
         """Returns the tool batch at the very end of the newest turn, waiting for results or with all of them: the model has not answered it yet."""
         last = turn.body[-1:]
         return (
@@ -257,67 +251,16 @@ class Timeline:
             opening = len(self) if self.ended else 0
         return [Broken(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
 
-    def remember(self, start: int) -> None:
-        """Notes what is kept from a position on, so that `extend` can tell the same conversation from another."""
-        while self._turns and self._turns[-1].start < start:
-            self._turns.pop()
-        prints = self.codec.fingerprints
-        if start == self._prints_from and self._prints:
-            self._prints += prints(self.messages[start + len(self._prints) :])
-            return
-        self._prints_from = start
-        self._prints = prints(self.messages[start:])
-        self._pinned_prints = {p: self.codec.fingerprint(self.messages[p]) for p in self.pinned if p < start}
-
-    def extend(self, messages: Sequence[Any]) -> bool:
-        """Takes a longer list of the same conversation; reads only what was kept and what is new.
-
-        Returns False, and changes nothing, when what was kept is not there any more: then it is another conversation.
-        """
-        known, start = len(self._roles), self._prints_from
-        if len(messages) < known or len(self._prints) != known - start:
-            return False
-        kept = messages[start:known]
-        if self.codec.fingerprints(kept) != self._prints:
-            return False
-        if any(self.codec.fingerprint(messages[p]) != seen for p, seen in self._pinned_prints.items()):
-            return False
-        added = messages[known:]
-        fresh = _codes(self.codec, added)
-        self.messages[start:known] = kept  # equal, but what is handed back are the objects of this call
-        for p in self._pinned_prints:
-            self.messages[p] = messages[p]
-        self.messages += added
-        if not fresh:
-            return True
-        self._roles += fresh
-        self.pinned += [known + i for i, role in enumerate(fresh) if role in _PINNED]
-        if self._first_user < 0:
-            self._first_user = _UNKNOWN
-        self._reparse_end()
-        return True
-
-    def _reparse_end(self) -> None:
-        """Parses the newest turn again, which new messages changed, and the turns they opened; a unit that is as it was keeps its count."""
-        newest, older = self._turns[:1], self._turns[1:]
-        self._turns = []
-        if older:
-            edge = older[0].stop
-            while self._parse_one() and self._turns[-1].start > edge:
-                continue
-        known = {(u.start, u.stop, u.holes): u.tokens for turn in newest for u in turn.units()}
-        for turn in self._turns if known else ():
-            for unit in turn.units():
-                unit.tokens = known.get((unit.start, unit.stop, unit.holes), -1)
-        self._turns += older
-
     def _find_pinned(self) -> list[int]:
         """Looks through all messages once, and only where system messages stand after the first others through all of them again."""
         role, messages = self.codec.role, self.messages
         leading = 0
         while leading < len(messages) and role(messages[leading]) in PINNED_ROLES:
             leading += 1
-        kinds = _kinds(self.codec, messages, leading)
+        shorter = getattr(self.codec, "kinds", None)  # ten thousand messages are looked at on every call
+        kinds = (
+            shorter(messages, leading) if shorter is not None else set(self.codec.roles(messages[leading:]))
+        )
         if kinds <= KNOWN_ROLES and kinds.isdisjoint(PINNED_ROLES):
             return list(range(leading))
         self._read_roles(0)
@@ -327,8 +270,12 @@ class Timeline:
         """Reads the roles down to a position."""
         while self._unread > position:
             low = max(0, min(position, self._unread - _BLOCK))
-            self._roles[low : self._unread] = _codes(self.codec, self.messages[low : self._unread])
+            codes = _codes(self.codec, self.messages[low : self._unread])
+            self._roles[low : self._unread] = codes
             self._unread = low
+            if self.known is not None and not _PINNED.isdisjoint(codes):  # what is new, or was edited since
+                found = {low + i for i, code in enumerate(codes) if code in _PINNED}
+                self.pinned = sorted(found.union(self.pinned))
 
     def _asks(self, position: int) -> bool:
         """Says whether a user message is a question; one that holds tool results is noted as such."""
@@ -348,7 +295,10 @@ class Timeline:
                 if self._answers(self.messages[start]):  # `_asks`, written out
                     roles[start], looked = _ANSWERS, start
                     continue
-                self._turns.append(self._parse(start, stop, asked=True))
+                turn = self._parse(start, stop, asked=True)
+                self._turns.append(turn)
+                if self.known is not None and start == self.known.stop:
+                    self._take_known_tokens(turn, self.known)
                 return True
             looked = self._unread
             if not looked:
@@ -358,6 +308,13 @@ class Timeline:
             self._turns.append(self._parse(0, stop, asked=False))
             return True
         return False
+
+    def _take_known_tokens(self, turn: Turn, known: ThreadState) -> None:
+        """Takes over the counts of what has not changed in the turn that was the newest one last time."""
+        counted = known.tokens_of_newest(self.prints)
+        for unit in turn.units():
+            if not unit.holes:
+                unit.tokens = counted.get((unit.start, unit.stop), -1)
 
     def _parse(self, start: int, stop: int, *, asked: bool) -> Turn:
         roles = self._roles
@@ -406,12 +363,6 @@ class Timeline:
         else:
             body.append(Unit(at, after, waiting, holes=tuple(strays)))
         return after
-
-
-def _kinds(codec: Codec, messages: Sequence[Any], start: int) -> set[str]:
-    """Returns which roles there are; ten thousand messages are looked at on every call, so that a codec may have a shorter way."""
-    shorter = getattr(codec, "kinds", None)
-    return shorter(messages, start) if shorter is not None else set(codec.roles(messages[start:]))
 
 
 def _codes(codec: Codec, messages: Sequence[Any]) -> bytes:

@@ -1,12 +1,13 @@
 """How the core reads a host's messages without importing the host.
 
-A codec sees each message in one neutral form, the OpenAI-style dict of `counting/protocol.py`, so that counting, pairing and cutting are
-written once. `DictCodec` is the codec of plain dicts; each adapter has its own in `_convert.py`.
+A codec sees each message in one neutral form, the OpenAI-style dict of `counting/protocol.py`, so that
+counting, pairing and cutting are written once. `DictCodec` is the codec of plain dicts; each adapter has its
+own in `_convert.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -48,13 +49,16 @@ class Codec(Protocol):
 
     Rules:
         1. A message is never changed; edited messages are copies that say so.
-        2. `role` answers system, developer, user, assistant or tool; `roles` the same, or a role as the host writes it, which is then looked
-           up one by one: ten thousand roles are read on every call.
-        3. `call_ids` lists the tool calls a message asks for, from every place the host keeps them, each once, in order.
+        2. `role` answers system, developer, user, assistant or tool; `roles` the same, or a role as the host
+           writes it, which is then looked up one by one: ten thousand roles are read on every call.
+        3. `call_ids` lists the tool calls a message asks for, from every place the host keeps them, each
+           once, in order.
         4. `to_dict` holds all that is sent to the model and nothing that is not.
-        5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on, where that is faster than each role.
-        6. It may also have `answers(message) -> tuple[str, ...]`, the ids of the calls that a user message answers with tool results among its
-           content blocks, where that is faster than reading them from the neutral form. Its role stays user.
+        5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on, where
+           that is faster than each role.
+        6. It may also have `answers(message) -> tuple[str, ...]`, the ids of the calls that a user message
+           answers with tool results among its content blocks, where that is faster than reading them from the
+           neutral form. Its role stays user.
     """
 
     def role(self, message: Any) -> str:
@@ -81,12 +85,8 @@ class Codec(Protocol):
         """Returns the host's own id of the message, where it has one."""
         ...
 
-    def fingerprint(self, message: Any) -> object:
-        """Returns something cheap that compares equal exactly while the content is the same."""
-        ...
-
-    def fingerprints(self, messages: Sequence[Any]) -> list[object]:
-        """Returns all fingerprints in one fast pass."""
+    def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
+        """Returns for each message a text, or a tuple of texts, that is equal exactly while its content is; one fast pass."""
         ...
 
     def with_text(self, message: Any, text: str) -> Any:
@@ -181,13 +181,7 @@ class DictCodec:
         found = message.get("id")
         return found if isinstance(found, str) else None
 
-    def fingerprint(self, message: Any) -> object:
-        content = message.get("content")
-        if len(message) == _PLAIN and isinstance(content, str):
-            return (message["role"], content)
-        return repr(message)
-
-    def fingerprints(self, messages: Sequence[Any]) -> list[object]:
+    def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
         return [
             (m["role"], m["content"]) if len(m) == _PLAIN and type(m.get("content")) is str else repr(m)
             for m in messages
@@ -215,9 +209,11 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
         >>> finished(DictCodec(), asked), finished(DictCodec(), [*asked, {"role": "assistant", "content": "hello"}])
         (False, True)
     """
-    return not messages or (
-        codec.role(messages[-1]) in {"assistant", *PINNED_ROLES} and not codec.call_ids(messages[-1])
-    )
+    for message in reversed(messages):
+        role = codec.role(message)
+        if role not in PINNED_ROLES:  # a note after the question does not answer it
+            return role == "assistant" and not codec.call_ids(message)
+    return True
 
 
 def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from .codec import Codec
 from ..counting.protocol import TokenCounter, Tool
+from .codec import Codec
 
 __all__ = ["CodecMeasure", "ListMeasure", "Measure"]
 

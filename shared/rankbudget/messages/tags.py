@@ -1,8 +1,9 @@
 """Rendered: blocks as tagged text, and as messages.
 
-Inserted text (retrieved, remembered, summarized) is delimited by tags it cannot close, because every tag-like start inside it is escaped,
-and announced by one sentence that says it is data. Every piece ends in a newline and the next one starts with "<", which is a place where
-token counts add up (docs/counting.md), so a block costs what its pieces cost; the assembler still counts the final rendering.
+Inserted text (retrieved, remembered, summarized) is delimited by tags it cannot close, because every tag-like
+start inside it is escaped, and announced by one sentence that says it is data. Every piece ends in a newline
+and the next one starts with "<", which is a place where token counts add up (docs/counting.md), so a block
+costs what its pieces cost; the assembler still counts the final rendering.
 """
 
 from __future__ import annotations

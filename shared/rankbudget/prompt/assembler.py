@@ -1,38 +1,36 @@
-"""Runs the stations: counts what is fixed, grants what is left, fits every block, renders, and verifies what it returns.
-
-The only place that knows all stations. Whatever it returns was counted in its final form; when that is too much, because counts did not
-add up or a host's own template added something, the lowest rank gives up the excess and the new form is counted, a few rounds at most.
-"""
+"""The core's own entry point to a plan: all blocks of a prompt in one budget."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
-from .assembly import Assembly
-from .blocks import Blocks
+from .._drivers import Steps, adrive, drive
 from ..budget.token_budget import TokenBudget
-from ..messages.codec import Codec, DictCodec
-from ..conversation.fit import CutMode, Summarizer
+from ..conversation.arguments import check_timeout
+from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
-from .._drivers import Steps, adrive, drive
 from ..errors import BudgetConfigError
-from ..conversation.arguments import check_timeout
+from ..messages.codec import Codec, DictCodec, content_text
 from ..messages.measure import Measure
-from .fit_messages import read_profile
-from .stages import Render, Run
-from ..relevance.protocol import Scorer
 from ..messages.tags import NOTICE
-from ..conversation.summary import SUMMARY_TIMEOUT
-from ..segment import Scope, Segment
+from ..relevance.protocol import Scorer
+from ..segment import Block, Scope
+from .fit_messages import read_profile
+from .plain import plain_budget
+from .plan import Plan
+from .read_blocks import Blocks, check_history, for_reader, read_blocks
+from .request import PromptRequest, Render, Shown
 from .session import BudgetSession
+from .stages import plan_steps
 
-__all__ = ["Assembler", "Assembly", "Render", "Shown"]
+__all__ = ["Assembler"]
 
-Shown = Callable[[str, Segment, str], str]
-"""How a text that stands for a segment of a block reads in the prompt."""
+_MESSAGES = ("system", "history", "query")
+"""Blocks that are host messages."""
 
 
 class Assembler:
@@ -46,15 +44,16 @@ class Assembler:
         scorer: rates what competes for room; None takes the default fusion.
         summarizer: `(text, max_tokens) -> str` for the history that is dropped.
         cut: "fill" or "stable", see `fit_messages`.
-        session: remembers cut and summary between calls.
+        session: remembers cut and summary between calls; its counter, codec, measure and summarizer are taken
+            where none is given.
         scope: who the prompt is for; segments of others are left out.
         strict: refuses a broken conversation instead of repairing it.
         notice: the sentence before inserted text; None leaves it out.
         profile: what the provider demands of a conversation, see `fit_messages`.
         text: the prompt is also used as text (`Assembly.text`), which has to fit, too.
         summary_timeout: seconds a summary may take, see `fit_messages`.
-        shown: `(block, segment, text) -> str`, how a host shows a piece that stays as it reads: a heading with its source, a translation. Pieces
-            cost what is shown; what is kept of them is their own text.
+        shown: `(block, segment, text) -> str`, how a host shows a piece that stays as it reads: a heading
+            with its source, a translation. Pieces cost what is shown; what is kept of them is their own text.
 
     Raises:
         BudgetConfigError: a budget, a cut or a timeout that is none.
@@ -95,13 +94,12 @@ class Assembler:
         if problems:
             raise BudgetConfigError.of(problems)
         self.budget = plain_budget(budget) if not isinstance(budget, TokenBudget) else budget
-        self.counter: TokenCounter = counter_for(
-            counter if counter is not None else self.budget.model or "o200k_base"
-        )
-        self.codec: Codec = codec or DictCodec()
-        self.measure = measure
+        own = session.counter if session is not None else self.budget.model or "o200k_base"
+        self.counter: TokenCounter = counter_for(own if counter is None else counter)
+        self.codec: Codec = codec or (DictCodec() if session is None else session.codec)
+        self.measure = session.measure if measure is None and session is not None else measure
         self.scorer = scorer
-        self.summarizer = summarizer
+        self.summarizer = session.summarizer if summarizer is None and session is not None else summarizer
         self.cut = cut
         self.session = session
         self.scope = scope
@@ -121,12 +119,14 @@ class Assembler:
         include_memories: bool = True,
         memory_query: str | None = None,
         render: Render | None = None,
-    ) -> Assembly:
+    ) -> Plan:
         """Returns a prompt that fits, is valid, and says why it looks as it does.
 
         Args:
-            blocks: `Block` objects, or a mapping as {"system": "..", "history": messages, "knowledge": texts}.
-            query: the current question, a text or a host message; None when it is the last user message of the history.
+            blocks: `Block` objects, or a mapping as {"system": "..", "history": messages, "knowledge":
+                texts}.
+            query: the current question, a text or a host message; None when it is the last user message of
+                the history.
             tools: tool schemas sent along; they are counted.
             include_memories: False leaves the memory block out.
             memory_query: ranks memories by another text than the question.
@@ -136,11 +136,8 @@ class Assembler:
             BudgetExceededError: what must stay does not fit.
             BudgetConfigError: blocks that cannot be read.
         """
-        return drive(
-            self._steps(
-                Run(self, tools, render), blocks, query, memory_query, include_memories=include_memories
-            )
-        )
+        options: Any = {"include_memories": include_memories, "memory_query": memory_query}
+        return drive(self._plan(self._request(blocks, query, tools, render, **options)))
 
     async def aassemble(
         self,
@@ -151,29 +148,91 @@ class Assembler:
         include_memories: bool = True,
         memory_query: str | None = None,
         render: Render | None = None,
-    ) -> Assembly:
+    ) -> Plan:
         """Returns what `assemble` returns, without blocking the event loop while a summary is written."""
-        return await adrive(
-            self._steps(
-                Run(self, tools, render), blocks, query, memory_query, include_memories=include_memories
-            )
+        options: Any = {"include_memories": include_memories, "memory_query": memory_query}
+        return await adrive(self._plan(self._request(blocks, query, tools, render, **options)))
+
+    def _request(
+        self,
+        blocks: Blocks,
+        query: Any,
+        tools: Sequence[Tool] | None,
+        render: Render | None,
+        *,
+        include_memories: bool,
+        memory_query: str | None,
+    ) -> PromptRequest:
+        read = [b for b in read_blocks(blocks) if include_memories or b.name != "memory"]
+        seen = [for_reader(block, self.scope) for block in read]
+        given = [block for block, _ in seen]
+        by_name = {block.name: block for block in given}
+        question, text = self._question(by_name.get("query"), query)
+        others = [b for b in given if b.name not in _MESSAGES]
+        if memory_query:
+            others = [replace(b, query=b.query or memory_query) if b.name == "memory" else b for b in others]
+        history = self._history(by_name.get("history"))
+        return PromptRequest(
+            budget=self.budget,
+            counter=self.counter,
+            codec=self.codec,
+            measure=self.measure,
+            tools=tools,
+            blocks=others,
+            system=self._messages(by_name["system"], "system") if "system" in by_name else (),
+            history=history,
+            question=question,
+            question_text=text,
+            sources=frozenset(by_name) - {"system", "query"},
+            render=render,
+            shown=self.shown,
+            scope=self.scope,
+            hidden=tuple([decision for _, hidden in seen for decision in hidden]),
+            notice=self.notice,
+            text=self.text,
+            profile=self.profile,
+            scorer=self.scorer,
+            cut=self.cut,
+            strict=self.strict,
+            summarizer=self.summarizer,
+            summary_timeout=self.summary_timeout,
+            task_turns=self._task_turns(by_name.get("task"), history),
         )
 
-    def _steps(
-        self, run: Run, blocks: Blocks, query: Any, memory_query: str | None, *, include_memories: bool
-    ) -> Steps[Assembly]:
-        run.read(blocks, query, include_memories=include_memories, memory_query=memory_query)
-        run.fix()
-        yield from run.grant()
-        run.verify()
-        return run.assembly()
+    def _question(self, block: Block | None, query: Any) -> tuple[Any, str]:
+        """Returns the question as a host message and as text; None and "" when it is in the history."""
+        asked = self._messages(block, "user")[-1:] if block is not None else []
+        question = asked[0] if asked else query
+        if question is None or question == "":
+            return None, ""
+        if isinstance(question, str):
+            return self.codec.make("user", question, origin="query"), question
+        return question, content_text(self.codec.to_dict(question).get("content"))
 
+    def _messages(self, block: Block, role: str) -> list[Any]:
+        if block.messages is not None:
+            return list(block.messages)
+        text = "\n\n".join(s.text for s in block.segments if s.text)
+        return [self.codec.make(role, text, origin=block.name)] if text else []
 
-def plain_budget(tokens: Any) -> TokenBudget:
-    """Returns the budget that a bare number of prompt tokens stands for: no reserve, memory to history 3 : 4, a system prompt of any size."""
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
-        msg = f"budget is {tokens!r}, allowed: a TokenBudget, or the tokens the prompt may have (1 or more)"
-        raise BudgetConfigError(msg)
-    return TokenBudget(
-        context_window=tokens, reserve=0, ratios={"memory": 0.43, "history": 0.57}, max_system_ratio=None
-    )
+    def _history(self, block: Block | None) -> Block | None:
+        """Returns the history as host messages; segments keep their ids for the report."""
+        if block is None:
+            return None
+        check_history(block)
+        if block.messages is not None:
+            return block
+        made = [
+            s.source if s.source is not None else self.codec.make(s.role or "user", s.text, origin="history")
+            for s in block.segments
+        ]
+        return replace(block, messages=made)
+
+    def _task_turns(self, task: Block | None, history: Block | None) -> int:
+        if self.session is None or task is None or history is None:
+            return 0
+        text = "\n".join([s.text for s in task.segments])
+        return self.session.task_turns(text, history.messages or ())
+
+    def _plan(self, request: PromptRequest) -> Steps[Plan]:
+        return plan_steps(request) if self.session is None else self.session.plan_steps(request)

@@ -7,23 +7,24 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .._drivers import drive
 from ..budget.validation import shown
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..fitting.evidence import Evidence, Packed
+from ..fitting.evidence import Evidence
 from ..fitting.packing import Order
-from ..fitting.protocol import Cost, Piece
+from ..fitting.protocol import Cost, Fit, Piece, plain_cost
+from ..messages.codec import DictCodec
 from ..relevance.fusion import default_scorer
 from ..relevance.protocol import Scorer
-from ..report.report import BlockTotal, BudgetReport
 from ..report.result import FitResult
-from ..segment import Scope, Segment
+from ..segment import Block, Scope, Segment
+from .plain import plain_budget
+from .request import PromptRequest
+from .stages import plan_steps
 
 __all__ = ["fit_documents"]
-
-_RANK = 7
-_ROUNDS = 8
 
 
 def fit_documents(
@@ -49,20 +50,24 @@ def fit_documents(
         max_tokens: most tokens of `.text`, or of all costs where `cost` is given.
         query: the question they should answer.
         counter: a model or encoding name, or anything `counter_for` takes.
-        scorer: rates segments that have no score of their own; None takes the default mix of words and meaning.
-        cost: tokens of a text where it stands for a segment in your prompt, wrapping included; None counts each on a line of its own.
-        compress: allows single sentences where few whole documents fit; False keeps or drops whole documents only.
+        scorer: rates segments that have no score of their own; None takes the default mix of words and
+            meaning.
+        cost: tokens of a text where it stands for a segment in your prompt, wrapping included; None counts
+            each on a line of its own.
+        compress: allows single sentences where few whole documents fit; False keeps or drops whole documents
+            only.
         dedup: leaves out near-duplicates when not everything fits.
         order: "original", "edges" (the best first and last) or "score".
         keep_evidence: stops at this share of the expected evidence, 0 to 1, instead of filling `max_tokens`.
         scope: who reads; segments of other users or projects are left out.
 
     Returns:
-        `.segments` are the same objects where they are kept whole, otherwise copies with the kept words; `.text` is all of them, a line
-        break between two; `.report` has a reason for every one.
+        `.segments` are the same objects where they are kept whole, otherwise copies with the kept words;
+        `.text` is all of them, a line break between two; `.report` has a reason for every one.
 
     Raises:
-        BudgetConfigError: a negative number of tokens, something that is neither text nor segment, or ids that repeat.
+        BudgetConfigError: a negative number of tokens, something that is neither text nor segment, or ids
+            that repeat.
         BudgetExceededError: pinned segments need more than `max_tokens`.
 
     Example:
@@ -71,38 +76,69 @@ def fit_documents(
         ('A refund takes ten days.', 6)
     """
     if type(max_tokens) is not int or max_tokens < 0:
-        msg = f"max_tokens is {max_tokens!r}, allowed: 0 or more"
+        msg = f"max_tokens must be a whole number from 0 (got {max_tokens!r})"
         raise BudgetConfigError(msg)
-    segments, hidden = _read(texts_or_segments, scope)
-    measure = counter_for(counter)
+    segments = _read(texts_or_segments)
+    measured = counter_for(counter)
     strategy = Evidence(
         scorer=scorer, compress=compress, dedup=dedup, order=order, keep_evidence=keep_evidence
     )
-    packed, text, total = _fitted(strategy, segments, query, max_tokens, measure, cost)
-    warnings = [] if hidden == 0 else [f"out_of_scope: {hidden} segments belong to other users or projects"]
+    plan = drive(
+        plan_steps(
+            PromptRequest(
+                budget=plain_budget(max(1, max_tokens)),
+                ceiling=max_tokens,
+                counter=measured,
+                codec=DictCodec(),
+                measure=_Joined(measured, priced=cost is not None),
+                blocks=(Block(name="knowledge", segments=segments, strategy=strategy),),
+                question_text=query,
+                sources=frozenset({"knowledge"}),
+                render=lambda kept, _: [kept["knowledge"]],
+                cost=cost or plain_cost(measured),
+                scope=scope,
+                covers="documents",
+            )
+        )
+    )
+    kept = plan.kept["knowledge"]
+    warnings = []
     if keep_evidence is not None:
         warnings.append(
-            f"expected_evidence: {packed.expected:.1%} of the expected evidence is kept, asked for: {keep_evidence:.0%}"
+            f"expected_evidence: {kept.share:.1%} of the expected evidence is kept, asked for: {keep_evidence:.0%}"
         )
     reason = getattr(default_scorer() if scorer is None else scorer, "reason", None)
     if reason:
         warnings.append(f"relevance: {reason}")
     return FitResult(
-        segments=tuple([_segment(piece) for piece in packed.fit.pieces]),
-        text=text,
-        report=BudgetReport(
-            limit=max_tokens,
-            total_tokens=total,
-            blocks=(BlockTotal(name="knowledge", rank=_RANK, granted=max_tokens, used=total),),
-            parts=packed.fit.decisions,
-            warnings=warnings,
-            counter=measure.name,
-            exact=measure.exact,
-        ),
+        segments=tuple([_segment(piece) for piece in kept.pieces]),
+        text=_text(kept),
+        report=plan.report.noting(*warnings),
     )
 
 
-def _read(given: Sequence[str | Segment], scope: Scope | None) -> tuple[list[Segment], int]:
+class _Joined:
+    """Counts kept documents: as the text they join to, or as the caller prices them."""
+
+    additive = False
+    overhead = 0
+
+    def __init__(self, counter: TokenCounter, *, priced: bool) -> None:
+        self._counter = counter
+        self._priced = priced
+
+    def group(self, messages: Sequence[Any]) -> int:
+        return self.total(messages)
+
+    def total(self, messages: Sequence[Any]) -> int:
+        return sum([fit.tokens if self._priced else self._counter.count(_text(fit)) for fit in messages])
+
+
+def _text(fit: Fit) -> str:
+    return "\n".join([piece.rendition.text for piece in fit.pieces])
+
+
+def _read(given: Sequence[str | Segment]) -> list[Segment]:
     if isinstance(given, (str, Segment)):
         msg = f"fit_documents takes a list of texts or segments, seen: one {type(given).__name__}; put it in a list"
         raise BudgetConfigError(msg)
@@ -131,31 +167,7 @@ def _read(given: Sequence[str | Segment], scope: Scope | None) -> tuple[list[Seg
     if twice:
         msg = f"segment ids {twice[:5]!r} stand for more than one segment, allowed: each id once"
         raise BudgetConfigError(msg)
-    visible = [segment for segment in everything if segment.scope is None or segment.scope.visible_to(scope)]
-    return visible, len(everything) - len(visible)
-
-
-def _fitted(
-    strategy: Evidence,
-    segments: Sequence[Segment],
-    query: str,
-    max_tokens: int,
-    counter: TokenCounter,
-    cost: Cost | None,
-) -> tuple[Packed, str, int]:
-    """Fits, counts the joined text, and fits again with less where a joint cost more than its parts."""
-    limit = max_tokens
-    for _ in range(_ROUNDS):
-        packed = strategy.pack(
-            segments, limit=limit, counter=counter, block="knowledge", query=query, cost=cost
-        )
-        text = "\n".join([piece.rendition.text for piece in packed.fit.pieces])
-        total = packed.fit.tokens if cost is not None else counter.count(text)
-        if total <= max_tokens:
-            return packed, text, total
-        limit = max(0, limit - max(1, total - max_tokens))
-    msg = f"the joined documents have {total} tokens, allowed: {max_tokens}; give a cost that counts them as your prompt joins them"
-    raise BudgetConfigError(msg)
+    return everything
 
 
 def _segment(piece: Piece) -> Segment:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..budget.validation import check_count, shown
+from ..compression.truncate import truncate_text
 from ..counting import counter_for
 from ..errors import BudgetConfigError
-from ..compression.truncate import truncate_text
 from ..report.report import BlockTotal, BudgetReport
 from ..report.result import FitResult
-from ..segment import Decision, Segment
+from ..segment import Action, Decision, Segment
 
 __all__ = ["fit_text"]
 
@@ -52,14 +52,16 @@ def fit_text(
     else:
         kept = truncate_text(text, max_tokens, measured)
     after = measured.count(kept)
-    action = "kept" if kept == text else "trimmed" if not kept else "compressed" if query else "truncated"
+    action: Action = (
+        "kept" if kept == text else "trimmed" if not kept else "compressed" if query else "truncated"
+    )
     decision = Decision(
         segment_id="text",
         block="text",
         action=action,
         reason="fits" if kept == text else "no_room",
         before=before,
-        after=after,  # type: ignore[arg-type]  # one of Action
+        after=after,
     )
     report = BudgetReport(
         limit=max_tokens,

@@ -1,6 +1,7 @@
 """The five-block form: system, project, task, history and knowledge as one tagged text.
 
-A thin face of the `Assembler`: it says how the text looks and how it is counted; granting, fitting, repairing and verifying are the stations'.
+A thin face of the `Assembler`: it says how the text looks and how it is counted; granting, fitting, repairing
+and verifying are the stations'.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from .assembler import Assembler
+from .._drivers import drive
 from ..budget.token_budget import TokenBudget
-from ..messages.codec import DictCodec, content_text
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..fitting.protocol import Fit
+from ..messages.codec import DictCodec, content_text
 from ..messages.tags import NOTICE, escape_text, one_turn, placeholder, render_block, role_line
 from ..report.result import FitResult
-from ..segment import Block, Provenance, Segment
+from ..segment import Block, Provenance, Scope, Segment
+from .request import PromptRequest
+from .stages import plan_steps
 
 __all__ = ["BlockAssembler"]
 
@@ -29,15 +32,18 @@ _SUMMARY = "[Summary of earlier conversation"
 class BlockAssembler:
     """Puts five blocks into one text that fits, the least important shortened first.
 
-    The system block is never cut: larger than its size (or a quarter of the window) it is an error. Project and task are cut at the end of
-    a sentence. History keeps its newest exchanges, and of the rest a summary in at most 30 % of its room. Knowledge keeps what fits, in the
-    order given, which is taken to be the order of relevance. Empty history and knowledge say so.
+    The system block is never cut: larger than its size (or a quarter of the window) it is an error. Project
+    and task are cut at the end of a sentence. History keeps its newest exchanges, and of the rest a summary
+    in at most 30 % of its room. Knowledge keeps what fits, in the order given, which is taken to be the order
+    of relevance. Empty history and knowledge say so.
 
     Args:
-        budget: the limits, as `TokenBudget.five_blocks("gpt-4")`; its size for "query" is left free for the question.
+        budget: the limits, as `TokenBudget.five_blocks("gpt-4")`; its size for "query" is left free for the
+            question.
         counter: what `counter_for` takes; None takes the budget's model.
         summarizer: `(text, max_tokens) -> str`; None takes the offline one, False writes no summary.
         notice: the sentence that says knowledge is data; None leaves it out.
+        scope: who reads; segments of other users or projects are left out.
 
     Example:
         >>> blocks = BlockAssembler(TokenBudget.five_blocks("gpt-4"))
@@ -64,7 +70,13 @@ class BlockAssembler:
     """
 
     def __init__(
-        self, budget: TokenBudget, *, counter: Any = None, summarizer: Any = None, notice: str | None = NOTICE
+        self,
+        budget: TokenBudget,
+        *,
+        counter: Any = None,
+        summarizer: Any = None,
+        notice: str | None = NOTICE,
+        scope: Scope | None = None,
     ) -> None:
         self.budget = budget
         self.counter: TokenCounter = counter_for(
@@ -72,6 +84,7 @@ class BlockAssembler:
         )
         self.summarizer = _offline(self.counter) if summarizer is None else summarizer or None
         self.notice = notice
+        self.scope = scope
 
     def assemble(
         self,
@@ -87,8 +100,10 @@ class BlockAssembler:
             system: what the model is; never cut.
             project: conventions that hold for every task.
             task: the goal and its constraints.
-            history: earlier messages, oldest first: dicts, or objects with `role` and `content`; the question is not among them.
-            knowledge: texts, segments, or objects or dicts with `content`, `confidence` and a `source` or `provenance`, best first.
+            history: earlier messages, oldest first: dicts, or objects with `role` and `content`; the question
+                is not among them.
+            knowledge: texts, segments, or objects or dicts with `content`, `confidence` and a `source` or
+                `provenance`, best first.
 
         Raises:
             BudgetExceededError: the system block is larger than it may be, or nothing but it fits.
@@ -113,37 +128,36 @@ class BlockAssembler:
         )
         budget = self.budget.replace(sizes=sizes, reserve=ratio)
         look = _Look(self.counter, system=system, notice=self.notice if knowledge else None)
-        assembler = Assembler(
-            budget,
+        blocks = (
+            _text_block("project", project),
+            _text_block("task", task),
+            Block(
+                name="knowledge",
+                segments=[_memory(item, i) for i, item in enumerate(knowledge)],
+                strategy="best_first",
+            ),
+        )
+        request = PromptRequest(
+            budget=budget,
             counter=self.counter,
             codec=_Codec(),
             measure=look,
-            summarizer=self.summarizer,
-            notice=None,
-        )
-        memories = [_memory(item, i) for i, item in enumerate(knowledge)]
-        made = assembler.assemble(
-            [
-                Block(name="system", messages=[_System(role="system", content=system)] if system else []),
-                _text_block("project", project),
-                _text_block("task", task),
-                Block(name="history", messages=[_message(m, i) for i, m in enumerate(history)]),
-                Block(name="knowledge", segments=memories, strategy="best_first"),
-            ],
-            query=_ELSEWHERE,
+            blocks=blocks,
+            system=[_System(role="system", content=system)] if system else (),
+            history=Block(name="history", messages=[_message(m, i) for i, m in enumerate(history)]),
+            asked_elsewhere=True,
+            sources=frozenset({"project", "task", "history", "knowledge"}),
             render=look.render,
+            scope=self.scope,
+            summarizer=self.summarizer,
         )
-        kept = tuple(piece.segment for piece in made.kept["knowledge"].pieces)
+        made = drive(plan_steps(request))
         return FitResult(
             text=made.messages[0].text,
             messages=made.history,
-            segments=kept,
-            report=made.report.without("query"),
+            segments=tuple([piece.segment for piece in made.kept["knowledge"].pieces]),
+            report=made.report,
         )
-
-
-_ELSEWHERE = {"role": "user", "content": ""}
-"""The question is not part of this text; with one given, the stations know that the history holds no current question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +214,7 @@ class _Look:
 
     def group(self, messages: Sequence[Any]) -> int:
         """Returns what a run of messages adds to the history block; for the system message, what it has."""
-        return sum(
-            self._counter.count_many([_line(message) for message in messages if message is not _ELSEWHERE])
-        )
+        return sum(self._counter.count_many([_line(message) for message in messages]))
 
     def total(self, messages: Sequence[Any]) -> int:
         if len(messages) == 1 and isinstance(messages[0], _Text):
@@ -256,38 +268,41 @@ def _message(item: Any, position: int) -> Mapping[str, Any]:
 
 
 def _memory(item: Any, position: int) -> Segment:
-    """Returns a memory in its tags; earlier ones are more relevant."""
+    """Returns a memory in its tags; earlier ones are more relevant. A segment keeps its scope, its group and its pin."""
+    own = item if isinstance(item, Segment) else None
     text = item if isinstance(item, str) else _field(item, "content", "text", "page_content")
     if not isinstance(text, str):
         msg = f"knowledge item {position} is a {type(item).__name__}, allowed: a text, or an item with 'content' or 'text'"
         raise BudgetConfigError(msg)
-    provenance = None if isinstance(item, str) else _field(item, "provenance")
-    source = _field(provenance, "source_id") or (
-        None if isinstance(item, str) else _field(item, "source_id", "source", "id")
-    )
+    provenance = _field(item, "provenance")
+    source = _field(provenance, "source_id") or _field(item, "source_id", "source", "id")
     source = source if isinstance(source, str) else f"knowledge-{position}"
-    confidence = None if isinstance(item, str) else _field(item, "confidence")
+    confidence = _field(item, "confidence")
     confidence = _field(provenance, "confidence") if confidence is None else confidence
-    shown = (
-        f' confidence="{confidence:.2f}"'
-        if isinstance(confidence, (int, float))
-        else ""
-        if confidence is None
-        else f' confidence="{escape(str(confidence))}"'
-    )
-    tagged = f'<memory source="{escape(" ".join(source.split()))}"{shown}>\n{escape_text(text).rstrip(chr(10))}\n</memory>'
+    tag = f'<memory source="{escape(" ".join(source.split()))}"{_shown(confidence)}>'
+    tagged = f"{tag}\n{escape_text(text).rstrip(chr(10))}\n</memory>"
     return Segment(
         id=f"knowledge-{position}",
         text=tagged,
         score=-float(position),
         provenance=provenance if isinstance(provenance, Provenance) else None,
+        scope=own.scope if own is not None else None,
+        group=own.group if own is not None else None,
+        pinned=own is not None and own.pinned,
         source=item,
     )
 
 
+def _shown(confidence: Any) -> str:
+    if confidence is None:
+        return ""
+    figure = f"{confidence:.2f}" if isinstance(confidence, (int, float)) else escape(str(confidence))
+    return f' confidence="{figure}"'
+
+
 def _field(item: Any, *names: str) -> Any:
-    """Returns the first of some fields an item has, whether it is a mapping or an object."""
-    for name in names:
+    """Returns the first of some fields an item has, whether it is a mapping or an object; a text has none."""
+    for name in names if not isinstance(item, str) else ():
         value = item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
         if value is not None:
             return value

@@ -1,7 +1,7 @@
 """Rendered: where every part of a prompt stands, as messages and as tagged text.
 
-Order: system, static blocks (project, task), history, what changes every turn (memory, examples, knowledge, your own), question. Fresh text
-before the history would make every turn's prompt new to a provider's cache.
+Order: system, static blocks (project, task), history, what changes every turn (memory, examples, knowledge,
+your own), question. Fresh text before the history would make every turn's prompt new to a provider's cache.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..messages.codec import PINNED_ROLES, Codec, content_text
 from ..fitting.protocol import Fit
+from ..messages.codec import PINNED_ROLES, Codec, content_text
 from ..messages.tags import close_tag, escape_text, open_tag, placeholder, render_block, role_line, wrapper_of
 
 __all__ = ["STATIC", "Layout"]

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import BudgetConfigError
 from ..segment import Block, Decision, Scope, Segment
 
-__all__ = ["Blocks", "for_reader", "read_blocks"]
+__all__ = ["Blocks", "check_history", "for_reader", "read_blocks"]
 
 _CONVERSATIONS = ("system", "history", "query")
 """Blocks that may be made of host messages."""
@@ -60,59 +60,88 @@ def read_blocks(blocks: Blocks) -> list[Block]:
     return found
 
 
-def for_reader(block: Block, reader: Scope | None) -> tuple[Block, list[Decision]]:
-    """Returns the block with what the reader may see, and a decision for what it may not."""
-    hidden = [s for s in block.segments if s.scope is not None and not s.scope.visible_to(reader)]
+def for_reader(block: Block, reader: Scope | None) -> tuple[Block, tuple[Decision, ...]]:
+    """Returns the block with what the reader may see, and a decision for each segment it may not; ids of others stay unnamed."""
+    seen = [s for s in block.segments if s.scope is None or s.scope.visible_to(reader)]
+    hidden = len(block.segments) - len(seen)
     if not hidden:
-        return block, []
+        return block, ()
     decisions = [
         Decision(
-            segment_id=s.id,
+            segment_id=f"{block.name}-hidden-{n}",
             block=block.name,
             action="trimmed",
             reason="out_of_scope",
-            before=s.tokens or 0,
+            before=0,
             after=0,
         )
-        for s in hidden
+        for n in range(1, hidden + 1)
     ]
-    gone = {s.id for s in hidden}
-    return replace(block, segments=tuple(s for s in block.segments if s.id not in gone)), decisions
+    return replace(block, segments=tuple(seen)), tuple(decisions)
+
+
+def check_history(block: Block) -> None:
+    """Refuses what a conversation cannot promise: it is cut by age, in turns."""
+    asked = (
+        [f"pinned segments {[s.id for s in block.segments if s.pinned][:5]!r}"]
+        if any(s.pinned for s in block.segments)
+        else []
+    )
+    asked += ["pinned=True"] if block.pinned else []
+    asked += [f"strategy={block.strategy!r}"] if block.strategy is not None else []
+    asked += (
+        [f"a group of its own for {[s.id for s in block.segments if s.group][:5]!r}"]
+        if any(s.group for s in block.segments)
+        else []
+    )
+    if asked:
+        msg = (
+            f"the history block has {', '.join(asked)}, allowed: neither, because a conversation is kept from its newest turn on, calls with their "
+            "results; put what must stay into the project or memory block or into a system message, and say cut= and min_exchanges= for the rest"
+        )
+        raise BudgetConfigError(msg)
 
 
 def _block(name: Any, value: Any) -> Block:
     if not isinstance(name, str) or not name:
-        msg = f"a block is named {name!r}, allowed: a non-empty text"
+        msg = f"a block's name must be a non-empty text (got {name!r})"
         raise BudgetConfigError(msg)
     if isinstance(value, Block):
         return value if value.name == name else replace(value, name=name)
-    if value is None:
+    if value is None or value == "":
         return Block(name=name)
     if isinstance(value, str):
-        return Block.of(name, value) if value else Block(name=name)
+        return Block.of(name, value)
     if isinstance(value, Segment):
         return Block(name=name, segments=(value,))
     if not isinstance(value, Iterable):
-        msg = f"block {name!r} is {value!r:.80}, allowed: a text, a list of texts or segments, or (history) messages"
+        msg = f"block {name!r} must be a text, a list of texts or segments, or messages (got {value!r:.80})"
         raise BudgetConfigError(msg)
-    items = list(value)
-    if all(isinstance(item, Segment) for item in items) and items:
+    return _block_of_items(name, list(value))
+
+
+def _block_of_items(name: str, items: list[Any]) -> Block:
+    segments = [item for item in items if isinstance(item, Segment)]
+    if items and len(segments) == len(items):
         return Block(name=name, segments=tuple(items))
-    if all(isinstance(item, str) for item in items) and name != "history":
-        return Block.of(name, *items)
-    if name in _CONVERSATIONS:
+    if name in _CONVERSATIONS and not (
+        items and name != "history" and all(isinstance(i, str) for i in items)
+    ):
         return Block(name=name, messages=items)
-    wrong = [i for i, item in enumerate(items) if item is None]
-    if wrong:
-        msg = f"item {wrong[0]} of block {name!r} is None, allowed: texts, segments, or objects that say something; leave it out"
+    if None in items:
+        msg = f"block {name!r} must hold texts, segments or objects (got None at {items.index(None)}). Leave it out."
         raise BudgetConfigError(msg)
-    segments = tuple(
+    made = [
         item
         if isinstance(item, Segment)
-        else Segment(id=f"{name}-{i}", text=item if isinstance(item, str) else str(item), source=item)
+        else Segment(
+            id=f"{name}-{i}",
+            text=str(item),
+            source=None if isinstance(item, str) else item,
+        )
         for i, item in enumerate(items)
-    )
-    return Block(name=name, segments=segments)
+    ]
+    return Block(name=name, segments=tuple(made))
 
 
 def _is_several(given: Any) -> bool:

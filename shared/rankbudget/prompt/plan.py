@@ -1,22 +1,23 @@
-"""What an assembler returns: the prompt as messages and as text, what each block kept, and the report."""
+"""What one turn keeps of everything, the form that was counted, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..conversation.state import ThreadState
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
-from .layout import Layout
 from ..report.report import BudgetReport
+from .layout import Layout
 
-__all__ = ["Assembly"]
+__all__ = ["Assembly", "Plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assembly:
+class Plan:
     """A finished prompt.
 
     Args:
@@ -24,16 +25,20 @@ class Assembly:
         history: the part of the conversation that stays, question included when it was its last message.
         kept: what each block kept, by block name.
         report: why every piece was kept, shortened or dropped.
-        layout: the parts in their places.
+        layout: the parts in their places; None where only a history was asked for.
         counter: counted them.
+        granted: tokens granted to each block; the history's under "history".
+        state: what a session remembers of the conversation; None without one.
     """
 
-    messages: list[Any]
-    history: list[Any]
+    messages: Sequence[Any]
+    history: Sequence[Any]
     kept: Mapping[str, Fit]
     report: BudgetReport
-    layout: Layout
     counter: TokenCounter
+    granted: Mapping[str, int]
+    layout: Layout | None = None
+    state: ThreadState | None = None
 
     @property
     def text(self) -> str:
@@ -42,11 +47,19 @@ class Assembly:
         Tags cost other tokens than the framing of messages, so the text is counted when it is asked for.
 
         Raises:
-            BudgetExceededError: the text is over the limit although the messages are not; `Assembler(text=True)` fits both.
+            BudgetExceededError: the text is over the limit although the messages are not;
+                `Assembler(text=True)` fits both.
         """
-        text = self.layout.text()
+        text = self.layout.text() if self.layout is not None else ""
         tokens = self.counter.count(text)
         if tokens > self.report.limit:
-            msg = f"as text the prompt has {tokens:,} tokens, the limit is {self.report.limit:,}; make it with Assembler(text=True), which fits the text, too"
+            msg = (
+                f"the prompt as text must have at most {self.report.limit:,} tokens (got {tokens:,}). "
+                "Make it with Assembler(text=True), which fits the text, too."
+            )
             raise BudgetExceededError(msg, limit=self.report.limit, needed=tokens)
         return text
+
+
+Assembly = Plan
+"""What `Assembler.assemble` returns."""

@@ -1,0 +1,219 @@
+"""The limits of an entry point, resolved in one place: a budget, a model or a number, and how to count."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from ..budget.token_budget import TokenBudget
+from ..budget.validation import check_count, shown
+from ..counting import counter_for
+from ..counting.protocol import TokenCounter, Tool
+from ..errors import BudgetConfigError, CounterUnavailableError
+from ..messages.measure import Measure
+from .plain import plain_budget
+
+__all__ = ["Limits", "ModelFacts", "check_options", "limits_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """What an adapter reads off a host's model object; None where the model does not say it.
+
+    Args:
+        name: the model's name.
+        window: most tokens of prompt and answer.
+        max_output: the largest answer the model can write.
+        answer: the largest answer its requests ask for.
+        answer_chosen: whether the user chose that answer; else it may be the integration's default.
+        smallest_fallback: the smallest window of the models that stand in for it.
+        counter: counts as the model does; what `counter_for` takes.
+        shown_as: what an error calls the model.
+    """
+
+    name: str | None = None
+    window: int | None = None
+    max_output: int | None = None
+    answer: int | None = None
+    answer_chosen: bool = False
+    smallest_fallback: int | None = None
+    counter: Any = None
+    shown_as: str = "model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What every prompt of an entry point keeps to.
+
+    Args:
+        budget: the limits; a bare number is a budget without a reserve.
+        counter: counts texts.
+        ceiling: most tokens of the whole prompt beside the budget; None where there is no other.
+        tools: tool schemas sent along; they are counted.
+        measure: counts messages as the host does, tools included; None counts their neutral form.
+    """
+
+    budget: TokenBudget
+    counter: TokenCounter
+    ceiling: int | None = None
+    tools: Sequence[Tool] | None = None
+    measure: Measure | None = None
+
+    @property
+    def most(self) -> int:
+        """The most tokens a prompt without a system message may have."""
+        limit = self.budget.limit(band=self.counter.band)
+        return limit if self.ceiling is None else min(limit, self.ceiling)
+
+    def fields(self) -> dict[str, Any]:
+        """Returns these limits as fields of a `PromptRequest`."""
+        return {
+            "budget": self.budget,
+            "counter": self.counter,
+            "ceiling": self.ceiling,
+            "tools": self.tools,
+            "measure": self.measure,
+            "min_exchanges": self.budget.min_exchanges,
+            "message_cap": self.budget.message_cap,
+        }
+
+
+def limits_of(
+    *,
+    budget: Any = None,
+    max_tokens: int | None = None,
+    context_window: int | None = None,
+    model: ModelFacts | str | None = None,
+    counter: Any = None,
+    tools: Sequence[Tool] | None = None,
+) -> Limits:
+    """Returns the limits that these options stand for; with none of them, those of a window of 8,192 tokens.
+
+    Beside a budget a model only says how to count, and `max_tokens` is a ceiling.
+
+    Args:
+        budget: a TokenBudget, or its fields in a mapping.
+        max_tokens: most tokens of the prompt, from 1; alone it is all of the prompt, without a reserve.
+        context_window: the window in tokens, from 1, where the model does not say it.
+        model: gives window, answer and tokenizer.
+        counter: counts instead of the model's tokenizer; what `counter_for` takes.
+        tools: tool schemas sent along.
+
+    Raises:
+        BudgetConfigError: an option is wrong, or the model's answer leaves nothing of its window.
+        CounterUnavailableError: the model's window is unknown and nothing states it.
+
+    Example:
+        >>> limits_of(model="gpt-4o").budget.context_window, limits_of(max_tokens=500).most
+        (128000, 500)
+        >>> limits_of(budget={"context_window": 1000, "reserve": 200}, max_tokens=500).most
+        500
+    """
+    _check(budget, max_tokens, context_window)
+    facts = ModelFacts(name=model) if isinstance(model, str) else model
+    given = TokenBudget.from_dict(budget) if isinstance(budget, Mapping) else budget
+    whole = given or _budget(facts, context_window, max_tokens)
+    if counter is None and facts is not None:
+        counter = facts.counter if facts.counter is not None else facts.name
+    alone = given is None and facts is None and context_window is None
+    return Limits(
+        budget=whole,
+        counter=counter_for(counter if counter is not None else whole.model or "o200k_base"),
+        ceiling=None if alone else max_tokens,
+        tools=tools,
+    )
+
+
+def _check(budget: Any, max_tokens: Any, context_window: Any) -> None:
+    problems: list[str] = []
+    for name, value in (("max_tokens", max_tokens), ("context_window", context_window)):
+        if value is not None:
+            check_count(name, value, problems, low=1)
+    if budget is not None and not isinstance(budget, (TokenBudget, Mapping)):
+        problems.append(
+            f"budget must be a TokenBudget or its fields (got {shown(budget)}); give a number as max_tokens"
+        )
+    if budget is not None and context_window is not None:
+        problems.append("context_window must not stand beside a budget, which has its own window")
+    if problems:
+        raise BudgetConfigError.of(problems)
+
+
+def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Raises BudgetConfigError for the options that do not exist, with the nearest name that does.
+
+    Example:
+        >>> check_options("Trimmer", ["max_token"], ["max_tokens", "counter"])
+        Traceback (most recent call last):
+        ...
+        rankbudget.errors.BudgetConfigError: Trimmer has no option 'max_token'; did you mean 'max_tokens'?
+    """
+    known = list(allowed)
+    problems = []
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(known)}"
+            problems.append(f"{owner} has no option {name!r}; {hint}")
+    if problems:
+        raise BudgetConfigError.of(problems)
+
+
+def _budget(facts: ModelFacts | None, window: int | None, max_tokens: int | None) -> TokenBudget:
+    """Returns the budget of a model, of a window or of a bare number."""
+    if facts is None:
+        if window is None and max_tokens is not None:
+            return plain_budget(max_tokens)
+        return TokenBudget() if window is None else TokenBudget(context_window=window)
+    known: dict[str, Any] = {} if facts.max_output is None else {"max_output": facts.max_output}
+    stated = window or facts.window
+    if stated is not None:
+        known["context_window"] = stated
+    elif facts.name is None:
+        if max_tokens is not None:
+            return plain_budget(max_tokens)
+        msg = (
+            f"the window of the {facts.shown_as} must be known (got neither a profile nor a name). "
+            "Give context_window=, max_tokens= or budget=TokenBudget(context_window=..)."
+        )
+        raise BudgetConfigError(msg)
+    try:
+        budget = TokenBudget.for_model(facts.name, **known)
+    except CounterUnavailableError:
+        if max_tokens is None:
+            raise
+        return plain_budget(max_tokens)
+    if window is None and facts.smallest_fallback is not None:
+        budget = budget.replace(context_window=min(budget.context_window, facts.smallest_fallback))
+    return _with_answer(budget, facts)
+
+
+def _with_answer(budget: TokenBudget, facts: ModelFacts) -> TokenBudget:
+    """Returns the budget with room for the answer that the requests ask for.
+
+    An answer of more than half of the window that nobody chose is not reserved: the user is warned instead.
+    """
+    asked, window = facts.answer, budget.context_window
+    if asked is None:
+        return budget
+    largest_system = window if budget.max_system_ratio is None else int(window * budget.max_system_ratio) + 1
+    if asked <= budget.reserve_tokens(largest_system):
+        return budget
+    how = "Set a smaller answer on the model, or give budget=TokenBudget(context_window=.., reserve=..)."
+    if asked > window // 2 and not facts.answer_chosen:
+        warnings.warn(
+            f"The {facts.shown_as} asks for answers of up to {asked:,} tokens, its window has {window:,}; "
+            f"{budget.reserve_tokens():,} are reserved. {how}",
+            stacklevel=2,
+        )
+        return budget
+    if asked >= window:
+        msg = (
+            f"the answers of the {facts.shown_as} must have less than its window of {window:,} tokens "
+            f"(got {asked:,}). {how}"
+        )
+        raise BudgetConfigError(msg)
+    return budget.replace(reserve=max(asked, budget.reserve_tokens()))
