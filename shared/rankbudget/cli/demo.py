@@ -1,37 +1,45 @@
-"""`rankbudget demo`: one conversation, one folder of documents, one question, one budget, through a LangChain chain and a LlamaIndex engine.
+"""`rankbudget demo`: one budget, one conversation and one folder of documents, through both frameworks.
 
-This file knows no framework. Each adapter has a `demo.py` of its own that runs its framework's half of the same `Task`; they are found by name,
-because nothing in the core may stand on an adapter.
+Each adapter has a `demo.py` that runs its framework's half of the same `Task`. They are found by name,
+because the core imports no adapter.
 """
 
 from __future__ import annotations
 
-import importlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..budget.token_budget import TokenBudget
+from ..counting import counter_for
+from ..errors import BudgetConfigError, BudgetError, BudgetExceededError, CounterUnavailableError
 from ..messages.codec import content_text
-from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError
-from .progress import step
-from .reading import Chat, read_chat, read_passages
+from ..report.report import BudgetReport
+from ..segment import Segment
+from .reading import read_chat, read_passages
 
 if TYPE_CHECKING:
     from ..relevance.index import EmbeddingIndex
-    from ..report.report import BudgetReport
-    from ..segment import Segment
 
-__all__ = ["Half", "Task", "model_errors", "quoted", "run_demo"]
+__all__ = ["CLIENTS", "CONTEXT", "Half", "Task", "model_errors", "run_demo"]
 
 QUESTION = "What happens when the last three exchanges of a conversation do not fit?"
-RETRIEVED = 20
+_LINE = "-" * 20
+CONTEXT = f"Use the context information below to assist the user.\n{_LINE}\n{{context}}\n{_LINE}\n"
+"""The context template of LlamaIndex's chat engine, for the chain to have the same fixed text."""
+
+_HALVES = {"LangChain": "langchain_budget.demo", "LlamaIndex": "llamaindex_budget.demo"}
+_INSTALL = 'pip install "rankbudget[langchain,classic,llamaindex,faiss,embed]"'
+CLIENTS = "pip install langchain-openai llama-index-llms-openai-like"
+_DATA = Path(__file__).parents[1] / "data"
+_RETRIEVED = 20
 _RESERVE = 600
 _ENCODING = "o200k_base"
-_HALVES = {"LangChain chain": "langchain_budget.demo", "LlamaIndex engine": "llamaindex_budget.demo"}
-_WIDE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +53,7 @@ class Task:
         history: the conversation before the question, as OpenAI-style dicts.
         question: what is asked now.
         index: the documents, to be searched.
-        model: the model that answers; None quotes.
+        model: the model that answers; None quotes a passage.
         base_url: its OpenAI-compatible server; None is the client's default.
     """
 
@@ -59,10 +67,8 @@ class Task:
     base_url: str | None = None
 
     def search(self, query: str) -> list[Segment]:
-        """Returns the passages nearest to a query; ranking them for the prompt is the budget's work, so they carry no score."""
-        import dataclasses
-
-        return [dataclasses.replace(segment, score=None) for segment in self.index.search(query, k=RETRIEVED)]
+        """Returns the passages nearest to a query, with their scores."""
+        return self.index.search(query, k=_RETRIEVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,17 +77,15 @@ class Half:
 
     Args:
         prompt: the messages that went to the model, in neutral form.
-        history: the conversation in it: role and text of each message.
-        documents: the passages in it: id and text of each.
-        reports: the adapters' reports.
-        answer: the model's answer, or the quoted passage.
+        passages: the text of each passage in it, by its name.
+        reports: what the adapter reported: one report of the whole prompt, or one for each part of it.
+        answer: the model's answer; empty without a model.
     """
 
     prompt: Sequence[Mapping[str, Any]]
-    history: Sequence[tuple[str, str]]
-    documents: Sequence[tuple[str, str]]
+    passages: Mapping[str, str]
     reports: Sequence[BudgetReport]
-    answer: str = field(default="")
+    answer: str = ""
 
 
 def run_demo(
@@ -93,47 +97,32 @@ def run_demo(
     model: str | None = None,
     base_url: str | None = None,
 ) -> int:
-    """Runs both halves, prints what each did and whether they kept the same; returns 0, or 1 when they differ.
+    """Runs both halves, prints a report of each and what differs; returns 0, or 1 where something does.
 
     Raises:
-        BudgetError: files that cannot be read, a budget that cannot work, a model that does not answer.
-        ImportError: a framework that is not installed; it names the extra.
+        BudgetError: a file cannot be read, the budget cannot work, or the model does not answer.
+        ImportError: a framework is not installed; the error names the extra.
     """
-    with step("loading LangChain and LlamaIndex"):
-        halves = {name: _half(name, module) for name, module in _HALVES.items()}
-    given = read_chat(chat or _shipped("conversation.json"))
-    folder = docs or _documentation()
-    passages = read_passages(folder)
-    with step(f"indexing {len(passages):,} passages"):
-        index = _index(passages)
-    task = _task(given, index, question, window, model, base_url)
-    counter = _counter(task.counter)
-    limit = task.budget.limit(band=counter.band)
-    print(
-        f"{len(task.history):,} messages, {len(passages):,} passages indexed with {'FAISS' if index.uses_faiss else 'numpy'}, question: {task.question}"
-    )
+    _say("loading LangChain and LlamaIndex")
+    halves = {name: _half(module) for name, module in _HALVES.items()}
+    task = _task(chat, docs, question, window, model, base_url)
     done: dict[str, Half] = {}
     for name, run in halves.items():
-        with step(f"running the {name}"):
-            done[name] = run(task)
-        size = counter.count_messages(done[name].prompt)
-        print(f"\n== {name} ==")
-        for report in done[name].reports:
-            print(report.table())
-        print(
-            f"final prompt: {size:,} tokens of {limit:,} ({len(done[name].history)} messages, {len(done[name].documents)} passages)"
-        )
-        if size > limit:
-            msg = f"the prompt of the {name} has {size:,} tokens, the limit is {limit:,}"
-            raise BudgetError(msg)
+        _say(f"running {name}")
+        done[name] = run(task)
+        sent = _tokens_sent(done[name], task)
+        print(f"\n== {name} ==\n{_report(done[name], task, sent).table()}")
+        print(f"counted again on what was sent: {sent:,} tokens, {len(done[name].prompt)} messages")
     same = _compare(done)
-    print(f"\n{task.question}\n{_answers(done, task)}")
+    print(f"\n{task.question}")
+    for answer, names in _answers(done, task).items():
+        print(f"{' and '.join(names)}: {answer}")
     return 0 if same else 1
 
 
 @contextmanager
 def model_errors(model: str | None) -> Iterator[None]:
-    """Turns whatever a model's client raises into one line that names the model."""
+    """Turns what a model's client raises into one line that names the model."""
     try:
         yield
     except Exception as error:
@@ -143,38 +132,46 @@ def model_errors(model: str | None) -> Iterator[None]:
         raise BudgetError(msg) from error
 
 
-def quoted(documents: Sequence[tuple[str, str]], question: str) -> str:
-    """Returns the passage that fits the question best, for want of a model."""
-    if not documents:
-        return "(no passage was kept, so there is nothing to quote)"
-    from ..relevance.fusion import FusionScorer
-    from ..segment import Segment
-
-    segments = [Segment(id=name, text=text) for name, text in documents]
-    scores = FusionScorer().score(question, segments)
-    best = max(range(len(segments)), key=lambda i: (scores[i], -i))
-    return f"{segments[best].text}\n  ({segments[best].id})"
-
-
-def _half(name: str, module: str) -> Any:
+# ---- what is given -------------------------------------------------------------------------------
+def _half(module: str) -> Any:
     try:
-        return importlib.import_module(module).run
+        return import_module(module).run
     except ImportError as error:
-        extra = "langchain,classic" if "LangChain" in name else "llamaindex"
-        msg = f'the demonstration runs LangChain and LlamaIndex, and one is missing ({error}): pip install "rankbudget[{extra},faiss,embed]"'
+        msg = f"the demonstration runs LangChain and LlamaIndex, and one is missing ({error}): {_INSTALL}"
         raise CounterUnavailableError(msg) from error
 
 
-def _shipped(name: str) -> Path:
-    return Path(__file__).parents[1] / "data" / name
+def _task(
+    chat: str | None,
+    docs: str | None,
+    question: str | None,
+    window: int,
+    model: str | None,
+    base_url: str | None,
+) -> Task:
+    leading, history = read_chat(chat or _DATA / "conversation.json").split()
+    passages = read_passages(docs or _documentation())
+    _say(f"indexing {len(passages):,} passages")
+    reserve = _RESERVE if window > 2 * _RESERVE else max(2, window // 4)
+    return Task(
+        budget=TokenBudget(context_window=window, reserve=reserve, model=model or _ENCODING),
+        counter=model or _ENCODING,
+        system="\n\n".join(content_text(message.get("content")) for message in leading)
+        or "You are a helpful assistant.",
+        history=history,
+        question=question or QUESTION,
+        index=_index(passages),
+        model=model,
+        base_url=base_url,
+    )
 
 
 def _documentation() -> Path:
-    """Returns the folder of the project's own pages: beside the package in a wheel, at the top of a checkout."""
-    for folder in (Path(__file__).parents[1] / "data" / "docs", Path(__file__).parents[3] / "docs"):
+    """Returns the project's own pages: beside the package in a wheel, at the top of a checkout."""
+    for folder in (_DATA / "docs", Path(__file__).parents[3] / "docs"):
         if folder.is_dir() and any(folder.glob("*.md")):
             return folder
-    msg = "the documentation is not installed beside the package; give a folder of texts with --docs DIR"
+    msg = "the documentation is not installed beside the package; pass --docs DIR, a folder of texts"
     raise BudgetConfigError(msg)
 
 
@@ -186,59 +183,77 @@ def _index(passages: list[Segment]) -> EmbeddingIndex:
     return index
 
 
-def _task(
-    chat: Chat,
-    index: EmbeddingIndex,
-    question: str | None,
-    window: int,
-    model: str | None,
-    base_url: str | None,
-) -> Task:
-    leading, history = chat.split()
-    reserve = _RESERVE if window > 2 * _RESERVE else max(2, window // 4)
-    return Task(
-        budget=TokenBudget(context_window=window, reserve=reserve, model=model or _ENCODING),
-        counter=model or _ENCODING,
-        system="\n\n".join(content_text(message.get("content")) for message in leading)
-        or "You are a helpful assistant.",
-        history=history,
-        question=question or QUESTION,
-        index=index,
-        model=model,
-        base_url=base_url,
+# ---- what is printed -----------------------------------------------------------------------------
+def _tokens_sent(half: Half, task: Task) -> int:
+    counter = counter_for(task.counter)
+    tokens, limit = counter.count_messages(half.prompt), task.budget.limit(band=counter.band)
+    if tokens > limit:
+        msg = f"the prompt has {tokens:,} tokens, the limit is {limit:,}"
+        raise BudgetExceededError(msg, limit=limit, needed=tokens)
+    return tokens
+
+
+def _report(half: Half, task: Task, sent: int) -> BudgetReport:
+    """Returns one report of the whole prompt; where each part was reported alone, theirs are put together."""
+    last = half.reports[-1]
+    if {"history", "knowledge"} <= {block.name for block in last.blocks}:
+        return last
+    latest = {block.name: report for report in half.reports for block in report.blocks}
+    blocks = [report.block(name) for name, report in latest.items()]
+    return last.replace(
+        limit=task.budget.limit(band=counter_for(task.counter).band),
+        total_tokens=sent,
+        window=task.budget.context_window,
+        reserve=task.budget.reserve_tokens(),
+        overhead=sent - sum(block.used for block in blocks),
+        blocks=blocks,
+        parts=[part for name, report in latest.items() for part in report.parts if part.block == name],
+        covers="prompt",
     )
 
 
-def _counter(name: str) -> Any:
-    from ..counting import counter_for
-
-    return counter_for(name)
-
-
 def _compare(done: Mapping[str, Half]) -> bool:
-    """Prints whether both kept the same pieces, and what differs."""
+    """Prints which pieces both prompts have and which differ, and returns whether none does."""
     (one, first), (two, second) = done.items()
-    same = True
-    for what, left, right in (
-        ("messages", first.history, second.history),
-        ("passages", first.documents, second.documents),
-    ):
-        if list(left) == list(right):
-            print(f"\nboth kept the same {len(left)} {what}, text for text", end="")
-            continue
-        same = False
-        for name, mine, theirs in ((one, left, right), (two, right, left)):
-            only = [f"{key}: {text[:40]!r}" for key, text in mine if (key, text) not in theirs]
-            if not only:
-                continue
-            print(f"\nonly the {name} kept {len(only)} {what}: {'; '.join(only[:5])}"[: _WIDE * 3], end="")
-    print()
-    return same
+    print(f"\n== {one} and {two}, piece by piece ==")
+    names = dict.fromkeys([*first.passages, *second.passages])
+    pieces = [(name, first.passages.get(name), second.passages.get(name)) for name in names]
+    turns = zip_longest(_conversation(first), _conversation(second))
+    pieces += [(f"message {i} before the question", *pair) for i, pair in enumerate(turns, start=1)]
+    same = [name for name, mine, theirs in pieces if mine == theirs]
+    print(f"the same text in both: {len(same)} of {len(pieces)} pieces")
+    for name, mine, theirs in pieces:
+        if name not in same:
+            print(f"{name}: {one} {_shown(mine)}, {two} {_shown(theirs)}")
+    return len(same) == len(pieces)
 
 
-def _answers(done: Mapping[str, Half], task: Task) -> str:
-    answers = {name: half.answer for name, half in done.items()}
-    if task.model is not None:
-        return "\n".join(f"{task.model} through the {name}: {answer}" for name, answer in answers.items())
-    told = "no model was given (--model NAME), so this is the best matching kept passage:"
-    return "\n".join([told, *dict.fromkeys(answers.values())])
+def _conversation(half: Half) -> list[str]:
+    """Returns the messages between system prompt and question, the newest first."""
+    return [f"{m['role']}: {content_text(m.get('content'))}" for m in reversed(half.prompt[1:-1])]
+
+
+def _shown(text: str | None) -> str:
+    return "leaves it out" if text is None else f"keeps {len(text):,} characters, {text[:40]!r}"
+
+
+def _answers(done: Mapping[str, Half], task: Task) -> dict[str, list[str]]:
+    """Returns each answer with those who gave it."""
+    answers: dict[str, list[str]] = {}
+    for name, half in done.items():
+        answers.setdefault(half.answer or _quoted(half, task), []).append(name)
+    return answers
+
+
+def _quoted(half: Half, task: Task) -> str:
+    """Returns the kept passage that the retriever rates highest, for want of a model."""
+    best = next((found.id for found in task.search(task.question) if found.id in half.passages), None)
+    return (
+        f"{half.passages[best]}\n  ({best}; pass --model NAME for an answer)"
+        if best
+        else "no passage was kept"
+    )
+
+
+def _say(step: str) -> None:
+    print(f"{step} ...", file=sys.stderr)

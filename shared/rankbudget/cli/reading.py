@@ -1,4 +1,4 @@
-"""Files in: a chat as OpenAI-style messages, and a folder of texts as passages. Used by the command line and the demonstration."""
+"""Reads a chat as OpenAI-style messages, and a folder of texts as passages."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from ..budget.validation import shown
-from ..messages.codec import PINNED_ROLES, DictCodec
 from ..errors import BudgetConfigError
+from ..messages.codec import PINNED_ROLES, DictCodec
 from ..segment import Provenance, Segment
 
 __all__ = ["Chat", "read_chat", "read_passages"]
 
 SUFFIXES = (".md", ".markdown", ".rst", ".txt")
 _LARGEST_FILE = 20_000_000
-_PASSAGE = 1_200
-"""Characters of a passage, about 300 tokens: large enough to answer, small enough that several fit."""
+_PASSAGE = 1_200  # characters, about 300 tokens: large enough to answer, small enough that several fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,9 @@ class Chat:
 
 
 def read_chat(path: str | Path) -> Chat:
-    """Returns the conversation of a JSON file: a list of messages, `{"messages": [...], "tools": [...]}`, or one message a line; "-" is standard input.
+    """Returns the conversation of a JSON file; "-" is standard input.
+
+    The file holds a list of messages, `{"messages": [...], "tools": [...]}`, or one message a line.
 
     Raises:
         BudgetConfigError: the file cannot be read or holds something else.
@@ -60,23 +61,23 @@ def read_chat(path: str | Path) -> Chat:
         data = [data]
     messages, tools = (data.get("messages"), data.get("tools")) if isinstance(data, Mapping) else (data, None)
     if not isinstance(messages, list) or not messages:
-        msg = f"{path}: holds {shown(data)}, allowed: a list of messages, or an object with 'messages'"
+        msg = f"{path} must hold a list of messages, or an object with 'messages' (got {shown(data)})"
         raise BudgetConfigError(msg)
     if tools is not None and not (
         isinstance(tools, list) and all(isinstance(tool, Mapping) for tool in tools)
     ):
-        msg = f"{path}: tools is {shown(tools)}, allowed: a list of tool schemas"
+        msg = f"'tools' of {path} must be a list of tool schemas (got {shown(tools)})"
         raise BudgetConfigError(msg)
     for position, message in enumerate(messages):
         if not isinstance(message, Mapping):
-            msg = f"{path}: message {position} is {shown(message)}, allowed: an object with 'role' and 'content'"
+            msg = f"message {position} of {path} must be an object with 'role' (got {shown(message)})"
             raise BudgetConfigError(msg)
     DictCodec().roles(messages)
     return Chat(messages=messages, tools=tools or None)
 
 
 def _lines(text: str, path: str | Path, whole: Exception) -> list[Any]:
-    """Returns one message for each line; where the first line is a message, the first line that is none is named."""
+    """Returns one message for each line; once a line was read, the error names the first that is not JSON."""
     found: list[Any] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -84,10 +85,12 @@ def _lines(text: str, path: str | Path, whole: Exception) -> list[Any]:
         try:
             found.append(json.loads(line))
         except (ValueError, RecursionError) as error:
-            msg = f"{path}: line {number} is not JSON ({error})" if found else f"{path}: not JSON ({whole})"
+            msg = (
+                f"line {number} of {path} is not JSON ({error})" if found else f"{path} is not JSON ({whole})"
+            )
             raise BudgetConfigError(msg) from error
     if len(found) < 2:  # noqa: PLR2004 - a single line would have been read as a whole
-        msg = f"{path}: not JSON ({whole})"
+        msg = f"{path} is not JSON ({whole})"
         raise BudgetConfigError(msg) from whole
     return found
 
@@ -99,14 +102,14 @@ def _standard_input() -> str:
 
 
 def read_passages(folder: str | Path) -> list[Segment]:
-    """Returns the texts of a folder (or one file), cut at headings and blank lines into passages of about 300 tokens.
+    """Returns the texts of a folder or file, cut at headings and blank lines into passages of 300 tokens.
 
     Raises:
         BudgetConfigError: there is no such folder, or no text in it.
     """
     root = Path(folder)
     if not root.exists():
-        msg = f"{folder}: no such folder; give one with {', '.join(SUFFIXES)} files"
+        msg = f"{folder}: no such folder; pass one with {', '.join(SUFFIXES)} files"
         raise BudgetConfigError(msg)
     files = (
         [root]
@@ -138,7 +141,7 @@ def _text(path: Path) -> str:
     try:
         size = path.stat().st_size
         if size > _LARGEST_FILE:
-            msg = f"{path}: {size:,} bytes, allowed: {_LARGEST_FILE:,}"
+            msg = f"{path} must have at most {_LARGEST_FILE:,} bytes (got {size:,})"
             raise BudgetConfigError(msg)
         return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
@@ -178,7 +181,7 @@ def _without_code_headings(text: str) -> str:
 
 
 def _packed(body: str) -> Iterator[str]:
-    """Yields runs of whole paragraphs of up to about 1,200 characters; a longer paragraph is cut at the end of a line or sentence."""
+    """Yields runs of whole paragraphs; one that is too long is cut at the end of a line or sentence."""
     run = ""
     for paragraph in (piece for p in re.split(r"\n\s*\n", body) for piece in _cut(p)):
         if run and len(run) + len(paragraph) > _PASSAGE:

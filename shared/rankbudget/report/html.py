@@ -2,120 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from .report import BudgetReport
+from .table import HEAD, cells, facts
 
 __all__ = ["page"]
 
-_MOST_ROWS = 2_000
-"""A browser stays quick up to here; the rest is named in one line and is in the JSON."""
+_MOST_ROWS = 2_000  # a browser stays quick up to here; the JSON has all
 _COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
-h1{font-size:1.4rem;margin:0 0 .3rem}table{border-collapse:collapse;margin:1rem 0;width:100%}
-th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
-.bar{display:flex;height:1.6rem;border-radius:4px;overflow:hidden;background:#eee;margin:1rem 0}.bar i{display:block;min-width:1px}
-.key{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em}
-.trimmed td{color:#888}.warning{background:#fff4d6;padding:.4rem .8rem;border-left:4px solid #edc948;margin:.3rem 0}
-@media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}th,td{border-color:#444}.bar{background:#333}.warning{background:#443a12}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.4rem}table{border-collapse:collapse;margin:1rem 0;width:100%}
+th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}
+.bar{display:flex;height:1.6rem;background:#eee}.bar i{min-width:1px}.trimmed td{color:#888}
+.warning{background:#fff4d6;padding:.4rem .8rem}
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}.warning{background:#443a12}}
 """
 
 
-def page(report: BudgetReport) -> str:
-    """Returns the whole page."""
-    window = report.window or report.limit
-    colors = {block.name: _COLORS[i % len(_COLORS)] for i, block in enumerate(report.blocks)}
-    spans = [(block.name, block.used, colors[block.name]) for block in report.blocks]
-    spans += [
-        ("overhead", report.overhead, "#bab0ac"),
-        ("reserve", report.reserve, "#d4d4d4"),
-        ("safety", report.safety, "#c0c0c0"),
-    ]
-    head = f"{report.total_tokens:,} of {report.limit:,} tokens"
-    made = [
+def page(report: Mapping[str, Any]) -> str:
+    """Returns the whole page; `report` is what `BudgetReport.to_dict` returns."""
+    head = f"{report['total_tokens']:,} of {report['limit']:,} tokens"
+    colors = {block["name"]: _COLORS[i % len(_COLORS)] for i, block in enumerate(report["blocks"])}
+    blocks = [_row(cells(block), color=colors[block["name"]]) for block in report["blocks"]]
+    body = [
         f"<h1>{head}</h1>",
-        f"<p>window {window:,}, reserve {report.reserve:,}, safety {report.safety:,}{_counted(report)}</p>",
-        *(f'<p class="warning">{escape(warning)}</p>' for warning in report.warnings),
-        _bar(spans, window),
-        _blocks(report, colors),
-        _decisions(report),
+        f"<p>{escape('; '.join(facts(report)))}</p>",
+        *(f'<p class="warning">{escape(warning)}</p>' for warning in report["warnings"]),
+        _bar(report, colors),
+        _table(HEAD, blocks),
+        *_decisions(report["decisions"]),
     ]
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
         f"<title>Budget report: {head}</title><style>{_STYLE}</style></head><body>\n"
-        + "\n".join(made)
+        + "\n".join(body)
         + "\n</body></html>\n"
     )
 
 
-def _counted(report: BudgetReport) -> str:
-    if not report.counter:
-        return ""
-    return f", counted with {escape(report.counter)}" + ("" if report.exact else " (estimated)")
-
-
-def _bar(spans: Iterable[tuple[str, int, str]], window: int) -> str:
-    parts = [
-        f'<i style="width:{100 * tokens / max(1, window):.3f}%;background:{color}" title="{escape(name)}: {tokens:,} tokens"></i>'
-        for name, tokens, color in spans
-        if tokens > 0
-    ]
+def _bar(report: Mapping[str, Any], colors: Mapping[str, str]) -> str:
+    """Returns the window as one bar, each part as wide as its tokens."""
+    spans = [(block["name"], block["used"], colors[block["name"]]) for block in report["blocks"]]
+    grays = (("overhead", "#bab0ac"), ("reserve", "#d4d4d4"), ("safety", "#c0c0c0"))
+    spans += [(name, report[name], color) for name, color in grays]
+    window = report["window"] or report["limit"] or 1
+    parts = []
+    for name, tokens, color in spans:
+        if tokens > 0:
+            style = f"width:{100 * tokens / window:.3f}%;background:{color}"
+            parts.append(f'<i style="{style}" title="{escape(name)}: {tokens:,} tokens"></i>')
     return f'<div class="bar" role="img" aria-label="where the window goes">{"".join(parts)}</div>'
 
 
-def _row(cells: Iterable[str], *, tag: str = "td", numbers: int = 0, kind: str = "") -> str:
-    """Returns one row; cells from the index `numbers` on are set as numbers, and all are escaped already."""
-    made = "".join(
-        f"<{tag}{' class=n' if numbers and i >= numbers else ''}>{cell}</{tag}>"
-        for i, cell in enumerate(cells)
-    )
-    return f'<tr class="{kind}">{made}</tr>' if kind else f"<tr>{made}</tr>"
+def _decisions(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = []
+    for found in decisions[:_MOST_ROWS]:
+        texts = [found[key] for key in ("segment_id", "block", "action", "reason", "detail")]
+        numbers = [f"{found[key]:,}" for key in ("before", "after")]
+        rows.append(_row([*texts, *numbers], kind=found["action"]))
+    made = [_table(("segment", "block", "what", "why", "detail", "before", "after"), rows)]
+    if len(decisions) > _MOST_ROWS:
+        more = f"and {len(decisions) - _MOST_ROWS:,} more decisions, all in"
+        made.append(f"<p>{more} <code>report.to_json()</code></p>")
+    return made
 
 
-def _blocks(report: BudgetReport, colors: dict[str, str]) -> str:
-    rows = [
-        _row(
-            ("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped"), tag="th", numbers=1
-        )
-    ]
-    for block in report.blocks:
-        name = f'<span class="key" style="background:{colors[block.name]}"></span>{escape(block.name)}'
-        granted = "" if block.granted is None else f"{block.granted:,}"
-        share = "" if block.utilization is None else f"{block.utilization:.0%}"
-        cells = (
-            name,
-            str(block.rank),
-            granted,
-            f"{block.used:,}",
-            share,
-            f"{block.kept:,}",
-            f"{block.shortened:,}",
-            f"{block.dropped:,}",
-        )
-        rows.append(_row(cells, numbers=1))
-    return f"<table>{''.join(rows)}</table>"
+def _table(head: Sequence[str], rows: Sequence[str]) -> str:
+    return f"<table><tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>{''.join(rows)}</table>"
 
 
-def _decisions(report: BudgetReport) -> str:
-    rows = [_row(("segment", "block", "what", "why", "before", "after"), tag="th", numbers=4)]
-    for decision in report.decisions[:_MOST_ROWS]:
-        why = escape(decision.reason) + (
-            f"<br><small>{escape(decision.detail)}</small>" if decision.detail else ""
-        )
-        cells = (
-            escape(decision.segment_id),
-            escape(decision.block),
-            decision.action,
-            why,
-            f"{decision.before:,}",
-            f"{decision.after:,}",
-        )
-        rows.append(_row(cells, numbers=4, kind=decision.action))
-    more = report.size - _MOST_ROWS
-    rest = f"<p>and {more:,} more decisions, all in <code>report.to_json()</code></p>" if more > 0 else ""
-    return f"<table>{''.join(rows)}</table>{rest}"
+def _row(texts: Sequence[str], *, kind: str = "", color: str = "") -> str:
+    style = f' style="border-left:.8em solid {color}"' if color else ""
+    inside = "".join(f"<td>{escape(text)}</td>" for text in texts)
+    return f'<tr class="{escape(kind)}"{style}>{inside}</tr>'

@@ -1,52 +1,52 @@
-"""A report as aligned plain text."""
+"""The totals of a report as aligned plain text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
-if TYPE_CHECKING:
-    from .report import BudgetReport
+__all__ = ["HEAD", "cells", "facts", "table"]
 
-__all__ = ["table"]
-
-_HEAD = ("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped")
+HEAD = ("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped")
+_COUNTS = ("kept", "shortened", "dropped")
 
 
-def table(report: BudgetReport) -> str:
-    """Returns one line for each block, then overhead, total, and what the window is made of."""
-    rows: list[tuple[str, ...]] = [_HEAD]
-    for block in report.blocks:
-        granted = "" if block.granted is None else f"{block.granted:,}"
-        share = "" if block.utilization is None else f"{block.utilization:.0%}"
-        rows.append(
-            (
-                block.name,
-                str(block.rank),
-                granted,
-                f"{block.used:,}",
-                share,
-                *map(str, (block.kept, block.shortened, block.dropped)),
-            )
-        )
-    if report.overhead:
-        rows.append(("overhead", "", "", f"{report.overhead:,}", "", "", "", ""))
-    sums = [
-        str(sum(getattr(block, name) for block in report.blocks)) for name in ("kept", "shortened", "dropped")
-    ]
-    share = f"{report.total_tokens / report.limit:.0%}" if report.limit > 0 else ""
-    rows.append(("total", "", f"{report.limit:,}", f"{report.total_tokens:,}", share, *sums))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    if report.window is not None:
-        sentence = f"window {report.window:,} = {report.limit:,} for the prompt + {report.reserve:,} reserve + {report.safety:,} safety"
-        lines.append(sentence)
-    if report.counter:
-        lines.append(f"counted with {report.counter}" + ("" if report.exact else " (estimated)"))
-    lines += [f"warning: {warning}" for warning in report.warnings]
-    return "\n".join(lines)
+def table(report: Mapping[str, Any]) -> str:
+    """Returns one line for each block, then overhead, total and what else is known of plain data."""
+    rows = [HEAD, *(cells(block) for block in report["blocks"])]
+    if report["overhead"]:
+        rows.append(("overhead", "", "", f"{report['overhead']:,}", "", "", "", ""))
+    rows.append(_total(report))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    lines = []
+    for first, *numbers in rows:
+        right = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *right]).rstrip())
+    return "\n".join([*lines, *facts(report), *(f"warning: {warning}" for warning in report["warnings"])])
+
+
+def cells(block: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns one block as the columns of `HEAD`."""
+    granted = "" if block["granted"] is None else f"{block['granted']:,}"
+    share = "" if block["utilization"] is None else f"{block['utilization']:.0%}"
+    counts = [f"{block[name]:,}" for name in _COUNTS]
+    return (block["name"], str(block["rank"]), granted, f"{block['used']:,}", share, *counts)
+
+
+def facts(report: Mapping[str, Any]) -> list[str]:
+    """Returns what the window is made of, what counted, and what the report covers, where they are known."""
+    found = []
+    if report["window"] is not None:
+        rest = f"{report['reserve']:,} reserve + {report['safety']:,} safety"
+        found.append(f"window {report['window']:,} = {report['limit']:,} for the prompt + {rest}")
+    if report["counter"]:
+        found.append(f"counted with {report['counter']}" + ("" if report["exact"] else " (estimated)"))
+    covers = report["covers"]
+    found.append("covers the whole prompt" if covers == "prompt" else f"covers the {covers} only")
+    return found
+
+
+def _total(report: Mapping[str, Any]) -> tuple[str, ...]:
+    limit, used = report["limit"], report["total_tokens"]
+    counts = [f"{sum(block[name] for block in report['blocks']):,}" for name in _COUNTS]
+    return ("total", "", f"{limit:,}", f"{used:,}", f"{used / limit:.0%}" if limit > 0 else "", *counts)

@@ -18,22 +18,25 @@ second time on purpose: a mistake in the product must not hide itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
-from ..messages.codec import Codec, DictCodec, block_text, content_text
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetExceededError
-from .repairs import (
-    answers,
-    is_broken,
-    least_messages,
-    pairing_errors,
-    part,
-    repaired,
-    unanswered_results,
-    waiting_from,
+from ..errors import BudgetExceededError, MessageError
+from ..messages.codec import Codec, DictCodec
+from .broken import LAWS, LawBroken
+from .repairs import is_broken, least_messages, pairing_errors, repaired
+from .single_laws import (
+    align,
+    check_alternation,
+    check_opening,
+    check_question,
+    check_system,
+    check_untouched,
+    check_waiting,
+    comparable,
+    shape,
 )
 from .snapshots import snapshot
 
@@ -42,40 +45,13 @@ __all__ = [
     "LawBroken",
     "check_delimited",
     "check_laws",
+    "check_outcome",
     "check_prefix",
     "check_refusal",
     "check_same",
     "check_scopes",
     "check_superset",
 ]
-
-LAWS = {
-    1: "limit",
-    2: "pairing",
-    3: "system_first",
-    4: "question",
-    5: "order",
-    6: "atomic",
-    7: "repeatable",
-    8: "nothing_lost",
-    9: "stable_prefix",
-    10: "delimited",
-    11: "scopes",
-}
-_SYSTEM = ("system", "developer")
-
-
-class LawBroken(AssertionError):  # noqa: N818 - an assertion, named for what it says
-    """Says which law a result breaks.
-
-    Example:
-        >>> str(LawBroken(1, "12 tokens > 9"))
-        'law 1 (limit): 12 tokens > 9'
-    """
-
-    def __init__(self, law: int, message: str) -> None:
-        super().__init__(f"law {law} ({LAWS[law]}): {message}")
-        self.law = law
 
 
 def check_laws(
@@ -123,34 +99,97 @@ def check_laws(
     codec = codec or DictCodec()
     if before is not None and snapshot(given) != before:
         raise LawBroken(5, "the messages given were changed")
-    total = (
-        counter.count_messages([codec.to_dict(m) for m in result], list(tools) if tools else None)
-        + extra_tokens
-    )
-    if result and total > limit:
-        raise LawBroken(1, f"{total} tokens > {limit} in {_shape(result, codec)}")
-    if reported is not None and result and reported != total:
-        raise LawBroken(1, f"the report says {reported} tokens, the rendering counts {total}")
+    schemas = list(tools) if tools else None
+    total = counter.count_messages([codec.to_dict(m) for m in result], schemas) + extra_tokens
+    if result:
+        _check_total(total, limit, reported, shape(result, codec))
     problems = pairing_errors(result, codec)
     if problems:
-        raise LawBroken(2, f"{problems[0]} in {_shape(result, codec)}")
+        raise LawBroken(2, f"{problems[0]} in {shape(result, codec)}")
     wanted = repaired(given, codec)
     if wanted and not result:
-        raise LawBroken(4, f"nothing came back of {_shape(given, codec)}")
-    sources = _align(given, result, codec, identity=identity, inserts=inserts, edits=edits)
-    _check_system(given, result, sources, codec, drops_system=drops_system)
-    _check_opening(wanted, result, sources, codec)
-    least = (
-        counter.count_messages(least_messages(wanted, codec), list(tools) if tools else None) + extra_tokens
-    )
-    _check_question(given, wanted, result, sources, codec, question, may_cut=edits and least > limit)
-    _check_waiting(wanted, result, sources, given, codec, ended=question is not None)
+        raise LawBroken(4, f"nothing came back of {shape(given, codec)}")
+    sources = align(given, result, codec, identity=identity, inserts=inserts, edits=edits)
+    check_system(given, result, sources, codec, drops_system=drops_system)
+    check_opening(wanted, result, sources, codec)
+    least = counter.count_messages(least_messages(wanted, codec), schemas) + extra_tokens
+    check_question(given, wanted, result, sources, codec, question, may_cut=edits and least > limit)
+    check_waiting(wanted, result, sources, given, codec, ended=question is not None)
     if alternate:
-        _check_alternation(result, codec)
-    if question is None and extra_tokens == 0 and wanted and not remembers and not inserts:
-        needed = counter.count_messages([codec.to_dict(m) for m in wanted], list(tools) if tools else None)
+        check_alternation(result, codec)
+    alone = question is None and extra_tokens == 0
+    if alone and wanted and not remembers and not inserts:
+        needed = counter.count_messages([codec.to_dict(m) for m in wanted], schemas)
         if needed <= limit:
-            _check_untouched(wanted, result, codec, identity=identity)
+            check_untouched(wanted, result, codec, identity=identity)
+
+
+def _check_total(total: int, limit: int, reported: int | None, found: str) -> None:
+    if total > limit:
+        raise LawBroken(1, f"{total} tokens > {limit} in {found}")
+    if reported is not None and reported != total:
+        raise LawBroken(1, f"the report says {reported} tokens, the rendering counts {total}")
+
+
+def check_outcome(
+    given: Sequence[Any],
+    found: Any,
+    *,
+    limit: int,
+    counter: TokenCounter,
+    codec: Codec,
+    tools: Sequence[Tool] | None = None,
+    before: object = None,
+    identity: bool = True,
+    edits: bool = True,
+    stored: bool = False,
+    inserts: bool = False,
+) -> None:
+    """Checks laws 1 to 7 on what an entry point did: on the messages it returned, or on the reason of its refusal.
+
+    Args:
+        given: the conversation, in the host's own messages.
+        found: what came back, or the error that was raised.
+        limit: tokens allowed.
+        counter: counts the result in its neutral form.
+        codec: reads the host's messages.
+        tools: tool schemas that are sent with it.
+        before: what `snapshot(given)` returned before the call.
+        identity: kept messages are the same objects; False for memories, which return copies.
+        edits: a plain text may have been cut.
+        stored: the conversation is a stored thread. One that is finished waits for its reader's question; all of it may go where its last
+            question does not fit.
+        inserts: messages that were not given (a summary) may appear.
+
+    Raises:
+        LawBroken: with the number and name of the law.
+
+    Example:
+        >>> from rankbudget.messages.codec import DictCodec
+        >>> from rankbudget.testing import WordCounter
+        >>> done = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+        >>> check_outcome(done, [], limit=5, counter=WordCounter(), codec=DictCodec(), stored=True)
+    """
+    listed = list(tools) if tools else None
+    if before is not None and snapshot(given) != before:
+        raise LawBroken(5, "the messages given were changed")
+    if (
+        stored
+        and _finished(given, codec)
+        and counter.count_messages(least_messages(repaired(given, codec), codec), listed) > limit
+    ):
+        floor = counter.overhead(listed)
+        if isinstance(found, BudgetExceededError) and limit < floor:
+            return  # not even an empty prompt fits
+        asked = codec.make("user", "next question", origin="query")
+        limit = max(limit, floor) + counter.count_message(codec.to_dict(asked))  # set aside by whoever asks
+        given = [*given, asked]
+        found = found if isinstance(found, BaseException) else [*found, asked]
+    rules: dict[str, Any] = {"limit": limit, "counter": counter, "codec": codec, "tools": listed}
+    if isinstance(found, BaseException):
+        check_refusal(given, found, **rules)
+    else:
+        check_laws(given, found, identity=identity, edits=edits, inserts=inserts, **rules)
 
 
 def check_refusal(
@@ -172,8 +211,6 @@ def check_refusal(
     Raises:
         LawBroken: law 1 when the refusal has no reason.
     """
-    from ..errors import MessageError
-
     codec = codec or DictCodec()
     if strict and isinstance(error, MessageError):
         if not is_broken(given, codec):
@@ -197,8 +234,8 @@ def check_same(
 ) -> None:
     """Checks law 7: two results are equal message for message."""
     codec = codec or DictCodec()
-    if [_print(m, codec) for m in first] != [_print(m, codec) for m in second]:
-        raise LawBroken(7, f"{what} differs: {_shape(first, codec)} then {_shape(second, codec)}")
+    if [comparable(m, codec) for m in first] != [comparable(m, codec) for m in second]:
+        raise LawBroken(7, f"{what} differs: {shape(first, codec)} then {shape(second, codec)}")
 
 
 def check_superset(
@@ -206,12 +243,8 @@ def check_superset(
 ) -> None:
     """Checks law 7: what a smaller limit keeps, a larger limit keeps too."""
     codec = codec or DictCodec()
-    low = {
-        i for i in _align(given, smaller, codec, identity=False, inserts=True, edits=True) if i is not None
-    }
-    high = {
-        i for i in _align(given, larger, codec, identity=False, inserts=True, edits=True) if i is not None
-    }
+    low = {i for i in align(given, smaller, codec, identity=False, inserts=True, edits=True) if i is not None}
+    high = {i for i in align(given, larger, codec, identity=False, inserts=True, edits=True) if i is not None}
     if not low <= high:
         raise LawBroken(7, f"a larger limit loses the messages {sorted(low - high)}")
 
@@ -221,10 +254,12 @@ def check_prefix(
 ) -> None:
     """Checks law 9: when the earlier prompt and what was appended fit, the later prompt starts with the earlier one."""
     codec = codec or DictCodec()
-    if fits and [_print(m, codec) for m in later[: len(earlier)]] != [_print(m, codec) for m in earlier]:
+    if fits and [comparable(m, codec) for m in later[: len(earlier)]] != [
+        comparable(m, codec) for m in earlier
+    ]:
         raise LawBroken(
             9,
-            f"the kept prefix was rewritten although all fits: {_shape(earlier, codec)} then {_shape(later, codec)}",
+            f"the kept prefix was rewritten although all fits: {shape(earlier, codec)} then {shape(later, codec)}",
         )
 
 
@@ -236,8 +271,6 @@ def check_delimited(rendered: str, payloads: Iterable[str], *, tags: Iterable[st
         payloads: the texts that were inserted.
         tags: the names of the delimiters in use, as "knowledge".
     """
-    import re
-
     pattern = re.compile(rf"<\s*(/?)\s*({'|'.join(map(re.escape, tags))})(?:\s[^>]*)?>", re.IGNORECASE)
     for payload in payloads:
         for match in pattern.finditer(payload):
@@ -267,195 +300,10 @@ def check_scopes(rendered: str, memories: Iterable[Any], reader: Any) -> None:
             raise LawBroken(11, f"a text of {memory.scope} reached {reader}: {memory.text[:60]!r}")
 
 
-# ---------------------------------------------------------------- the single laws
-def _align(
-    given: Sequence[Any], result: Sequence[Any], codec: Codec, *, identity: bool, inserts: bool, edits: bool
-) -> list[int | None]:
-    """Returns the position in `given` that each message of the result comes from, None for an inserted one; checks laws 5 and 6."""
-    sources: list[int | None] = []
-    after = 0
-    where = {id(m): i for i, m in enumerate(given)}
-    prints = [_print(m, codec) for m in given]
-    for number, message in enumerate(result):
-        at = where.get(id(message))
-        if at is None:
-            at = _find(message, prints, after, given, codec, identity=identity, edits=edits)
-        elif at < after:
-            raise LawBroken(
-                5,
-                f"message {at} of the input stands at {number}, out of order or twice: {_shape(result, codec)}",
-            )
-        if at is None and not inserts:
-            raise LawBroken(5, f"result message {number} was not given: {_print(message, codec)!r:.200}")
-        sources.append(at)
-        after = after if at is None else at + 1
-    return sources
-
-
-def _find(
-    message: Any,
-    prints: Sequence[object],
-    after: int,
-    given: Sequence[Any],
-    codec: Codec,
-    *,
-    identity: bool,
-    edits: bool,
-) -> int | None:
-    seen = _print(message, codec)
-    for at in range(after, len(given)):
-        if prints[at] == seen and _may_be(message, given[at], codec):
-            if identity:
-                raise LawBroken(5, f"message {at} was kept whole but is another object")
-            return at
-    if edits:
-        for at in range(after, len(given)):
-            if _is_cut_of(message, given[at], codec):
-                return at
-    return None
-
-
-def _may_be(message: Any, source: Any, codec: Codec) -> bool:
-    """Returns whether the host's own ids, where it has them, allow that one comes from the other: equal texts may stand twice."""
-    return len({codec.message_id(message), codec.message_id(source)} - {None}) < 2  # noqa: PLR2004 - two ids are two messages
-
-
-def _is_cut_of(message: Any, source: Any, codec: Codec) -> bool:
-    """Returns whether `message` is `source` with less text and everything else as it was."""
-    mine, theirs = codec.to_dict(message), codec.to_dict(source)
-    if not _may_be(message, source, codec):
-        return False
-    if codec.role(message) != codec.role(source) or codec.result_id(message) != codec.result_id(source):
-        return False
-    if codec.call_ids(message) != codec.call_ids(source) or mine.get("tool_calls") != theirs.get(
-        "tool_calls"
-    ):
-        return False
-    mine_content, theirs_content = mine.get("content"), theirs.get("content")
-    if isinstance(theirs_content, list) != isinstance(mine_content, list):
-        return False
-    if _atoms(mine_content) != _atoms(theirs_content):
-        return False
-    text, whole = content_text(mine_content), content_text(theirs_content)
+def _finished(messages: Sequence[Any], codec: Codec) -> bool:
+    """Says whether the last message asks for nothing: neither a question, nor a call, nor a result."""
     return (
-        len(text) < len(whole) and bool(text) and (whole.startswith(text[:10]) or whole.endswith(text[-10:]))
+        bool(messages)
+        and codec.role(messages[-1]) not in {"user", "tool"}
+        and not codec.call_ids(messages[-1])
     )
-
-
-def _atoms(content: Any) -> list[Any]:
-    return [block for block in content if block_text(block) is None] if isinstance(content, list) else []
-
-
-def _check_system(
-    given: Sequence[Any],
-    result: Sequence[Any],
-    sources: Sequence[int | None],
-    codec: Codec,
-    *,
-    drops_system: bool,
-) -> None:
-    if drops_system:
-        return
-    system = [i for i, m in enumerate(given) if codec.role(m) in _SYSTEM]
-    lost = [i for i in system if i not in sources]
-    if lost:
-        raise LawBroken(
-            3, f"system messages {lost} are gone: {_shape(given, codec)} -> {_shape(result, codec)}"
-        )
-    if any(_print(result[sources.index(i)], codec) != _print(given[i], codec) for i in system):
-        raise LawBroken(3, "a system message was edited")
-    leading = next((i for i, m in enumerate(given) if codec.role(m) not in _SYSTEM), len(given))
-    if list(sources[:leading]) != list(range(leading)):
-        raise LawBroken(3, f"leading system messages are not first: {_shape(result, codec)}")
-
-
-def _check_opening(
-    wanted: Sequence[Any], result: Sequence[Any], sources: Sequence[int | None], codec: Codec
-) -> None:
-    if not any(part(m, codec) == "user" for m in wanted):
-        return
-    for message, source in zip(result, sources, strict=True):
-        role = part(message, codec)
-        if role in _SYSTEM:
-            continue
-        if role != "user" and source is not None:
-            raise LawBroken(3, f"the conversation opens with {role}: {_shape(result, codec)}")
-        return
-
-
-def _check_question(
-    given: Sequence[Any],
-    wanted: Sequence[Any],
-    result: Sequence[Any],
-    sources: Sequence[int | None],
-    codec: Codec,
-    question: str | None,
-    *,
-    may_cut: bool,
-) -> None:
-    if question is not None:
-        last = next((m for m in reversed(result) if part(m, codec) == "user"), None)
-        if last is None or question not in content_text(codec.to_dict(last).get("content")):
-            raise LawBroken(4, f"the question is not the last user message: {_shape(result, codec)}")
-        return
-    asked = next((i for i in range(len(given) - 1, -1, -1) if part(given[i], codec) == "user"), None)
-    if asked is None or not wanted:
-        return
-    if asked not in sources:
-        raise LawBroken(4, f"the current question (message {asked}) is gone: {_shape(result, codec)}")
-    if not may_cut and _print(result[sources.index(asked)], codec) != _print(given[asked], codec):
-        raise LawBroken(4, f"the current question (message {asked}) was cut although it fits whole")
-
-
-def _check_waiting(
-    wanted: Sequence[Any],
-    result: Sequence[Any],
-    sources: Sequence[int | None],
-    given: Sequence[Any],
-    codec: Codec,
-    *,
-    ended: bool,
-) -> None:
-    """Checks that a call at the very end is there, with the results it has: nobody has answered them yet."""
-    waiting = waiting_from(wanted, codec)
-    owed = (
-        wanted[waiting:] if waiting < len(wanted) else unanswered_results(wanted, codec) if not ended else []
-    )
-    for message in owed:
-        if next(i for i, m in enumerate(given) if m is message) not in sources:
-            raise LawBroken(2, f"the call at the end, or a result of it, is gone: {_shape(result, codec)}")
-
-
-def _check_untouched(wanted: Sequence[Any], result: Sequence[Any], codec: Codec, *, identity: bool) -> None:
-    same = len(wanted) == len(result) and all(
-        a is b if identity else _print(a, codec) == _print(b, codec)
-        for a, b in zip(wanted, result, strict=True)
-    )
-    if not same:
-        raise LawBroken(
-            7, f"all fits but did not come back untouched: {_shape(wanted, codec)} -> {_shape(result, codec)}"
-        )
-
-
-def _check_alternation(result: Sequence[Any], codec: Codec) -> None:
-    roles = [r for r in codec.roles(list(result)) if r not in _SYSTEM]
-    for first, second in pairwise(roles):
-        if first == second != "tool":
-            raise LawBroken(3, f"two {first} messages in a row")
-
-
-def _print(message: Any, codec: Codec) -> object:
-    neutral = codec.to_dict(message)
-    return {key: value for key, value in neutral.items() if value is not None}
-
-
-def _shape(messages: Iterable[Any], codec: Codec) -> str:
-    """Writes a conversation as letters: S system, D developer, U user, A assistant with its calls, T result."""
-    out = []
-    for message in messages:
-        role = codec.role(message)
-        mark = {"system": "S", "developer": "D", "user": "U", "assistant": "A", "tool": "T"}[role]
-        ids = codec.call_ids(message) if role == "assistant" else ()
-        mark += f"({','.join(ids)})" if ids else ""
-        out.append(mark + "".join(f"[{one}]" for one in answers(message, codec)))
-    return " ".join(out if len(out) <= 24 else [*out[:12], f"..{len(out) - 23}..", *out[-11:]]) or "(nothing)"  # noqa: PLR2004 - a line's worth

@@ -16,16 +16,8 @@ __all__ = ["ANSWERED_BY_USER", "BROKEN", "ENDS", "MEDIA", "ODD", "PLAIN", "SYSTE
 PLAIN = ("chat", "chat", "chat", "user", "tools", "parallel", "loop")
 SYSTEMS = ("system", "developer")
 MEDIA = ("image", "audio", "file", "blocks", "thinking", "thinking_call")
-ODD = (
-    "empty_user",
-    "empty_assistant",
-    "assistant",
-    "two_users",
-    "giant_user",
-    "giant_assistant",
-    "giant_result",
-    "named",
-)
+_GIANT = ("giant_user", "giant_assistant", "giant_result")
+ODD = ("empty_user", "empty_assistant", "assistant", "two_users", *_GIANT, "named")
 BROKEN = ("orphan", "unanswered", "half_answered", "separated", "answered_twice", "system_inside")
 ANSWERED_BY_USER = (
     "user_results",

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ...messages.codec import Codec, content_text
 from ...counting.protocol import TokenCounter
 from ...errors import BudgetError
+from ...messages.codec import Codec, content_text
 from ..application import Application
-from ..entries import check_outcome
 from ..fakes import WordCounter
-from ..laws import check_same, check_superset
+from ..laws import check_outcome, check_same, check_superset
 from ..snapshots import snapshot
 from ..strategies import applications, conversations
 from ._draws import for_all

@@ -1,4 +1,4 @@
-"""The rules of `FitStrategy`, one test each."""
+"""The rules of `FitStrategy`, one test each, through `fit_block` as a prompt uses a strategy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ...counting.protocol import TokenCounter
 from ...errors import BudgetExceededError
+from ...fitting.block import fit_block
 from ...fitting.protocol import Fit, FitStrategy, plain_cost
 from ...segment import Decision, DecisionRange, Segment
 from ..fakes import WordCounter
@@ -58,8 +59,13 @@ class FitStrategyConformance(ABC):
 
     def _fit(self, given_segments: Sequence[Segment], limit: int) -> Fit | None:
         try:
-            return self.make().fit(
-                given_segments, limit=limit, counter=self.counter(), block="knowledge", query=self.query
+            return fit_block(
+                given_segments,
+                strategy=self.make(),
+                limit=limit,
+                counter=self.counter(),
+                block="knowledge",
+                query=self.query,
             )
         except BudgetExceededError:
             assert any(s.pinned for s in given_segments), "only pinned segments may be too much"
@@ -99,10 +105,10 @@ class FitStrategyConformance(ABC):
         """A pinned segment larger than the limit raises the typed error."""
         pinned = Segment(id="p", text="one two three four", pinned=True)
         with pytest.raises(BudgetExceededError):
-            self.make().fit([pinned], limit=1, counter=self.counter(), block="knowledge", query=self.query)
+            fit_block([pinned], strategy=self.make(), limit=1, counter=self.counter(), block="knowledge")
 
     def test_rule_3_groups_are_whole(self) -> None:
-        """The segments of one group are all kept or all dropped."""
+        """The segments of one group are all kept, each as it is, or all dropped."""
 
         @self._for_all(segments(), st.integers(0, 120))
         def check(drawn: list[Segment], limit: int) -> None:
@@ -113,6 +119,8 @@ class FitStrategyConformance(ABC):
             for name in ("a", "b"):
                 members = {s.id for s in drawn if s.group == name}
                 assert not members & kept or members <= kept
+                if len(members) > 1:
+                    assert all(p.whole for p in fit.pieces if p.segment.id in members)
 
     def test_rule_4_order_and_no_repeats(self) -> None:
         """No segment stands twice, and the order is the promised one."""
@@ -140,13 +148,14 @@ class FitStrategyConformance(ABC):
             assert all(p.whole and p.rendition.text == p.segment.text for p in fit.pieces)
 
     def test_rule_6_inputs_stay_as_they_are(self) -> None:
-        """The list and its segments are not changed."""
+        """The list and its segments are not changed, and a second fit gives the same."""
 
         @self._for_all(segments(), st.integers(0, 60))
         def check(drawn: list[Segment], limit: int) -> None:
             before = copy.deepcopy(drawn)
-            self._fit(drawn, limit)
+            fit = self._fit(drawn, limit)
             assert drawn == before
+            assert self._fit(drawn, limit) == fit
 
 
 def _decisions(many: Sequence[Decision | DecisionRange]) -> list[Decision]:

@@ -70,32 +70,34 @@ def problems_of(messages: Sequence[Mapping[str, Any]], provider: Provider = OPEN
 
 def _shapes(messages: Sequence[Mapping[str, Any]], provider: Provider) -> Iterator[str]:
     for i, message in enumerate(messages):
-        role, content = message.get("role"), message.get("content")
-        if role not in provider.roles:
-            yield f"messages.{i}.role: {role!r} is not one of {sorted(provider.roles)}"
-        if content is None and not (role == "assistant" and message.get("tool_calls")):
-            yield f"messages.{i}.content: expected a string or an array, got null"
-        elif isinstance(content, list):
-            yield from _blocks(i, content, provider)
-        elif content is not None and not isinstance(content, str):
-            yield f"messages.{i}.content: expected a string or an array, got {type(content).__name__}"
-        if (
-            not provider.empty_text
-            and isinstance(content, str)
-            and not content.strip()
-            and not message.get("tool_calls")
-        ):
+        if message.get("role") not in provider.roles:
+            yield f"messages.{i}.role: {message.get('role')!r} is not one of {sorted(provider.roles)}"
+        yield from _content(i, message, provider)
+        yield from _calls(i, message)
+
+
+def _content(i: int, message: Mapping[str, Any], provider: Provider) -> Iterator[str]:
+    content, calls = message.get("content"), message.get("tool_calls")
+    if isinstance(content, list):
+        yield from _blocks(i, content, provider)
+    elif isinstance(content, str):
+        if not provider.empty_text and not content.strip() and not calls:
             yield f"messages.{i}.content: text content must be non-empty"
-        for n, call in enumerate(message.get("tool_calls") or ()):
-            function = call.get("function") or {}
-            if (
-                not call.get("id")
-                or not function.get("name")
-                or not isinstance(function.get("arguments"), str)
-            ):
-                yield f"messages.{i}.tool_calls.{n}: needs an id, a function name and arguments in a string"
-        if "tool_calls" in message and message["tool_calls"] is not None and not message["tool_calls"]:
-            yield f"messages.{i}.tool_calls: [] is too short"
+    elif content is not None:
+        yield f"messages.{i}.content: expected a string or an array, got {type(content).__name__}"
+    elif message.get("role") != "assistant" or not calls:
+        yield f"messages.{i}.content: expected a string or an array, got null"
+
+
+def _calls(i: int, message: Mapping[str, Any]) -> Iterator[str]:
+    calls = message.get("tool_calls")
+    if calls is not None and not calls:
+        yield f"messages.{i}.tool_calls: [] is too short"
+    for n, call in enumerate(calls or ()):
+        function = call.get("function") or {}
+        complete = call.get("id") and function.get("name") and isinstance(function.get("arguments"), str)
+        if not complete:
+            yield f"messages.{i}.tool_calls.{n}: needs an id, a function name and arguments in a string"
 
 
 def _blocks(i: int, content: Sequence[Any], provider: Provider) -> Iterator[str]:
@@ -140,13 +142,15 @@ def _order(messages: Sequence[Mapping[str, Any]], provider: Provider) -> Iterato
         for i in range(others[0][0], len(roles)):
             if roles[i] in _SYSTEM:
                 yield f"messages.{i}: a system message must come before all other messages"
-    if (
-        provider.system_messages is not None
-        and sum(role in _SYSTEM for role in roles) > provider.system_messages
-    ):
-        yield f"messages: at most {provider.system_messages} system message is allowed"
+    most = provider.system_messages
+    if most is not None and sum(role in _SYSTEM for role in roles) > most:
+        yield f"messages: at most {most} system message is allowed"
     if provider.alternate:
-        sides = [("user" if role == "tool" else role, role, i) for i, role in others]
-        for before, now in pairwise(sides):
-            if before[0] == now[0] and not before[1] == now[1] == "tool":
-                yield f"messages.{now[2]}: conversation roles must alternate user/assistant/user/assistant"
+        yield from _alternation(others)
+
+
+def _alternation(others: Sequence[tuple[int, Any]]) -> Iterator[str]:
+    sides = [("user" if role == "tool" else role, role, i) for i, role in others]
+    for before, now in pairwise(sides):
+        if before[0] == now[0] and not before[1] == now[1] == "tool":
+            yield f"messages.{now[2]}: conversation roles must alternate user/assistant/user/assistant"

@@ -78,6 +78,7 @@ def _media(block: Mapping[str, Any]) -> int:
     if kind == "input_audio":
         data = _decoded(str((block.get("input_audio") or {}).get("data", "")))
         rate = struct.unpack("<I", data[28:32])[0] if data[:4] == b"RIFF" else 4000
+        rate = min(max(rate, 4000), 384_000)
         return -(-10 * len(data) // rate) if data else 600
     return 3000 if kind == "file" else 0
 
