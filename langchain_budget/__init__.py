@@ -1,4 +1,4 @@
-"""One context budget for LangChain: what does not fit is trimmed in rank order, the result is always a valid conversation, a report says why.
+"""One context budget for LangChain: what does not fit is trimmed in rank order, and a report says why.
 
 Each class stands where LangChain has a place for it:
     trim_messages               instead of langchain-core's function of this name
@@ -11,6 +11,7 @@ Each class stands where LangChain has a place for it:
     BudgetMiddleware            in an agent                     (needs the extra `agents`)
     BudgetContextEdit           in LangChain's own ContextEditingMiddleware
     pre_model_hook              in a graph
+    budget_model                around the model itself: counts and fits every request, whatever made it
     BudgetMemory                in chains and conversations     (needs the extra `classic`)
 
 `langchain-core` alone is enough to import this package; a name that needs more says which extra brings it.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .memory import BudgetMemory
     from .message_history import BudgetMessageHistory
     from .middleware import BudgetMiddleware
+    from .model import budget_model
     from .prompt import BudgetChatPromptTemplate
     from .retriever import BudgetRetriever
     from .trim import trim_messages
@@ -46,6 +48,7 @@ __all__ = [
     "BudgetMiddleware",
     "BudgetRetriever",
     "BudgetTrimmer",
+    "budget_model",
     "pre_model_hook",
     "trim_messages",
 ]
@@ -60,6 +63,7 @@ _HOME = {
     "BudgetMiddleware": "middleware",
     "BudgetRetriever": "retriever",
     "BudgetTrimmer": "trimmer",
+    "budget_model": "model",
     "pre_model_hook": "graph",
     "trim_messages": "trim",
 }

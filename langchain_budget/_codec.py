@@ -1,4 +1,4 @@
-"""LangChain messages as the core reads them: one neutral form, wherever LangChain and its integrations keep calls and reasoning.
+"""LangChain messages in the core's neutral form, wherever integrations keep calls and reasoning.
 
 Nothing here decides what is kept. What is edited is a copy that says so.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -22,13 +22,13 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from rankbudget.messages.codec import answered_in, replace_text
+from rankbudget.adapters import answered_in, replace_text
 from rankbudget.errors import MessageError
 
 __all__ = ["CODEC", "MARK", "LangChainCodec", "NeedsConversionError"]
 
 MARK = "lc_source"
-"""The key LangChain itself uses in `additional_kwargs` for messages nobody typed; no integration sends it to the model."""
+"""LangChain's own key in `additional_kwargs` for messages nobody typed; no integration sends it."""
 EDITED = "rankbudget"
 
 _ROLE_WORDS = {
@@ -55,9 +55,10 @@ _USAGE_KEYS = ("token_usage", "usage", "usage_metadata")
 
 
 class NeedsConversionError(MessageError):
-    """Says that a list holds something that is not yet a message: a tuple, a dict, a string or a RemoveMessage.
+    """Says that a list holds what is no message yet: a tuple, a dict, a string or a RemoveMessage.
 
-    Entry points try the list as it is first, so a thread of ten thousand messages is not looked through for nothing.
+    Entry points try the list as it is first, so a thread of ten thousand messages is not looked through for
+    nothing.
     """
 
 
@@ -93,12 +94,12 @@ class LangChainCodec:
         if isinstance(message, ChatMessage) and message.role in _ROLE_WORDS:
             return _ROLE_WORDS[message.role]
         if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
-            msg = f"{type(message).__name__} is not a message yet; allowed: BaseMessage objects. Convert it first."
+            msg = f"{type(message).__name__} must be converted to a BaseMessage first."
             raise NeedsConversionError(msg)
         seen = getattr(message, "role", message.type)
         msg = (
-            f"a {type(message).__name__} has the role {seen!r}; allowed: {', '.join(sorted(set(_ROLE_WORDS)))}. "
-            "Give it one of these, or one of LangChain's own message classes."
+            f"the role must be one of {', '.join(sorted(set(_ROLE_WORDS)))} (got {seen!r}). "
+            "Or take one of LangChain's own message classes."
         )
         raise MessageError(msg)
 
@@ -168,7 +169,7 @@ class LangChainCodec:
         return None if found is None else str(found)
 
     def answers(self, message: Any) -> tuple[str, ...]:
-        """Returns the ids of the calls that a human message answers in its content, as Anthropic writes them."""
+        """Returns the ids of the calls that a human message answers, as Anthropic writes them."""
         content = message.__dict__["content"]
         return () if content.__class__ is str else answered_in(content)
 
@@ -176,12 +177,9 @@ class LangChainCodec:
         found = message.id
         return found if isinstance(found, str) else None
 
-    def fingerprint(self, message: Any) -> object:
-        return self.fingerprints((message,))[0]
-
-    def fingerprints(self, messages: Sequence[Any]) -> list[object]:
-        """Reads content, name and extras straight from the models: a thread is checked on every call of a session."""
-        found: list[object] = []
+    def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
+        """Reads straight from the models: a thread is checked on every call of a session."""
+        found: list[Hashable] = []
         add = found.append
         for message in messages:
             fields = message.__dict__
@@ -224,7 +222,7 @@ class LangChainCodec:
         return HumanMessage(text, additional_kwargs=marks)
 
     def copy(self, message: Any) -> Any:
-        """Copies what can be changed in place and shares what cannot: ten times faster than a deep copy of the model."""
+        """Copies what can be changed in place; ten times faster than a deep copy of the model."""
         made = message.model_copy()
         fields = made.__dict__
         for key, value in fields.items():
@@ -233,7 +231,7 @@ class LangChainCodec:
         return made
 
 
-def _whole_fingerprint(message: BaseMessage, fields: Mapping[str, Any]) -> object:
+def _whole_fingerprint(message: BaseMessage, fields: Mapping[str, Any]) -> str:
     sent = (
         "content",
         "name",
@@ -243,51 +241,47 @@ def _whole_fingerprint(message: BaseMessage, fields: Mapping[str, Any]) -> objec
         "invalid_tool_calls",
         "additional_kwargs",
     )
-    return (message.__class__, *(repr(fields.get(key)) for key in sent))
+    return "\x1f".join([message.__class__.__name__, *(repr(fields.get(key)) for key in sent)])
 
 
 def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[tuple[str, str, str]], Any]:
-    """Returns each tool call once as (id, name, arguments), from every place LangChain keeps them, and the other content."""
+    """Returns each tool call once as (id, name, arguments), and the other content."""
+    content = fields["content"]
+    blocks = [b for b in content if _is_call(b)] if isinstance(content, list) else []
+    rest = [b for b in content if not _is_call(b)] if isinstance(content, list) else content
+    found = [_of_block(c) for c in fields.get("tool_calls") or ()]
+    found += [_of_block({**c, "args": c.get("args") or ""}) for c in fields.get("invalid_tool_calls") or ()]
+    found += [_of_block(block) for block in blocks if block["type"] != "input_json_delta"]
     calls: dict[str, tuple[str, str, str]] = {}
-
-    def add(call_id: Any, name: Any, arguments: Any) -> None:
-        key = str(call_id)
-        text = (
-            arguments
-            if isinstance(arguments, str)
-            else json.dumps(arguments or {}, ensure_ascii=False, default=str)
-        )
-        if key not in calls or len(text) > len(
-            calls[key][2]
-        ):  # where two places disagree, the longer is what may be sent
+    for call_id, name, arguments in found or _older_calls(fields["additional_kwargs"]):
+        key, text = str(call_id), _as_json(arguments)
+        # Where two places disagree, the longer is what may be sent.
+        if key not in calls or len(text) > len(calls[key][2]):
             calls[key] = (key, str(name or ""), text)
-
-    for call in fields.get("tool_calls") or ():
-        add(call.get("id"), call.get("name"), call.get("args"))
-    for call in fields.get("invalid_tool_calls") or ():
-        add(call.get("id"), call.get("name"), call.get("args") or "")
-    rest = content = fields["content"]
-    if isinstance(content, list):
-        rest = []
-        for block in content:
-            kind = block.get("type") if isinstance(block, dict) else None
-            if kind not in _CALL_BLOCKS:
-                rest.append(block)
-            elif kind != "input_json_delta":
-                add(
-                    block.get("call_id") or block.get("id"),
-                    block.get("name"),
-                    block.get("input", block.get("args", block.get("arguments"))),
-                )
-    extra = fields["additional_kwargs"]
-    if not calls:
-        for call in extra.get("tool_calls") or ():
-            function = call.get("function") or {}
-            add(call.get("id"), function.get("name"), function.get("arguments"))
-        if not calls and isinstance(extra.get("function_call"), dict):
-            function = extra["function_call"]
-            add(f"function:{function.get('name')}", function.get("name"), function.get("arguments"))
     return list(calls.values()), rest
+
+
+def _older_calls(extra: Mapping[str, Any]) -> list[tuple[Any, Any, Any]]:
+    """Returns the calls that integrations keep beside the message."""
+    found = [(c.get("id"), c.get("function") or {}) for c in extra.get("tool_calls") or ()]
+    if not found and isinstance(extra.get("function_call"), dict):
+        found = [(f"function:{extra['function_call'].get('name')}", extra["function_call"])]
+    return [(call_id, f.get("name"), f.get("arguments")) for call_id, f in found]
+
+
+def _is_call(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS
+
+
+def _of_block(block: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    arguments = block.get("input", block.get("args", block.get("arguments")))
+    return block.get("call_id") or block.get("id"), block.get("name"), arguments
+
+
+def _as_json(arguments: Any) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps(arguments or {}, ensure_ascii=False, default=str)
 
 
 def _with_reasoning(content: Any, extra: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""LangChain objects as the core reads them, and back: whatever stands for messages, tools, documents and examples.
+"""LangChain objects as the core reads them, and back: messages, tools, documents and examples.
 
 What is kept whole goes back as the very same object; what is edited is a copy.
 """
@@ -6,9 +6,7 @@ What is kept whole goes back as the very same object; what is edited is a copy.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 from langchain_core.documents import Document
@@ -17,16 +15,13 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import BasePromptTemplate, format_document
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from rankbudget import Segment
+from rankbudget.adapters import segment_signals
 from rankbudget.errors import BudgetConfigError, MessageError
-from rankbudget.segment import Provenance, Segment
 
-from ._codec import CODEC, MARK, LangChainCodec, NeedsConversionError
+from ._codec import CODEC
 
 __all__ = [
-    "CODEC",
-    "MARK",
-    "LangChainCodec",
-    "NeedsConversionError",
     "as_messages",
     "as_tools",
     "document_text",
@@ -41,7 +36,7 @@ _ANSWERED = ("output", "answer", "response", "completion", "label")
 
 
 def as_messages(given: Any) -> list[BaseMessage]:
-    """Returns messages from a PromptValue, a string or a list of messages, tuples, dicts and strings; removals are carried out.
+    """Returns messages from whatever stands for them in LangChain; removals are carried out.
 
     Example:
         >>> [m.type for m in as_messages([("human", "hi"), {"role": "assistant", "content": "hello"}])]
@@ -52,7 +47,7 @@ def as_messages(given: Any) -> list[BaseMessage]:
     elif isinstance(given, (str, BaseMessage)):
         given = [given]
     if isinstance(given, Mapping) or not isinstance(given, Iterable):
-        msg = f"a {type(given).__name__} is not a list of messages; allowed: a list of messages, tuples, dicts or strings, or a PromptValue"
+        msg = f"messages must be a list of messages, tuples, dicts or strings (got a {type(given).__name__})"
         raise MessageError(msg)
     listed = list(given)
     if not all(isinstance(m, BaseMessage) for m in listed):
@@ -70,7 +65,7 @@ def as_tools(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
 
 
 def document_text(document: Document, prompt: BasePromptTemplate[str] | None = None) -> str:
-    """Returns a document's text as the prompt will show it: its content, or what a document prompt makes of it.
+    """Returns a document's text as the prompt will show it: its content, or what a prompt makes of it.
 
     Example:
         >>> document_text(Document(page_content="Cats purr.", metadata={"source": "cats.md"}))
@@ -94,10 +89,11 @@ def example_text(example: Mapping[str, Any], prompt: Any = None) -> str:
 
 
 def example_messages(example: Mapping[str, Any], prompt: Any = None) -> list[BaseMessage]:
-    """Returns an example as the messages a prompt makes of it; without one, a question and its answer by the names of its two fields.
+    """Returns an example as messages: by a prompt, or by the names of its two fields.
 
     Raises:
-        BudgetConfigError: a field that the prompt needs is missing, or there is no prompt and the fields have other names.
+        BudgetConfigError: a field that the prompt needs is missing, or there is no prompt and the fields have
+            other names.
 
     Example:
         >>> [(m.type, m.content) for m in example_messages({"output": "4", "input": "2+2"})]
@@ -110,7 +106,7 @@ def example_messages(example: Mapping[str, Any], prompt: Any = None) -> list[Bas
     if len(example) == 2 and len(asked) == len(answered) == 1:  # noqa: PLR2004 - a question and its answer
         return [HumanMessage(str(example[asked[0]])), AIMessage(str(example[answered[0]]))]
     msg = (
-        f"an example has the fields {', '.join(map(str, example)) or '(none)'}, and nothing says which is the question and which the answer; "
+        f"an example must say which field is the question (got {', '.join(map(str, example)) or 'none'}); "
         "give example_prompt=, as ChatPromptTemplate([('human', '{..}'), ('ai', '{..}')])"
     )
     raise BudgetConfigError(msg)
@@ -124,22 +120,22 @@ def to_segments(
 ) -> list[Segment]:
     """Returns documents, example dicts, messages or plain texts as segments; each carries its host object.
 
-    An item's own id names its segment; without one, or for the second of the same id, its place in the list does. A document's
-    `relevance_score` is its score: a number, higher is better. Other metadata is not read as one, it may be a distance.
+    An item's own id names its segment; without one, or for the second of the same id, its place in the list
+    does. A document's metadata gives score, priority, date, confidence and title where it says them.
     """
     segments: list[Segment] = []
     seen: set[str] = set()
     for place, item in enumerate(items):
         segment = _segment(item, place, prefix, text_of)
         if segment.id in seen:
-            segment = _renamed(segment, f"{segment.id}#{place}")
+            segment = dataclasses.replace(segment, id=f"{segment.id}#{place}")
         seen.add(segment.id)
         segments.append(segment)
     return segments
 
 
 def from_segment(segment: Segment, text: str | None = None) -> Any:
-    """Returns a segment's host object: the same one when whole, else a copy that holds `text`; ids and metadata stay."""
+    """Returns a segment's host object: the same one when whole, else a copy that holds `text`."""
     source = segment.source
     if source is None:
         return segment.text if text is None else text
@@ -169,24 +165,16 @@ def _segment(item: Any, place: int, prefix: str, text_of: Callable[[Any], str] |
     if isinstance(item, str):
         return Segment(id=name, text=item, source=item)
     if isinstance(item, Document):
-        found = item.metadata
-        return Segment(
-            id=item.id or name,
-            text=(text_of or document_text)(item),
-            score=_score(found.get("relevance_score")),
-            title=_word(found.get("title")),
-            kind=_word(found.get("kind")),
-            provenance=Provenance(source_id=str(found["source"])) if found.get("source") else None,
-            metadata=found,
-            source=item,
-        )
+        name, found = item.id or name, item.metadata
+        text = (text_of or document_text)(item)
+        return Segment(id=name, text=text, metadata=found, source=item, **segment_signals(found, name=name))
     if isinstance(item, Mapping):
-        return Segment(
-            id=name, text=(text_of or example_text)(item), label=_word(item.get("label")), source=item
-        )
+        label = item.get("label")
+        text = (text_of or example_text)(item)
+        return Segment(id=name, text=text, label=label if isinstance(label, str) else None, source=item)
     if isinstance(item, BaseMessage):
         return Segment(id=item.id or name, text=item.text, role=CODEC.role(item), source=item)
-    msg = f"a {type(item).__name__} is no {prefix}; allowed: a Document, a dict, a message, a string or a Segment"
+    msg = f"{prefix} must be a Document, a dict, a message, a text or a Segment (got a {type(item).__name__})"
     raise MessageError(msg)
 
 
@@ -199,22 +187,6 @@ def _own(value: Any) -> Any:
     return value
 
 
-def _renamed(segment: Segment, name: str) -> Segment:
-    return dataclasses.replace(segment, id=name)
-
-
-def _score(value: Any) -> float | None:
-    """Returns a number of any library's; what is no finite number rates nothing."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    score = float(value)
-    return score if math.isfinite(score) else None
-
-
-def _word(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _convert(item: Any) -> BaseMessage:
     try:
         return convert_to_messages([item])[0]
@@ -224,7 +196,7 @@ def _convert(item: Any) -> BaseMessage:
 
 
 def _without_removed(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """Carries out RemoveMessage as a graph's state would: the earlier message of that id goes, and the order itself."""
+    """Carries out RemoveMessage as a graph's state would."""
     kept: list[BaseMessage] = []
     for message in messages:
         if not isinstance(message, RemoveMessage):
@@ -245,5 +217,5 @@ def _tool(tool: Any) -> dict[str, Any]:
                 "type": "function",
                 "function": {"name": str(tool.get("type", "")), "parameters": dict(tool)},
             }
-        msg = f"{tool!r:.120} is no tool, allowed: what bind_tools takes, as a tool, a function, a class or a schema"
+        msg = f"{tool!r:.80} is no tool; give what bind_tools takes: a tool, a function, a class or a schema"
         raise BudgetConfigError(msg) from error

@@ -1,9 +1,10 @@
-"""What LangChain users count with, as the core counts: names, models, and callables over a text, a message or a list of messages."""
+"""What LangChain users count with: names, models, callables over a text, a message or a list of messages."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -14,17 +15,15 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from rankbudget import counter_for
-from rankbudget.counting.protocol import TokenCounter, Tool
+from rankbudget import TokenCounter, counter_for
+from rankbudget.adapters import ListMeasure, Measure, Tool
 from rankbudget.errors import BudgetConfigError
-from rankbudget.messages.measure import ListMeasure, Measure
 
-from .models import model_name
-
-__all__ = ["HostCounter", "MessageMeasure", "counter_kind", "counts_itself", "host_counter"]
+__all__ = ["HostCounter", "MessageMeasure", "counter_kind", "counts_itself", "host_counter", "model_name"]
 
 CounterKind = Literal["messages", "message", "text"]
-_SHORT = [HumanMessage("a")]
+_MODEL_NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment")
+_SHORT: list[BaseMessage] = [HumanMessage("a")]
 _LONG = [HumanMessage("a word and another " * 50)]
 
 
@@ -41,7 +40,7 @@ class HostCounter:
     measure: Measure | None = None
 
     def with_tools(self, tools: Sequence[Tool] | None) -> HostCounter:
-        """Returns the counter for requests that also carry `tools`; callables over messages cannot see them."""
+        """Returns the counter for requests that also carry `tools`, which callables cannot see."""
         if self.measure is None or not tools:
             return self
         extra = self.counter.overhead(tools) - self.counter.overhead(None)
@@ -58,7 +57,7 @@ class MessageMeasure:
         self._count = count
 
     def group(self, messages: Sequence[Any]) -> int:
-        return sum(int(self._count(message)) for message in messages)
+        return sum(math.ceil(self._count(message)) for message in messages)
 
     def total(self, messages: Sequence[Any]) -> int:
         return self.group(messages)
@@ -78,55 +77,53 @@ class _WithOverhead:
         return self._total(messages) + self._extra
 
 
-def host_counter(
-    counter: Any, *, default: str = "o200k_base", prefer: CounterKind | None = None
-) -> HostCounter:
+def host_counter(counter: Any, *, prefer: CounterKind | None = None) -> HostCounter:
     """Returns how to count for anything a LangChain user may pass as a counter.
 
     Args:
-        counter: None, a name ("gpt-4o", "o200k_base", "approximate"), a TokenCounter, a tokenizer, a model, or a callable.
-        default: the name used for None.
+        counter: a name ("gpt-4o", "o200k_base", "approximate"), a TokenCounter, a tokenizer, a model, or a
+            callable.
         prefer: what an unannotated callable takes; None finds out by trying it.
     """
-    if counter is None:
-        return HostCounter(counter_for(default))
-    if counter == "approximate":
-        counter = count_tokens_approximately
-    if (
-        counter is count_tokens_approximately
-    ):  # every message is rounded up by itself, so its counts may be added
+    if counter == "approximate" or counter is count_tokens_approximately:
+        # Every message is rounded up by itself, so its counts may be added.
         return HostCounter(
-            counter_for(_text_by_messages(counter)), MessageMeasure(lambda m: count_tokens_approximately([m]))
+            counter_for(_text_by_messages(count_tokens_approximately)),
+            MessageMeasure(lambda m: count_tokens_approximately([m])),
         )
-    if isinstance(counter, BaseLanguageModel) and not counts_itself(
-        counter
-    ):  # its fallback guesses, and needs a network
-        counter = model_name(counter) or default
     if isinstance(counter, BaseLanguageModel):
-        return HostCounter(
-            counter_for(counter.get_num_tokens), ListMeasure(counter.get_num_tokens_from_messages)
-        )
-    if isinstance(counter, (str, TokenCounter)) or not callable(counter):
+        return _model_counter(counter)
+    tokenizer = hasattr(counter, "encode") and not isinstance(counter, types.FunctionType)
+    if isinstance(counter, (str, TokenCounter)) or tokenizer or not callable(counter):
         return HostCounter(counter_for(counter))
-    if _is_tokenizer(counter):
-        return HostCounter(counter_for(counter))
-    if inspect.iscoroutinefunction(counter) or inspect.iscoroutinefunction(
-        getattr(counter, "__call__", None)
-    ):
-        msg = f"the counter {_name(counter)!r} is async; allowed: a blocking callable. Counting is pure work: give a plain function."
+    call = getattr(counter, "__call__", None)  # noqa: B004 - an object whose call is async counts as async
+    if inspect.iscoroutinefunction(counter) or inspect.iscoroutinefunction(call):
+        msg = f"counter must be a blocking callable (got the async {_name(counter)!r})"
         raise BudgetConfigError(msg)
     kind = counter_kind(counter, prefer=prefer)
     if kind == "text":
         return HostCounter(counter_for(counter))
     if kind == "message":
-        return HostCounter(
-            counter_for(lambda text: counter(HumanMessage(text)) if text else 0), MessageMeasure(counter)
-        )
+        by_message = counter_for(lambda text: counter(HumanMessage(text)) if text else 0)
+        return HostCounter(by_message, MessageMeasure(counter))
     return HostCounter(counter_for(_text_by_messages(counter)), ListMeasure(counter))
 
 
+def _model_counter(model: BaseLanguageModel[Any]) -> HostCounter:
+    """Returns a model's own counts; those of its name where these are exact, or its own would be guesses."""
+    name = model_name(model)
+    named = counter_for(name or "o200k_base")
+    if not counts_itself(model) or (name is not None and named.exact and model.custom_get_token_ids is None):
+        return HostCounter(named)
+    try:
+        model.get_num_tokens_from_messages(_SHORT)
+    except (NotImplementedError, AttributeError, ImportError):  # as for fine-tuned models and deployments
+        return HostCounter(named)
+    return HostCounter(counter_for(model.get_num_tokens), ListMeasure(model.get_num_tokens_from_messages))
+
+
 def counts_itself(model: Any) -> bool:
-    """Returns whether a model has a tokenizer of its own; LangChain's fallback for the others is another model's, from a hub."""
+    """Returns whether a model has a tokenizer of its own; LangChain's fallback is another model's."""
     if not isinstance(model, BaseLanguageModel):
         return False
     own = type(model)
@@ -134,6 +131,14 @@ def counts_itself(model: Any) -> bool:
     return model.custom_get_token_ids is not None or any(
         getattr(own, n) is not getattr(BaseLanguageModel, n) for n in overridden
     )
+
+
+def model_name(model: Any) -> str | None:
+    """Returns the name a model calls itself by; a name is its own."""
+    if isinstance(model, str):
+        return model
+    found = (getattr(model, key, None) for key in _MODEL_NAMES)
+    return next((name for name in found if isinstance(name, str) and name), None)
 
 
 def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = None) -> CounterKind:
@@ -161,7 +166,7 @@ def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = No
     for kind, short, long in trials:
         try:
             less, more = counter(short), counter(long)
-        except Exception:  # noqa: BLE001, S112 - a counter that cannot take this form is what the trial is for
+        except Exception:  # noqa: BLE001, S112 - the trial is for that
             continue
         if inspect.iscoroutine(less):
             continue
@@ -172,7 +177,7 @@ def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = No
     if not works:
         msg = (
             f"the counter {_name(counter)!r} takes neither a list of messages, nor a message, nor a text, "
-            "or does not return a number; annotate its first argument with list[BaseMessage], BaseMessage or str"
+            "or returns no number; annotate its first argument with list[BaseMessage], BaseMessage or str"
         )
         raise BudgetConfigError(msg)
     return works[0]
@@ -181,8 +186,10 @@ def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = No
 def _annotated(counter: Callable[..., Any]) -> CounterKind | None:
     """Reads the annotation of the first argument; one written as a string counts too."""
     target = (
-        counter.__call__ if not isinstance(counter, (types.FunctionType, types.MethodType, type)) else counter
-    )  # type: ignore[operator]  # whatever it is, it was found callable
+        counter
+        if isinstance(counter, (types.FunctionType, types.MethodType, type))
+        else type(counter).__call__
+    )
     try:
         parameters = list(inspect.signature(counter).parameters.values())
     except (TypeError, ValueError):
@@ -213,11 +220,7 @@ def _kind_of(noted: Any) -> CounterKind | None:
 
 
 def _text_by_messages(counter: Callable[[list[Any]], Any]) -> Callable[[str], int]:
-    return lambda text: int(counter([HumanMessage(text)])) if text else 0
-
-
-def _is_tokenizer(counter: Any) -> bool:
-    return hasattr(counter, "encode") and not isinstance(counter, types.FunctionType)
+    return lambda text: counter([HumanMessage(text)]) if text else 0
 
 
 def _name(counter: Any) -> str:

@@ -1,136 +1,173 @@
-"""What an entry point was given as its limit, as the core takes it: a budget, a model or a number, and how to count."""
+"""What a model object says about its limits, and what it sends beside messages: tools and schemas."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
+from langchain_core.runnables import RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable
 
-from rankbudget import TokenBudget
-from rankbudget.prompt.assembler import plain_budget
-from rankbudget.counting.protocol import TokenCounter, Tool
+from rankbudget import BudgetSession, TokenBudget
+from rankbudget.adapters import Limits, ModelFacts, limits_of
 from rankbudget.errors import BudgetConfigError, BudgetError
-from rankbudget.messages.measure import CodecMeasure, Measure
 
-from ._asked import bound_tools, unwrapped
-from ._codec import CODEC
 from ._convert import as_tools
-from ._counters import CounterKind, HostCounter, counts_itself, host_counter
-from .models import budget_for, model_name
+from ._counters import counts_itself, host_counter, model_name
 
-__all__ = ["Limits", "check_number", "limits_from", "limits_of", "tool_schemas", "typed_errors"]
+__all__ = [
+    "ANSWER_NAMES",
+    "bound_tools",
+    "check_number",
+    "facts_of",
+    "limits_for",
+    "schemas_in",
+    "tool_schemas",
+    "unwrapped",
+]
 
-
-@dataclass(frozen=True)
-class Limits:
-    """One limit and one way to count.
-
-    Args:
-        budget: the budget; None where only a number was given.
-        max_tokens: a ceiling for the prompt; beside a budget the smaller wins.
-        host: how to count.
-        tools: tool schemas sent along; they are counted.
-        made_of: what `limits_of` was given; a counter made from a callable does not travel, what it was made from may.
-    """
-
-    budget: TokenBudget | None
-    max_tokens: int | None
-    host: HostCounter
-    tools: Sequence[Tool] | None = None
-    made_of: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return limits_from, ({**self.made_of, "tools": self.tools or []},)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Limits:
-        return self  # nothing in it changes
-
-    @property
-    def counter(self) -> TokenCounter:
-        return self.host.counter
-
-    def with_tools(self, tools: Sequence[Tool] | None) -> Limits:
-        """Returns the same limits for requests that carry other tools."""
-        return replace(self, tools=tools)
-
-    def measure(self) -> Measure:
-        """Returns what counts whole messages, tools included."""
-        return self.host.with_tools(self.tools).measure or CodecMeasure(CODEC, self.counter, self.tools)
-
-    def ceiling(self, messages: Sequence[Any], measure: Measure) -> int:
-        """Returns the tokens a prompt of these messages may have: what the window leaves beside answer, safety and system prompt."""
-        if self.budget is None:
-            return self.max_tokens or 0
-        system = sum(
-            measure.group([m])
-            for m, role in zip(messages, CODEC.roles(messages), strict=True)
-            if role in {"system", "developer"}
-        )
-        self.budget.check_system(system)
-        most = self.budget.limit(system_tokens=system, band=self.counter.band)
-        return most if self.max_tokens is None else min(most, self.max_tokens)
-
-    def whole(self) -> TokenBudget:
-        """Returns the budget that shares a prompt among its blocks; a bare number is a window without a reserve."""
-        if self.budget is None:
-            return plain_budget(self.max_tokens)
-        if self.max_tokens is None or self.max_tokens >= self.budget.context_window:
-            return self.budget
-        reserve, safety = self.budget.reserve_tokens(), self.budget.safety_tokens(band=self.counter.band)
-        window = min(self.budget.context_window, self.max_tokens + reserve + safety)
-        return self.budget.replace(
-            context_window=window, reserve=reserve if reserve > 1 else 0, safety=safety if safety > 1 else 0
-        )
+ANSWER_NAMES = (
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_new_tokens",
+    "max_tokens_to_sample",
+    "num_predict",
+)
+"""What the integrations call the longest answer a request asks for; each has one or two of them."""
+_SCHEMA_NAMES = (
+    "response_format",
+    "format",
+    "output_format",
+    "output_config",
+    "response_schema",
+    "response_json_schema",
+    "guided_json",
+)
+"""What the integrations call the schema of a structured answer that is no tool."""
 
 
-def limits_of(
+def limits_for(
     *,
     budget: Any = None,
     model: Any = None,
     max_tokens: int | None = None,
+    context_window: int | None = None,
     counter: Any = None,
     tools: Sequence[Any] | None = None,
-    prefer: CounterKind | None = None,
+    session: Any = None,
 ) -> Limits:
-    """Returns the limits of `budget=`, `model=` or `max_tokens=`; with none of them, of a window of 8,192 tokens.
+    """Returns the limits of an entry point's options; with a measure where the host counts messages itself.
 
-    A model beside a budget only says how to count; `max_tokens` beside either is a ceiling. Without `tools` those bound to the model
-    are counted; an empty list says that there are none.
+    Without `tools` those bound to the model are counted; an empty list says that there are none. A session
+    gives what is not said otherwise.
     """
-    made_of = {
-        "budget": budget,
-        "model": model,
-        "max_tokens": max_tokens,
-        "counter": counter,
-        "prefer": prefer,
-    }
-    check_number("max_tokens", max_tokens, "give the tokens the prompt may have")
-    if isinstance(budget, Mapping):
-        budget = TokenBudget.from_dict(budget)
-    if budget is not None and not isinstance(budget, TokenBudget):
-        msg = f"budget is a {type(budget).__name__}, allowed: a TokenBudget, or its fields in a dict; a number goes to max_tokens="
-        raise BudgetConfigError(msg)
-    schemas = bound_tools(model) if tools is None else tool_schemas(tools)
-    if budget is None and model is not None:
-        budget = budget_for(model)
-    model = unwrapped(model)[0]
-    if budget is None and max_tokens is None:
-        budget = TokenBudget()
-    name = (model_name(model) if model is not None else None) or (
-        budget.model if budget is not None else None
+    given = {"budget": budget, "max_tokens": max_tokens, "counter": counter, "tools": tools}
+    if session is not None:
+        given = _with_session(given, session, beside_model=model is not None)
+    facts = None if model is None else facts_of(model)
+    schemas = bound_tools(model) if given["tools"] is None else tool_schemas(given["tools"])
+    counter = given["counter"]
+    if counter is None and facts is not None:
+        counter = facts.counter
+    host = None if counter is None else host_counter(counter)
+    limits = limits_of(
+        budget=given["budget"],
+        max_tokens=given["max_tokens"],
+        context_window=context_window,
+        model=facts,
+        counter=None if host is None else host.counter,
+        tools=schemas,
     )
-    if counter is None and name is None and counts_itself(model):
-        counter = model
-    host = host_counter(counter, default=name or "o200k_base", prefer=prefer)
-    return Limits(budget=budget, max_tokens=max_tokens, host=host, tools=schemas, made_of=made_of)
+    return limits if host is None else replace(limits, measure=host.with_tools(schemas).measure)
 
 
-def limits_from(made_of: Mapping[str, Any]) -> Limits:
-    """Returns the limits of what other limits were made of."""
-    return limits_of(**made_of)
+def _with_session(given: dict[str, Any], session: Any, *, beside_model: bool) -> dict[str, Any]:
+    """Returns the options with the session's own where the user gave none."""
+    if not isinstance(session, BudgetSession):
+        msg = f"session must be a BudgetSession (got a {type(session).__name__})"
+        raise BudgetConfigError(msg)
+    made = {**given}
+    if given["budget"] is None and not beside_model:
+        if isinstance(session.budget, TokenBudget):
+            made["budget"] = session.budget
+        else:
+            made["max_tokens"] = min(session.budget, given["max_tokens"] or session.budget)
+    for name in ("counter", "tools"):
+        if given[name] is None:
+            made[name] = getattr(session, name)
+    return made
+
+
+def facts_of(model: Any) -> ModelFacts:
+    """Returns what a model object says about itself; a name says nothing but itself.
+
+    Example:
+        >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
+        >>> facts_of(FakeListChatModel(responses=["fine"]).bind(max_tokens=500)).answer
+        500
+    """
+    if isinstance(model, str):
+        return ModelFacts(name=model)
+    own = unwrapped(model)[0]
+    profile, name = _profile(own), model_name(own)
+    answer, chosen = _answer(model)
+    return ModelFacts(
+        name=name,
+        window=_count(getattr(own, "num_ctx", None)) or profile.get("max_input_tokens"),
+        max_output=profile.get("max_output_tokens"),
+        answer=answer,
+        answer_chosen=chosen,
+        smallest_fallback=min(_fallback_windows(model), default=None),
+        counter=own if name is None and counts_itself(own) else None,
+        shown_as=type(own).__name__,
+    )
+
+
+def unwrapped(model: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns the model inside `bind_tools`, `with_retry` and the like, and the arguments bound to it.
+
+    Example:
+        >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
+        >>> fake = FakeListChatModel(responses=["fine"])
+        >>> unwrapped(fake.bind(stop=["."]).with_retry()) == (fake, {"stop": ["."]})
+        True
+    """
+    arguments: dict[str, Any] = {}
+    while True:
+        if isinstance(model, RunnableBindingBase):
+            arguments = {**model.kwargs, **arguments}
+        inner = _inner(model)
+        if inner is None:
+            return model, arguments
+        model = inner
+
+
+def bound_tools(model: Any) -> list[dict[str, Any]] | None:
+    """Returns the tools and output schemas that are bound to a model; None when there are none."""
+    return schemas_in(unwrapped(model)[1])
+
+
+def schemas_in(arguments: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Returns the tools and output schemas among the arguments of a request; None when there are none.
+
+    Example:
+        >>> [t["function"]["name"] for t in schemas_in({"format": {"type": "json_object"}, "stop": ["."]})]
+        ['format']
+    """
+    tools = [_schema(tool) for tool in arguments.get("tools") or ()]
+    tools += [{"type": "function", "function": dict(f)} for f in arguments.get("functions") or ()]
+    for name in _SCHEMA_NAMES:
+        schema = arguments.get(name)
+        if isinstance(schema, type):
+            tools.append(_schema(schema))
+        elif isinstance(schema, Mapping):
+            text = json.dumps(schema, ensure_ascii=False, default=str)
+            tools.append({"type": "function", "function": {"name": name, "description": text}})
+    return tools or None
 
 
 def tool_schemas(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
@@ -140,41 +177,84 @@ def tool_schemas(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
         BudgetConfigError: for what `bind_tools` does not take either.
     """
     if isinstance(tools, (str, Mapping)) or (tools is not None and not isinstance(tools, Iterable)):
-        msg = f"tools is a {type(tools).__name__}, allowed: a list of tools, functions, models or schemas"
+        msg = f"tools must be a list of tools, functions, models or schemas (got a {type(tools).__name__})"
         raise BudgetConfigError(msg)
-    try:
-        return as_tools(None if tools is None else list(tools))
-    except (TypeError, ValueError) as error:
-        msg = f"tools hold what is no tool: {error}; allowed: whatever bind_tools takes"
-        raise BudgetConfigError(msg) from error
+    return as_tools(None if tools is None else list(tools))
 
 
 def check_number(name: str, value: Any, advice: str) -> None:
     """Raises BudgetConfigError unless `value` is None or a whole number of at least 1."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        msg = f"{name} is {value!r}, allowed: 1 or more; {advice}"
+    if value is not None and _count(value) is None:
+        msg = f"{name} must be 1 or more (got {value!r}); {advice}"
         raise BudgetConfigError(msg)
 
 
-@contextmanager
-def typed_errors() -> Iterator[None]:
-    """Lets no error of pydantic's out: a bad setting is a BudgetConfigError everywhere, and names the option that is wrong."""
+def _inner(model: Any) -> Any:
+    if isinstance(model, RunnableBindingBase):
+        return model.bound
+    if isinstance(model, RunnableWithFallbacks):
+        return model.runnable
+    return model.default if isinstance(model, DynamicRunnable) else None
+
+
+def _fallback_windows(model: Any) -> Iterator[int]:
+    """Returns the windows, where they are known, of the models that stand in for a model."""
+    while model is not None:
+        for other in model.fallbacks if isinstance(model, RunnableWithFallbacks) else ():
+            facts = facts_of(other)
+            known = [facts.window, facts.smallest_fallback]
+            if facts.window is None and facts.name is not None:
+                try:
+                    known.append(TokenBudget.for_model(facts.name).context_window)
+                except BudgetError:
+                    continue
+            yield from (window for window in known if window is not None)
+        model = _inner(model)
+
+
+def _answer(model: Any) -> tuple[int | None, bool]:
+    """Returns the longest answer a model's requests ask for, and whether the user chose it.
+
+    What is bound to the model goes before its own fields. A field that nobody set, or that holds the most the
+    model's profile allows, may be the integration's default.
+    """
+    own, arguments = unwrapped(model)
+    bound = _largest(arguments)
+    if bound is not None:
+        return bound, True
+    set_by_user: Collection[str] = getattr(own, "model_fields_set", frozenset())
+    fields = {name: getattr(own, name, None) for name in ANSWER_NAMES}
+    further = [getattr(own, name, None) for name in ("model_kwargs", "extra_body")]
+    asked_there = [_largest(extra) for extra in further if isinstance(extra, Mapping)]
+    found = [n for n in (_largest(fields), *asked_there) if n is not None]
+    if not found:
+        return None, False
+    asked = max(found)
+    chosen = asked in asked_there or any(fields[n] == asked and n in set_by_user for n in fields)
+    return asked, chosen and asked != _profile(own).get("max_output_tokens")
+
+
+def _largest(given: Mapping[str, Any]) -> int | None:
+    """Returns the largest of the named numbers; 0 and less mean "no limit" where they are allowed."""
+    found = [_count(given.get(name)) for name in ANSWER_NAMES]
+    return max((n for n in found if n is not None), default=None)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _profile(model: Any) -> dict[str, int]:
+    profile = getattr(model, "profile", None)
+    if not isinstance(profile, Mapping):
+        return {}
+    return {key: found for key, value in profile.items() if (found := _count(value)) is not None}
+
+
+def _schema(tool: Any) -> dict[str, Any]:
+    """Returns a tool as it was bound; one in a provider's own form is counted as it prints."""
     try:
-        yield
-    except ValidationError as error:
-        found = error.errors()
-        for problem in found:
-            cause = problem.get("ctx", {}).get("error")
-            if isinstance(cause, BudgetError):
-                raise cause from None
-        raise BudgetConfigError.of([_said(error.title, problem) for problem in found]) from error
-
-
-def _said(title: str, problem: Any) -> str:
-    where = ".".join(map(str, problem["loc"]))
-    if problem["type"] == "extra_forbidden":
-        return f"{title} has no option {where!r}"
-    if problem["type"] == "missing":
-        return f"{title} needs {where}="
-    seen = f"{where} is {problem['input']!r:.80}: " if where else ""
-    return f"{title}: {seen}{problem['msg']}"
+        return (as_tools([tool]) or [{}])[0]
+    except Exception:  # noqa: BLE001 - integrations bind objects of any kind, and all are counted
+        text = {"text": str(tool)}
+        return {"type": "function", "function": {"name": type(tool).__name__, "parameters": text}}

@@ -1,25 +1,23 @@
-"""Cutting the message at the edge, as langchain-core's `trim_messages` does on request, without breaking what it cuts.
+"""Cutting the message at the edge, as langchain-core's `trim_messages` does, without breaking it.
 
-Only text is cut: a message that holds thinking or asks for tools is kept or dropped whole, media stay in their message. The cut message is a
-copy without stale usage; it has no mark, because langchain-core's own has none.
+Only text is cut: a message that holds thinking or asks for tools is kept or dropped whole, media stay in
+their message. The cut message is a copy without stale usage; it has no mark, because langchain-core's own has
+none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from rankbudget.messages.codec import block_text, replace_text
+from rankbudget.adapters import Measure, Timeline, Unit, block_text, replace_text
 from rankbudget.errors import BudgetExceededError
-from rankbudget.messages.measure import Measure
-from rankbudget.conversation.timeline import Timeline, Unit
 
 from ._codec import CODEC
 
-__all__ = ["Partial", "keep_first", "matches"]
+__all__ = ["Partial", "keep_first", "matches", "may_end"]
 
 
 class Partial:
@@ -57,7 +55,7 @@ class Partial:
     def cut(
         self, message: BaseMessage, before: Sequence[BaseMessage], after: Sequence[BaseMessage], *, end: bool
     ) -> BaseMessage | None:
-        """Returns the message with as much of its text as fits between two lists, from its end or its start; None when none does."""
+        """Returns the message with as much of its text as fits between two lists; None when none does."""
         if not _cuttable(message):
             return None
 
@@ -89,7 +87,7 @@ class Partial:
     def _with_cut_question(
         self, given: list[BaseMessage], kept: list[BaseMessage]
     ) -> list[BaseMessage] | None:
-        """Adds what fits of the newest turn that is not whole: its newest steps, and the end of its question."""
+        """Adds what fits of the newest turn that is not whole: newest steps, end of its question."""
         timeline = Timeline(given, CODEC, self._measure)
         pinned = [given[i] for i in timeline.pinned]
         held = {id(m) for m in kept}
@@ -102,58 +100,65 @@ class Partial:
             if id(question) in held and all(id(m) in held for step in steps for m in step):
                 newer = [question, *(m for step in steps for m in step), *newer]
                 continue
-            least = (
-                1 if steps and not newer and CODEC.role(given[-1]) == "tool" else 0
-            )  # a result nobody read: without it an agent asks again
-            for count in range(len(steps), least - 1, -1):
-                rest = [m for step in steps[len(steps) - count :] for m in step] + newer
-                if count and self._measure.total([*pinned, *rest]) > self._limit:
-                    continue
-                found = self.cut(question, pinned, rest, end=True)
-                if found is not None and (count or newer or not kept):
-                    return _in_place(
-                        given, {id(question): found}, {id(m) for m in [*pinned, question, *rest]}
-                    )
-                if found is None and count == len(steps) == 0:
-                    break
-            return None
+            return self._newest_steps(given, question, steps, pinned, newer, kept)
+        return None
+
+    def _newest_steps(
+        self,
+        given: list[BaseMessage],
+        question: BaseMessage,
+        steps: list[list[BaseMessage]],
+        pinned: list[BaseMessage],
+        newer: list[BaseMessage],
+        kept: list[BaseMessage],
+    ) -> list[BaseMessage] | None:
+        """Returns the question, cut to what is free, with as many of its newest steps as fit."""
+        # A result nobody read stays: without it an agent asks again.
+        least = 1 if steps and not newer and CODEC.role(given[-1]) == "tool" else 0
+        for count in range(len(steps), least - 1, -1):
+            rest = [m for step in steps[len(steps) - count :] for m in step] + newer
+            if count and self._measure.total([*pinned, *rest]) > self._limit:
+                continue
+            found = self.cut(question, pinned, rest, end=True)
+            if found is not None and (count or newer or not kept):
+                stays = {id(m) for m in [*pinned, question, *rest]}
+                return [found if m is question else m for m in given if id(m) in stays]
         return None
 
 
 def keep_first(
     given: list[BaseMessage], measure: Measure, limit: int, *, cut: Partial | None = None, end_on: Any = None
 ) -> list[BaseMessage]:
-    """Returns the oldest messages within the limit, whole units at a time; none of them ends on a call without its results."""
+    """Returns the oldest messages within the limit, whole units at a time."""
     units = _units(given, measure)
-    kept: list[Unit] = []
-    count = 0
-    everything = [i for unit in units for i in unit.positions()]
-    if measure.total([given[i] for i in everything]) <= limit:
-        kept, count = units, len(units)
-    else:
-        used = measure.overhead
+    kept = units
+    if measure.total(_read(given, units)) > limit:
+        kept, used = [], measure.overhead
         for unit in units:
             used += measure.group([given[i] for i in unit.positions()])
             if used > limit:
                 break
             kept.append(unit)
-            count += 1
         while kept and measure.total(_read(given, kept)) > limit:  # counts that do not add up
             kept.pop()
-            count -= 1
     messages = _read(given, kept)
     edge: BaseMessage | None = None
-    if cut is not None and count < len(units) and len(places := units[count].positions()) == 1:
+    if cut is not None and len(kept) < len(units) and len(places := units[len(kept)].positions()) == 1:
         edge = cut.cut(given[places[0]], messages, (), end=False)
     if edge is not None and (end_on is None or matches(edge, end_on)):
         return [*messages, edge]
-    while end_on and kept and not matches(given[kept[-1].positions()[-1]], end_on):
+    while end_on and kept and not may_end(given[kept[-1].positions()[-1]], end_on):
         kept.pop()
     return _read(given, kept)
 
 
+def may_end(message: BaseMessage, kinds: Any) -> bool:
+    """Says whether a list may end on a message: one of the types, and no call that nobody answers."""
+    return matches(message, kinds) and not CODEC.call_ids(message)
+
+
 def matches(message: BaseMessage, kinds: Any) -> bool:
-    """Says whether a message is of one of the types, named as langchain-core names them or given as classes."""
+    """Says whether a message is of one of the types, given by name or as classes."""
     listed = [kinds] if isinstance(kinds, (str, type)) else list(kinds)
     names = {kind for kind in listed if isinstance(kind, str)}
     classes = tuple(kind for kind in listed if isinstance(kind, type))
@@ -161,7 +166,7 @@ def matches(message: BaseMessage, kinds: Any) -> bool:
 
 
 def _units(given: list[BaseMessage], measure: Measure) -> list[Unit]:
-    """Returns the parts of a thread that stay together, oldest first, system messages among them; broken ones are left out."""
+    """Returns the parts of a thread that stay together, oldest first, without broken ones."""
     timeline = Timeline(given, CODEC, measure)
     units = [Unit(i, i + 1) for i in timeline.pinned]
     for turn in timeline.turns():
@@ -171,9 +176,7 @@ def _units(given: list[BaseMessage], measure: Measure) -> list[Unit]:
 
 
 def _read(given: list[BaseMessage], units: Sequence[Unit]) -> list[BaseMessage]:
-    places = sorted({i for unit in units for i in unit.positions()})
-    assert all(a < b for a, b in pairwise(places))
-    return [given[i] for i in places]
+    return [given[i] for i in sorted({i for unit in units for i in unit.positions()})]
 
 
 def _cuttable(message: BaseMessage) -> bool:
@@ -190,10 +193,6 @@ def _cuttable(message: BaseMessage) -> bool:
 def _with_content(message: BaseMessage, content: Any) -> BaseMessage:
     made: BaseMessage = CODEC.with_text(message, "")
     return made.model_copy(update={"content": content, "additional_kwargs": dict(message.additional_kwargs)})
-
-
-def _in_place(given: list[BaseMessage], edits: dict[int, BaseMessage], kept: set[int]) -> list[BaseMessage]:
-    return [edits.get(id(m), m) for m in given if id(m) in kept]
 
 
 def _after_newlines(text: str) -> list[str]:

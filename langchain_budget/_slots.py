@@ -1,34 +1,46 @@
-"""What a chain passes along, fitted: a list of messages, or the slots of a dict together.
+"""What a chain passes along, as one request: a list of messages, or the slots of a dict together.
 
-Translation only: slots become blocks, the core fits them, pieces become the host's objects again, and the chain's own prompt is what is counted.
+Translation only: slots become blocks, the core plans, pieces become the host's objects again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompt_values import PromptValue
-from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, MessagesPlaceholder
-from pydantic import BaseModel
+from langchain_core.prompts import BasePromptTemplate, MessagesPlaceholder
+from pydantic import BaseModel, Field, PrivateAttr
 
-from rankbudget import Assembler, TokenBudget, afit_messages, fit_messages
-from rankbudget._drivers import Call, Steps
-from rankbudget.errors import BudgetConfigError, MessageError
-from rankbudget.fitting.protocol import Fit
-from rankbudget.messages.measure import Measure
-from rankbudget.report.result import FitResult
-from rankbudget.segment import Block, Segment
+from rankbudget import Block, BudgetSession, FitResult, MessageError, Segment, TokenBudget
+from rankbudget.adapters import Fit, Limits, Plan, PromptRequest, Steps, plan_steps
+from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
-from ._limits import Limits
+from ._limits import limits_for
+from ._serialize import Settings, plain_fields, travels
+from .models import as_summarizer
 
-__all__ = ["Slots", "Trimmed", "fit_list_steps", "fit_slots_steps", "render_prompt"]
+__all__ = [
+    "SlotSettings",
+    "Trimmed",
+    "asend_report",
+    "placeholders_in",
+    "plan_of",
+    "render_prompt",
+    "send_report",
+    "system_of",
+]
+
+EVENT = "context_budget"
+"""The name of the custom event that carries the report to `astream_events` and callback handlers."""
+_ALIASES = {"history": "chat_history", "documents": "context", "question": "input"}
+"""What LangChain's own chains call the slots; read where the usual key is not in the input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,142 +56,221 @@ class Trimmed(FitResult):
     def event(self) -> dict[str, Any]:
         """Returns the payload of the custom event: the figures, and the report itself."""
         report = self.report
-        return {
-            "total_tokens": report.total_tokens,
-            "limit": report.limit,
-            "warnings": list(report.warnings),
-            "report": report,
-        }
+        figures = {"total_tokens": report.total_tokens, "limit": report.limit}
+        return {**figures, "warnings": list(report.warnings), "report": report}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slots:
-    """Which keys hold what, and how the chain renders them.
+class SlotSettings(Settings):
+    """The options of what fits slots together: `BudgetTrimmer` and `BudgetChatPromptTemplate`."""
 
-    Args:
-        keys: block name -> key.
-        question: the key of the question.
-        prompt: renders the prompt later in the chain.
-        document_prompt: renders one document.
-        example_prompt: renders one example.
-    """
-
-    keys: Mapping[str, str]
-    question: str = "question"
-    prompt: Any = None
-    document_prompt: BasePromptTemplate[str] | None = None
-    example_prompt: Any = None
-    cut: Any = "fill"
-    strict: bool = False
+    budget: TokenBudget | None = None
+    model: Any = None
+    max_tokens: int | None = None
+    context_window: int | None = None
+    counter: Any = None
+    tools: Any = None
+    cut: Literal["fill", "stable"] = "fill"
     summarizer: Any = None
     scorer: Any = None
+    strict: bool = False
+    session: Any = Field(default=None, exclude=True)
     min_exchanges: int | None = None
-    session: Any = None
+    history_key: str = "history"
+    documents_key: str = "documents"
+    examples_key: str = "examples"
+    memory_key: str = "memory"
+    question_key: str = "question"
+    document_prompt: Any = Field(
+        default=None, description="renders one document; what a document costs is what this makes of it"
+    )
+    example_prompt: Any = Field(
+        default=None, description="renders one example; what an example costs is what this makes of it"
+    )
 
-    def text_of(self, block: str) -> Callable[[Any], str] | None:
-        """Returns how an item of a block reads in the prompt; a document is its content, which is what may be cut."""
-        if block == "examples" and self.example_prompt is not None:
-            return lambda item: example_text(item, self.example_prompt)
-        return None
+    _limits: Limits = PrivateAttr()
 
-    def shown(self, block: str, segment: Segment, text: str) -> str:
+    def _prepare(self) -> None:
+        options = ("budget", "model", "max_tokens", "context_window", "counter", "tools", "session")
+        self._limits = limits_for(**{name: getattr(self, name) for name in options})
+        as_summarizer(self.summarizer)
+        keys = [*self._keys().values(), self.question_key]
+        if len({*keys}) != len(keys):
+            msg = f"each slot must have a key of its own (got {', '.join(keys)})"
+            raise BudgetConfigError(msg)
+
+    def _keys(self) -> dict[str, str]:
+        """Returns the keys of the slots, block name -> key."""
+        return {
+            "history": self.history_key,
+            "knowledge": self.documents_key,
+            "examples": self.examples_key,
+            "memory": self.memory_key,
+        }
+
+    def _keys_in(self, names: Iterable[str]) -> tuple[dict[str, str], str]:
+        """Returns the keys of the slots that are among `names`, and the question's; aliases count."""
+        known = set(names)
+
+        def found(key: str) -> str:
+            alias = _ALIASES.get(key)
+            return alias if key not in known and alias is not None and alias in known else key
+
+        keys = {block: found(key) for block, key in self._keys().items()}
+        return {block: key for block, key in keys.items() if key in known}, found(self.question_key)
+
+    # ---- one request -------------------------------------------------------------------------------------
+    def _request(self, **fields: Any) -> PromptRequest:
+        own: dict[str, Any] = {
+            **self._limits.fields(),
+            "codec": CODEC,
+            "scorer": self.scorer,
+            "cut": self.cut,
+            "strict": self.strict,
+            "summarizer": as_summarizer(self.summarizer),
+        }
+        if self.min_exchanges is not None:
+            own["min_exchanges"] = self.min_exchanges
+        if self.session is not None and own["summarizer"] is None:
+            own["summarizer"] = self.session.summarizer
+        return PromptRequest(**{**own, **fields})
+
+    def _list_steps(self, value: Any, prompt: Any = None) -> Steps[Plan]:
+        """Plans a list of messages, or what converts to one."""
+        fields: dict[str, Any] = {"covers": "history" if prompt is None else "prompt"}
+        if prompt is not None:
+            fields["render"] = lambda kept, history: render_prompt(prompt, history)
+            fields["system"] = system_of(render_prompt(prompt, []))
+        given = value if isinstance(value, list) else as_messages(value)
+        alone = None if self.session is not None else frozenset({"history"})
+        request = self._request(history=Block(name="history", messages=given), sources=alone, **fields)
+        return plan_of(request, self.session)
+
+    def _slots_steps(
+        self, value: Mapping[str, Any], names: Iterable[str], show: Callable[[Any], list[BaseMessage]] | None
+    ) -> Steps[Trimmed]:
+        """Plans the slots of a dict together; other keys pass.
+
+        Args:
+            value: the dict.
+            names: the keys that the prompt may ever have.
+            show: the prompt of the values; None where nobody renders it here.
+        """
+        slots, question_key = self._keys_in([*names, *value])
+        found = {block: key for block, key in slots.items() if value.get(key) is not None}
+        question = self._question(value.get(question_key), found.get("history", self.history_key), show)
+        if not found and question is None and show is None:
+            allowed = ", ".join([*self._keys().values(), self.question_key])
+            given = ", ".join(map(str, value)) or "(none)"
+            msg = f"the input must have a key of {allowed} (got {given}); name yours with history_key= etc."
+            raise BudgetConfigError(msg)
+        blocks = [self._block(block, key, value[key]) for block, key in found.items()]
+        fields: dict[str, Any] = {}
+        if show is not None:
+
+            def render(kept: Mapping[str, Fit], history: Sequence[Any]) -> list[Any]:
+                return show({**value, **_values(value, found, kept, history)})
+
+            fields = {"render": render, "system": system_of(render({}, []))}
+        sources = frozenset(slots) | (self.session.sources if self.session is not None else frozenset())
+        request = self._request(
+            blocks=[block for block in blocks if block.name != "history"],
+            history=next((block for block in blocks if block.name == "history"), None),
+            question=question,
+            question_text=question.text if question is not None else "",
+            sources=sources,
+            shown=None if self.document_prompt is None else self._shown,
+            **fields,
+        )
+        plan = yield from plan_of(request, self.session)
+        out = {**value, **_values(value, found, plan.kept, plan.history)}
+        unread = [] if show is not None else _unread(value, {*slots.values(), question_key})
+        return trimmed(plan, out, unread)
+
+    def _question(self, given: Any, history_key: str, show: Any) -> BaseMessage | None:
+        """Returns the question as one message; several are only counted where a prompt shows them."""
+        if given is None or given in ("", []):
+            return None
+        if isinstance(given, BaseMessage):
+            return given
+        if isinstance(given, str):
+            made: BaseMessage = CODEC.make("user", given, origin="query")
+            return made
+        if isinstance(given, list) and isinstance(given[0], dict) and "type" in given[0]:
+            return HumanMessage(given)  # content blocks
+        messages = as_messages(given)
+        if len(messages) > 1 and show is None:
+            msg = (
+                f"{self.question_key} must be a text or one message (got {len(messages)} messages); "
+                f"put the earlier ones into {history_key}, or give prompt=, which counts all that it shows"
+            )
+            raise BudgetConfigError(msg)
+        return messages[-1] if messages else None
+
+    def _block(self, name: str, key: str, value: Any) -> Block:
+        if name == "history":
+            return Block(name=name, messages=value if isinstance(value, list) else as_messages(value))
+        one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)
+        text_of = None
+        if name == "examples" and self.example_prompt is not None:
+
+            def text_of(item: Any) -> str:
+                return example_text(item, self.example_prompt)
+
+        try:
+            segments = tuple(to_segments([value] if one else value, prefix=name, text_of=text_of))
+        except MessageError as error:
+            msg = f"the input's {key!r} cannot be read: {error}"
+            raise MessageError(msg) from error
+        # Nobody knows which field of a dict could be shortened.
+        whole = any(isinstance(segment.source, Mapping) for segment in segments)
+        return Block(name=name, segments=segments, strategy="best_first" if whole else None)
+
+    def _shown(self, block: str, segment: Segment, text: str) -> str:
         """Returns how a text that stands for a segment reads in the prompt."""
         if block != "knowledge" or not isinstance(segment.source, Document):
             return text
-        return document_text(
-            from_segment(segment, None if text == segment.text else text), self.document_prompt
-        )
+        whole = text == segment.text
+        return document_text(from_segment(segment, None if whole else text), self.document_prompt)
+
+    # ---- on the wire -------------------------------------------------------------------------------------
+    @property
+    def lc_attributes(self) -> dict[str, Any]:
+        """A budget is plain data on the wire; a model is its window and its name."""
+        return plain_fields(self, self._limits)
+
+    def to_json(self) -> Any:
+        """Says "not implemented" where a callable would have to travel."""
+        whole: Any = super()
+        return whole.to_json() if self.session is None and travels(self) else whole.to_json_not_implemented()
 
 
-class _Rendered:
-    """Counts messages as the prompt will hold them."""
-
-    def __init__(self, inner: Measure, render: Callable[[list[Any]], list[Any]], *, adds_up: bool) -> None:
-        self._inner = inner
-        self._render = render
-        self.additive = inner.additive and adds_up
-        self.overhead = inner.total(render([]))
-        self.group = inner.group
-
-    def total(self, messages: Sequence[Any]) -> int:
-        return self._inner.total(self._render(list(messages)))
-
-
-def fit_list_steps(value: Any, slots: Slots, limits: Limits, report_key: str | None) -> Steps[Trimmed]:
-    """Fits a list of messages, or what converts to one."""
-    given = value if isinstance(value, list) else as_messages(value)
+def plan_of(request: PromptRequest, session: BudgetSession | None) -> Steps[Plan]:
+    """Makes the plan; a history of tuples, dicts or removals is converted first."""
+    plan = plan_steps if session is None else session.plan_steps
     try:
-        result = yield _list_call(given, slots, limits)
+        return (yield from plan(request))
     except NeedsConversionError:
-        result = yield _list_call(as_messages(given), slots, limits)
-    kept = list(result.messages)
-    out: Any = kept if report_key is None else {slots.keys["history"]: kept, report_key: result.report}
-    return Trimmed(value=out, messages=kept, segments=result.segments, text=result.text, report=result.report)
+        assert request.history is not None
+        converted = as_messages(request.history.messages)
+        return (yield from plan(replace(request, history=Block(name="history", messages=converted))))
 
 
-def fit_slots_steps(
-    value: Mapping[str, Any], slots: Slots, limits: Limits, report_key: str | None
-) -> Steps[Trimmed]:
-    """Fits the slots of a dict together; other keys pass."""
-    found = {block: key for block, key in slots.keys.items() if value.get(key) is not None}
-    question = _question(value.get(slots.question), slots)
-    if not found and question is None and slots.prompt is None:
-        allowed = ", ".join([*slots.keys.values(), slots.question])
-        msg = f"the input has the keys {', '.join(map(str, value)) or '(none)'}; allowed are one or more of {allowed}, or name yours with history_key= etc."
-        raise BudgetConfigError(msg)
-    blocks = [_block(block, value[key], slots) for block, key in found.items()]
-    render = None
-    if slots.prompt is not None:
-        prompt = slots.prompt
-
-        def render(kept: Mapping[str, Fit], history: list[Any]) -> list[Any]:
-            return render_prompt(prompt, {**value, **_values(value, found, kept, history)})
-
-        fixed = render({}, [])
-        system = [
-            m for m, role in zip(fixed, CODEC.roles(fixed), strict=True) if role in {"system", "developer"}
-        ]
-        blocks = [Block(name="system", messages=system), *blocks] if system else blocks
-    options: dict[str, Any] = {
-        "counter": limits.counter,
-        "codec": CODEC,
-        "measure": limits.measure(),
-        "scorer": slots.scorer,
-        "summarizer": slots.summarizer,
-        "cut": slots.cut,
-        "strict": slots.strict,
-        "session": slots.session,
-    }
-    plain = slots.document_prompt is None
-    budget = _budget(slots, limits)
-    assembler = Assembler(budget, shown=None if plain else slots.shown, **options)
-    given = {"query": question, "render": render}
-    assembly = yield Call(
-        partial(assembler.assemble, blocks, **given), (), partial(assembler.aassemble, blocks, **given)
-    )
-    out = {**value, **_values(value, found, assembly.kept, assembly.history)}
-    if report_key is not None:
-        out[report_key] = assembly.report
-    segments = tuple(piece.segment for fit in assembly.kept.values() for piece in fit.pieces)
-    text = "\n".join(
-        [m.text for m in assembly.messages]
-    )  # what was counted: as tagged text it would be another prompt
+def trimmed(plan: Plan, value: Any, warnings: Sequence[str] = ()) -> Trimmed:
+    """Returns a plan's parts as a result; its text is what was counted."""
+    report = plan.report
+    if warnings:
+        report = report.replace(warnings=[*report.warnings, *warnings])
     return Trimmed(
-        value=out, messages=assembly.messages, segments=segments, text=text, report=assembly.report
+        value=value,
+        messages=plan.messages,
+        segments=tuple(piece.segment for fit in plan.kept.values() for piece in fit.pieces),
+        text="\n".join([m.text for m in plan.messages]),
+        report=report,
     )
-
-
-def _budget(slots: Slots, limits: Limits) -> TokenBudget:
-    """Returns the budget of the slots; where history is the only one that can ever be filled, nobody else needs a share."""
-    whole = limits.whole()
-    if set(slots.keys) != {"history"}:
-        return whole
-    reserve = whole.reserve_tokens()
-    return whole.replace(ratios={"history": 1.0}, reserve=reserve if reserve > 1 else 0)
 
 
 def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:
-    """Returns the messages a prompt makes of its values; a template is formatted without callbacks, any other chain is run."""
+    """Returns the messages a prompt, or a chain that ends in one, makes of its values."""
     try:
         if isinstance(prompt, BasePromptTemplate):
             if not isinstance(values, Mapping):
@@ -189,93 +280,39 @@ def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:
             made = prompt.invoke(values, config={"callbacks": []})
     except (KeyError, IndexError) as error:
         known = ", ".join(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
-        msg = f"the prompt cannot be rendered: {error} is missing; the input has {known}. Pass the missing variable, or bind it with prompt.partial(..)"
+        msg = f"the prompt needs {error} (got {known}); pass it, or bind it with prompt.partial(..)"
         raise BudgetConfigError(msg) from error
     return made.to_messages() if isinstance(made, PromptValue) else as_messages(made)
 
 
-def _list_call(messages: list[Any], slots: Slots, limits: Limits) -> Call:
-    measure = limits.measure()
-    if slots.prompt is not None:
-        measure = _Rendered(measure, partial(render_prompt, slots.prompt), adds_up=_adds_up(slots.prompt))
-    arguments: dict[str, Any] = {
-        "max_tokens": limits.ceiling(messages, measure),
-        "counter": limits.counter,
-        "codec": CODEC,
-        "measure": measure,
-        "cut": slots.cut,
-        "summarizer": slots.summarizer,
-        "strict": slots.strict,
-        "session": slots.session,
-    }
-    exchanges = (
-        slots.min_exchanges
-        if slots.min_exchanges is not None
-        else limits.budget.min_exchanges
-        if limits.budget
-        else None
-    )
-    if exchanges is not None:
-        arguments["min_exchanges"] = exchanges
-    if limits.budget is not None:
-        arguments["message_cap"] = limits.budget.message_cap
-    return Call(
-        partial(fit_messages, messages, **arguments), (), partial(afit_messages, messages, **arguments)
-    )
+def placeholders_in(template: Any) -> set[str]:
+    """Returns the variables that take messages, those of templates inside a template included."""
+    found: set[str] = set()
+    for part in getattr(template, "messages", ()):
+        found |= {part.variable_name} if isinstance(part, MessagesPlaceholder) else placeholders_in(part)
+    return found
 
 
-def _adds_up(prompt: Any) -> bool:
-    """Says whether a prompt holds the messages as they are, so that their counts may be added to its own."""
-    return isinstance(prompt, ChatPromptTemplate) and any(
-        isinstance(part, MessagesPlaceholder) and part.variable_name in prompt.input_variables
-        for part in prompt.messages
-    )
+def system_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Returns the system messages of a prompt."""
+    roles = CODEC.roles(messages)
+    return [m for m, role in zip(messages, roles, strict=True) if role in {"system", "developer"}]
 
 
-def _question(given: Any, slots: Slots) -> Any:
-    """Returns the question as a text or one message; an empty one is none. Several are only counted where a prompt shows them."""
-    if given is None or given in ("", []):
-        return None
-    if isinstance(given, (str, BaseMessage)):
-        return given
-    if isinstance(given, list) and given and isinstance(given[0], dict) and "type" in given[0]:
-        return HumanMessage(given)  # content blocks
-    messages = as_messages(given)
-    if len(messages) > 1 and slots.prompt is None:
-        msg = (
-            f"{slots.question} holds {len(messages)} messages, allowed: a text or one message; put the earlier ones into {slots.keys['history']}, "
-            "or give prompt=, which counts all that it shows"
-        )
-        raise BudgetConfigError(msg)
-    return messages[-1] if messages else None
+def send_report(done: Trimmed, run_manager: Any) -> None:
+    """Sends the report as a custom event where somebody listens."""
+    if run_manager is not None and run_manager.handlers:
+        dispatch_custom_event(EVENT, done.event(), config={"callbacks": run_manager.get_child()})
 
 
-def _block(name: str, value: Any, slots: Slots) -> Block:
-    if name == "history":
-        return Block(name=name, messages=_thread(value))
-    one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)
-    try:
-        segments = tuple(to_segments([value] if one else value, prefix=name, text_of=slots.text_of(name)))
-    except MessageError as error:
-        msg = f"the input's {slots.keys[name]!r} cannot be read: {error}"
-        raise MessageError(msg) from error
-    whole = any(
-        isinstance(segment.source, Mapping) for segment in segments
-    )  # nobody knows which field of a dict could be shortened
-    return Block(name=name, segments=segments, strategy="best_first" if whole else None)
-
-
-def _thread(value: Any) -> list[Any]:
-    messages = value if isinstance(value, list) else as_messages(value)
-    try:
-        CODEC.roles(messages)
-    except NeedsConversionError:
-        return as_messages(messages)
-    return messages
+async def asend_report(done: Trimmed, run_manager: Any) -> None:
+    """Sends what `send_report` sends."""
+    if run_manager is not None and run_manager.handlers:
+        await adispatch_custom_event(EVENT, done.event(), config={"callbacks": run_manager.get_child()})
 
 
 def _values(
-    value: Mapping[str, Any], found: Mapping[str, str], kept: Mapping[str, Fit], history: list[Any]
+    value: Mapping[str, Any], found: Mapping[str, str], kept: Mapping[str, Fit], history: Sequence[Any]
 ) -> dict[str, Any]:
     """Returns the fitted slots under their keys, in the form they came in."""
     values: dict[str, Any] = {}
@@ -287,3 +324,15 @@ def _values(
         items = [from_segment(p.segment, None if p.whole else p.rendition.text) for p in pieces]
         values[key] = (items[0] if items else "") if isinstance(value[key], str) else items
     return values
+
+
+def _unread(value: Mapping[str, Any], read: set[str]) -> list[str]:
+    """Returns a warning for each key with documents or messages that no slot reads."""
+    return [
+        f"unread: {key!r} is neither counted nor fitted; name its slot, as documents_key={key!r}"
+        for key, held in value.items()
+        if key not in read
+        and isinstance(held, list)
+        and held
+        and isinstance(held[0], (Document, BaseMessage))
+    ]

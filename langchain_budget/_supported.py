@@ -1,6 +1,7 @@
 """Which hosts these adapters run on, and how a missing one is reported.
 
-`langchain-core` alone is enough for everything but the parts of older and newer packages; each of those has an extra of its own.
+`langchain-core` alone is enough for everything but the parts of older and newer packages; each of those has
+an extra of its own.
 """
 
 from __future__ import annotations
@@ -36,5 +37,7 @@ def require(module: str, *, needed_by: str) -> ModuleType:
             raise
         extra, versions = SUPPORTED[package]
         distribution = package.replace("_", "-")
-        msg = f'{needed_by} needs {distribution}{versions}, which is not installed; install it with: pip install "rankbudget[{extra}]"'
+        msg = (
+            f'{needed_by} needs {distribution}{versions}; install it with: pip install "rankbudget[{extra}]"'
+        )
         raise ImportError(msg, name=error.name) from error

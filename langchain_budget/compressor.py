@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 from langchain_core.callbacks import Callbacks
@@ -12,33 +14,33 @@ from langchain_core.runnables import run_in_executor
 from pydantic import ConfigDict, Field, PrivateAttr
 from typing_extensions import override
 
-from rankbudget import BudgetSession, TokenBudget
-from rankbudget.errors import BudgetConfigError
-from rankbudget.messages.tags import JOINT
-from rankbudget.report.result import FitResult
-from rankbudget.segment import Segment
-from rankbudget.prompt.session import stable_share
+from rankbudget import Block, FitResult, Segment, TokenBudget
+from rankbudget.adapters import JOINT, Evidence, Limits, Piece, PromptRequest, drive, plan_steps
 
+from ._codec import CODEC
 from ._convert import document_text, from_segment, to_segments
-from ._limits import Limits, limits_of
-from ._settings import Settings
+from ._limits import limits_for
+from ._serialize import Settings
 
 __all__ = ["BudgetDocumentCompressor"]
 
 
 class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
-    """Keeps the documents, or the sentences of them, that most likely hold the answer, within an exact number of tokens.
+    """Keeps the documents, or sentences of them, that most likely hold the answer, within a limit.
 
-    Works alone, in a `DocumentCompressorPipeline`, and in `ContextualCompressionRetriever(base_compressor=..)`. Ids and metadata stay as they are;
-    documents kept whole are the same objects, shortened ones copies.
+    Works alone, in a `DocumentCompressorPipeline`, and in
+    `ContextualCompressionRetriever(base_compressor=..)`. Ids and metadata stay as they are; documents kept
+    whole are the same objects, shortened ones copies.
 
     Args:
         max_tokens: most tokens of all documents together, as `document_prompt` and `separator` show them.
-        budget: instead of a number: the share that documents have of this budget.
+        budget: instead of a number: the documents get all that it leaves beside the question.
         model: a chat model or a model's name; gives window and tokenizer.
+        context_window: the window in tokens, where the model does not say it.
         session: a session whose history is granted first; the documents get what it leaves this turn.
         counter: counts instead of the model's tokenizer.
-        scorer: rates the documents; None takes the default mix of words and meaning, unless the metadata has a `relevance_score`.
+        scorer: rates the documents; None takes the default mix of words and meaning, unless the metadata has
+            a score.
         compress: allows single sentences where few whole documents fit.
         dedup: leaves out near-duplicates when not everything fits.
         order: "original", "edges" (the best first and last) or "score".
@@ -46,14 +48,17 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
         separator: stands between two documents.
 
     Example:
-        >>> found = [Document(page_content="Cats sleep."), Document(page_content="A refund takes ten days."), Document(page_content="Dogs bark.")]
-        >>> [d.page_content for d in BudgetDocumentCompressor(max_tokens=8).compress_documents(found, "How long does a refund take?")]
+        >>> texts = ["Cats sleep.", "A refund takes ten days.", "Dogs bark."]
+        >>> found = [Document(page_content=text) for text in texts]
+        >>> kept = BudgetDocumentCompressor(max_tokens=8).compress_documents(found, "When is the refund?")
+        >>> [d.page_content for d in kept]
         ['A refund takes ten days.']
     """
 
     max_tokens: int | None = None
     budget: TokenBudget | None = None
     model: Any = None
+    context_window: int | None = None
     session: Any = Field(default=None, exclude=True)
     counter: Any = None
     scorer: Any = None
@@ -68,17 +73,11 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
 
     @override
-    def _settle(self) -> None:
-        if self.session is not None and not isinstance(self.session, BudgetSession):
-            msg = f"session is a {type(self.session).__name__}, allowed: a BudgetSession"
-            raise BudgetConfigError(msg)
-        budget = (
-            self.budget
-            if self.session is None or not isinstance(self.session.budget, TokenBudget)
-            else self.session.budget
-        )
-        counter = self.counter if self.counter is not None or self.session is None else self.session.counter
-        self._limits = limits_of(budget=budget, model=self.model, max_tokens=self.max_tokens, counter=counter)
+    def _prepare(self) -> None:
+        options = ("budget", "model", "max_tokens", "context_window", "counter", "session")
+        self._limits = limits_for(**{name: getattr(self, name) for name in options})
+        if self.session is not None:
+            self.session.share_with("knowledge")
 
     @override
     def compress_documents(
@@ -93,69 +92,77 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
         return _documents(await run_in_executor(None, self.fit, documents, query))
 
     def fit(self, documents: Sequence[Document], query: str) -> FitResult:
-        """Returns the kept documents as segments, with the report that says why; each segment's `source` is its document."""
+        """Returns the kept documents as segments, with the report; a segment's `source` is its document."""
+        segments = tuple(to_segments(documents))
+        if (
+            self.session is None
+            and self.budget is None
+            and self.model is None
+            and self.context_window is None
+        ):
+            return self._fit_alone(segments, query)
+        options = {"scorer": self.scorer, "compress": self.compress, "dedup": self.dedup, "order": self.order}
+        block = Block(name="knowledge", segments=segments, strategy=Evidence(**options))
+        fields: dict[str, Any] = {
+            "blocks": (block,),
+            "shown": None if self.document_prompt is None else self._shown,
+            "covers": "documents",
+        }
+        if self.session is not None:
+            ceiling = self._limits.ceiling or self.max_tokens
+            request = self.session.request(question=query, ceiling=ceiling, **fields)
+            plan = drive(self.session.plan_steps(request))
+        else:
+            fields |= {**self._limits.fields(), "codec": CODEC, "sources": frozenset({"knowledge"})}
+            asked = CODEC.make("user", query, origin="query")
+            plan = drive(plan_steps(PromptRequest(question=asked, question_text=query, **fields)))
+        pieces = plan.kept["knowledge"].pieces
+        text = self.separator.join([p.rendition.text for p in pieces])
+        return FitResult(segments=tuple(map(_segment, pieces)), text=text, report=plan.report)
+
+    def best(self, documents: Sequence[Document], query: str, k: int) -> list[Document]:
+        """Returns the `k` best documents in their order; without `compress`, of those that fit alone."""
         from rankbudget import fit_documents  # ranking is only loaded where documents are
 
-        counter = self._limits.counter
+        segments = to_segments(documents)
+        if not self.compress:
+            segments = [s for s in segments if self._cost(s, s.text) <= self._limits.most]
+        if len(segments) > k:
+            free = partial(fit_documents, max_tokens=0, cost=lambda segment, text: 0)
+            ranked = free(segments, query=query, scorer=self.scorer, order="score")
+            chosen = {segment.id for segment in ranked.segments[:k]}
+            segments = [s for s in segments if s.id in chosen]
+        return [segment.source for segment in segments]
 
-        def cost(segment: Segment, text: str) -> int:
-            return counter.count(self._shown(segment, text) + self.separator)
+    def _fit_alone(self, segments: Sequence[Segment], query: str) -> FitResult:
+        from rankbudget import fit_documents  # ranking is only loaded where documents are
 
         return fit_documents(
-            to_segments(documents),
-            max_tokens=self.room(question=query),
+            segments,
+            max_tokens=self._limits.budget.limit(),
             query=query,
-            counter=counter,
+            counter=self._limits.counter,
             scorer=self.scorer,
-            cost=cost,
+            cost=self._cost,
             compress=self.compress,
             dedup=self.dedup,
             order=self.order,
         )
 
-    def best(self, documents: Sequence[Document], query: str, k: int) -> list[Document]:
-        """Returns the `k` documents that most likely hold the answer, in their order; without `compress`, of those that fit by themselves."""
-        from rankbudget import fit_documents
+    def _cost(self, segment: Segment, text: str) -> int:
+        return self._limits.counter.count(self._shown("knowledge", segment, text) + self.separator)
 
-        segments = to_segments(documents)
-        if not self.compress:
-            room = self.room(question=query)
-            segments = [
-                s
-                for s in segments
-                if self._limits.counter.count(self._shown(s, s.text) + self.separator) <= room
-            ]
-        if len(segments) > k:
-            ranked = fit_documents(
-                segments,
-                max_tokens=0,
-                query=query,
-                scorer=self.scorer,
-                cost=lambda segment, text: 0,
-                order="score",
-            )
-            chosen = {segment.id for segment in ranked.segments[:k]}
-            segments = [s for s in segments if s.id in chosen]
-        return [segment.source for segment in segments]
-
-    def room(self, *, question: str | None = None) -> int:
-        """Returns the tokens that documents may have now."""
-        ceiling = self.max_tokens
-        if self.session is not None:
-            left = int(self.session.room_for("knowledge", question=question))
-            return left if ceiling is None else min(left, ceiling)
-        budget = self._limits.budget
-        if budget is None:
-            return ceiling or 0
-        share = stable_share(budget, "knowledge", budget.limit(band=self._limits.counter.band))
-        return share if ceiling is None else min(share, ceiling)
-
-    def _shown(self, segment: Segment, text: str) -> str:
+    def _shown(self, block: str, segment: Segment, text: str) -> str:  # noqa: ARG002 - a core's `Shown`
         if self.document_prompt is None:
             return text
-        return document_text(
-            from_segment(segment, None if text == segment.text else text), self.document_prompt
-        )
+        whole = text == segment.text
+        return document_text(from_segment(segment, None if whole else text), self.document_prompt)
+
+
+def _segment(piece: Piece) -> Segment:
+    if piece.whole:
+        return piece.segment
+    return dataclasses.replace(piece.segment, text=piece.rendition.text, tokens=piece.rendition.tokens)
 
 
 def _documents(result: FitResult) -> list[Document]:

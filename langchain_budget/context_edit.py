@@ -1,4 +1,4 @@
-"""The budget as an edit of LangChain's own `ContextEditingMiddleware(edits=[BudgetContextEdit(trigger=8000)])`."""
+"""The budget as an edit: `ContextEditingMiddleware(edits=[BudgetContextEdit(trigger=8000)])`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 
 from rankbudget import fit_messages
-from rankbudget.messages.measure import CodecMeasure, ListMeasure
+from rankbudget.adapters import ListMeasure
 
 from ._codec import CODEC
-from ._counters import host_counter
+from ._counters import HostCounter, host_counter
 from ._limits import check_number
 
 __all__ = ["BudgetContextEdit"]
@@ -46,10 +46,9 @@ class BudgetContextEdit:
         """Replaces the list's contents by what fits; what is broken is repaired even when it fits."""
         if self.counter is not None:
             host = host_counter(self.counter)
-            measure = host.measure or CodecMeasure(CODEC, host.counter)
         else:
-            host = host_counter(count_tokens, prefer="messages")
-            measure = ListMeasure(count_tokens)
+            text = host_counter(count_tokens, prefer="messages").counter
+            host = HostCounter(text, ListMeasure(count_tokens))
         if not messages:
             return
         result = fit_messages(
@@ -57,7 +56,7 @@ class BudgetContextEdit:
             max_tokens=self.trigger,
             counter=host.counter,
             codec=CODEC,
-            measure=measure,
+            measure=host.measure,
             cut=self.cut,
         )
         messages[:] = result.messages

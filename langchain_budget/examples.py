@@ -1,4 +1,4 @@
-"""The budget in a few-shot prompt: the examples most like the question, not all alike, within a number of tokens."""
+"""The budget in a few-shot prompt: examples like the question, not all alike, within a limit."""
 
 from __future__ import annotations
 
@@ -9,33 +9,36 @@ from typing import Any
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.runnables import run_in_executor
 
-from rankbudget.optimizer.few_shot import FewShotSelector
-from rankbudget.messages.tags import JOINT
+from rankbudget import FewShotSelector
+from rankbudget.adapters import JOINT, CodecMeasure
 
+from ._codec import CODEC
 from ._convert import example_messages, example_text
-from ._limits import check_number, limits_of
-from .models import embedder
+from ._limits import check_number, limits_for
+from ._serialize import named_options
 
 __all__ = ["BudgetExampleSelector"]
 
 
 class BudgetExampleSelector(BaseExampleSelector):
-    """Selects examples by relevance, diversity and tokens; for `FewShotPromptTemplate` and `FewShotChatMessagePromptTemplate`.
+    """Selects examples by relevance, diversity and tokens, for both few-shot prompt templates.
 
     Args:
         examples: dicts; they come back as the same objects, best first.
-        max_tokens: most tokens of all examples, as `example_prompt` shows them, as a text or as messages with their roles; None has no limit
-            but `k`.
+        max_tokens: most tokens of all examples, as `example_prompt` shows them, as a text or as messages with
+            their roles; None has no limit but `k`.
         k: most examples; None has no limit but the tokens.
         example_prompt: the few-shot prompt's own; None counts the fields of an example, one on a line.
         separator: stands between two examples.
         input_keys: the input variables that make the question; None takes all.
         model: a chat model or a model's name; gives the tokenizer.
         counter: counts instead of the model's tokenizer.
-        embeddings: rates by meaning: LangChain embeddings, or whatever `FewShotSelector` takes; None takes its default.
+        embeddings: rates by meaning: LangChain embeddings, or whatever `FewShotSelector` takes; None takes
+            its default.
         diversity: how much likeness to a picked example costs, 0 = nothing, 1 = as much as relevance gives.
-        double_braces: hands out copies with `{` and `}` doubled, for `FewShotPromptTemplate`: it puts the examples into a template and fills that
-            in once more, which raises KeyError for JSON. `FewShotChatMessagePromptTemplate` and other template formats need no doubling.
+        double_braces: hands out copies with `{` and `}` doubled, for `FewShotPromptTemplate`: it puts the
+            examples into a template and fills that in once more, which raises KeyError for JSON.
+            `FewShotChatMessagePromptTemplate` and other template formats need no doubling.
 
     Example:
         >>> examples = [
@@ -48,6 +51,7 @@ class BudgetExampleSelector(BaseExampleSelector):
         ['shipping']
     """
 
+    @named_options
     def __init__(
         self,
         examples: Sequence[Mapping[str, Any]] = (),
@@ -65,7 +69,7 @@ class BudgetExampleSelector(BaseExampleSelector):
     ) -> None:
         check_number("max_tokens", max_tokens, "or None for no limit but k")
         check_number("k", k, "or None for no limit but the tokens")
-        self.examples: list[dict[str, Any]] = list(examples)  # type: ignore[arg-type]  # LangChain's examples are dicts, ours any mapping
+        self.examples: list[dict[str, Any]] = list(examples)  # type: ignore[arg-type]  # any mapping
         self.max_tokens = max_tokens
         self.k = k
         self.example_prompt = example_prompt
@@ -73,24 +77,21 @@ class BudgetExampleSelector(BaseExampleSelector):
         self.input_keys = input_keys
         self.diversity = diversity
         self.double_braces = double_braces
-        limits = limits_of(model=model, counter=counter, max_tokens=max_tokens or 1)
-        self._limits = limits
+        self.model = model
+        self.counter = counter
         self.embeddings = embeddings
         self._start()
 
     def _start(self) -> None:
         """Makes what lives in one process only."""
-        given = self.embeddings
-        self._selector = FewShotSelector(embedder(given) if hasattr(given, "aembed_documents") else given)
-        self._measure = self._limits.measure()
+        self._selector = FewShotSelector(self.embeddings)
+        limits = limits_for(model=self.model, counter=self.counter, max_tokens=self.max_tokens or 1)
+        self._counter = limits.counter
+        self._measure = limits.measure or CodecMeasure(CODEC, limits.counter)
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name not in {"_selector", "_measure", "_lock"}
-        }
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -109,29 +110,27 @@ class BudgetExampleSelector(BaseExampleSelector):
         """Returns the best examples for the input, best first."""
         keys = self.input_keys if self.input_keys is not None else list(input_variables)
         query = "\n".join(_text(input_variables[key]) for key in keys if key in input_variables)
-        room = self.max_tokens
-        if room is not None and self._as_messages():
-            room = max(0, room - self._measure.overhead)
-        found = self._selector.select(
-            query, self.examples, self.k, self.diversity, max_tokens=room, cost=self._cost
-        )
-        return (
-            [{key: _doubled(value) for key, value in example.items()} for example in found]
-            if self.double_braces
-            else found
-        )
+        limits: dict[str, Any] = {"max_tokens": self.max_tokens}
+        if hasattr(self.example_prompt, "format_messages"):
+            limits["cost"] = self._messages_cost
+            if self.max_tokens is not None:
+                limits["max_tokens"] = max(0, self.max_tokens - self._measure.overhead)
+        else:
+            limits |= {"counter": self._counter, "render": self._shown, "join": self.separator}
+        found = self._selector.select(query, self.examples, self.k, self.diversity, **limits)
+        if not self.double_braces:
+            return found
+        return [{key: _doubled(value) for key, value in example.items()} for example in found]
 
     async def aselect_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns what `select_examples` returns; rating runs in a thread."""
         return await run_in_executor(None, self.select_examples, input_variables)
 
-    def _as_messages(self) -> bool:
-        return hasattr(self.example_prompt, "format_messages")
+    def _messages_cost(self, example: Mapping[str, Any]) -> int:
+        return self._measure.group(example_messages(example, self.example_prompt))
 
-    def _cost(self, example: Mapping[str, Any]) -> int:
-        if self._as_messages():
-            return self._measure.group(example_messages(example, self.example_prompt))
-        return self._limits.counter.count(example_text(example, self.example_prompt) + self.separator)
+    def _shown(self, example: Mapping[str, Any]) -> str:
+        return example_text(example, self.example_prompt)
 
 
 def _doubled(value: Any) -> Any:

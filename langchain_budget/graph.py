@@ -12,11 +12,12 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from rankbudget import TokenBudget
-from rankbudget._drivers import Steps, adrive, drive
+from rankbudget.adapters import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
-from ._agent import AgentBudget
+from ._agent import AgentBudget, thread_id
 from ._limits import tool_schemas
+from ._serialize import named_options
 
 __all__ = ["pre_model_hook"]
 
@@ -24,28 +25,34 @@ _REMOVE_ALL = "__remove_all__"
 """What langgraph calls REMOVE_ALL_MESSAGES; langchain-core alone must be enough to import this file."""
 
 
+@named_options
 def pre_model_hook(
     budget: TokenBudget | None = None,
     *,
     model: Any = None,
     max_tokens: int | None = None,
+    context_window: int | None = None,
     counter: Any = None,
     prompt: str | BaseMessage | None = None,
     tools: Sequence[Any] | None = None,
     summarizer: Any = None,
     into: Literal["llm_input_messages", "messages"] = "llm_input_messages",
+    keep: int = 1000,
 ) -> Runnable[Mapping[str, Any], dict[str, Any]]:
-    """Returns a node that fits the state's messages.
+    """Returns a node that fits the state's messages; `.forget(thread_id)` forgets a thread's cut.
 
     Args:
         budget: the limits.
         model: a chat model or a model's name; gives window and tokenizer.
         max_tokens: tokens a prompt may have; beside a budget the smaller wins.
+        context_window: the window in tokens, where the model does not say it.
         counter: counts instead of the model's tokenizer.
         prompt: the system prompt the agent adds later; it is counted.
-        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty list says nothing is.
-        summarizer: keeps a running summary of what is cut.
+        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty
+            list says nothing is.
+        summarizer: keeps a running summary of what is cut; it needs a `thread_id` in the config.
         into: "llm_input_messages" leaves the state whole; "messages" replaces the state's messages.
+        keep: for how many threads the cut is remembered; the one not used for longest is forgotten.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage
@@ -55,18 +62,23 @@ def pre_model_hook(
         ['three']
     """
     if into not in {"llm_input_messages", "messages"}:
-        msg = f"into is {into!r}, allowed: 'llm_input_messages' or 'messages'"
+        msg = f"into must be 'llm_input_messages' or 'messages' (got {into!r})"
         raise BudgetConfigError(msg)
     agent = AgentBudget(
-        budget=budget, model=model, max_tokens=max_tokens, counter=counter, summarizer=summarizer
+        budget=budget,
+        model=model,
+        max_tokens=max_tokens,
+        context_window=context_window,
+        counter=counter,
+        summarizer=summarizer,
+        keep=keep,
     )
     tool_schemas(tools)  # says at once what is no tool
     system = SystemMessage(prompt) if isinstance(prompt, str) else prompt
 
     def steps(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
         messages = state["messages"] if isinstance(state, Mapping) else state.messages
-        thread = (config.get("configurable") or {}).get("thread_id")
-        fitted = yield from agent.steps(messages, system=system, tools=tools, thread=thread)
+        fitted = yield from agent.steps(messages, system=system, tools=tools, thread=thread_id(config))
         if into == "messages":
             return {"messages": [RemoveMessage(id=_REMOVE_ALL), *fitted.messages]}
         return {"llm_input_messages": fitted.messages}
@@ -77,4 +89,6 @@ def pre_model_hook(
     async def ahook(state: Any, config: RunnableConfig) -> dict[str, Any]:
         return await adrive(steps(state, config))
 
-    return RunnableLambda(hook, ahook, name="pre_model_hook")
+    made = RunnableLambda(hook, ahook, name="pre_model_hook")
+    made.forget = agent.forget  # type: ignore[attr-defined]  # an object has attributes
+    return made

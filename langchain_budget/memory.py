@@ -1,4 +1,4 @@
-"""The budget as a memory of LangChain's chains and conversations (needs the extra `classic`, the only home of `BaseMemory`).
+"""The budget as a memory of LangChain's chains (needs the extra `classic`, the only home of `BaseMemory`).
 
 chain = ConversationChain(llm=llm, memory=BudgetMemory(model="gpt-4o", prompt=prompt), prompt=prompt)
 """
@@ -7,54 +7,56 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, get_buffer_string
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import run_in_executor
 from pydantic import ConfigDict, Field, PrivateAttr
 from typing_extensions import Self, override
 
-from rankbudget import TokenBudget
+from rankbudget import Block, BudgetReport, BudgetSession, FitResult, TokenBudget
+from rankbudget.adapters import CodecMeasure, Fit, Limits, Measure, Plan, Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
-from rankbudget.report.report import BudgetReport
-from rankbudget.report.result import FitResult
 
 from ._codec import CODEC
 from ._convert import as_messages, from_segment, to_segments
-from ._limits import limits_of
-from ._settings import Settings
-from ._slots import render_prompt
+from ._limits import limits_for
+from ._serialize import Settings
+from ._slots import placeholders_in, render_prompt, system_of
 from ._supported import require
-from ._threads import Store, ThreadReader, buffer_text
-from .models import as_summarizer
+from .message_history import Store, read_steps, session_of, travelling
 
 require("langchain_classic.base_memory", needed_by="BudgetMemory")
-from langchain_classic.base_memory import BaseMemory  # noqa: E402 - the line above names the extra where it is missing
+from langchain_classic.base_memory import BaseMemory  # noqa: E402 - needs the line above
 from langchain_classic.memory.utils import get_prompt_input_key  # noqa: E402 - the same
 
 __all__ = ["BudgetMemory"]
 
 
 class BudgetMemory(Settings, BaseMemory):
-    """Remembers all of a conversation and loads what fits: trimmed on load, never on save, always a valid conversation.
+    """Remembers all of a conversation and loads what fits, always a valid conversation.
 
-    The cut is remembered between turns: over the limit it moves once, down to half of it, so that prompt caches stay warm. A setting that is
-    changed counts from the next load on; a copy has a store of its own and starts from the same cut.
+    The cut is remembered between turns: over the limit it moves once, down to half of it, so that prompt
+    caches stay warm. A setting that is changed counts from the next load on; a copy has a store of its own
+    and starts from the same cut.
 
     Args:
         budget: the limits; the conversation gets its share of them, retrieved documents what it leaves.
         model: a chat model or a model's name; gives window and tokenizer.
-        max_tokens: tokens that conversation and documents may have together; beside a budget the smaller wins.
+        max_tokens: tokens that conversation, documents and question may have together; beside a budget the
+            smaller wins.
+        context_window: the window in tokens, where the model does not say it.
         counter: counts instead of the model's tokenizer.
-        prompt: the chain's prompt; what it costs beside the memory is then counted exactly.
-        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty list says nothing is.
-        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
+        prompt: the chain's prompt; the finished prompt is then counted.
+        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty
+            list says nothing is.
+        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that
+            keeps a running summary of what is cut.
         retriever: finds documents for the input; they are trimmed to what the conversation leaves.
         scorer: ranks the documents; None takes the core's default.
         chat_memory: where the messages are stored.
@@ -85,6 +87,7 @@ class BudgetMemory(Settings, BaseMemory):
     budget: TokenBudget | None = None
     model: Any = None
     max_tokens: int | None = None
+    context_window: int | None = None
     counter: Any = None
     prompt: Any = None
     tools: Any = None
@@ -101,42 +104,49 @@ class BudgetMemory(Settings, BaseMemory):
     human_prefix: str = "Human"
     ai_prefix: str = "AI"
 
-    _reader: ThreadReader = PrivateAttr()
-    _made_of: tuple[Any, ...] = PrivateAttr(default=())
+    _limits: Limits = PrivateAttr()
+    _session: BudgetSession = PrivateAttr()
+    _made_of: tuple[Any, ...] = PrivateAttr()
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=(), extra="forbid")
 
     @override
-    def _settle(self) -> None:
-        """Makes the reader anew when something it depends on was changed; else the remembered cut stays."""
+    def _prepare(self) -> None:
+        """Makes the session anew when something it depends on was changed; else the remembered cut stays."""
         if self.prompt is not None and not isinstance(self.prompt, BasePromptTemplate):
-            msg = f"prompt is a {type(self.prompt).__name__}, allowed: a prompt template"
+            msg = f"prompt must be a prompt template (got a {type(self.prompt).__name__})"
             raise BudgetConfigError(msg)
-        counted = (self.budget, self.model, self.max_tokens, self.counter, self.tools, self.summarizer)
-        made_of = (*counted, self.return_messages, self.human_prefix, self.ai_prefix, self.chat_memory)
-        if len(self._made_of) == len(made_of) and all(map(_same, made_of, self._made_of)):
+        options = ("budget", "model", "max_tokens", "context_window", "counter", "tools")
+        shown = ("summarizer", "return_messages", "human_prefix", "ai_prefix", "retriever", "chat_memory")
+        made_of = tuple([getattr(self, name) for name in (*options, *shown)])
+        before = getattr(self, "_made_of", ())
+        if len(before) == len(made_of) and all(map(_same, made_of, before)):
             return
-        limits = limits_of(
-            budget=self.budget,
-            model=self.model,
-            max_tokens=self.max_tokens,
-            counter=self.counter,
-            tools=self.tools,
-        )
-        as_text = (
-            None if self.return_messages else partial(buffer_text, human=self.human_prefix, ai=self.ai_prefix)
-        )
-        self._reader = ThreadReader(limits, summarizer=as_summarizer(self.summarizer), as_text=as_text)
-        self._made_of = made_of
+        limits = limits_for(**{name: getattr(self, name) for name in options})
+        measure = limits.measure or CodecMeasure(CODEC, limits.counter, limits.tools)
+        if not self.return_messages:
+            measure = _TextMeasure(measure, limits, human=self.human_prefix, ai=self.ai_prefix)
+        sources = ["knowledge"] if self.retriever is not None else []
+        self._session = session_of(limits, self.summarizer, measure=measure, sources=sources)
+        self._limits, self._made_of = limits, made_of
+
+    @override
+    def __getstate__(self) -> dict[Any, Any]:
+        return {**super().__getstate__(), "session": travelling(self._session)}
+
+    @override
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        session = state.pop("session")
+        super().__setstate__(state)
+        self._session = session or self._session
 
     @override
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Returns a memory with a store and a cut of its own; models, retriever and prompt are shared."""
         memo = {} if memo is None else memo
         twin = memo[id(self)] = self.__copy__()
-        twin.__dict__["chat_memory"] = copy.deepcopy(
-            self.chat_memory, memo
-        )  # models, retriever and prompt are shared
-        twin._reader = copy.deepcopy(self._reader, memo)  # noqa: SLF001 - its own kind
+        twin.__dict__["chat_memory"] = copy.deepcopy(self.chat_memory, memo)
+        twin._session = copy.deepcopy(self._session, memo)  # noqa: SLF001 - its own kind
         twin._made_of = (*self._made_of[:-1], twin.chat_memory)  # noqa: SLF001 - the same
         return twin
 
@@ -145,32 +155,27 @@ class BudgetMemory(Settings, BaseMemory):
     def memory_variables(self) -> list[str]:
         return [self.memory_key] if self.retriever is None else [self.memory_key, self.documents_key]
 
-    # ---- load: fitted -----------------------------------------------------------------------------------------------------------
+    # ---- load: fitted ------------------------------------------------------------------------------------
     @override
     def load_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        history, extra = self._fit_history(self.chat_memory.messages, inputs)
-        values: dict[str, Any] = {self.memory_key: self._shown(history)}
         question = self._question(inputs)
-        if self.retriever is not None:
-            found = self.retriever.invoke(question) if question else []
-            values[self.documents_key] = self._documents(found, question, history, extra)
-        return values
+        found = self.retriever.invoke(question) if self.retriever is not None and question else []
+        plan = drive(self._steps(self.chat_memory.messages, found, question, inputs))
+        return self._variables(plan.history, plan.kept)
 
     @override
     async def aload_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        history, extra = await self._afit_history(await self.chat_memory.aget_messages(), inputs)
-        values: dict[str, Any] = {self.memory_key: self._shown(history)}
         question = self._question(inputs)
-        if self.retriever is not None:
-            found = await self.retriever.ainvoke(question) if question else []
-            values[self.documents_key] = await run_in_executor(
-                None, self._documents, found, question, history, extra
-            )
-        return values
+        found = await self.retriever.ainvoke(question) if self.retriever is not None and question else []
+        messages = await self.chat_memory.aget_messages()
+        plan = await adrive(self._steps(messages, found, question, inputs))
+        return self._variables(plan.history, plan.kept)
 
     def fit(self, inputs: dict[str, Any] | None = None) -> FitResult:
-        """Returns the conversation that a load would return as messages, with the report that says why."""
-        return self._fit_history(self.chat_memory.messages, inputs or {})[0]
+        """Returns the conversation that a load without documents returns, with its report."""
+        inputs = inputs or {}
+        plan = drive(self._steps(self.chat_memory.messages, [], self._question(inputs), inputs))
+        return FitResult(messages=plan.history, report=plan.report)
 
     @property
     def report(self) -> BudgetReport:
@@ -192,7 +197,7 @@ class BudgetMemory(Settings, BaseMemory):
         """The conversation that fits, as one text, whatever a load returns."""
         return self._text(self.fit().messages)
 
-    # ---- save: whole ------------------------------------------------------------------------------------------------------------
+    # ---- save: whole -------------------------------------------------------------------------------------
     @override
     def save_context(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
         self.chat_memory.add_messages(self._turn(inputs, outputs))
@@ -204,68 +209,63 @@ class BudgetMemory(Settings, BaseMemory):
     @override
     def clear(self) -> None:
         self.chat_memory.clear()
-        self._reader.session.reset()
+        self._session.forget()
 
     @override
     async def aclear(self) -> None:
         await self.chat_memory.aclear()
-        self._reader.session.reset()
+        self._session.forget()
 
-    # ---- translation ------------------------------------------------------------------------------------------------------------
-    def _fit_history(self, messages: Sequence[BaseMessage], inputs: dict[str, Any]) -> tuple[FitResult, int]:
-        extra = self._extra(inputs)
-        return self._reader.fit(messages, extra_tokens=extra, asked=bool(self._question(inputs))), extra
+    # ---- translation -------------------------------------------------------------------------------------
+    def _steps(
+        self,
+        messages: Sequence[BaseMessage],
+        found: Sequence[Document],
+        question: str,
+        inputs: Mapping[str, Any],
+    ) -> Steps[Plan]:
+        """Plans conversation and documents together."""
+        fields: dict[str, Any] = {"ceiling": self._limits.ceiling, "scorer": self.scorer, "covers": "history"}
+        if self.retriever is not None:
+            fields["blocks"] = (Block(name="knowledge", segments=tuple(to_segments(found))),)
+        if self.prompt is not None:
 
-    async def _afit_history(
-        self, messages: Sequence[BaseMessage], inputs: dict[str, Any]
-    ) -> tuple[FitResult, int]:
-        extra = self._extra(inputs)
-        return await self._reader.afit(
-            messages, extra_tokens=extra, asked=bool(self._question(inputs))
-        ), extra
+            def render(kept: Mapping[str, Fit], history: Sequence[BaseMessage]) -> list[Any]:
+                return self._rendered(self._variables(history, kept), inputs)
 
-    def _extra(self, inputs: dict[str, Any]) -> int:
-        """Counts the prompt without the memory; inputs that are not known yet count as nothing."""
-        if self.prompt is None:
-            return 0
-        known = {**dict.fromkeys(self.prompt.input_variables, ""), **inputs}
-        known |= {
-            self.memory_key: [] if self.return_messages else "",
-            self.documents_key: [] if self.return_docs else "",
-        }
-        return self._reader.extra_tokens(render_prompt(self.prompt, known))
+            empty = self._variables([], {})
+            fields |= {
+                "render": render,
+                "system": system_of(self._prompt_of(empty, inputs)),
+                "covers": "prompt",
+            }
+        return read_steps(self._session, messages, question=question or None, **fields)
 
-    def _shown(self, history: FitResult) -> list[BaseMessage] | str:
-        if not self.return_messages:
-            return self._text(history.messages)
-        return [
-            CODEC.copy(message) for message in history.messages
-        ]  # what a caller changes does not reach the store
+    def _variables(self, history: Sequence[BaseMessage], kept: Mapping[str, Fit]) -> dict[str, Any]:
+        """Returns the memory's variables; messages are copies, so the store stays as it is."""
+        shown: Any = (
+            [CODEC.copy(message) for message in history] if self.return_messages else self._text(history)
+        )
+        if self.retriever is None:
+            return {self.memory_key: shown}
+        pieces = kept["knowledge"].pieces if "knowledge" in kept else ()
+        documents: Any = [from_segment(p.segment, None if p.whole else p.rendition.text) for p in pieces]
+        if not self.return_docs:
+            documents = "\n".join([piece.rendition.text for piece in pieces])
+        return {self.memory_key: shown, self.documents_key: documents}
+
+    def _prompt_of(self, variables: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[BaseMessage]:
+        """Returns the chain's prompt; inputs that are not known yet, as an agent's scratchpad, are empty."""
+        unknown: dict[str, Any] = dict.fromkeys(self.prompt.input_variables, "")
+        unknown |= {name: [] for name in placeholders_in(self.prompt)}
+        return render_prompt(self.prompt, {**unknown, **inputs, **variables})
+
+    def _rendered(self, variables: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Any]:
+        made = self._prompt_of(variables, inputs)
+        return made if self.return_messages else [_Finished(made)]
 
     def _text(self, messages: Sequence[BaseMessage]) -> str:
-        return buffer_text(messages, human=self.human_prefix, ai=self.ai_prefix)
-
-    def _documents(
-        self, found: list[Document], question: str, history: FitResult, extra: int
-    ) -> list[Document] | str:
-        used = history.report.total_tokens - history.report.overhead
-        room = self._reader.room_for_documents(used, extra_tokens=extra)
-        if not found or room < 1:
-            return [] if self.return_docs else ""
-        from rankbudget import fit_documents  # ranking is only loaded where documents are
-
-        fit = partial(
-            fit_documents,
-            max_tokens=room,
-            query=question,
-            counter=self._reader.limits.counter,
-            scorer=self.scorer,
-        )
-        result = fit(to_segments(found))
-        if not self.return_docs:
-            return result.text
-        by_id = {segment.id: segment for segment in to_segments(found)}
-        return [from_segment(s, None if s.text == by_id[s.id].text else s.text) for s in result.segments]
+        return get_buffer_string(messages, human_prefix=self.human_prefix, ai_prefix=self.ai_prefix)
 
     def _question(self, inputs: dict[str, Any]) -> str:
         try:
@@ -292,20 +292,57 @@ class BudgetMemory(Settings, BaseMemory):
         if len(outputs) == 1:
             return next(iter(outputs))
         if "output" in outputs:
-            msg = f"BudgetMemory got the output keys {list(outputs)} and stores 'output'; set output_key to choose another"
+            msg = f"output_key must say what is stored (got {list(outputs)}); 'output' is"
             warnings.warn(msg, stacklevel=4)
             return "output"
-        msg = f"Got multiple output keys: {list(outputs)}, or none; set output_key to the one that is the model's answer"
+        msg = f"Got multiple output keys: {list(outputs)}, or none; set output_key to the model's answer"
         raise ValueError(msg)
 
 
+@dataclass(frozen=True)
+class _Finished:
+    """A finished prompt, in whose text the conversation stands."""
+
+    messages: list[BaseMessage]
+
+
+class _TextMeasure:
+    """Counts a conversation as the one text it becomes, and a finished prompt as its messages.
+
+    Args:
+        whole: counts messages.
+        limits: says what counts texts.
+        human: who the user is in the text.
+        ai: who the model is in the text.
+    """
+
+    additive = False
+
+    def __init__(self, whole: Measure, limits: Limits, *, human: str, ai: str) -> None:
+        self.overhead = limits.counter.overhead(limits.tools) - limits.counter.overhead(None)
+        self._whole = whole
+        self._count = limits.counter.count
+        self._human, self._ai = human, ai
+
+    def group(self, messages: Sequence[Any]) -> int:
+        return self._count(self._text(messages) + "\n")
+
+    def total(self, messages: Sequence[Any]) -> int:
+        if messages and isinstance(messages[0], _Finished):
+            return self._whole.total(messages[0].messages)
+        return self.overhead + self._count(self._text(messages))
+
+    def _text(self, messages: Sequence[Any]) -> str:
+        return get_buffer_string(messages, human_prefix=self._human, ai_prefix=self._ai)
+
+
 def _same(new: Any, old: Any) -> bool:
-    """Says whether a setting is what it was; objects are when they are the same object, however alike two may be."""
+    """Says whether a setting is what it was; objects are when they are the same object."""
     return new is old or (isinstance(new, (int, str)) and type(new) is type(old) and bool(new == old))
 
 
 def _messages(given: Any, kind: type[HumanMessage | AIMessage]) -> list[BaseMessage]:
-    """Returns what a chain was given or answered as messages: a text, a message, or all messages of an agent's turn."""
+    """Returns what a chain was given or answered as messages."""
     if isinstance(given, BaseMessage):
         return [given]
     if isinstance(given, list) and given and all(isinstance(m, BaseMessage) for m in given):

@@ -8,25 +8,23 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
 from typing_extensions import override
 
-from rankbudget import TokenBudget
-from rankbudget.messages.codec import content_text
-from rankbudget._drivers import Call, Steps, adrive, drive
-from rankbudget.compression.truncate import truncate_text
-from rankbudget.report.report import BudgetReport
+from rankbudget import BudgetReport, TokenBudget
+from rankbudget.adapters import Call, Steps, adrive, content_text, drive, truncate_text
 
-from ._agent import AgentBudget, Prompt
+from ._agent import AgentBudget, Prompt, thread_id
 from ._codec import CODEC
 from ._limits import check_number
+from ._serialize import named_options
 from ._supported import require
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
-from langchain.agents.middleware import (
+from langchain.agents.middleware import (  # noqa: E402 - the line above names the extra
     AgentMiddleware,
     AgentState,
     ExtendedModelResponse,
@@ -45,43 +43,50 @@ Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Fits system prompt, tools and messages into the model's window before every model call of a run.
 
-    The state keeps the full history; the model sees the part that fits, always a valid conversation: calls with all their results, the task and
-    the current question, long parallel results shortened rather than lost. The cut is remembered between calls: over the limit it moves once,
-    down to half of it, so that prompt caches stay warm.
+    The state keeps the full history; the model sees the part that fits, always a valid conversation: calls
+    with all their results, the task and the current question, long parallel results shortened rather than
+    lost. With a `thread_id` the cut is remembered between calls: over the limit it moves once, down to half
+    of it, so that prompt caches stay warm.
 
     Args:
         budget: the limits; without any, each model's own profile or name says its window.
         model: gives window and tokenizer instead of the model that is called.
         max_tokens: tokens a prompt may have; beside a budget the smaller wins.
+        context_window: the window in tokens, where the model does not say it.
         counter: counts instead of the model's tokenizer.
-        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that keeps a running summary of what is cut.
+        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that
+            keeps a running summary of what is cut; runs then need a `thread_id`.
         persist: writes the cut to the state, too: what was dropped is gone from it.
-        retry: after a `ContextOverflowError` the call is tried once more with three quarters of what was sent.
-        calibrate: learns from the usage a model reports when counts are too low.
+        retry: after a `ContextOverflowError` the call is tried once more with three quarters of what was
+            sent.
         tool_result_tokens: most tokens of one tool result as it enters the state; None leaves results whole.
         on_report: is called with the report of every model call.
+        keep: for how many threads the cut is remembered; the one not used for longest is forgotten.
 
     Example:
         >>> from langchain.agents import create_agent
         >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
-        >>> agent = create_agent(FakeListChatModel(responses=["fine"]), middleware=[BudgetMiddleware(max_tokens=200)])
+        >>> model = FakeListChatModel(responses=["fine"])
+        >>> agent = create_agent(model, middleware=[BudgetMiddleware(max_tokens=200)])
         >>> agent.invoke({"messages": [("human", "how are you?")]})["messages"][-1].content
         'fine'
     """
 
+    @named_options
     def __init__(
         self,
         budget: TokenBudget | None = None,
         *,
         model: Any = None,
         max_tokens: int | None = None,
+        context_window: int | None = None,
         counter: Any = None,
         summarizer: Any = None,
         persist: bool = False,
         retry: bool = True,
-        calibrate: bool = True,
         tool_result_tokens: int | None = None,
         on_report: Callable[[BudgetReport], Any] | None = None,
+        keep: int = 1000,
     ) -> None:
         super().__init__()
         check_number("tool_result_tokens", tool_result_tokens, "or None to leave results whole")
@@ -94,12 +99,17 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             budget=budget,
             model=model,
             max_tokens=max_tokens,
+            context_window=context_window,
             counter=counter,
             summarizer=summarizer,
-            calibrate=calibrate,
+            keep=keep,
         )
 
-    # ---- before every model call ------------------------------------------------------------------------------------------------
+    def forget(self, thread_id: Any) -> bool:
+        """Forgets the cut and the summary of a thread; returns whether it was known."""
+        return self._budget.forget(thread_id)
+
+    # ---- before every model call -------------------------------------------------------------------------
     @override
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -114,7 +124,7 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> Answer:
         return await adrive(self._steps(request, None, handler))
 
-    # ---- after every tool -------------------------------------------------------------------------------------------------------
+    # ---- after every tool --------------------------------------------------------------------------------
     @override
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         return self._capped(handler(request))
@@ -123,7 +133,7 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         return self._capped(await handler(request))
 
-    # ---- the work ---------------------------------------------------------------------------------------------------------------
+    # ---- the work ----------------------------------------------------------------------------------------
     def _steps(
         self,
         request: ModelRequest[Any],
@@ -138,10 +148,8 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 raise
             prompt = yield from self._fit(request, refused=prompt)
             answer = yield Call(handler, (request.override(messages=prompt.messages),), awaitable)
-        for message in _messages_of(answer):
-            self._budget.learn(prompt, message)
         self._tell(request, prompt)
-        return self._persisted(request, prompt, answer) if self.persist else answer  # type: ignore[no-any-return]  # the handler's answer
+        return self._persisted(request, prompt, answer) if self.persist else cast("Answer", answer)
 
     def _fit(self, request: ModelRequest[Any], *, refused: Prompt | None = None) -> Steps[Prompt]:
         return self._budget.steps(
@@ -149,20 +157,20 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             model=request.model.bind(**request.model_settings) if request.model_settings else request.model,
             system=request.system_message,
             tools=[*request.tools, *_structured_tools(request.response_format)],
-            thread=_thread_id(request),
+            thread=thread_id(),
             refused=refused,
         )
 
     def _tell(self, request: ModelRequest[Any], prompt: Prompt) -> None:
-        """Puts the figures into `stream_mode="custom"`; custom events of callbacks do not reach an agent's stream."""
-        report = prompt.result.report
+        """Puts the figures into `stream_mode="custom"`, which callbacks' events do not reach."""
+        report = prompt.report
         if self.on_report is not None:
             self.on_report(report)
         writer = getattr(request.runtime, "stream_writer", None)
         if writer is not None:
             figures = {
                 "total_tokens": report.total_tokens,
-                "limit": prompt.limit,
+                "limit": report.limit,
                 "kept": len(prompt.messages),
                 "given": len(request.messages),
             }
@@ -207,7 +215,7 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return ExtendedModelResponse(response, Command(update={"messages": update}))
 
     def _capped(self, answer: Any) -> Any:
-        """Shortens results that are longer than `tool_result_tokens` as they enter the state, alone or in a command; artifacts stay whole."""
+        """Shortens results longer than `tool_result_tokens`, alone or in a command; artifacts stay."""
         if self.tool_result_tokens is None:
             return answer
         if isinstance(answer, ToolMessage):
@@ -231,7 +239,7 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BudgetMiddleware:
-        """Returns a middleware of its own that starts from the cuts this one remembers; models and callbacks are shared."""
+        """Returns a middleware that starts from the same cuts; models and callbacks are shared."""
         twin = memo[id(self)] = copy.copy(self)
         twin._budget = copy.deepcopy(self._budget, memo)  # noqa: SLF001 - its own kind
         return twin
@@ -259,14 +267,3 @@ def _structured_tools(response_format: Any) -> list[Any]:
         return [spec.schema for spec in specs if spec.schema is not None]
     schema = getattr(response_format, "schema", response_format)
     return [schema] if schema is not None else []
-
-
-def _thread_id(request: ModelRequest[Any]) -> Any:
-    """Returns the id of the conversation, where the graph has a checkpointer or the caller names it."""
-    try:
-        from langgraph.config import get_config
-
-        found = get_config().get("configurable", {}).get("thread_id")
-    except (ImportError, RuntimeError):  # called outside a graph
-        return None
-    return None if found is None else (found, request.messages[0].id if request.messages else None)

@@ -1,7 +1,8 @@
 r"""A chat prompt template whose slots are fitted together: what it formats never exceeds the budget.
 
 prompt = BudgetChatPromptTemplate.from_messages(
-    [("system", "Answer from the documents.\n{documents}"), MessagesPlaceholder("history"), ("human", "{question}")], model="gpt-4o"
+    [("system", "Answer from the documents.\n{documents}"), MessagesPlaceholder("history"), ("human",
+    "{question}")], model="gpt-4o"
 )
 chain = prompt | model
 """
@@ -14,32 +15,29 @@ from typing import Any, Literal
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.messages import BaseMessage, get_buffer_string
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
-from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate, MessagesPlaceholder
-from pydantic import ConfigDict, PrivateAttr
+from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate
+from pydantic import ConfigDict
 from typing_extensions import Self, override
 
-from rankbudget import TokenBudget
-from rankbudget._drivers import Steps, adrive, drive
+from rankbudget.adapters import NOTICE, PLACEHOLDERS, Steps, adrive, drive, render_block, wrapper_of
 from rankbudget.errors import BudgetConfigError
-from rankbudget.messages.tags import NOTICE, PLACEHOLDERS, render_block, wrapper_of
 
-from ._convert import CODEC, document_text, example_messages, example_text, to_segments
-from ._limits import Limits, limits_of
-from ._settings import Settings
-from ._slots import Slots, Trimmed, fit_slots_steps, render_prompt
-from ._wire import asend_report, plain_fields, send_report, travels
-from .models import as_summarizer
+from ._codec import CODEC
+from ._convert import document_text, example_messages, example_text, to_segments
+from ._slots import SlotSettings, Trimmed, asend_report, placeholders_in, render_prompt, send_report
 
 __all__ = ["BudgetChatPromptTemplate"]
 
 
-class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
-    """Formats a chat prompt that fits: history, documents, examples and memory give way in rank order, the rest stays as it is.
+class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
+    """Formats a chat prompt that fits: history, documents, examples and memory give way in rank order.
 
-    A variable that is a `MessagesPlaceholder` gets messages: a conversation as it is, examples as turns, documents and memories in one system
-    message. One inside a text gets text. Inserted text stands in tags it cannot close and is announced as data.
+    A variable that is a `MessagesPlaceholder` gets messages: a conversation as it is, examples as turns,
+    documents and memories in one system message. One inside a text gets text. Inserted text stands in tags it
+    cannot close and is announced as data.
 
-    An `invoke` with callbacks sends the custom event `context_budget` with the report, as `BudgetTrimmer` does.
+    An `invoke` with callbacks sends the custom event `context_budget` with the report, as `BudgetTrimmer`
+    does.
 
     Args:
         template: the prompt template; `from_messages` makes it.
@@ -55,35 +53,20 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
         history_key: the variable of the history. The next four name the other slots.
 
     Example:
+        >>> from langchain_core.prompts import MessagesPlaceholder
         >>> prompt = BudgetChatPromptTemplate.from_messages(
-        ...     [("system", "Be brief."), MessagesPlaceholder("history"), ("human", "{question}")], max_tokens=8, counter=lambda m: len(m.content.split())
+        ...     [("system", "Be brief."), MessagesPlaceholder("history"), ("human", "{question}")],
+        ...     max_tokens=8,
+        ...     counter=lambda m: len(m.content.split()),
         ... )
-        >>> messages = prompt.format_messages(history=[("human", "one two three"), ("ai", "four five")], question="And you, who are you?")
+        >>> thread = [("human", "one two three"), ("ai", "four five")]
+        >>> messages = prompt.format_messages(history=thread, question="And you, who are you?")
         >>> [m.content for m in messages]
         ['Be brief.', 'And you, who are you?']
     """
 
     template: BaseChatPromptTemplate
-    budget: TokenBudget | None = None
-    model: Any = None
-    max_tokens: int | None = None
-    counter: Any = None
-    tools: Any = None
-    cut: Literal["fill", "stable"] = "fill"
-    summarizer: Any = None
-    scorer: Any = None
-    strict: bool = False
     notice: str | None = NOTICE
-    history_key: str = "history"
-    documents_key: str = "documents"
-    examples_key: str = "examples"
-    memory_key: str = "memory"
-    question_key: str = "question"
-    document_prompt: Any = None
-    example_prompt: Any = None
-
-    _limits: Limits = PrivateAttr()
-    _slots: Slots = PrivateAttr()
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
 
@@ -99,6 +82,7 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
             bound = kwargs.get("partial_variables") or {}
             kwargs["input_variables"] = [name for name in made.input_variables if name not in bound]
             kwargs.setdefault("optional_variables", list(made.optional_variables))
+            kwargs.setdefault("input_types", dict(made.input_types))
         super().__init__(**kwargs)
 
     @classmethod
@@ -108,29 +92,8 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
         template_format: Literal["f-string", "mustache", "jinja2"] = "f-string",
         **options: Any,
     ) -> Self:
-        """Returns a template of messages, tuples, strings and placeholders, as `ChatPromptTemplate` takes them."""
+        """Returns a template of messages, tuples, strings and placeholders."""
         return cls(ChatPromptTemplate(messages, template_format=template_format), **options)
-
-    @override
-    def _settle(self) -> None:
-        self._limits = limits_of(
-            budget=self.budget,
-            model=self.model,
-            max_tokens=self.max_tokens,
-            counter=self.counter,
-            tools=self.tools,
-        )
-        self._slots = Slots(
-            keys=self._slots_keys(),
-            question=self.question_key,
-            prompt=_Filled(self),
-            document_prompt=self.document_prompt,
-            example_prompt=self.example_prompt,
-            cut=self.cut,
-            strict=self.strict,
-            summarizer=as_summarizer(self.summarizer),
-            scorer=self.scorer,
-        )
 
     @override
     def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
@@ -165,43 +128,20 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
         await asend_report(done, run_manager)
         return ChatPromptValue(messages=list(done.messages))
 
-    # ---- on the wire ------------------------------------------------------------------------------------------------------------
+    # ---- on the wire -------------------------------------------------------------------------------------
     @classmethod
     @override
     def get_lc_namespace(cls) -> list[str]:
         return cls.__module__.split(".")
 
-    @property
-    @override
-    def lc_attributes(self) -> dict[str, Any]:
-        """A budget is plain data on the wire; a model is its window and its name."""
-        return plain_fields(self, self._limits)
-
-    @override
-    def to_json(self) -> Any:
-        """Says "not implemented" where a callable would have to travel: a template that counts otherwise is another template."""
-        return super().to_json() if travels(self) else self.to_json_not_implemented()
-
-    # ---- the work ---------------------------------------------------------------------------------------------------------------
+    # ---- the work ----------------------------------------------------------------------------------------
     def _steps(self, kwargs: dict[str, Any]) -> Steps[Trimmed]:
-        return fit_slots_steps(
-            self._merge_partial_and_user_variables(**kwargs), self._slots, self._limits, None
-        )
-
-    def _slots_keys(self) -> dict[str, str]:
-        """Returns the slots that the template has, block name -> key."""
-        keys = {
-            "history": self.history_key,
-            "knowledge": self.documents_key,
-            "examples": self.examples_key,
-            "memory": self.memory_key,
-        }
-        known = {
-            *self.template.input_variables,
-            *self.template.optional_variables,
-            *self.template.partial_variables,
-        }
-        return {block: key for block, key in keys.items() if key in known}
+        values = self._merge_partial_and_user_variables(**kwargs)
+        template = self.template
+        names = [*template.input_variables, *template.optional_variables, *template.partial_variables]
+        slots = self._keys_in(names)[0]
+        written = _Written(self, {key: block for block, key in slots.items()})
+        return self._slots_steps(values, names, written.messages)
 
     @property
     @override
@@ -213,15 +153,15 @@ class BudgetChatPromptTemplate(Settings, BaseChatPromptTemplate):
         return self.template.pretty_repr(html=html)
 
 
-class _Filled:
-    """The template with its fitted slots written out, as text or as messages."""
+class _Written:
+    """The template with its slots written out, as text or messages; `blocks` is key -> block name."""
 
-    def __init__(self, prompt: BudgetChatPromptTemplate) -> None:
+    def __init__(self, prompt: BudgetChatPromptTemplate, blocks: Mapping[str, str]) -> None:
         self._prompt = prompt
-        self._as_messages = _placeholders(prompt.template)
-        self._blocks = {key: block for block, key in prompt._slots_keys().items()}  # noqa: SLF001 - its own half
+        self._as_messages = placeholders_in(prompt.template)
+        self._blocks = blocks
 
-    def invoke(self, values: Mapping[str, Any], config: Any = None) -> list[BaseMessage]:  # noqa: ARG002 - as a Runnable has it
+    def messages(self, values: Mapping[str, Any]) -> list[BaseMessage]:
         written = {
             key: self._written(self._blocks[key], key, value) if key in self._blocks else value
             for key, value in values.items()
@@ -230,15 +170,15 @@ class _Filled:
 
     def _written(self, block: str, key: str, value: Any) -> Any:
         if key in self._as_messages:
-            return self._messages(block, value)
+            return self._as_turns(block, value)
         if isinstance(value, str):
             return value
         if block == "history":
             return get_buffer_string(value) or PLACEHOLDERS["history"]
         return self._text(block, value) if value else PLACEHOLDERS.get(block, "")
 
-    def _messages(self, block: str, value: Any) -> list[BaseMessage]:
-        """Returns a slot as messages: a conversation as it is, examples as turns, anything else as one message that says it is data."""
+    def _as_turns(self, block: str, value: Any) -> list[BaseMessage]:
+        """Returns a slot as messages: a conversation as it is, examples as turns, else one message."""
         items: list[Any] = ([value] if value else []) if isinstance(value, str) else list(value)
         if all(isinstance(item, BaseMessage) for item in items):
             return items
@@ -252,7 +192,7 @@ class _Filled:
         if isinstance(example, Mapping):
             return example_messages(example, self._prompt.example_prompt)
         msg = (
-            f"an example is a {type(example).__name__}, and {self._prompt.examples_key!r} is a placeholder for messages; "
+            f"an example in the placeholder {self._prompt.examples_key!r} is a {type(example).__name__}; "
             "allowed: messages, or dicts with example_prompt="
         )
         raise BudgetConfigError(msg)
@@ -270,11 +210,3 @@ class _Filled:
             block, [wrap(s, s.text) for s in to_segments(items, prefix=block, text_of=text_of)]
         ).rstrip("\n")
         return f"{prompt.notice}\n{text}" if prompt.notice else text
-
-
-def _placeholders(template: Any) -> set[str]:
-    """Returns the variables that take messages, those of templates inside a template included."""
-    found: set[str] = set()
-    for part in getattr(template, "messages", ()):
-        found |= {part.variable_name} if isinstance(part, MessagesPlaceholder) else _placeholders(part)
-    return found

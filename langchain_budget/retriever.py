@@ -1,4 +1,4 @@
-"""The budget around a retriever: any retriever, its documents ranked, deduplicated and within the tokens there are."""
+"""The budget around any retriever: its documents ranked, deduplicated and within the limit."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from rankbudget.errors import BudgetConfigError
 
-from ._limits import check_number, typed_errors
-from ._settings import Settings, check_options
+from ._limits import check_number
+from ._serialize import Settings, check_options, typed_errors
 from .compressor import BudgetDocumentCompressor
 
 __all__ = ["BudgetRetriever"]
@@ -31,16 +31,18 @@ class BudgetRetriever(Settings, BaseRetriever):
     Args:
         retriever: what finds the documents; ask it for more than fits, the best are kept.
         compressor: keeps what fits; made of the other options when it is not given.
-        max_tokens: most tokens of all documents together; None asks the compressor. `invoke(query, max_tokens=200)` sets it for one call, and so
-            does `configurable_fields(max_tokens=..)`.
-        k: most documents; the best ones are chosen first, then fitted. None has no limit but the tokens. `invoke(query, k=2)` sets it for one
-            call.
+        max_tokens: most tokens of all documents together; None asks the compressor. `invoke(query,
+            max_tokens=200)` sets it for one call, and so does `configurable_fields(max_tokens=..)`.
+        k: most documents; the best ones are chosen first, then fitted. None has no limit but the tokens.
+            `invoke(query, k=2)` sets it for one call.
 
     Example:
         >>> from langchain_core.vectorstores import InMemoryVectorStore
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-        >>> store = InMemoryVectorStore.from_texts(["Cats sleep.", "A refund takes ten days."], DeterministicFakeEmbedding(size=8))
-        >>> found = BudgetRetriever(retriever=store.as_retriever(), max_tokens=8).invoke("How long does a refund take?")
+        >>> texts = ["Cats sleep.", "A refund takes ten days."]
+        >>> store = InMemoryVectorStore.from_texts(texts, DeterministicFakeEmbedding(size=8))
+        >>> narrow = BudgetRetriever(retriever=store.as_retriever(), max_tokens=8)
+        >>> found = narrow.invoke("How long does a refund take?")
         >>> [d.page_content for d in found]
         ['A refund takes ten days.']
     """
@@ -57,23 +59,23 @@ class BudgetRetriever(Settings, BaseRetriever):
         check_options(type(self), kwargs, [*type(self).model_fields, *_OPTIONS])
         given = kwargs.get("compressor")
         if options and given is not None:
-            msg = f"compressor and {', '.join(options)} are both given, allowed: one or the other; a compressor has its own options"
+            msg = f"compressor must be given without {', '.join(options)}: a compressor has its own options"
             raise BudgetConfigError(msg)
         if given is None:
             with typed_errors():
                 kwargs["compressor"] = BudgetDocumentCompressor(**options)
         inner = kwargs.get("retriever")
         if not isinstance(inner, BaseRetriever):
-            msg = f"retriever is a {type(inner).__name__}, allowed: a BaseRetriever; documents of another step go to BudgetDocumentCompressor"
+            msg = f"retriever must be a BaseRetriever (got a {type(inner).__name__})"
             raise BudgetConfigError(msg)
         super().__init__(**kwargs)
 
     @override
-    def _settle(self) -> None:
+    def _prepare(self) -> None:
         check_number("k", self.k, "or None")
         check_number("max_tokens", self.max_tokens, "or None")
         if self.max_tokens is not None and self.compressor.max_tokens is not None:
-            msg = "compressor and max_tokens are both given, allowed: one or the other; the compressor has a max_tokens of its own"
+            msg = "max_tokens must be given once: the compressor has a max_tokens of its own"
             raise BudgetConfigError(msg)
 
     @override
@@ -105,7 +107,7 @@ class BudgetRetriever(Settings, BaseRetriever):
         return await run_in_executor(None, self._kept, compressor, found, query, k)
 
     def _compressor(self, k: int | None, max_tokens: int | None) -> BudgetDocumentCompressor:
-        """Returns the compressor of this call; what a call asks for is checked before anything is retrieved."""
+        """Returns the compressor of this call; its options are checked before anything is retrieved."""
         check_number("k", k, "or None")
         check_number("max_tokens", max_tokens, "or None")
         most = self.max_tokens if max_tokens is None else max_tokens

@@ -1,8 +1,9 @@
-"""langchain-core's `trim_messages`, with the same signature, that only ever returns valid conversations within the limit.
+"""langchain-core's `trim_messages` that only ever returns valid conversations within the limit.
 
-What differs, on purpose (docs/langchain.md has the list with reasons): calls and results stay together, the result opens on the user's message,
-all system messages count as such, "approximate" counts exactly, a counter only ever sees valid lists in order, and what must stay but cannot
-is an error instead of a longer or an empty result.
+What differs, on purpose (docs/langchain.md has the list with reasons): calls and results stay together, the
+result opens on the user's message, all system messages count as such, "approximate" counts exactly, a counter
+only ever sees valid lists in order, and what must stay but cannot is an error instead of a longer or an empty
+result.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableLambda
 
 from rankbudget import TokenBudget, fit_messages
+from rankbudget.adapters import CodecMeasure, ListMeasure, Measure
 from rankbudget.errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError
-from rankbudget.messages.measure import CodecMeasure, ListMeasure, Measure
 
 from ._codec import CODEC
 from ._convert import as_messages
 from ._counters import HostCounter, host_counter
-from ._partial import Partial, keep_first, matches
+from ._partial import Partial, keep_first, matches, may_end
+from ._serialize import named_options
 
 __all__ = ["trim_messages"]
 
@@ -33,6 +35,7 @@ _RESULT_CAP = 1000
 _ENCODINGS = ("o200k_base", "cl100k_base", "o200k_harmony", "p50k_base", "r50k_base")
 
 
+@named_options
 def trim_messages(
     messages: Any = None,
     *,
@@ -51,24 +54,31 @@ def trim_messages(
     """Returns the newest (or first) messages within `max_tokens`, always a valid conversation.
 
     Args:
-        messages: a list of messages, tuples, dicts or strings, or a PromptValue; None returns a Runnable that trims what it is given.
+        messages: a list of messages, tuples, dicts or strings, or a PromptValue; None returns a Runnable that
+            trims what it is given.
         max_tokens: most tokens of the result.
-        token_counter: a callable over a list of messages or over one message, a model, "approximate" (counts exactly with o200k_base, at no
-            cost worth naming), or the name of an encoding or a known model; `len` counts messages.
+        token_counter: a callable over a list of messages or over one message, a model, "approximate" (counts
+            exactly with o200k_base, at no cost worth naming), or the name of an encoding or a known model;
+            `len` counts messages.
         strategy: "last" keeps the newest, "first" the oldest.
-        allow_partial: cuts the text of the message at the edge instead of dropping it; thinking, calls and media are never cut.
-        end_on: drops what follows the last message of these types: before trimming for "last", after it for "first".
-        start_on: drops what precedes the first message of these types, system messages apart; only with "last".
+        allow_partial: cuts the text of the message at the edge instead of dropping it; thinking, calls and
+            media are never cut.
+        end_on: drops what follows the last message of these types: before trimming for "last", after it for
+            "first".
+        start_on: drops what precedes the first message of these types, system messages apart; only with
+            "last".
         include_system: keeps the system messages; only with "last". Without it they are the first to go.
-        text_splitter: splits a text into parts that join to it again, for `allow_partial`; None splits after newlines.
+        text_splitter: splits a text into parts that join to it again, for `allow_partial`; None splits after
+            newlines.
 
     Returns:
-        The same message objects; copies are a message cut under `allow_partial`, and results of the newest tool call, shortened where they
-        cannot stay whole and the model has not answered them yet.
+        The same message objects; copies are a message cut under `allow_partial`, and results of the newest
+        tool call, shortened where they cannot stay whole and the model has not answered them yet.
 
     Raises:
-        ValueError: arguments that exclude each other, or a limit that cannot hold the system messages, the current question and, when
-            the thread ends on results, the call that asked for them with all of them.
+        ValueError: arguments that exclude each other, or a limit that cannot hold the system messages, the
+            current question and, when the thread ends on results, the call that asked for them with all of
+            them.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -123,7 +133,7 @@ def _trim(
     if strategy == "first":
         return keep_first(given, measure, max_tokens, cut=cut, end_on=end_on)
     if end_on:
-        while given and not matches(given[-1], end_on):
+        while given and not may_end(given[-1], end_on):
             given.pop()
     if not given:
         return []
@@ -177,7 +187,7 @@ def _keep_last(
 
 
 def _started(kept: list[BaseMessage], start_on: Kinds, *, include_system: bool) -> list[BaseMessage]:
-    """Drops what precedes the first message of the wanted types; a result never opens, its call would be gone."""
+    """Drops what precedes the first message of the wanted types; a result never opens."""
 
     def stays(message: BaseMessage) -> bool:
         return include_system and isinstance(message, SystemMessage)
@@ -203,7 +213,8 @@ def _counter(given: Any) -> HostCounter:
         and not isinstance(given, BaseLanguageModel)
     ):
         msg = (
-            "'token_counter' expected to be a model that implements 'get_num_tokens_from_messages()' or a function. "
+            "'token_counter' expected to be a model that implements "
+            "'get_num_tokens_from_messages()' or a function. "
             f"Received object of type {type(given)}."
         )
         raise BudgetConfigError(msg)
@@ -219,7 +230,8 @@ def _known(name: str) -> str:
         TokenBudget.for_model(name)
     except CounterUnavailableError as error:
         msg = (
-            f"Invalid token_counter shortcut '{name}'. Available shortcuts: 'approximate', encodings ({', '.join(_ENCODINGS)}) "
+            f"Invalid token_counter shortcut '{name}'. Available shortcuts: 'approximate', "
+            f"encodings ({', '.join(_ENCODINGS)}) "
             "and names of known models."
         )
         raise BudgetConfigError(msg) from error

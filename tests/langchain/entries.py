@@ -12,6 +12,7 @@ from langchain.agents.middleware import (
     ModelRequest,
     ModelResponse,
 )
+from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
@@ -22,7 +23,9 @@ from langchain_core.messages import (
     SystemMessage,
     convert_to_messages,
 )
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnableLambda
 from langgraph.graph.message import add_messages
 
 from langchain_budget import (
@@ -32,11 +35,13 @@ from langchain_budget import (
     BudgetMessageHistory,
     BudgetMiddleware,
     BudgetTrimmer,
+    budget_model,
     pre_model_hook,
     trim_messages,
 )
 from langchain_budget._codec import MARK
-from rankbudget.testing import Application, EntryPoint, Opened, drawn_summarizer
+from rankbudget.testing import Application
+from tests.entry_points import EntryPoint, Opened, drawn_summarizer
 
 MODEL = FakeListChatModel(responses=["ok"])
 USAGE = {"input_tokens": 5, "output_tokens": 5, "total_tokens": 10}
@@ -268,6 +273,46 @@ def _template(app: Application, limit: int, counter: Any) -> Opened:
     return Opened(lambda messages: made.format_messages(history=messages), arun)
 
 
+class Noting(BaseChatModel):
+    """A model that notes what it is sent."""
+
+    sent: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "noting"
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.sent[:] = messages
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("ok"))])
+
+
+def _model(*, thread: bool) -> Callable[[Application, int, Any], Opened]:
+    def opened(app: Application, limit: int, counter: Any) -> Opened:
+        sent: list[Any] = []
+        made = budget_model(Noting(sent=sent), max_tokens=limit, counter=counter)
+        config: Any = {"configurable": {"thread_id": "t"}} if thread else {}
+
+        async def agenerate(messages: list[Any]) -> Any:
+            return await made._agenerate(
+                messages, tools=list(app.tools)
+            )  # invoke rewrites audio and files first
+
+        step = RunnableLambda(lambda messages: made._generate(messages, tools=list(app.tools)), agenerate)
+
+        def run(messages: list[Any]) -> Any:
+            step.invoke(messages, config)
+            return list(sent)
+
+        async def arun(messages: list[Any]) -> Any:
+            await step.ainvoke(messages, config)
+            return list(sent)
+
+        return Opened(run, arun)
+
+    return opened
+
+
 ENTRIES = [
     EntryPoint(name="trimmer", open=_trimmer()),
     EntryPoint(name="stable trimmer", open=_trimmer(cut="stable"), superset=False),
@@ -290,5 +335,7 @@ ENTRIES = [
     EntryPoint(name="middleware", open=_middleware(), remembers=True),
     EntryPoint(name="middleware that persists", open=_middleware(persist=True), remembers=True),
     EntryPoint(name="hook", open=_hook, remembers=True),
+    EntryPoint(name="model", open=_model(thread=False), superset=False),
+    EntryPoint(name="model in a thread", open=_model(thread=True), remembers=True),
     EntryPoint(name="context edit", open=_edit, identity=False, tools=False, superset=False),
 ]

@@ -18,6 +18,7 @@ from langchain_core.messages import trim_messages as stock_trim_messages
 from langchain_budget import BudgetMemory, BudgetMessageHistory, BudgetMiddleware, BudgetTrimmer
 from langchain_budget._codec import CODEC
 from rankbudget.testing import WordCounter
+from tests.langchain.running import on_thread
 
 
 class Remembering(WordCounter):
@@ -110,9 +111,9 @@ def middleware(limit: int) -> Fit:
             sent.extend([asked.system_message, *asked.messages])
             return ModelResponse(result=[AIMessage("ok")])
 
-        made.wrap_model_call(
-            ModelRequest(model=MODEL, messages=messages[1:], system_message=messages[0]), handler
-        )
+        asked = ModelRequest(model=MODEL, messages=messages[1:], system_message=messages[0])
+        with on_thread():
+            made.wrap_model_call(asked, handler)
         return sent
 
     return fit

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, conver
 from langchain_budget import BudgetTrimmer, trim_messages
 from langchain_budget._codec import CODEC
 from rankbudget import BudgetExceededError, fit_messages
-from rankbudget.testing import Application, WordCounter, applications, check_outcome, draws, snapshot
+from rankbudget.testing import Application, WordCounter, applications, check_outcome, snapshot
+from tests.drawing import draws
 
 COUNTER = WordCounter()
 

@@ -24,10 +24,8 @@ from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from langchain_core.tools import tool
 from pydantic import BaseModel, Field
 
+from langchain_budget._codec import CODEC, MARK, NeedsConversionError
 from langchain_budget._convert import (
-    CODEC,
-    MARK,
-    NeedsConversionError,
     as_messages,
     as_tools,
     document_text,
@@ -78,7 +76,7 @@ def test_roles_cover_every_message_class() -> None:
 
 def test_an_unknown_role_is_a_typed_error_that_names_the_allowed_ones() -> None:
     """A ChatMessage with a role nobody knows says what was seen and what is allowed."""
-    with pytest.raises(MessageError, match=r"'narrator'.*allowed: ai, assistant, developer"):
+    with pytest.raises(MessageError, match=r"ai, assistant, developer.*'narrator'"):
         CODEC.role(ChatMessage("x", role="narrator"))
 
 
@@ -192,8 +190,9 @@ def test_a_function_is_answered_by_its_name() -> None:
 )
 def test_the_fingerprint_changes_with_what_is_sent(first: object, second: object) -> None:
     """Two messages that cost differently have different fingerprints; a copy has the same."""
-    assert CODEC.fingerprint(first) != CODEC.fingerprint(second)
-    assert CODEC.fingerprint(first) == CODEC.fingerprint(CODEC.copy(first))
+    one, other = CODEC.fingerprints([first, second])
+    assert one != other
+    assert CODEC.fingerprints([CODEC.copy(first)]) == [one]
 
 
 def test_edited_text_is_a_marked_copy_without_stale_usage() -> None:
@@ -260,7 +259,7 @@ def test_anything_message_like_becomes_messages() -> None:
     ] == ["system", "human"]
     with pytest.raises(MessageError, match="is no message"):
         as_messages([{"content": "no role"}])
-    with pytest.raises(MessageError, match="int is not a list of messages"):
+    with pytest.raises(MessageError, match=r"messages must be a list.*int"):
         as_messages(3)
 
 
@@ -329,7 +328,7 @@ def test_examples_and_texts_become_segments() -> None:
     assert example_text(example, chat) == "2+2\n4"
     (text,) = to_segments(["a note"], prefix="memory")
     assert (from_segment(text), from_segment(text, "a")) == ("a note", "a")
-    with pytest.raises(MessageError, match="int is no memory"):
+    with pytest.raises(MessageError, match=r"memory must be .*int"):
         to_segments([3], prefix="memory")
 
 
@@ -353,11 +352,12 @@ def test_a_document_prompt_decides_the_text() -> None:
         ({"relevance_score": np.float64("nan")}, None),
         ({"relevance_score": True}, None),
         ({"relevance_score": "0.9"}, None),
-        ({"score": 0.9}, None),
+        ({"score": 0.9}, 0.9),
+        ({"score": 0.9, "relevance_score": 0.2}, 0.2),
     ],
 )
 def test_a_score_is_a_finite_number_of_any_library(metadata: dict[str, Any], score: float | None) -> None:
-    """Rerankers leave numpy's numbers; what is no number rates nothing, and a `score` may be a distance."""
+    """Rerankers leave numpy's numbers; what is no number rates nothing."""
     (segment,) = to_segments([Document(page_content="text", metadata=metadata)])
     assert segment.score == score
 
@@ -377,5 +377,5 @@ def test_a_shortened_document_shares_no_metadata_however_deep() -> None:
 
 def test_what_is_no_tool_is_a_bad_setting() -> None:
     """A tool that cannot be read is named, with what is allowed."""
-    with pytest.raises(BudgetConfigError, match="3 is no tool, allowed: what bind_tools takes"):
+    with pytest.raises(BudgetConfigError, match="3 is no tool"):
         as_tools([3])

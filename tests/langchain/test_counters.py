@@ -16,8 +16,8 @@ from langchain_openai import ChatOpenAI
 from langchain_budget import BudgetTrimmer, trim_messages
 from langchain_budget._codec import CODEC
 from langchain_budget._counters import counter_kind, host_counter
-from langchain_budget._limits import limits_of
-from langchain_budget.models import budget_for, summarizer
+from langchain_budget._limits import limits_for
+from langchain_budget.models import summarizer
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, CounterUnavailableError
 from rankbudget.testing import WordCounter
@@ -77,7 +77,7 @@ def test_an_async_counter_is_refused_by_name() -> None:
     async def slow(messages: list[BaseMessage]) -> int:
         return len(messages)
 
-    with pytest.raises(BudgetConfigError, match=r"'slow' is async; allowed: a blocking callable"):
+    with pytest.raises(BudgetConfigError, match=r"a blocking callable .*'slow'"):
         BudgetTrimmer(max_tokens=5, counter=slow)
 
 
@@ -151,7 +151,7 @@ def test_a_model_counts_as_it_says() -> None:
     plain = host_counter(FakeListChatModel(responses=[""]))
     assert plain.measure is None
     assert plain.counter.count("hello world") == 2
-    named = limits_of(model=ChatOpenAI(model="gpt-4o", api_key="none"))
+    named = limits_for(model=ChatOpenAI(model="gpt-4o", api_key="none"))
     assert (named.counter.exact, named.budget and named.budget.context_window) == (True, 128_000)
 
 
@@ -215,25 +215,48 @@ def test_budgets_come_from_models() -> None:
     profiled = FakeListChatModel(
         responses=[""], profile={"max_input_tokens": 5000, "max_output_tokens": 1000}
     )
-    assert budget_for(profiled) == TokenBudget(context_window=5000, max_output=1000)
-    assert budget_for("gpt-4o", reserve=100).available == 128_000 - 100
-    with pytest.raises(CounterUnavailableError):
-        budget_for("no-such-model-anywhere")
-    with pytest.raises(BudgetConfigError, match="neither a profile nor a name"):
-        budget_for(FakeListChatModel(responses=[""]))
+    assert limits_for(model=profiled).budget == TokenBudget(context_window=5000, max_output=1000)
+    for unknown in ("no-such-model-anywhere", FakeListChatModel(responses=[""])):
+        with pytest.raises((CounterUnavailableError, BudgetConfigError)):
+            limits_for(model=unknown)
+        assert limits_for(model=unknown, context_window=9000).budget.context_window == 9000
+        assert limits_for(model=unknown, max_tokens=500).most <= 500
+
+
+def test_the_smallest_window_counts() -> None:
+    """A fallback may be asked any time; a server's own window is what it was started with."""
+    small = FakeListChatModel(responses=[""], profile={"max_input_tokens": 1000})
+    large = FakeListChatModel(responses=[""], profile={"max_input_tokens": 5000})
+    assert limits_for(model=large.with_fallbacks([small])).budget.context_window == 1000
+
+    class Served(FakeListChatModel):
+        num_ctx: int = 2000
+
+    served = Served(responses=[""], profile={"max_input_tokens": 131_072})
+    assert limits_for(model=served).budget.context_window == 2000
 
 
 async def test_a_model_summarizes() -> None:
     """A chat model is a summarizer, blocking and awaitable, and says how much it reads."""
-    write = summarizer(FakeListChatModel(responses=["short"], profile={"max_input_tokens": 77}))
-    assert (write("long text", 20), await write.acall("long text", 20), write.max_input_tokens) == (
-        "short",
-        "short",
-        77,
-    )
+    write = summarizer(FakeListChatModel(responses=["short"], profile={"max_input_tokens": 977}))
+    assert (write("long text", 20), await write.acall("long text", 20)) == ("short", "short")
+    assert 0 < write.input_window < 977  # type: ignore[operator]  # it is known
 
 
 def test_a_counter_of_ours_passes_through() -> None:
     """A TokenCounter is used as it is."""
     words = WordCounter()
     assert host_counter(words).counter is words
+
+
+def test_a_model_that_cannot_count_itself_is_counted_by_its_name() -> None:
+    """An integration knows no tokenizer for a deployment's name: its errors are not the user's."""
+
+    class Deployed(FakeListChatModel):
+        model_name: str = "my-deployment"
+
+        def get_num_tokens_from_messages(self, messages: Any, tools: Any = None) -> int:
+            raise NotImplementedError
+
+    host = host_counter(Deployed(responses=[""]))
+    assert (host.measure, host.counter.name, host.counter.exact) == (None, "my-deployment", False)

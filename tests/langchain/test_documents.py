@@ -27,10 +27,11 @@ from langchain_budget import (
     BudgetExampleSelector,
     BudgetRetriever,
 )
-from langchain_budget._convert import CODEC
+from langchain_budget._codec import CODEC
 from rankbudget import BudgetSession, TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
-from rankbudget.testing import HOSTILE, Application, WordCounter, applications, draws
+from rankbudget.testing import HOSTILE, Application, WordCounter, applications
+from tests.drawing import draws
 
 EXACT = counter_for("o200k_base")
 WORDS = WordCounter(framing=1, priming=0)
@@ -180,9 +181,9 @@ def test_a_retriever_returns_what_fits_and_at_most_k() -> None:
     assert EXACT.count("\n\n".join(d.page_content for d in found)) <= 200
     assert len(retriever.invoke("cats", k=2)) == 2
     assert len(BudgetRetriever(retriever=Facts(), max_tokens=200, counter=EXACT, k=1).invoke("cats")) == 1
-    with pytest.raises(BudgetConfigError, match="k is 0"):
+    with pytest.raises(BudgetConfigError, match=r"k must be .*0"):
         retriever.invoke("cats", k=0)
-    with pytest.raises(BudgetConfigError, match="one or the other"):
+    with pytest.raises(BudgetConfigError, match=r"max_tokens|compressor"):
         BudgetRetriever(retriever=Facts(), max_tokens=5, compressor=BudgetDocumentCompressor(max_tokens=5))
 
 
@@ -249,7 +250,7 @@ def test_embeddings_of_langchain_rate_examples() -> None:
     """Any LangChain embeddings may rate; limits that cannot work are refused."""
     selector = BudgetExampleSelector(EXAMPLES, k=1, embeddings=DeterministicFakeEmbedding(size=16))
     assert len(selector.select_examples({"question": "I want my money back"})) == 1
-    with pytest.raises(BudgetConfigError, match="k is 0"):
+    with pytest.raises(BudgetConfigError, match=r"k must be .*0"):
         BudgetExampleSelector(EXAMPLES, k=0)
 
 

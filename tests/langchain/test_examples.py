@@ -16,7 +16,7 @@ from langchain_core.prompts import (
 )
 
 from langchain_budget import BudgetExampleSelector
-from langchain_budget._convert import CODEC
+from langchain_budget._codec import CODEC
 from rankbudget import counter_for
 from rankbudget.errors import BudgetConfigError
 from rankbudget.testing import WordCounter

@@ -13,7 +13,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, Prom
 from langchain_core.retrievers import BaseRetriever
 
 from langchain_budget import BudgetMemory, BudgetTrimmer
-from langchain_budget._convert import CODEC
+from langchain_budget._codec import CODEC
 from rankbudget import counter_for
 from rankbudget.errors import BudgetExceededError
 from rankbudget.testing import (
@@ -21,13 +21,11 @@ from rankbudget.testing import (
     Application,
     WordCounter,
     applications,
-    check_entry,
-    check_entry_async,
-    check_growth,
-    draws,
     pairing_errors,
     snapshot,
 )
+from tests.drawing import draws
+from tests.entry_points import check_entry, check_entry_async, check_growth
 from tests.langchain.entries import ENTRIES, as_providers_answer, check_kept, removing, to_host
 
 REMEMBERING = [entry for entry in ENTRIES if entry.remembers]

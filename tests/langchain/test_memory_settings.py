@@ -47,9 +47,9 @@ def again(made: Any) -> Any:
         ({"max_token_limit": 50, "llm": None}, "no option 'max_token_limit'"),
         ({"max_tokens": "many"}, "BudgetMemory: max_tokens is 'many': Input should be a valid integer"),
         ({"retriever": RunnableLambda(str)}, "retriever is RunnableLambda"),
-        ({"tools": [3]}, "tools hold what is no tool"),
-        ({"prompt": "Talk. {history} {input}"}, "prompt is a str, allowed: a prompt template"),
-        ({"tools": "look"}, "tools is a str, allowed: a list"),
+        ({"tools": [3]}, "3 is no tool"),
+        ({"prompt": "Talk. {history} {input}"}, "prompt must be a prompt template .*str"),
+        ({"tools": "look"}, "tools must be a list .*str"),
     ],
 )
 def test_a_wrong_setting_is_a_typed_error(options: Any, message: str) -> None:
@@ -61,17 +61,17 @@ def test_a_wrong_setting_is_a_typed_error(options: Any, message: str) -> None:
 def test_what_is_no_tool_is_refused_wherever_tools_go() -> None:
     """Histories and hooks say so when they are made."""
     for make in (BudgetMessageHistory, pre_model_hook):
-        with pytest.raises(BudgetConfigError, match="tools hold what is no tool"):
+        with pytest.raises(BudgetConfigError, match="3 is no tool"):
             make(max_tokens=100, tools=[3])
 
 
 def test_a_factory_and_a_hook_say_at_once_what_cannot_work() -> None:
     """A wrong option is an error where it is written, not when the first conversation comes."""
-    with pytest.raises(TypeError, match="max_token"):
+    with pytest.raises(BudgetConfigError, match="'max_token'; did you mean 'max_tokens'"):
         BudgetMessageHistory.around(InMemoryChatMessageHistory, max_token=50)
-    with pytest.raises(BudgetConfigError, match="max_tokens is 0"):
+    with pytest.raises(BudgetConfigError, match=r"max_tokens must be .*got 0"):
         BudgetMessageHistory.around(InMemoryChatMessageHistory, max_tokens=0)
-    with pytest.raises(BudgetConfigError, match="into is 'mesages'"):
+    with pytest.raises(BudgetConfigError, match=r"into must be .*'mesages'"):
         pre_model_hook(max_tokens=100, into="mesages")  # type: ignore[arg-type]  # the mistake
 
 
@@ -83,7 +83,7 @@ def test_a_changed_setting_counts_from_the_next_load_on() -> None:
     memory.max_tokens = 30
     assert memory.fit().report.limit == 30
     assert 0 < len(memory.load_memory_variables({})["history"]) <= 10
-    with pytest.raises(BudgetConfigError, match="max_tokens is 0"):
+    with pytest.raises(BudgetConfigError, match=r"max_tokens must be .*got 0"):
         memory.max_tokens = 0
     assert (memory.max_tokens, memory.fit().report.limit) == (30, 30)
     lower = memory.model_copy(update={"max_tokens": 18})
@@ -195,16 +195,12 @@ def test_a_copied_history_stands_alone(twin_of: Any, counter: Any) -> None:
 
 @pytest.mark.parametrize("twin_of", [copy.deepcopy, again], ids=["deepcopy", "pickle"])
 def test_a_copied_middleware_stands_alone(twin_of: Any) -> None:
-    """A copy sends what its original sends, and keeps what was learned of a model's counts."""
+    """A copy sends what its original sends, and has its settings."""
     sent: list[int] = []
 
     def handler(asked: ModelRequest[Any]) -> ModelResponse[Any]:
         sent.append(len(asked.messages))
-        return ModelResponse(
-            result=[
-                AIMessage("ok", usage_metadata={"input_tokens": 200, "output_tokens": 1, "total_tokens": 201})
-            ]
-        )
+        return ModelResponse(result=[AIMessage("ok")])
 
     request = ModelRequest(model=FakeListChatModel(responses=[""]), messages=[*chat(40), HumanMessage("now")])
     middleware = BudgetMiddleware(max_tokens=60, counter=words, tool_result_tokens=9, summarizer=None)
@@ -212,7 +208,7 @@ def test_a_copied_middleware_stands_alone(twin_of: Any) -> None:
         middleware.wrap_model_call(request, handler)
     twin = twin_of(middleware)
     twin.wrap_model_call(request, handler)
-    assert sent[0] > sent[1] == sent[2]
+    assert sent[0] == sent[1] == sent[2] < 41
     assert twin.tool_result_tokens == 9
 
 
@@ -244,12 +240,13 @@ def test_a_factory_may_be_called_with_anything() -> None:
 
     make = BudgetMessageHistory.around(find, max_tokens=30, counter=WORDS)
     readers = [
-        make(key)._reader
+        make(key)._session
         for key in ({"a": 1}, {"a": 1}, {"a": 2}, ["a", 1], ("a", 1), {"a": [1, {"b"}]}, "a")
     ]
     assert readers[0] is readers[1]
     assert len({id(reader) for reader in readers}) == 6
     odd = Odd()
-    assert make(odd)._reader is not make(odd)._reader
-    assert make("a", user={"id": 3})._reader is make("a", user={"id": 3})._reader
+    assert make(odd)._session is not make(odd)._session
+    assert make("a", user={"id": 3})._session is make("a", user={"id": 3})._session
     assert 0 < len(make([odd]).messages) <= 10
+    assert [make.forget("a", user={"id": 3}) for _ in range(2)] == [True, False]  # type: ignore[attr-defined]  # documented

@@ -15,7 +15,8 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_budget import BudgetDocumentCompressor, BudgetExampleSelector, BudgetRetriever, BudgetTrimmer
 from langchain_budget._codec import CODEC
 from rankbudget.errors import BudgetExceededError
-from rankbudget.testing import HOSTILE, Application, WordCounter, applications, check_laws, draws
+from rankbudget.testing import HOSTILE, Application, WordCounter, applications, check_laws
+from tests.drawing import draws
 from tests.langchain.entries import to_host
 
 WORDS = WordCounter()

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 
 from langchain_budget import BudgetChatPromptTemplate
-from langchain_budget._convert import CODEC
+from langchain_budget._codec import CODEC
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError
 
@@ -42,9 +42,9 @@ def test_an_example_is_a_question_and_its_answer_by_their_names(example: dict[st
     ("example", "seen"),
     [
         ({"input": "a", "output": "b", "id": "ex-17"}, "input, output, id"),
-        ({"a": "b"}, "has the fields a,"),
+        ({"a": "b"}, "which field is the question .got a"),
         ({"left": "a", "right": "b"}, "left, right"),
-        ("a: b", "an example is a str"),
+        ("a: b", "is a str"),
     ],
 )
 def test_an_example_nobody_can_read_asks_for_its_prompt(example: Any, seen: str) -> None:

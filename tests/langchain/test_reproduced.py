@@ -16,9 +16,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_budget import BudgetMemory, BudgetMiddleware, BudgetTrimmer, trim_messages
 from langchain_budget._codec import CODEC
 from rankbudget import counter_for
-from rankbudget.messages.codec import content_text
 from rankbudget.errors import BudgetExceededError
+from rankbudget.messages.codec import content_text
 from rankbudget.testing import pairing_errors
+from tests.langchain.running import on_thread
 
 EXACT = counter_for("o200k_base")
 USAGE = {"input_tokens": 5, "output_tokens": 50, "total_tokens": 55}
@@ -79,9 +80,10 @@ def by_middleware(messages: list[Any], limit: int, **options: Any) -> list[Any]:
         return ModelResponse(result=[AIMessage("ok")])
 
     model = FakeListChatModel(responses=[""])
-    BudgetMiddleware(max_tokens=limit, counter=EXACT, **options).wrap_model_call(
-        ModelRequest(model=model, messages=messages), handler
-    )
+    with on_thread():
+        BudgetMiddleware(max_tokens=limit, counter=EXACT, **options).wrap_model_call(
+            ModelRequest(model=model, messages=messages), handler
+        )
     return sent
 
 

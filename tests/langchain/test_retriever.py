@@ -88,7 +88,7 @@ def test_a_budget_for_each_call() -> None:
             <= limit
         )
     assert 100 < tokens(retriever.invoke("cats")) <= 200
-    with pytest.raises(BudgetConfigError, match="max_tokens is 0"):
+    with pytest.raises(BudgetConfigError, match=r"max_tokens must be .*0"):
         retriever.invoke("cats", max_tokens=0)
 
 
@@ -100,7 +100,7 @@ def test_a_shared_compressor_and_a_limit_of_the_retriever() -> None:
     )
     assert tokens(retriever.invoke(QUESTION)) <= 15
     assert compressor.max_tokens is None
-    with pytest.raises(BudgetConfigError, match="one or the other"):
+    with pytest.raises(BudgetConfigError, match="max_tokens must be given once"):
         BudgetRetriever(
             retriever=Found(documents=[]), compressor=BudgetDocumentCompressor(max_tokens=5), max_tokens=5
         )
@@ -111,16 +111,16 @@ def test_a_shared_compressor_and_a_limit_of_the_retriever() -> None:
     [
         (
             {"retriever": RunnableLambda(lambda q: [])},
-            "retriever is a RunnableLambda, allowed: a BaseRetriever",
+            "retriever must be a BaseRetriever .*RunnableLambda",
         ),
-        ({}, "retriever is a NoneType"),
+        ({}, "retriever must be .*NoneType"),
         (
             {"retriever": Found(documents=[]), "max_token": 5},
             "BudgetRetriever has no option 'max_token'; did you mean 'max_tokens'",
         ),
         ({"retriever": Found(documents=[]), "dedupe": True}, "did you mean 'dedup'"),
-        ({"retriever": Found(documents=[]), "max_tokens": 0}, "max_tokens is 0"),
-        ({"retriever": Found(documents=[]), "k": 0}, "k is 0"),
+        ({"retriever": Found(documents=[]), "max_tokens": 0}, "max_tokens must be .*0"),
+        ({"retriever": Found(documents=[]), "k": 0}, "k must be .*0"),
     ],
 )
 def test_a_bad_setting_says_what_is_allowed(options: dict[str, Any], message: str) -> None:

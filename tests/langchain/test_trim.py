@@ -55,3 +55,15 @@ def test_the_question_is_cut_before_the_newest_step_goes() -> None:
     kept = trim_messages(thread, max_tokens=1000, token_counter="approximate", allow_partial=True)
     assert kept[0].content.endswith("now write")
     assert kept[1:] == thread[1:]
+
+
+@pytest.mark.parametrize("strategy", ["last", "first"])
+def test_an_end_on_the_models_message_is_no_unanswered_call(strategy: str) -> None:
+    """With end_on="ai" the results that follow a call are dropped, and so is the call."""
+    call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
+    thread = [HumanMessage("one"), AIMessage("two"), HumanMessage("three"), call]
+    for more in ([], [ToolMessage("found", tool_call_id="c1")]):
+        kept = trim_messages(
+            [*thread, *more], max_tokens=9, token_counter=len, strategy=strategy, end_on="ai"
+        )
+        assert [m.content for m in kept] == ["one", "two"]

@@ -16,7 +16,8 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda, Runnable
 from langchain_core.tools import tool
 
 from langchain_budget import BudgetTrimmer
-from langchain_budget._convert import CODEC, as_tools
+from langchain_budget._codec import CODEC
+from langchain_budget._convert import as_tools
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.testing import WordCounter
@@ -226,10 +227,20 @@ def test_the_keys_have_the_users_names() -> None:
     )
     out = trimmer.invoke({"chat_history": chat(1), "context": documents(1), "input": "hi"})
     assert (len(out["chat_history"]), len(out["context"])) == (2, 1)
-    with pytest.raises(BudgetConfigError, match="same key"):
+    with pytest.raises(BudgetConfigError, match="key of its own"):
         BudgetTrimmer(max_tokens=10, history_key="x", documents_key="x")
     with pytest.raises(BudgetConfigError, match="history, documents, examples, memory, question"):
-        BudgetTrimmer(max_tokens=10).invoke({"chat_history": chat(1)})
+        BudgetTrimmer(max_tokens=10).invoke({"messages": chat(1)})
+
+
+def test_the_keys_of_the_hosts_own_chains_are_known() -> None:
+    """`chat_history`, `context` and `input` are read where the usual keys are not there; what no slot reads is reported."""
+    given = {"chat_history": chat(1), "context": documents(9), "input": "hi", "more": documents(1)}
+    done = BudgetTrimmer(max_tokens=60, counter=WORDS).fit(given)
+    assert len(done.value["context"]) < 9
+    assert [w for w in done.report.warnings if "'more'" in w]
+    usual = BudgetTrimmer(max_tokens=2000, counter=WORDS).fit({**given, "history": chat(2)})
+    assert [w for w in usual.report.warnings if "'chat_history'" in w]
 
 
 def test_a_missing_prompt_variable_is_named() -> None:
@@ -325,10 +336,10 @@ async def test_events_carry_the_report() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_tokens": 0}, "max_tokens is 0, allowed: 1 or more"),
-        ({"max_tokens": -5}, "max_tokens is -5"),
-        ({"prompt": "text"}, "prompt is a str"),
-        ({"summarizer": 3, "max_tokens": 5}, "summarizer is a int"),
+        ({"max_tokens": 0}, r"max_tokens must be .*got 0"),
+        ({"max_tokens": -5}, r"max_tokens must be .*got -5"),
+        ({"prompt": "text"}, "prompt must be .*str"),
+        ({"summarizer": 3, "max_tokens": 5}, "summarizer must be .*int"),
         ({"model": FakeListChatModel(responses=[""])}, "neither a profile nor a name"),
     ],
 )

@@ -1,0 +1,284 @@
+"""The last door before the model: the model itself, with one step more that counts and fits every request.
+
+model = budget_model(ChatOpenAI(model="gpt-4o"))
+agent = create_agent(model, tools)
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
+from langchain_core.runnables import RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableAlternatives
+from pydantic import Field, create_model
+
+from rankbudget import BudgetReport, BudgetSession, TokenBudget
+from rankbudget.adapters import Limits, drive, limits_of
+from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
+
+from ._agent import AgentBudget, thread_id, with_tools
+from ._limits import ANSWER_NAMES, facts_of, schemas_in
+from ._serialize import named_options
+
+__all__ = ["budget_model"]
+
+ModelT = TypeVar("ModelT")
+_FIELD = "context_budget"
+_ALWAYS = ("_generate_with_cache", "_agenerate_with_cache")
+"""Fitted before the cache is asked, so that an answer is stored under the request that was sent."""
+_WHERE_IMPLEMENTED = (
+    "_generate",
+    "_agenerate",
+    "_stream",
+    "_astream",
+    "_stream_chat_model_events",
+    "_astream_chat_model_events",
+)
+"""LangChain asks whether a class implements these, so only those the model's class has are overridden."""
+
+
+@named_options
+def budget_model(
+    model: ModelT,
+    budget_or_session: TokenBudget | BudgetSession | Mapping[str, Any] | None = None,
+    *,
+    max_tokens: int | None = None,
+    counter: Any = None,
+    on_report: Callable[[BudgetReport], Any] | None = None,
+) -> ModelT:
+    """Returns the model with a guarantee: no request leaves it that is larger than the limit.
+
+    Every request is counted in its final form, with tools and output schema. A request that fits is sent
+    unchanged. Another is fitted; where that is impossible an error is raised before anything is sent. The
+    result is of a subclass of the model's own class, so whatever takes the model takes the result. Of
+    `bind_tools`, `bind`, `with_retry`, `with_fallbacks` and configurable models each model inside is
+    bounded and the rest stays. A fallback or an alternative whose own window is smaller than the budget's
+    keeps to its own.
+
+    Args:
+        model: a chat model, or a completion model (counted, never fitted: a text has no parts), bound or with
+            fallbacks.
+        budget_or_session: the limits; a session brings its budget and counter. None takes the model's window.
+        max_tokens: most tokens of a request, from 1; beside a budget the smaller wins.
+        counter: counts instead of the model's tokenizer.
+        on_report: is called with the report of every request to a chat model.
+
+    Raises:
+        BudgetConfigError: an option is wrong.
+        CounterUnavailableError: the model's window is unknown and nothing states it.
+
+    Example:
+        >>> from langchain_core.language_models.fake_chat_models import ParrotFakeChatModel
+        >>> from langchain_core.messages import AIMessage, HumanMessage
+        >>> thread = [HumanMessage("one"), AIMessage("two"), HumanMessage("three")]
+        >>> reports = []
+        >>> model = budget_model(ParrotFakeChatModel(), max_tokens=2, counter=len, on_report=reports.append)
+        >>> model.invoke(thread).content, reports[0].total_tokens, isinstance(model, ParrotFakeChatModel)
+        ('three', 1, True)
+    """
+    budget: Any = budget_or_session
+    if isinstance(budget, Mapping):
+        budget = TokenBudget.from_dict(budget)
+    elif isinstance(budget, BudgetSession):
+        counter = budget.counter if counter is None else counter
+        budget = budget.budget
+        if isinstance(budget, int):
+            budget, max_tokens = None, min(budget, max_tokens or budget)
+    options = {"max_tokens": max_tokens, "counter": counter, "on_report": on_report}
+    return cast("ModelT", _wrapped(model, budget, options))
+
+
+def _wrapped(model: Any, budget: Any, options: dict[str, Any]) -> Any:
+    """Returns a model, or what is wrapped around models, with every model in it bounded."""
+    if isinstance(model, BaseLanguageModel):
+        return _bounded(model, RequestBudget(model, budget, **options))
+
+    def inner(other: Any) -> Any:
+        return _wrapped(other, budget, options)
+
+    def fallback(other: Any) -> Any:
+        return _wrapped(other, _within_own_window(other, budget), options)
+
+    if isinstance(model, RunnableBindingBase):
+        return model.model_copy(update={"bound": inner(model.bound)})
+    if isinstance(model, RunnableWithFallbacks):
+        others = [fallback(other) for other in model.fallbacks]
+        return model.model_copy(update={"runnable": inner(model.runnable), "fallbacks": others})
+    if isinstance(model, RunnableConfigurableAlternatives):
+        alternatives = {
+            name: fallback(other() if inspect.isroutine(other) else other)
+            for name, other in model.alternatives.items()
+        }
+        return model.model_copy(update={"default": inner(model.default), "alternatives": alternatives})
+    if isinstance(model, DynamicRunnable):
+        return model.model_copy(update={"default": inner(model.default)})
+    msg = (
+        f"model must be a language model, bound or with fallbacks (got a {type(model).__name__}). "
+        "In a chain, wrap the model before you build the chain."
+    )
+    raise BudgetConfigError(msg)
+
+
+class RequestBudget:
+    """What a bounded model keeps to: a limit for every request, a remembered cut for every named thread.
+
+    Args:
+        model: the model, to find out at once whether its limit is known.
+        budget: as `budget_model` takes it, like the others.
+    """
+
+    def __init__(
+        self,
+        model: BaseLanguageModel[Any],
+        budget: Any,
+        *,
+        max_tokens: int | None,
+        counter: Any,
+        on_report: Callable[[BudgetReport], Any] | None,
+    ) -> None:
+        self._agent = AgentBudget(budget=budget, max_tokens=max_tokens, counter=counter)
+        self._on_report = on_report
+        self._inner: RequestBudget | None = getattr(
+            model, _FIELD, None
+        )  # bounded twice: the smaller limit wins
+        self._limits(model, {})
+
+    def checked(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Any:
+        """Returns what may be sent for a request: messages, or for a completion model the same texts."""
+        if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
+            return request
+        limits = self._limits(model, asked)
+        if isinstance(model, BaseLLM):
+            for text in [request] if isinstance(request, str) else request:
+                _check_text(text, limits)
+            return request
+        plan = drive(self._agent.plan(request, limits, thread=thread_id()))
+        if self._on_report is not None:
+            self._on_report(plan.report)
+        return _Fitted(plan.history, by=self)
+
+    def _limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> Limits:
+        """Returns the limits of one request: what it asks for goes before what the model object says."""
+        arguments = {**(getattr(model, "model_kwargs", None) or {}), **asked}
+        answer = {name: arguments[name] for name in ANSWER_NAMES if name in arguments}
+        named = asked.get("model")
+        called: Any = named if isinstance(named, str) else model.bind(**answer) if answer else model
+        limits = with_tools(self._agent.limits_for(called), schemas_in(arguments))
+        if self._inner is not None:
+            most = self._inner._limits(model, asked).most  # noqa: SLF001 - its own kind
+            limits = replace(limits, ceiling=min(most, limits.most))
+        # The system messages of a finished request hold documents, too: the first doors check their share.
+        return replace(limits, budget=_any_system(limits.budget))
+
+
+class _Fitted(list[Any]):
+    """Messages that passed: counted once, even where one method of a model calls another."""
+
+    def __init__(self, messages: Sequence[Any], by: RequestBudget) -> None:
+        super().__init__(messages)
+        self.by = by
+
+
+class _Bounded:
+    """What every bounded class adds to its model's class."""
+
+    __getstate__: Callable[[], Any]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _empty, (type(self).__mro__[2],), self.__getstate__()
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Says no: LangChain's JSON would bring back the model without its limit."""
+        return False
+
+
+def _bounded(model: Any, budget: RequestBudget) -> Any:
+    """Returns a copy of the model, of the bounded class; what the model refers to is shared."""
+    own = type(model).__mro__[2] if isinstance(model, _Bounded) else type(model)
+    made = copy.copy(model)
+    object.__setattr__(made, "__class__", _bounded_class(own))
+    made.__dict__[_FIELD] = budget
+    return made
+
+
+def _empty(own: Any) -> Any:
+    """Returns an object to unpickle into."""
+    made: Any = _bounded_class(own)
+    return made.__new__(made)
+
+
+@functools.lru_cache(maxsize=128)
+def _bounded_class(own: type[Any]) -> type[Any]:
+    """Returns the subclass whose requests are checked; traces know the provider by the class's name."""
+    field = Field(default=None, exclude=True, repr=False)
+    fields: dict[str, Any] = {_FIELD: (Any, field)}
+    made: type[Any] = create_model(
+        own.__name__, __base__=(_Bounded, own), __module__=own.__module__, **fields
+    )
+    made.__doc__ = own.__doc__
+    for name in _ALWAYS if issubclass(own, BaseChatModel) else ():
+        setattr(made, name, _checked(getattr(own, name)))
+    for name in _WHERE_IMPLEMENTED:
+        method = getattr(own, name, None)
+        if method not in (None, getattr(BaseChatModel, name, None), getattr(BaseLLM, name, None)):
+            setattr(made, name, _checked(method))
+    return made
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a method of a model class whose request is checked first."""
+
+    def send(self: Any, request: Any, *args: Any, **asked: Any) -> Any:
+        budget = getattr(self, _FIELD)
+        return method(
+            self, request if budget is None else budget.checked(self, request, asked), *args, **asked
+        )
+
+    async def asend(self: Any, request: Any, *args: Any, **asked: Any) -> Any:
+        return await send(self, request, *args, **asked)
+
+    async def astream(self: Any, request: Any, *args: Any, **asked: Any) -> Any:
+        async for part in send(self, request, *args, **asked):
+            yield part
+
+    if inspect.isasyncgenfunction(method):
+        return functools.wraps(method)(astream)
+    return functools.wraps(method)(asend if inspect.iscoroutinefunction(method) else send)
+
+
+def _check_text(text: str, limits: Limits) -> None:
+    """Raises BudgetExceededError for a text that is too long: only its author knows what may be cut."""
+    most = limits.most
+    needed = limits.counter.count(text)
+    if needed > most:
+        msg = (
+            f"The prompt must have at most {most} tokens (got {needed}). Fit its parts before you join them."
+        )
+        raise BudgetExceededError(msg, limit=most, needed=needed, blocks={"prompt": needed})
+
+
+@functools.lru_cache(maxsize=128)
+def _any_system(budget: TokenBudget) -> TokenBudget:
+    return budget.replace(max_system_ratio=None)
+
+
+def _within_own_window(model: Any, budget: Any) -> Any:
+    """Returns the budget for a model beside the one it was made for; a smaller window of its own counts."""
+    try:
+        own = limits_of(model=facts_of(model)).budget
+    except BudgetError:  # unknown: the given limits are all there is
+        return budget
+    if budget is None:
+        return own
+    window = min(own.context_window, budget.context_window)
+    return (
+        budget if window == budget.context_window else budget.replace(context_window=window, model=own.model)
+    )

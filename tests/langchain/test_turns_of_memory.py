@@ -1,0 +1,98 @@
+"""One plan for a load: conversation, documents and prompt together, and two loads are equal."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.chat_history import InMemoryChatMessageHistory
+from langchain_core.documents import Document
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableWithMessageHistory
+
+from langchain_budget import BudgetMemory, BudgetMessageHistory
+from rankbudget import counter_for
+
+EXACT = counter_for("o200k_base")
+
+
+class Facts(BaseRetriever):
+    """Finds thirty facts."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return [Document(f"Fact {i}: number {i} of tea and cats is {i * 7}.") for i in range(30)]
+
+
+def chat(turns: int) -> list[BaseMessage]:
+    return [
+        m
+        for i in range(turns)
+        for m in (HumanMessage(f"What is {i} and why?"), AIMessage(f"It is {i}, of course."))
+    ]
+
+
+@pytest.mark.parametrize("return_messages", [False, True])
+@pytest.mark.parametrize("limit", range(120, 400, 7))
+def test_the_finished_prompt_is_never_one_over(limit: int, return_messages: bool) -> None:
+    """History and documents stand in one prompt: counted as it is sent it is within the limit, and nearly all is used."""
+    if return_messages:
+        parts = [("system", "Answer.\n{documents}"), MessagesPlaceholder("history"), ("human", "{input}")]
+        prompt: Any = ChatPromptTemplate(parts)
+    else:
+        prompt = PromptTemplate.from_template("Answer.\n{documents}\n{history}\nHuman: {input}\nAI:")
+    memory = BudgetMemory(
+        max_tokens=limit, counter=EXACT, prompt=prompt, retriever=Facts(), return_messages=return_messages
+    )
+    memory.chat_memory.add_messages(chat(30))
+    loaded = memory.load_memory_variables({"input": "What is number 7 of tea?"})
+    assert memory.load_memory_variables({"input": "What is number 7 of tea?"}) == loaded
+    made = prompt.format_prompt(**loaded, input="What is number 7 of tea?").to_messages()
+    total = EXACT.count_messages([{"role": _ROLES[m.type], "content": m.content} for m in made])
+    assert limit // 2 <= total <= limit
+
+
+_ROLES = {"human": "user", "ai": "assistant", "system": "system"}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_agents_scratchpad_may_be_unknown() -> None:
+    """When the memory is loaded nothing has been written into the scratchpad yet."""
+    slots = [MessagesPlaceholder("history"), ("human", "{input}"), MessagesPlaceholder("agent_scratchpad")]
+    prompt = ChatPromptTemplate([("system", "Use tools."), *slots])
+    memory = BudgetMemory(
+        max_tokens=60, counter=EXACT, prompt=prompt, input_key="input", return_messages=True
+    )
+    memory.chat_memory.add_messages(chat(30))
+    loaded = memory.load_memory_variables({"input": "And now?"})["history"]
+    assert 0 < len(loaded) < 20
+
+
+def test_a_summarizer_that_raises_once_stores_nothing_twice() -> None:
+    """The host reads the history twice a turn and compares lengths: both reads are equal, whatever the summarizer does."""
+    failures = [ConnectionError("down")]
+
+    def write(text: str, max_tokens: int) -> str:
+        if failures:
+            raise failures.pop()
+        return "They talked."
+
+    store = InMemoryChatMessageHistory()
+    store.add_messages(chat(40))
+    around = BudgetMessageHistory.around(lambda session_id: store, max_tokens=150, summarizer=write)
+    chain = RunnableWithMessageHistory(FakeListChatModel(responses=["fine"]), around)
+    config: Any = {"configurable": {"session_id": "ann"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(3):
+            chain.invoke([HumanMessage(f"Question {i}")], config)
+    assert [m.content for m in store.messages[80:]] == [
+        t for i in range(3) for t in (f"Question {i}", "fine")
+    ]
+    assert around.forget("ann")  # type: ignore[attr-defined]  # documented
