@@ -1,7 +1,7 @@
-"""One context budget for LlamaIndex: a postprocessor, memories, a prompt helper and an agent that share one `BudgetSession`.
+"""One context budget for LlamaIndex: postprocessor, memories, helper and agent share a `BudgetSession`.
 
-A prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped, and the report says why. Everything here only
-translates: what is cut, and why, is decided in `rankbudget`.
+A prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped, and the
+report says why. Everything here only translates: what is cut, and why, is decided in `rankbudget`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from .examples import few_shot_function
     from .memory import BudgetChatMemoryBuffer
+    from .model import budget_model
     from .models import OfflineEmbedding, embedder, summarizer
     from .postprocessor import BudgetNodePostprocessor
     from .prompt_helper import BudgetPromptHelper
@@ -43,6 +44,7 @@ _WHERE = {
     "TaskMemoryBlock": "blocks",
     "OfflineEmbedding": "models",
     "budget_for": "_sharing",
+    "budget_model": "model",
     "embedder": "models",
     "few_shot_function": "examples",
     "summarizer": "models",
@@ -63,6 +65,7 @@ __all__ = [
     "SystemMemoryBlock",
     "TaskMemoryBlock",
     "budget_for",
+    "budget_model",
     "embedder",
     "few_shot_function",
     "summarizer",

@@ -15,7 +15,7 @@ __all__ = ["BudgetEvent"]
 class BudgetEvent(BaseEvent):
     """Says what was kept, shortened and dropped, and why.
 
-    The report spells out dropped messages only when somebody looks: counting what nobody sends would cost more than the fit itself.
+    The report counts dropped messages only when somebody looks.
 
     Args:
         report: the report of one fit; written out as plain data when the event is.

@@ -1,8 +1,8 @@
-"""Content blocks that cost what our counter says, where the host asks them.
+"""The copies that a memory returns: safe in an engine's templates, media cost what our counter says.
 
-LlamaIndex's prompt helper asks each content block for its tokens. A picture answers 2,125 whatever its size or detail, after reading it from its path or URL; a
-file answers 512, a tool call the tokens of its own JSON. In a context engine these estimates are taken off the window, and where they leave nothing the engine
-raises, although the request fits. The copies a memory hands such an engine answer with the budget's own count, and pass through its templates as they are.
+Context engines take past messages for templates, and LlamaIndex's prompt helper asks each content block
+for its tokens: a picture answers 2,125 whatever its size, after reading it; a file answers 512. Where such
+estimates leave nothing of the window, the engine raises although the request fits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llama_index.core.base.llms.types import (
     CitationBlock,
     DocumentBlock,
     ImageBlock,
-    MessageRole,
+    TextBlock,
     ToolCallBlock,
     VideoBlock,
 )
@@ -26,9 +26,10 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 
 from rankbudget import TokenCounter
 
-from ._convert import CODEC, shallow_copy
+from ._codec import copy_message, defused, shallow_copy
+from ._convert import media_cost
 
-__all__ = ["measured", "underestimate"]
+__all__ = ["host_copies", "measured"]
 
 
 class _Measured(BaseContentBlock):
@@ -78,7 +79,7 @@ _KINDS: dict[type[Any], type[_Measured]] = {kind.__mro__[2]: kind for kind in _M
 
 
 def measured(block: Any, counter: TokenCounter) -> Any:
-    """Returns a block that answers with our count when it is asked for its tokens; texts and thinking, which the host counts alike, as they are.
+    """Returns a block that answers with our count when asked for its tokens; texts and thinking as they are.
 
     Example:
         >>> from rankbudget.testing import WordCounter
@@ -87,17 +88,16 @@ def measured(block: Any, counter: TokenCounter) -> Any:
         (85, 'image', True)
     """
     kind = _KINDS.get(type(block))
-    return block if kind is None else shallow_copy(block, kind, _tokens=_tokens_of(block, counter))
+    return block if kind is None else shallow_copy(block, kind, _tokens=media_cost(block, counter))
 
 
-def underestimate(messages: Sequence[ChatMessage], counter: TokenCounter) -> int:
-    """Returns by how much the host counts the blocks of its own messages higher than our counter does."""
-    asked = [block for message in messages for block in message.blocks if type(block) in _KINDS]
-    return sum(max(0, block.estimate_tokens() - _tokens_of(block, counter)) for block in asked)
-
-
-def _tokens_of(block: Any, counter: TokenCounter) -> int:
-    empty = {"role": "assistant", "content": ""}
-    return counter.count_message(
-        CODEC.to_dict(ChatMessage(role=MessageRole.ASSISTANT, blocks=[block]))
-    ) - counter.count_message(empty)
+def host_copies(messages: Sequence[ChatMessage], counter: TokenCounter) -> list[ChatMessage]:
+    """Returns copies for any engine: no text is a slot of its templates, media cost what the counter says."""
+    copies = [copy_message(m) for m in messages]
+    for message in copies:
+        if type(message.blocks[0] if message.blocks else None) is not TextBlock or len(message.blocks) > 1:
+            message.blocks = [measured(block, counter) for block in message.blocks]
+        for block in message.blocks:
+            if isinstance(block, TextBlock) and "{" in block.text:
+                block.text = defused(block.text)
+    return copies

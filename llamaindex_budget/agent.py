@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from llama_index.core.agent.utils import generate_structured_response, messages_to_xml_format
-from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.agent.utils import messages_to_xml_format
+from llama_index.core.agent.workflow import AgentOutput, FunctionAgent
 from llama_index.core.agent.workflow.agent_context import AgentContext
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.llms.llm import LLM
+from llama_index.core.memory import BaseMemory
 from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.tools import AsyncBaseTool
 
-from rankbudget import TokenBudget, TokenCounter, afit_messages, counter_for
+from rankbudget import BudgetSession, TokenBudget
+from rankbudget.adapters import Plan, adrive, plan_steps
 
-from ._convert import CODEC, settings_counter
+from ._codec import CODEC
+from ._counters import counter_of
 from ._events import BudgetEvent
 from ._sharing import budget_for
 from .models import as_summarizer
@@ -26,20 +32,24 @@ __all__ = ["BudgetFunctionAgent"]
 
 dispatcher = get_dispatcher(__name__)
 
+_run: ContextVar[BudgetSession | None] = ContextVar("rankbudget_run", default=None)
+"""The session of the run whose step is being taken."""
+_stored: ContextVar[Sequence[ChatMessage]] = ContextVar("rankbudget_stored", default=())
+"""The whole conversation of the run that has just ended."""
+
 
 class BudgetFunctionAgent(FunctionAgent):
-    """A `FunctionAgent` whose requests fit: system prompt, history, the steps of this run, tool schemas and the answer; structured output of `output_cls` too.
+    """A `FunctionAgent` whose requests fit: system prompt, history, steps, tool schemas and answer.
 
-    An agent sends its memory and a growing scratchpad; a memory only limits the first. Here each request is fitted just before it is sent: old exchanges go
-    first, then old steps, then long tool results are shortened; calls and their results stay together. Scratchpad and memory keep everything.
-
-    Two requests are made past the agent, by an `AgentWorkflow` around it, and are not fitted: the answer of its `early_stopping_method="generate"`, and an
-    `output_cls` given to the workflow itself. Give the memory of such a workflow a `token_limit`, and `output_cls` to the agent.
+    A memory limits what a run starts with; its steps are added to that. Here each request is fitted just
+    before it is sent: old exchanges go first, then old steps, then long tool results are shortened; calls and
+    their results stay together. The memory keeps everything. What an `AgentWorkflow` asks itself is fitted where
+    `llm` is a `budget_model`.
 
     Args:
         budget: limits of a request; None takes the window and the answer of the model.
-        counter: a model or encoding name, or what else `counter_for` takes; None takes the budget's model or LlamaIndex's tokenizer.
-        summarizer: an LLM, or `(text, max_tokens) -> str`; summarizes the steps that no longer fit.
+        counter: a model or encoding name, or what else `counter_for` takes; None takes the LLM's tokenizer.
+        summarizer: an LLM, or `(text, max_tokens) -> str`; keeps a summary of what of a run no longer fits.
     """
 
     budget: TokenBudget | None = Field(default=None, description="Limits of a request.")
@@ -49,6 +59,7 @@ class BudgetFunctionAgent(FunctionAgent):
     )
 
     _structure: Any = PrivateAttr(default=None)
+    _runs: Any = PrivateAttr(default_factory=WeakKeyDictionary)
 
     def __init__(self, **data: Any) -> None:
         super().__init__(**data)
@@ -56,30 +67,64 @@ class BudgetFunctionAgent(FunctionAgent):
             self.output_cls is not None
         ):  # the host would send all of the memory; its other way asks a function
             self._structure, self.output_cls = self.output_cls, None
-            self.structured_output_fn = self._structured  # type: ignore[assignment]  # the host awaits a coroutine function too
+            self.structured_output_fn = self._structured  # type: ignore[assignment]  # the host awaits it
 
-    async def _structured(self, messages: list[ChatMessage]) -> dict[str, Any]:
-        """Returns the run's answer as the class asked for, from what of the conversation fits beside its schema."""
-        prompt = [ChatMessage(role="system", content=self.system_prompt)] if self.system_prompt else []
-        tool = get_function_tool(self._structure)
-        budget, spare = self.budget or budget_for(self.llm), 0
-        counter = self._counts(budget)
-        limit, schemas = budget.limit(), [tool.metadata.to_openai_tool(skip_length_check=True)]
-        while True:
-            kept = await self.fit([*prompt, *messages], [tool], spare)
-            written = counter.count_messages(
-                [CODEC.to_dict(m) for m in messages_to_xml_format(kept)], schemas
-            )
-            if written <= limit:
-                found: dict[str, Any] = await generate_structured_response(
-                    messages=kept, llm=self.llm, output_cls=self._structure
-                )
-                return found
-            spare += written - limit
+    async def fit(
+        self, messages: Sequence[ChatMessage], tools: Sequence[AsyncBaseTool] = ()
+    ) -> list[ChatMessage]:
+        """Returns what of a request fits beside the tools' schemas; what is kept whole are the same objects.
 
-    def _counts(self, budget: TokenBudget) -> TokenCounter:
-        counter = self.counter or budget.model
-        return counter_for(counter) if counter is not None else settings_counter()
+        Raises:
+            BudgetExceededError: system prompt, tools and the current question alone exceed the window.
+        """
+        return list((await self._plan(messages, tools)).history)
+
+    async def _plan(
+        self, messages: Sequence[ChatMessage], tools: Sequence[AsyncBaseTool], **fields: Any
+    ) -> Plan:
+        """Plans a request: with what the run's session remembers, else without a memory."""
+        run = _run.get()
+        session = run or self._session()
+        schemas = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None
+        cut = "fill" if run is not None else "stable"
+        sources = frozenset({"history"})
+        request = session.request(messages, tools=schemas, sources=sources, cut=cut, **fields)
+        plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
+        dispatcher.event(BudgetEvent(report=plan.report))
+        return plan
+
+    def _session(self) -> BudgetSession:
+        budget = self.budget or budget_for(self.llm)
+        return BudgetSession(
+            budget,
+            counter=counter_of(None, self.counter or budget.model, llm=self.llm),
+            codec=CODEC,
+            summarizer=as_summarizer(self.summarizer),
+        )
+
+    # ---- the host's steps ------------------------------------------------------------------------
+    async def take_step(
+        self,
+        ctx: AgentContext,
+        llm_input: list[ChatMessage],
+        tools: Sequence[AsyncBaseTool],
+        memory: BaseMemory,
+    ) -> AgentOutput:
+        """Takes a step whose request is planned with what this run remembers."""
+        session = self._runs.get(ctx.store)
+        if session is None:
+            session = self._runs[ctx.store] = self._session()
+        token = _run.set(session)
+        try:
+            return await super().take_step(ctx, llm_input, tools, memory)
+        finally:
+            _run.reset(token)
+
+    async def finalize(self, ctx: Any, output: AgentOutput, memory: BaseMemory) -> AgentOutput:
+        """Ends a run; its structured answer is asked for with what of the whole conversation fits."""
+        found = await super().finalize(ctx, output, memory)
+        _stored.set(await memory.aget_all())
+        return found
 
     async def _get_response(
         self, current_llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool]
@@ -96,26 +141,17 @@ class BudgetFunctionAgent(FunctionAgent):
     ) -> ChatResponse:
         return await super()._get_llm_response(ctx, await self.fit(llm_input), llm)
 
-    async def fit(
-        self, messages: Sequence[ChatMessage], tools: Sequence[AsyncBaseTool] = (), spare: int = 0
-    ) -> list[ChatMessage]:
-        """Returns what of a request fits beside the tools' schemas and `spare` tokens; what is kept whole are the same objects.
+    async def _structured(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        """Returns the run's answer as the class asked for, from what fits beside its schema."""
+        prompt = [ChatMessage(role="system", content=self.system_prompt)] if self.system_prompt else []
+        asked = any(CODEC.role(m) == "user" for m in messages)  # a stock memory may have dropped the question
+        talk = messages if asked else list(_stored.get())
+        tool = get_function_tool(self._structure)
+        plan = await self._plan([*prompt, *talk], [tool], render=_as_text)
+        answer = await self.llm.as_structured_llm(self._structure).achat(list(plan.messages))
+        found: dict[str, Any] = json.loads(answer.message.content or "null")
+        return found
 
-        Raises:
-            BudgetExceededError: system prompt, tools and the current question alone exceed the window.
-        """
-        budget = self.budget or budget_for(self.llm)
-        counter = self._counts(budget)
-        result = await afit_messages(
-            list(messages),
-            max_tokens=budget.limit() - spare,
-            counter=counter,
-            tools=[tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None,
-            codec=CODEC,
-            cut="stable",  # steps are only ever appended, and a cut that stays keeps the provider's prompt cache warm
-            min_exchanges=budget.min_exchanges,
-            message_cap=budget.message_cap,
-            summarizer=as_summarizer(self.summarizer),
-        )
-        dispatcher.event(BudgetEvent(report=result.report))
-        return list(result.messages)
+
+def _as_text(_: Mapping[str, Any], history: list[Any]) -> list[ChatMessage]:
+    return messages_to_xml_format(history)

@@ -1,53 +1,67 @@
-"""A `Memory` that enforces its limit: blocks by rank, 1 cut last, and a history that is always a valid conversation."""
+"""A `Memory` that enforces its limit: blocks by rank, 1 cut last, and a valid conversation."""
 
 from __future__ import annotations
 
 import copy
 import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
-from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
-from llama_index.core.memory import BaseMemoryBlock, Memory
-from llama_index.core.memory.memory import InsertMethod
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
+from llama_index.core.llms.llm import LLM
+from llama_index.core.memory import Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-from rankbudget import Assembler, Assembly, Block, BudgetSession, Segment, TokenBudget
-from rankbudget.messages.codec import finished
-from rankbudget.errors import BudgetConfigError, BudgetExceededError
-from rankbudget.messages.tags import NOTICE, escape_text
+from rankbudget import Assembly, Block, BudgetSession, TokenBudget
+from rankbudget.adapters import (
+    NOTICE,
+    Plan,
+    PromptRequest,
+    adrive,
+    plain_budget,
+    plan_steps,
+)
 
-from ._convert import CODEC, copy_message, counter_of
+from ._codec import PINNED, STORED, copy_message, pending
+from ._counters import counter_of
 from ._events import BudgetEvent
-from ._frame import Frame, current_frame, watch_engines
-from ._sharing import for_templates, set_aside, tokens_around
-from ._store import name_of_tokenizer, tokenizer_named
-from ._travel import counter_read, counter_written, store_read, store_written
-from .blocks import BudgetMemoryBlock
+from ._host_prompt import HostPrompt
+from ._measured import host_copies
+from ._parts import Part, Rendering
+from ._serialize import (
+    add_settings,
+    load_block,
+    name_of_tokenizer,
+    read_database,
+    read_settings,
+    tokenizer_named,
+    write_database,
+)
+from ._sharing import active_session, adopt, one_call_limit, with_limits
+from .blocks import HistorySummaryMemoryBlock
 
 __all__ = ["BudgetMemory"]
 
 dispatcher = get_dispatcher(__name__)
 
-_KNOWLEDGE_SHARE = 0.3
-"""Part of an engine's room that stays free for nodes, which are in the same prompt."""
-_OWN_NAMES = ("system", "history", "query")  # the core's own blocks
-
 
 class BudgetMemory(Memory):
-    """A `Memory` whose `get` never exceeds `token_limit`: its template, roles, tool calls, blocks and history counted together.
+    """A `Memory` whose `get` never exceeds `token_limit`, template, blocks and history together.
 
-    Blocks are cut by rank, 1 last: a `BudgetMemoryBlock` has one; of other blocks the priority is read as LlamaIndex documents it, 0 never, 1 cut last.
-    Messages are never moved to an archive: all stay active, `get` chooses. What no longer fits is handed once to the blocks that take it, and again when
-    one of them failed.
+    Blocks are cut by rank, 1 last: a `BudgetMemoryBlock` has one; of other blocks the priority is read as
+    LlamaIndex documents it, 0 never, 1 cut last. All messages stay active, `get` chooses. What no longer fits
+    is handed to the blocks once, and again when one of them failed.
 
     Args:
         budget: limits of the whole prompt; None shares `token_limit` by `chat_history_token_ratio`.
+        session: the `BudgetSession` shared with a `BudgetNodePostprocessor`.
+        llm: its window, answer and tokenizer are the budget and the counter when neither is given.
+        prompt: what the host sends around it: a prompt template, a text or messages.
         counter: a model or encoding name, or what else `counter_for` takes; None counts with `tokenizer_fn`.
         notice: the sentence before the blocks that says they are data; None leaves it out.
     """
@@ -62,24 +76,35 @@ class BudgetMemory(Memory):
     )
 
     _session: BudgetSession = PrivateAttr()
-    _queue: BudgetSession = PrivateAttr()
-    _counting: Any = PrivateAttr(default=None)
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _bounded: bool = PrivateAttr(default=False)
+    _one_call: int | None = PrivateAttr(default=None)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
 
-    def __init__(self, *, counter: Any = None, **data: Any) -> None:
-        budget = data.get("budget")
-        if data.get("token_limit") is None and isinstance(budget, TokenBudget):
-            data["token_limit"] = budget.limit()
+    def __init__(
+        self,
+        *,
+        session: BudgetSession | None = None,
+        llm: LLM | None = None,
+        prompt: Any = None,
+        counter: Any = None,
+        **data: Any,
+    ) -> None:
+        data, counter, self_bounded = with_limits(data, session, llm, counter)
         super().__init__(**data, counter=counter if isinstance(counter, str) else None)
-        self._counting = counter
-        tokens = counter_of(
-            self.tokenizer_fn, counter if counter is not None else self.budget and self.budget.model
-        )
-        self._session = BudgetSession(self._limits(), counter=tokens, codec=CODEC)
-        share = self._limits().limit() * (
-            self.chat_history_token_ratio if self.budget is None else self.budget.share_of("history")
-        )
-        self._queue = BudgetSession(max(1, int(share)), counter=tokens, codec=CODEC)
-        watch_engines()
+        self._bounded = self_bounded
+        self._one_call = None if llm is None else one_call_limit(llm)
+        if prompt is not None:
+            HostPrompt(prompt)  # raises where it is none
+        self._given = {"session": session, "prompt": prompt, "counter": counter}
+        if session is None:
+            session = BudgetSession(
+                self.budget or self._own_limits(),
+                counter=counter_of(self.tokenizer_fn, counter),
+                codec=STORED,
+                sources=[b.name for b in self.memory_blocks],
+            )
+        self._session = adopt(session)
 
     @classmethod
     def class_name(cls) -> str:
@@ -90,28 +115,58 @@ class BudgetMemory(Memory):
         cls,
         *args: Any,
         budget: TokenBudget | None = None,
+        session: BudgetSession | None = None,
+        llm: LLM | None = None,
+        prompt: Any = None,
         counter: Any = None,
         notice: str | None = NOTICE,
         **kwargs: Any,
     ) -> BudgetMemory:
         """Returns a memory; takes what `Memory.from_defaults` takes, and `chat_history` stays as it is."""
-        if budget is not None and "token_limit" not in kwargs:
-            kwargs["token_limit"] = budget.limit()
         if kwargs.get("chat_history") is not None:
             kwargs["chat_history"] = [copy_message(m) for m in kwargs["chat_history"]]
+        if kwargs.get("token_limit") is None:
+            kwargs.pop("token_limit", None)
         stock = Memory.from_defaults(*args, **kwargs)
         fields = {name: getattr(stock, name) for name in Memory.model_fields}
-        return cls(**fields, budget=budget, counter=counter, notice=notice)
+        if "token_limit" not in kwargs and any(limits is not None for limits in (budget, session, llm)):
+            fields["token_limit"] = None
+        own = {"budget": budget, "session": session, "llm": llm, "prompt": prompt}
+        return cls(**fields, **own, counter=counter, notice=notice)
 
-    # ---- reading ----------------------------------------------------------------------------------------------------------------
+    def _own_limits(self) -> TokenBudget:
+        """Returns the limits of what the memory itself may have."""
+        if not self.memory_blocks:
+            return plain_budget(self.token_limit)
+        ratio = self.chat_history_token_ratio
+        return TokenBudget(
+            context_window=self.token_limit,
+            reserve=0,
+            ratios={"history": ratio, "memory": 1 - ratio},
+            surplus="borrow",
+            max_system_ratio=None,
+        )
+
+    # ---- reading ---------------------------------------------------------------------------------
+    @property
+    def session(self) -> BudgetSession:
+        """The session whose budget this memory shares."""
+        return active_session() or self._session
+
     async def aget(
-        self, input: str | ChatMessage | None = None, initial_token_count: int = 0, **block_kwargs: Any
+        self,
+        input: Any = None,  # noqa: A002 - the host's name
+        initial_token_count: int = 0,
+        **block_kwargs: Any,
     ) -> list[ChatMessage]:
-        """Returns copies of what fits beside `initial_token_count` tokens: blocks and history; `input` is a question not yet stored."""
-        return (await self.aassemble(input, initial_token_count, **block_kwargs)).messages
+        """Returns copies of what fits; `input` is a question that may not be stored yet."""
+        return list((await self.aassemble(input, initial_token_count, **block_kwargs)).messages)
 
     def get(
-        self, input: str | ChatMessage | None = None, initial_token_count: int = 0, **block_kwargs: Any
+        self,
+        input: Any = None,  # noqa: A002 - the host's name
+        initial_token_count: int = 0,
+        **block_kwargs: Any,
     ) -> list[ChatMessage]:
         """Returns what `aget` returns."""
         found: list[ChatMessage] = asyncio_run(self.aget(input, initial_token_count, **block_kwargs))
@@ -120,116 +175,80 @@ class BudgetMemory(Memory):
     async def aassemble(
         self, question: Any = None, initial_token_count: int = 0, **block_kwargs: Any
     ) -> Assembly:
-        """Returns what `aget` returns, with the report that says why."""
-        frame = current_frame(self)
-        stored = await self.sql_store.get_messages(self.session_id, status=MessageStatus.ACTIVE)
-        asked = frame.question if frame is not None else getattr(question, "content", question)
-        pending = bool(asked) and (frame is not None or not _asked_last(stored, asked))
-        written = frame if frame is not None and frame.writes_history else None
-        contents = await self._get_memory_blocks_content(
-            list(stored), input=asked if pending else None, **block_kwargs
+        """Returns what `aget` returns, with the report that says why.
+
+        Raises:
+            BudgetExceededError: system messages and the current question alone exceed the limit.
+        """
+        plan, messages = await self._turn(question, initial_token_count, block_kwargs)
+        dispatcher.event(BudgetEvent(report=plan.report))
+        return replace(plan, messages=host_copies(messages, plan.counter))
+
+    def plan(self, question: Any = None, **options: Any) -> Plan:
+        """Returns what `aplan` returns."""
+        found: Plan = asyncio_run(self.aplan(question, **options))
+        return found
+
+    async def aplan(self, question: Any = None, **options: Any) -> Plan:
+        """Makes the plan of a turn, with blocks that another part brings.
+
+        Args:
+            question: what is asked now; it may be the last stored message.
+            options: `blocks`, `ceiling`, `prompt` and other fields of the request.
+        """
+        return (await self._turn(question, **options))[0]
+
+    async def _turn(
+        self,
+        question: Any,
+        initial: int = 0,
+        block_kwargs: dict[str, Any] | None = None,
+        *,
+        blocks: Sequence[Block] = (),
+        ceiling: int | None = None,
+        prompt: Any = None,
+        **fields: Any,
+    ) -> tuple[Plan, Sequence[ChatMessage]]:
+        """Returns the plan of a turn, and the messages of it that are this memory's."""
+        stored = list(await self.sql_store.get_messages(self.session_id, status=MessageStatus.ACTIVE))
+        asked = pending(question, stored)
+        contents = await self._get_memory_blocks_content(stored, input=asked, **(block_kwargs or {}))
+        given = [(b, contents[b.name]) for b in self.memory_blocks if contents.get(b.name)]
+        parts = [Part.of(block, content, self.session) for block, content in given]
+        if self._given["session"] is None and self.budget is None:
+            self._session.budget = self._own_limits()  # token_limit may have been changed since
+        render = Rendering(self, parts, pending=asked is not None) if parts else None
+        request = self.session.request(
+            stored,
+            question=asked,
+            blocks=[*(p.block for p in parts), *blocks],
+            extra_tokens=initial,
+            ceiling=self._one_call if blocks and ceiling is None else ceiling,
+            beside={
+                **fields.pop("beside", {}),
+                **{name: cost for p in parts for name, cost in p.media.items()},
+            },
+            covers="prompt" if blocks else "history",
+            **fields,
         )
-        parts = self._parts(contents)
-        spoken_for, spare = self._spoken_for(frame, initial_token_count, asked if pending else None), 0
-        while True:
-            budget = self._limits(frame, spoken_for + spare, initial_token_count)
-            if not parts:
-                budget = budget.replace(
-                    ratios={"history": 1.0}, reserve=budget.reserve_tokens()
-                )  # nobody to share with
-            setup = Assembler(
-                budget, counter=self._session.counter, codec=CODEC, session=self._session, notice=None
-            )
-            blocks = [
-                *(p.block for p in parts if p.block is not None),
-                Block(name="history", messages=stored),
-            ]
-            try:
-                made = await setup.aassemble(
-                    blocks,
-                    query=asked if pending else None,
-                    render=_Render(self, parts, frame, asked if pending else None),
-                )
-            except BudgetExceededError:
-                fixed = [p for p in parts if p.attached and not p.pinned]
-                if fixed:  # media cannot be shortened: the lowest rank goes
-                    parts = [p for p in parts if p is not max(fixed, key=lambda p: p.rank)]
-                    continue
-                system = [m for m in stored if CODEC.role(m) in {"system", "developer"}]
-                if pending or len(system) == len(stored) or not finished(CODEC, stored):
-                    raise
-                stored = system  # whoever reads a finished thread brings the question
-                continue
-            needed = set_aside(self._session, written, made.messages, spare)
-            if needed == spare:
-                dispatcher.event(BudgetEvent(report=made.report))
-                return made
-            spare = needed
+        request = replace(request, render=render)
+        prompt = self._given["prompt"] if prompt is None else prompt
+        if prompt is not None:
+            around = HostPrompt(prompt).around
+            request = around(request, asked, self.session.host_tokens, before=initial)
+        if self._bounded and not blocks:
+            request = replace(request, ceiling=self.token_limit + self._beside(request))
+        plan = await adrive(self.session.read_steps(request))
+        return plan, plan.history if render is None else render(plan.kept, list(plan.history))
 
-    def _parts(self, contents: Mapping[str, Any]) -> list[_Part]:
-        parts = []
-        for memory_block in self.memory_blocks:
-            content = contents.get(memory_block.name)
-            if content:
-                parts.append(_Part.of(memory_block, content))
-        return parts
+    def _beside(self, request: PromptRequest) -> int:
+        """Returns the tokens of a request that are not this memory's."""
+        if request.render is None or request.measure is None:
+            return request.extra_tokens
+        shown = request.measure.total(list(request.render({}, [])))
+        return request.extra_tokens + shown - request.measure.overhead
 
-    def _base(self, frame: Frame | None) -> TokenBudget:
-        """Returns the limits of the whole prompt: the budget's, else the engine's window, else what the memory itself may have."""
-        if self.budget is not None:
-            return self.budget
-        window, reserve = (self.token_limit, 0) if frame is None else (frame.window, frame.num_output)
-        shares = {"history": self.chat_history_token_ratio, "memory": 1 - self.chat_history_token_ratio}
-        return TokenBudget(
-            context_window=window, reserve=reserve, ratios=shares, surplus="borrow", max_system_ratio=None
-        )
-
-    def _whole(self, frame: Frame | None, band: float | None = None) -> int:
-        """Returns the most tokens of the whole prompt."""
-        limit = self._base(frame).limit(band=self._session.counter.band if band is None else band)
-        return limit if frame is None else min(limit, frame.window - frame.num_output - frame.padding)
-
-    def _limits(self, frame: Frame | None = None, spoken_for: int = 0, initial: int = 0) -> TokenBudget:
-        """Returns the limits of what `get` returns: `token_limit`, and what the rest of the prompt leaves of the whole."""
-        base, whole = self._base(frame), self._whole(frame, band=0.0)
-        most = min(self.token_limit - (initial if frame is None else 0), whole - spoken_for)
-        if most < 1:
-            msg = (
-                f"what stands beside the memory has {spoken_for} tokens, the whole prompt may have {whole}, the memory token_limit={self.token_limit}; "
-                "shorten what stands beside it, or raise the one in the way"
-            )
-            raise BudgetExceededError(msg, limit=whole, needed=spoken_for, blocks={"engine": spoken_for})
-        reserve, safety = base.reserve_tokens(), base.safety_tokens()
-        kept = base.safety if not safety else max(2, safety)  # 1 would be read as a share
-        return base.replace(
-            context_window=most + reserve + (safety and max(2, safety)),
-            reserve=reserve,
-            safety=kept,
-            max_system_ratio=None,
-        )
-
-    def _spoken_for(self, frame: Frame | None, initial_token_count: int, question: str | None) -> int:
-        counter = self._session.counter
-        tokens = initial_token_count
-        if frame is not None:
-            tokens = max(tokens, tokens_around(self._session, frame))
-        if question:
-            tokens += counter.count_message({"role": "user", "content": question})
-        if frame is not None and frame.retrieves:
-            tokens += int(max(0, self._whole(frame) - counter.overhead() - tokens) * _KNOWLEDGE_SHARE)
-        return tokens
-
-    def room_for(self, frame: Frame | None) -> int:
-        """Returns the tokens this turn's nodes may have: all that blocks and history leave."""
-        used = self._session.counter.count_messages(
-            [CODEC.to_dict(m) for m in self.get(frame.question if frame is not None else None)]
-        )
-        taken = tokens_around(self._session, frame) if frame is not None else 0
-        if frame is not None and frame.question:
-            taken += self._session.counter.count_message({"role": "user", "content": frame.question})
-        return max(0, self._whole(frame) - used - taken)
-
-    # ---- writing ----------------------------------------------------------------------------------------------------------------
+    # ---- writing ---------------------------------------------------------------------------------
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
         """Stores messages; none is fine."""
         if messages:
@@ -237,56 +256,77 @@ class BudgetMemory(Memory):
 
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Replaces the conversation."""
-        self.handed_on = 0
+        self._forget()
         await super().aset(messages)
 
     async def areset(self, status: MessageStatus | None = None) -> None:
         """Deletes the conversation."""
-        self.handed_on = 0
-        self._session.reset()
-        self._queue.reset()
+        self._forget()
         await super().areset(status)
 
+    def _forget(self) -> None:
+        """Forgets what was remembered of the conversation, summaries of it in blocks too."""
+        self.handed_on = 0
+        self._session.forget()
+        for block in self.memory_blocks:
+            if isinstance(block, HistorySummaryMemoryBlock):
+                block.forget()
+
     async def _manage_queue(self) -> None:
-        """Hands what no longer fits to the blocks, once; when one fails all of it is handed on again next time, and nothing is archived."""
+        """Hands what no longer fits to the blocks, once; where one fails, again next time."""
         takers = [b for b in self.memory_blocks if b.accept_short_term_memory]
         if not takers:
             return
-        stored = await self.sql_store.get_messages(self.session_id, status=MessageStatus.ACTIVE)
-        try:
-            kept = self._queue.fit(stored).messages
-        except BudgetExceededError:
-            kept = stored[-1:]
-        first = next(
-            (
-                i
-                for i, m in enumerate(stored)
-                if any(m is k for k in kept) and CODEC.role(m) not in ("system", "developer")
-            ),
-            len(stored),
-        )
-        gone = [m for m in stored[self.handed_on : first] if CODEC.role(m) not in ("system", "developer")]
+        stored = list(await self.sql_store.get_messages(self.session_id, status=MessageStatus.ACTIVE))
+        first = await self._first_kept(stored)
+        with self._lock:  # what is handed on now, nobody else hands on
+            before = self.handed_on
+            gone = [m for m in stored[before:first] if m.role not in PINNED]
+            self.handed_on = max(before, first)
         if not gone:
             return
-        for block in takers:
-            await block.aput(
-                [copy_message(m) for m in gone], from_short_term_memory=True, session_id=self.session_id
-            )
-        self.handed_on = first
+        try:
+            for block in takers:
+                copies = [copy_message(m) for m in gone]
+                await block.aput(copies, from_short_term_memory=True, session_id=self.session_id)
+        except BaseException:
+            self.handed_on = min(self.handed_on, before)
+            raise
 
-    # ---- leaving the process ----------------------------------------------------------------------------------------------------
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002 - the host's signature
-        """Returns plain data that survives JSON: messages, limits, blocks and the name of the tokenizer."""
-        data: dict[str, Any] = self.model_dump(
-            mode="json", exclude={"memory_blocks", "memory_blocks_template", "tokenizer_fn", "sql_store"}
+    async def _first_kept(self, stored: list[ChatMessage]) -> int:
+        """Returns the position of the first message that still fits beside the blocks."""
+        budget = self.budget or self._own_limits()
+        request = self._session.request(
+            stored,
+            cut="stable",
+            asked_elsewhere=True,
+            sources=frozenset({"history"}),
+            history_tokens=int(budget.limit() * budget.share_of("history")),
         )
+        plan = await adrive(plan_steps(request))
+        kept = {id(m) for m in plan.history if m.role not in PINNED}
+        return next((i for i, m in enumerate(stored) if id(m) in kept), len(stored))
+
+    # ---- copies and plain data -------------------------------------------------------------------
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002 - the host's signature
+        """Returns plain data that survives JSON: limits, blocks, names of counters, and the conversation.
+
+        A conversation in a database is written as the database's address.
+        """
+        left_out = {"memory_blocks", "memory_blocks_template", "tokenizer_fn", "sql_store"}
+        if not self._bounded and self.budget is not None:
+            left_out.add("token_limit")  # it is the budget's
+        data: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
         data["memory_blocks"] = [
             {"class": type(b).__name__, **b.model_dump(mode="json")} for b in self.memory_blocks
         ]
-        data["messages"] = [m.model_dump(mode="json") for m in asyncio_run(self.aget_all())]
-        data["tokenizer"] = name_of_tokenizer(self.tokenizer_fn)
-        if self.counter is None:
-            data["counting"] = counter_written(self._counting)
+        store = write_database(self.sql_store, self.session_id)
+        if "place" in store and "messages" not in store:
+            data["database"] = store["place"]
+        else:
+            messages = store.get("messages") or asyncio_run(self.aget_all())
+            data["messages"] = [m.model_dump(mode="json") for m in messages]
+        add_settings(data, self._given["session"], self._given["counter"], self.tokenizer_fn)
         data["class_name"] = self.class_name()
         return data
 
@@ -296,193 +336,52 @@ class BudgetMemory(Memory):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> BudgetMemory:
-        """Returns the memory that `to_dict` wrote, with its messages in a new store unless `sql_store=` is given; `data` stays as it is."""
-        values = {key: value for key, value in data.items() if key != "class_name"}
+        """Returns the memory that `to_dict` wrote; `data` is not changed.
+
+        Args:
+            data: what was written. Messages in it go into a new store, unless `sql_store=` is given.
+            kwargs: replace what was written.
+        """
+        values = read_settings(data, kwargs)
         messages = [ChatMessage.model_validate(m) for m in values.pop("messages", ())]
-        tokenizer = values.pop("tokenizer", None)
-        values["memory_blocks"] = [_block_from(b) for b in values.get("memory_blocks", ())]
-        counting = values.pop("counting", None)
-        if counting is not None and "counter" not in kwargs:
-            values["counter"] = counter_read(counting)
-        values = {**values, "tokenizer_fn": tokenizer_named(tokenizer), **kwargs}
+        database = values.pop("database", None)
+        values["memory_blocks"] = [load_block(b) for b in values.get("memory_blocks", ())]
+        if database is not None and "sql_store" not in kwargs:
+            values["sql_store"] = read_database({"place": database}, values["session_id"])
         memory = cls(**values)
         if messages and "sql_store" not in kwargs:
             asyncio_run(memory.sql_store.set_messages(memory.session_id, messages))
         return memory
 
     def __getstate__(self) -> dict[str, Any]:
-        # The base deletes what cannot be pickled from the live object; here the state is a copy, and the store goes by its place.
-        fields = {
-            key: value
-            for key, value in self.__dict__.items()
-            if key not in ("tokenizer_fn", "counter", "sql_store")
-        }
-        fields["counter"] = self._counting
+        # The base deletes what cannot be pickled from the live object; here the state is a copy.
         return {
-            "__dict__": fields,
+            "__dict__": {**self._fields("sql_store", "tokenizer_fn"), **self._given},
             "tokenizer": name_of_tokenizer(self.tokenizer_fn),
-            "store": store_written(self.sql_store, self.session_id),
+            "store": write_database(self.sql_store, self.session_id),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        store = store_read(state["store"], state["__dict__"]["session_id"])
-        self.__init__(**state["__dict__"], sql_store=store, tokenizer_fn=tokenizer_named(state["tokenizer"]))  # type: ignore[misc]  # as the base restores
+        store = read_database(state["store"], state["__dict__"]["session_id"])
+        tokenizer = tokenizer_named(state["tokenizer"])
+        self.__init__(**state["__dict__"], sql_store=store, tokenizer_fn=tokenizer)  # type: ignore[misc]  # as the base
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> BudgetMemory:
-        """Returns a memory of its own; one in a database, which both find by its address, is the same conversation."""
+        """Returns a memory of its own; one in a database is the same conversation."""
         memo = {} if memo is None else memo
-        store = store_read(
-            copy.deepcopy(store_written(self.sql_store, self.session_id), memo), self.session_id
-        )
-        fields = {
-            key: value
-            for key, value in self.__dict__.items()
-            if key not in ("counter", "sql_store", "memory_blocks")
-        }
+        written = copy.deepcopy(write_database(self.sql_store, self.session_id), memo)
+        session = copy.deepcopy(self._session, memo)
+        given = {**self._given, "session": session if self._given["session"] is not None else None}
         twin = type(self)(
-            **fields,
+            **self._fields("sql_store", "memory_blocks"),
+            **given,
             memory_blocks=copy.deepcopy(self.memory_blocks, memo),
-            sql_store=store,
-            counter=self._counting,
+            sql_store=read_database(written, self.session_id),
         )
-        twin._session, twin._queue = copy.deepcopy((self._session, self._queue), memo)  # noqa: SLF001 - its own kind
+        twin._session = session  # noqa: SLF001 - its own kind
         memo[id(self)] = twin
         return twin
 
-
-@dataclass(slots=True)
-class _Part:
-    """One memory block's content on its way into the prompt."""
-
-    name: str
-    rank: int
-    pinned: bool
-    block: Block | None
-    attached: list[Any]
-    """Media blocks and messages: whole or gone."""
-
-    @classmethod
-    def of(cls, memory_block: BaseMemoryBlock[Any], content: Any) -> _Part:
-        own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
-        pinned = own.pinned if own else memory_block.priority == 0
-        rank = own.rank if own else max(1, memory_block.priority)
-        name = memory_block.name
-        items = [content] if isinstance(content, str) else list(content)
-        texts = [
-            getattr(item, "text", item) if isinstance(item, (str, TextBlock)) else None for item in items
-        ]
-        segments = tuple(
-            Segment(
-                id=f"{name}-{i}", text=str(text), score=1.0 - i / (len(texts) + 1) if len(texts) > 1 else None
-            )
-            for i, text in enumerate(texts)
-            if text
-        )
-        block = None
-        if segments:
-            core = f"{name}-block" if name in _OWN_NAMES else name
-            size = own.size if own else None
-            strategy = "truncate" if len(segments) == 1 else "evidence"
-            block = Block(
-                name=core, segments=segments, rank=rank, pinned=pinned, size=size, strategy=strategy
-            )
-        return cls(
-            name, rank, pinned, block, [item for item, text in zip(items, texts, strict=True) if text is None]
-        )
-
-
-class _Render:
-    """Puts kept blocks and history together as the host's template does, static text first."""
-
-    def __init__(
-        self, memory: BudgetMemory, parts: Sequence[_Part], frame: Frame | None, pending: str | None
-    ) -> None:
-        self.memory = memory
-        self.parts = parts
-        self.frame = frame
-        self.pending = pending
-
-    def __call__(self, kept: Mapping[str, Any], history: list[Any]) -> list[ChatMessage]:
-        shown: list[tuple[str, list[Any]]] = []
-        front: list[ChatMessage] = []
-        for part in self.parts:
-            texts = (
-                [p.rendition.text for p in kept[part.block.name].pieces]
-                if part.block is not None and part.block.name in kept
-                else []
-            )
-            media = [item for item in part.attached if not isinstance(item, ChatMessage)]
-            front += [copy_message(item) for item in part.attached if isinstance(item, ChatMessage)]
-            content = [TextBlock(text=_safe(text, part.name)) for text in texts if text]
-            if content or media:
-                shown.append((part.name, [*content, *media]))
-        messages = [copy_message(m) for m in history]
-        leading = next(
-            (i for i, m in enumerate(messages) if CODEC.role(m) not in ("system", "developer")), len(messages)
-        )
-        messages[leading:leading] = front
-        if shown:
-            self._insert(messages, self._written(shown), leading)
-        if self.frame is not None and self.frame.formats_history:
-            for_templates(messages, self.memory._session.counter)  # noqa: SLF001 - its own half
-        return messages
-
-    def _written(self, shown: list[tuple[str, list[Any]]]) -> list[Any]:
-        written = list(self.memory.memory_blocks_template.format_messages(memory_blocks=shown)[0].blocks)
-        return [TextBlock(text=self.memory.notice), *written] if self.memory.notice else written
-
-    def _insert(self, messages: list[ChatMessage], content: list[Any], leading: int) -> None:
-        if self.memory.insert_method == InsertMethod.SYSTEM:
-            if leading:  # after the static text, so that a provider's prompt cache keeps it
-                last = messages[leading - 1]
-                messages[leading - 1] = ChatMessage(
-                    role=last.role, blocks=[*last.blocks, *content], additional_kwargs=last.additional_kwargs
-                )
-            else:
-                messages.insert(0, ChatMessage(role=MessageRole.SYSTEM, blocks=content))
-            return
-        at = next((i for i in range(len(messages) - 1, -1, -1) if CODEC.role(messages[i]) == "user"), None)
-        if at is None or self.pending:  # the latest user message is an earlier turn's: it stays as it was
-            messages.append(ChatMessage(role=MessageRole.USER, blocks=content))
-        else:
-            messages[at] = ChatMessage(
-                role=MessageRole.USER,
-                blocks=[*content, *messages[at].blocks],
-                additional_kwargs=messages[at].additional_kwargs,
-            )
-
-
-def _safe(text: str, name: str) -> str:
-    """Returns a text that closes neither its own tag nor the template's, nor opens one of the template language's content blocks."""
-    return re.sub(
-        rf"<(?=\s*/?\s*(?:{re.escape(name)}|memory|content_block)\b)",
-        "&lt;",
-        escape_text(text),
-        flags=re.IGNORECASE,
-    )
-
-
-def _asked_last(stored: Sequence[ChatMessage], question: Any) -> bool:
-    last = (
-        next((m for m in reversed(stored) if CODEC.role(m) == "user"), None)
-        if not finished(CODEC, stored)
-        else None
-    )
-    return last is not None and last.content == question
-
-
-def _block_from(data: Any) -> BaseMemoryBlock[Any]:
-    if isinstance(data, BaseMemoryBlock):
-        return data
-    values = dict(data)
-    name = values.pop("class", None)
-    for found in _subclasses(BaseMemoryBlock):
-        if found.__name__ == name:
-            made: BaseMemoryBlock[Any] = found(**values)
-            return made
-    msg = f"the memory block {name!r} is not known here; import its class before loading, or pass memory_blocks="
-    raise BudgetConfigError(msg)
-
-
-def _subclasses(base: Any) -> list[Any]:
-    return [found for direct in base.__subclasses__() for found in (direct, *_subclasses(direct))]
+    def _fields(self, *left_out: str) -> dict[str, Any]:
+        names = {"counter", *left_out} | (set() if self._bounded or not self.budget else {"token_limit"})
+        return {key: value for key, value in self.__dict__.items() if key not in names}

@@ -1,7 +1,4 @@
-"""Memory blocks with a rank, that can really be shortened: system, project, task, knowledge, and a summary of the conversation.
-
-They work in a stock `Memory` (which asks them to give up tokens) and in `BudgetMemory` (which grants them tokens in rank order).
-"""
+"""Memory blocks with a rank that can be shortened, for a stock `Memory` and for `BudgetMemory`."""
 
 from __future__ import annotations
 
@@ -15,10 +12,12 @@ from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rankbudget import TokenCounter, counter_for, fit_documents, truncate_text
+from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, summarize_steps
 from rankbudget.errors import SummaryError
 
-from ._convert import CODEC, copy_message, settings_counter
-from ._nodes import node_text
+from ._codec import CODEC, copy_message
+from ._convert import node_text
+from ._counters import settings_counter
 from .models import as_summarizer
 
 __all__ = [
@@ -42,15 +41,15 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         name: its name and tag.
         text: what it says; or
         read: a function of the conversation that returns what it says, plain or async.
-        rank: importance, 1 = cut last; a stock `Memory` is told by a `priority` that it cuts in the same order.
+        rank: importance, 1 = cut last; its `priority` makes a stock `Memory` cut in the same order.
         pinned: never cut.
         size: fixed number of tokens in a `BudgetMemory`, instead of what its rank gets.
-        counter: a model or encoding name, or what else `counter_for` takes; None takes LlamaIndex's tokenizer.
+        counter: what `counter_for` takes; None takes LlamaIndex's tokenizer.
 
     Example:
         >>> import asyncio
-        >>> block = BudgetMemoryBlock(name="house", text="The door is red. The roof is old. The yard is wide.")
-        >>> asyncio.run(block.atruncate("The door is red. The roof is old. The yard is wide.", 5))
+        >>> text = "The door is red. The roof is old. The yard is wide."
+        >>> asyncio.run(BudgetMemoryBlock(name="house", text=text).atruncate(text, 5))
         'The door is red. The roof is old.'
     """
 
@@ -81,7 +80,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
             self._tokens = settings_counter() if self.counter is None else counter_for(self.counter)
         return self._tokens
 
-    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:  # noqa: ARG002 - the host's signature
+    async def _aget(self, messages: list[ChatMessage] | None = None, **_: Any) -> Any:
         if self.read is None:
             return self.text
         found = self.read(list(messages or ()))
@@ -91,7 +90,10 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         """Takes messages that left the conversation; a fixed text has no use for them."""
 
     async def aput(
-        self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None
+        self,
+        messages: list[ChatMessage],
+        from_short_term_memory: bool = False,  # noqa: FBT001, FBT002 - the host's
+        session_id: str | None = None,
     ) -> None:
         """Takes copies of messages: the host's own method writes the session's id into what it is given."""
         await super().aput(
@@ -101,7 +103,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         )
 
     async def atruncate(self, content: Any, tokens_to_truncate: int) -> Any:
-        """Returns the content at least `tokens_to_truncate` tokens shorter, cut at a sentence end; None when nothing is left, or it is pinned whole."""
+        """Returns the content at least `tokens_to_truncate` tokens shorter; None when nothing is left."""
         if self.pinned:
             return content
         if not isinstance(content, str):
@@ -190,7 +192,7 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
 
 
 class HistorySummaryMemoryBlock(BudgetMemoryBlock):
-    """A running summary of the messages that left the conversation; when the model fails they wait, and nothing is lost.
+    """A running summary of the messages that left the conversation; when the model fails, they wait.
 
     Args:
         summarizer: an LLM, or `(text, max_tokens) -> str`, plain or async; "extractive" needs no model.
@@ -213,11 +215,11 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
         self.waiting = [*self.waiting, *(f"{CODEC.role(m)}: {_spoken(m)}" for m in messages)]
         await self._catch_up()
 
-    async def _catch_up(self) -> None:
-        from rankbudget._drivers import adrive
-        from rankbudget.fitting.summarize import summarize_steps
-        from rankbudget.conversation.summary import SUMMARY_TIMEOUT
+    def forget(self) -> None:
+        """Forgets the summary and what waits for it: the conversation was deleted or replaced."""
+        self.text, self.waiting = "", []
 
+    async def _catch_up(self) -> None:
         if not self.waiting:
             return
         writer = as_summarizer(self.summarizer)
@@ -228,7 +230,6 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
             max_tokens=self.max_tokens,
             counter=self.tokens,
             summarizer=writer,
-            input_window=getattr(writer, "input_window", None),
             timeout=SUMMARY_TIMEOUT,
         )
         try:

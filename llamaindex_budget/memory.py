@@ -1,4 +1,4 @@
-"""A chat memory that returns what fits: valid, within its limit, with the same answer however often it is read."""
+"""A chat memory that returns what fits: valid, within its limit, the same however often it is read."""
 
 from __future__ import annotations
 
@@ -6,38 +6,41 @@ import copy
 import json
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_serializer
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 
-from rankbudget import BudgetSession, TokenBudget
-from rankbudget.messages.codec import finished
-from rankbudget._drivers import Call, Steps, adrive, drive
-from rankbudget.errors import BudgetExceededError
-from rankbudget.report.result import FitResult
-
-from ._convert import CODEC, ChatCodec, copy_message, counter_of
-from ._events import BudgetEvent
-from ._frame import Frame, current_frame, watch_engines
-from ._sharing import (
-    active_session,
-    adopt,
-    engine_session,
-    fixed_tokens,
-    for_templates,
-    set_aside,
-    slot_tokens,
+from rankbudget import Block, BudgetSession, FitResult, TokenBudget
+from rankbudget.adapters import (
+    Plan,
+    Steps,
+    adrive,
+    drive,
+    summarizer_or_warning,
 )
-from ._store import dump_store, load_store, name_of_tokenizer, tokenizer_named
-from ._travel import counter_read, counter_written, session_read, session_written, summarizer_or_warning
+from rankbudget.errors import BudgetExceededError
+
+from ._codec import STORED, copy_message, pending
+from ._counters import counter_of
+from ._events import BudgetEvent
+from ._host_prompt import HostPrompt
+from ._measured import host_copies
+from ._serialize import (
+    add_settings,
+    dump_store,
+    load_store,
+    name_of_tokenizer,
+    read_settings,
+    tokenizer_named,
+)
+from ._sharing import active_session, adopt, one_call_limit, with_limits
 from .models import as_summarizer
 
 __all__ = ["BudgetChatMemoryBuffer"]
@@ -51,21 +54,24 @@ _DEFAULT_LIMIT = 3000
 class BudgetChatMemoryBuffer(ChatMemoryBuffer):
     """A `ChatMemoryBuffer` whose `get` never exceeds its limit and always is a valid conversation.
 
-    Everything put stays stored; `get` only chooses. Tool calls stay with their results, system messages stay first, the question stays, and what
-    comes back are copies.
+    Everything put stays stored; `get` only chooses. Tool calls stay with their results, system messages stay
+    first, the question stays, and what comes back are copies. A text such as `{context_str}`, which an engine
+    would fill in, comes back as `{ context_str}`.
 
     Args:
-        token_limit: most tokens `get` returns, roles, tool calls and thinking counted. Beside a budget or in an engine it bounds the history alone: system
-            prompt, nodes and question take from the window. Without either, a question that is not stored yet takes from it too.
+        token_limit: most tokens `get` returns, from 1. Beside a budget, a session or an LLM it bounds the
+            history alone. Without them a question that is not stored yet takes from it, too.
         budget: limits of the whole prompt; the history gets its share.
         session: the `BudgetSession` this memory shares with a `BudgetNodePostprocessor`.
+        llm: its window, answer and tokenizer are the budget and the counter when neither is given.
+        prompt: what the host sends around the history: a prompt template, a text or messages.
         counter: a model or encoding name, or what else `counter_for` takes; None counts with `tokenizer_fn`.
-        summarizer: an LLM, or `(text, max_tokens) -> str`; adds a summary of what no longer fits. Nothing is lost when it fails.
+        summarizer: an LLM, or `(text, max_tokens) -> str`; adds a summary of what no longer fits.
 
     Example:
         >>> memory = BudgetChatMemoryBuffer.from_defaults(token_limit=20)
         >>> for i in range(5):
-        ...     memory.put(ChatMessage(role="user", content=f"question {i}"))  # 7 tokens each: 3 framing, 1 role, 3 content
+        ...     memory.put(ChatMessage(role="user", content=f"question {i}"))  # 7 tokens each
         >>> [m.content for m in memory.get()], len(memory.get_all())
         (['question 3', 'question 4'], 5)
     """
@@ -76,40 +82,45 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
     )
 
     _session: BudgetSession = PrivateAttr()
-    _engine_session: BudgetSession | None = PrivateAttr(default=None)
-    _counting: Any = PrivateAttr(default=None)
-    _summarizer: Any = PrivateAttr(default=None)
-    _shares: bool = PrivateAttr(default=False)
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _bounded: bool = PrivateAttr(default=False)
+    _one_call: int | None = PrivateAttr(default=None)
     _lock: Any = PrivateAttr()
 
     def __init__(
         self,
         *,
         session: BudgetSession | None = None,
+        llm: LLM | None = None,
+        prompt: Any = None,
         counter: Any = None,
         summarizer: Any = None,
         **data: Any,
     ) -> None:
-        budget = data.get("budget") or (session.budget if session is not None else None)
-        if data.get("token_limit") is None and budget is not None:
-            data["token_limit"] = budget.limit() if isinstance(budget, TokenBudget) else budget
+        data, counter, self_bounded = with_limits(data, session, llm, counter)
         super().__init__(**data, counter=counter if isinstance(counter, str) else None)
         self._lock = threading.RLock()
-        self._counting = counter
-        self._summarizer = as_summarizer(summarizer)
-        self._shares = session is not None
+        self._given = {
+            "counter": counter,
+            "session": session,
+            "summarizer": as_summarizer(summarizer),
+            "prompt": prompt,
+        }
+        self._one_call = None if llm is None else one_call_limit(llm)
+        if prompt is not None:
+            HostPrompt(prompt)  # raises where it is none
+        self._bounded = self_bounded
         if session is None:
-            tokens = counter_of(
-                self.tokenizer_fn, counter if counter is not None else self.budget and self.budget.model
-            )
             session = BudgetSession(
-                self.budget or self.token_limit, counter=tokens, codec=CODEC, summarizer=self._summarizer
+                self.budget or self.token_limit,
+                counter=counter_of(self.tokenizer_fn, counter),
+                codec=STORED,
+                summarizer=as_summarizer(summarizer),
             )
         self._session = adopt(session)
-        self._session.attach(self._stored, history_tokens=self.token_limit)
-        watch_engines()
+        self._session.attach(self.stored)
 
-    # ---- making one -------------------------------------------------------------------------------------------------------------
+    # ---- making one ------------------------------------------------------------------------------
     @classmethod
     def class_name(cls) -> str:
         return "BudgetChatMemoryBuffer"
@@ -123,178 +134,158 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         chat_store_key: str = DEFAULT_CHAT_STORE_KEY,
         token_limit: int | None = None,
         tokenizer_fn: Callable[[str], list[Any]] | None = None,
-        *,
-        budget: TokenBudget | None = None,
-        session: BudgetSession | None = None,
-        counter: Any = None,
-        summarizer: Any = None,
         **kwargs: Any,
     ) -> BudgetChatMemoryBuffer:
-        """Returns a memory; `chat_history` is copied, `llm` only tells the default limit, as in the stock buffer."""
-        if kwargs:
-            msg = f"unexpected arguments: {sorted(kwargs)}; allowed: those of ChatMemoryBuffer and budget, session, counter, summarizer"
+        """Returns a memory; `chat_history` is copied.
+
+        Raises:
+            ValueError: an unknown argument.
+        """
+        allowed = ("budget", "session", "prompt", "counter", "summarizer")
+        unknown = sorted(set(kwargs) - set(allowed))
+        if unknown:
+            msg = f"unexpected arguments: {unknown}; allowed: ChatMemoryBuffer's and {', '.join(allowed)}"
             raise ValueError(msg)
         if token_limit is None and llm is not None:
             token_limit = int(llm.metadata.context_window * _WINDOW_SHARE)
-        elif token_limit is None and budget is None and session is None:
+        elif token_limit is None and kwargs.get("budget") is None and kwargs.get("session") is None:
             token_limit = _DEFAULT_LIMIT
         store = chat_store or SimpleChatStore()
         if chat_history is not None:
             store.set_messages(chat_store_key, [copy_message(m) for m in chat_history])
         return cls(
+            llm=llm,
             token_limit=token_limit,
             tokenizer_fn=tokenizer_fn,
             chat_store=store,
             chat_store_key=chat_store_key,
-            budget=budget,
-            session=session,
-            counter=counter,
-            summarizer=summarizer,
+            **kwargs,
         )
 
-    # ---- reading ----------------------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------
     @property
     def session(self) -> BudgetSession:
         """The session whose budget this memory shares."""
         return active_session() or self._session
 
-    def session_in(self, frame: Frame | None) -> BudgetSession:
-        """Returns the session for an engine: one over the engine's whole window when neither a budget nor a session was given."""
-        found = active_session()
-        if found is not None:
-            return found
-        own = self._session
-        if frame is None or isinstance(own.budget, TokenBudget) or (self._shares and not frame.retrieves):
-            return own
-        made = engine_session(
-            frame, own, own.budget if self._shares else None
-        )  # a session's number bounds the whole prompt, ours the history
-        with self._lock:
-            known = self._engine_session
-            if known is None or known.budget != made.budget:
-                known = made
-                known.attach(self._stored, history_tokens=self.token_limit)
-                self._engine_session = known
-            return known
-
-    def get(self, input: str | None = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ARG002 - the host's names
-        """Returns copies of the messages that fit beside `initial_token_count` tokens; `input` is a question not yet stored."""
-        return self.fit(input, initial_token_count).messages  # type: ignore[return-value]  # our codec's messages are ChatMessages
+    def get(
+        self,
+        input: Any = None,  # noqa: A002 - the host's name
+        initial_token_count: int = 0,
+        **_: Any,
+    ) -> list[ChatMessage]:
+        """Returns copies of what fits; `input` is a question that may not be stored yet."""
+        return list(self.fit(input, initial_token_count).messages)
 
     async def aget(
-        self, input: str | None = None, initial_token_count: int = 0, **kwargs: Any
+        self,
+        input: Any = None,  # noqa: A002 - the host's name
+        initial_token_count: int = 0,
+        **_: Any,
     ) -> list[ChatMessage]:
         """Returns what `get` returns, through the store's own async methods."""
-        return (await self.afit(input, initial_token_count)).messages  # type: ignore[return-value]  # as above
+        return list((await self.afit(input, initial_token_count)).messages)
 
     def fit(self, question: Any = None, initial_token_count: int = 0) -> FitResult:
         """Returns what `get` returns, with the report that says why.
 
-        A finished thread without a question is read for a question that stands elsewhere: it keeps what it can, and if need be all of it goes.
-
         Raises:
             BudgetExceededError: system messages and the current question alone exceed the limit.
         """
-        return _announced(drive(self._steps(self._stored(), question, initial_token_count)))
+        steps = self.plan_steps(self.stored(), question, initial_token_count=initial_token_count)
+        return self._result(drive(steps))
 
     async def afit(self, question: Any = None, initial_token_count: int = 0) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop."""
-        stored = await self.chat_store.aget_messages(self.chat_store_key)
-        return _announced(await adrive(self._steps(stored, question, initial_token_count)))
+        steps = self.plan_steps(await self.astored(), question, initial_token_count=initial_token_count)
+        return self._result(await adrive(steps))
 
-    def _steps(self, stored: list[ChatMessage], question: Any, initial_token_count: int) -> Steps[FitResult]:
-        """Fits until what defusing adds is paid for; a finished thread whose last question does not fit may go altogether."""
-        frame, session, options = self._turn(initial_token_count)
-        pending = frame.question if frame is not None else _pending(question, stored)
-        slots = 0
-        while True:
-            given = {**options, "question": pending, "extra_tokens": options["extra_tokens"] + slots}
-            try:
-                result = yield Call(
-                    partial(session.fit, stored, **given), (), partial(session.afit, stored, **given)
-                )
-            except BudgetExceededError as error:
-                if pending is not None or not finished(CODEC, stored):
-                    raise self._explained(error) from error
-                pending = ""
-                continue
-            needed = set_aside(session, frame, result.messages, slots)
-            if needed == slots:
-                return self._copied(result, session, frame)
-            slots = needed
+    def plan_steps(
+        self,
+        stored: list[ChatMessage],
+        question: Any,
+        *,
+        initial_token_count: int = 0,
+        blocks: Sequence[Block] = (),
+        ceiling: int | None = None,
+        prompt: Any = None,
+        **fields: Any,
+    ) -> Steps[Plan]:
+        """Makes the plan of a turn.
 
-    def slot_tokens_in(self, frame: Frame | None) -> int:
-        """Returns what defusing the kept messages costs in an engine that takes them for templates; nearly always 0."""
-        if (
-            frame is None
-            or not frame.formats_history
-            or not any("{" in (m.content or "") for m in self._stored())
-        ):
-            return 0
-        kept = drive(
-            self._steps(self._stored(), frame.question, 0)
-        ).messages  # only looked at, so nobody is told
-        return slot_tokens(self.session_in(frame), frame, kept)
-
-    def _turn(self, initial_token_count: int) -> tuple[Frame | None, BudgetSession, dict[str, Any]]:
-        frame = current_frame(self)
-        if frame is None and initial_token_count > self.token_limit:
-            msg = (
-                f"Initial token count exceeds token limit: {initial_token_count} tokens stand before the history, token_limit is {self.token_limit}; "
-                "shorten the system prompt or raise token_limit"
-            )
-            raise BudgetExceededError(
-                msg,
-                limit=self.token_limit,
-                needed=initial_token_count,
-                blocks={"initial": initial_token_count},
-            )
-        session = self.session_in(frame)
-        spoken_for = max(initial_token_count, fixed_tokens(session, frame))
-        most = self.token_limit if frame is not None else self.token_limit - initial_token_count
-        return (
-            frame,
-            session,
-            {"limit": self._alone(session, frame), "history_tokens": most, "extra_tokens": spoken_for},
+        Args:
+            stored: the whole conversation.
+            question: what is asked now; it may be the last stored message.
+            initial_token_count: tokens that stand before the history.
+            blocks: blocks of the same turn, as retrieved nodes.
+            ceiling: most tokens of the whole prompt, beside the budget.
+            prompt: what the host sends around it all; None takes the memory's.
+            fields: other fields of the request.
+        """
+        session = self.session
+        asked = pending(question, stored)
+        request = session.request(
+            stored,
+            question=asked,
+            blocks=blocks,
+            extra_tokens=self._before(initial_token_count),
+            ceiling=self._one_call if blocks and ceiling is None else ceiling,
+            history_tokens=self._most(session),
+            covers="prompt" if blocks else "history",
+            **fields,
         )
-
-    def _explained(self, error: BudgetExceededError) -> BudgetExceededError:
-        msg = f"{error}; token_limit={self.token_limit} bounds the history, the window of model or budget the whole prompt: raise the one in the way"
-        return BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks)
-
-    def _alone(self, session: BudgetSession, frame: Frame | None) -> int | None:
-        """Returns the limit of a whole prompt where nothing competes with the history, None where documents have a share."""
-        shared = self._shares or session is active_session() or (frame is not None and frame.retrieves)
-        return (
-            session.budget.limit(band=session.counter.band)
-            if not shared and isinstance(session.budget, TokenBudget)
-            else None
-        )
-
-    def _copied(self, result: FitResult, session: BudgetSession, frame: Frame | None) -> FitResult:
-        copies = [copy_message(m) for m in result.messages]
-        if frame is not None and frame.formats_history:
-            for_templates(copies, session.counter)
-        return FitResult(messages=copies, segments=result.segments, text=result.text, report=result.report)
-
-    def _stored(self) -> list[ChatMessage]:
+        prompt = self._given["prompt"] if prompt is None else prompt
+        if prompt is not None:
+            around = HostPrompt(prompt).around
+            request = around(request, asked, session.host_tokens, before=initial_token_count)
         try:
-            return self.chat_store.get_messages(
-                self.chat_store_key
-            )  # read, never changed: a copy would cost more with every turn
+            return (yield from session.read_steps(request))
+        except BudgetExceededError as error:
+            msg = f"{error} token_limit={self.token_limit} bounds the history: raise it or the budget."
+            raise BudgetExceededError(
+                msg, limit=error.limit, needed=error.needed, blocks=error.blocks
+            ) from error
+
+    def _before(self, initial_token_count: int) -> int:
+        own = self._session
+        if not isinstance(own.budget, TokenBudget) and self._given["session"] is None:
+            own.budget = self.token_limit  # it may have been raised since
+            if initial_token_count > self.token_limit:
+                msg = (
+                    f"Initial token count exceeds token limit: {initial_token_count} tokens come first, "
+                    f"token_limit is {self.token_limit}. Shorten the system prompt or raise token_limit."
+                )
+                raise BudgetExceededError(msg, limit=self.token_limit, needed=initial_token_count)
+        return initial_token_count
+
+    def _most(self, session: BudgetSession) -> int | None:
+        return max(0, self.token_limit - session.counter.overhead()) if self._bounded else None
+
+    def _result(self, plan: Plan) -> FitResult:
+        dispatcher.event(BudgetEvent(report=plan.report))
+        return FitResult(messages=host_copies(plan.history, plan.counter), report=plan.report)
+
+    def stored(self) -> list[ChatMessage]:
+        """Returns the stored messages themselves, which nobody may change."""
+        try:
+            return self.chat_store.get_messages(self.chat_store_key)
         except NotImplementedError:  # a store that only reads asynchronously
-            found: list[ChatMessage] = asyncio_run(self.chat_store.aget_messages(self.chat_store_key))
+            found: list[ChatMessage] = asyncio_run(self.astored())
             return found
+
+    async def astored(self) -> list[ChatMessage]:
+        """Returns what `stored` returns."""
+        return await self.chat_store.aget_messages(self.chat_store_key)
 
     def get_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""
-        return [copy_message(m) for m in self._stored()]
+        return [copy_message(m) for m in self.stored()]
 
     async def aget_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""
-        return [copy_message(m) for m in await self.chat_store.aget_messages(self.chat_store_key)]
+        return [copy_message(m) for m in await self.astored()]
 
-    # ---- writing ----------------------------------------------------------------------------------------------------------------
+    # ---- writing ---------------------------------------------------------------------------------
     def put(self, message: ChatMessage) -> None:
         """Stores a copy of a message."""
         with self._lock:
@@ -328,33 +319,26 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
         """Deletes the conversation and what was remembered of it."""
         with self._lock:
             super().reset()
-            self._forget()
+            self._session.forget()
 
     async def areset(self) -> None:
         """Deletes the conversation and what was remembered of it."""
         await super().areset()
-        self._forget()
+        self._session.forget()
 
-    def _forget(self) -> None:
-        self._session.reset()
-        if self._engine_session is not None:
-            self._engine_session.reset()
-
-    # ---- leaving the process ----------------------------------------------------------------------------------------------------
+    # ---- copies and plain data -------------------------------------------------------------------
     @field_serializer("chat_store")
     def serialize_courses_in_order(self, chat_store: BaseChatStore) -> dict[str, Any]:
-        """Writes the store as plain data; takes the place of the base's serializer, which fails on pydantic 2.14."""
+        """Writes the store as plain data; replaces the base's serializer, which fails on pydantic 2.14."""
         return dump_store(chat_store)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Returns plain data that survives JSON: messages, limits, budget, session, and the names of tokenizer and counter."""
+        """Returns plain data that survives JSON: messages, limits, session, names of counters."""
         data: dict[str, Any] = super().to_dict(**kwargs)
-        data["tokenizer"] = name_of_tokenizer(self.tokenizer_fn)
-        if self._shares:
-            data["session"] = session_written(self._session)
-        elif self.counter is None:
-            data["counting"] = counter_written(self._counting)
-        summarizer_or_warning(self._summarizer, travels=False)
+        add_settings(data, self._given["session"], self._given["counter"], self.tokenizer_fn)
+        if not self._bounded and self.budget is not None:
+            data.pop("token_limit", None)  # it is the budget's
+        summarizer_or_warning(self._given["summarizer"], pickled=False)
         return data
 
     def to_string(self) -> str:
@@ -363,75 +347,47 @@ class BudgetChatMemoryBuffer(ChatMemoryBuffer):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> BudgetChatMemoryBuffer:
-        """Returns the memory that `to_dict` wrote; also reads what a stock `ChatMemoryBuffer` wrote. `data` stays as it is.
+        """Returns the memory that `to_dict` wrote; also reads what a stock `ChatMemoryBuffer` wrote.
 
         Args:
-            data: what was written; a session in it is made anew, one for each memory.
-            kwargs: take the place of what was written: `session=`, `counter=`, `summarizer=`, `chat_store=` and the other arguments.
+            data: what was written; it is not changed. A session in it is made anew, one for each memory.
+            kwargs: replace what was written.
 
         Raises:
             BudgetConfigError: store, tokenizer or counter cannot be found here.
         """
-        values = {**data, **kwargs}
-        values.pop("class_name", None)
-        tokenizer = values.pop("tokenizer", None)
+        values = read_settings(data, kwargs)
         if "chat_history" in values:  # how the stock buffer wrote its messages once
-            values["chat_store"] = {
-                "class_name": "SimpleChatStore",
-                "store": {DEFAULT_CHAT_STORE_KEY: values.pop("chat_history")},
-            }
+            history = {DEFAULT_CHAT_STORE_KEY: values.pop("chat_history")}
+            values["chat_store"] = {"class_name": "SimpleChatStore", "store": history}
         if isinstance(values.get("chat_store"), dict):
             values["chat_store"] = load_store(values["chat_store"])
-        if tokenizer is not None and values.get("tokenizer_fn") is None:
-            values["tokenizer_fn"] = tokenizer_named(tokenizer)
-        counting, given = values.pop("counting", None), kwargs.get("counter")
-        if isinstance(values.get("session"), dict):
-            values["session"] = session_read(
-                values["session"], counter=given, summarizer=as_summarizer(values.get("summarizer"))
-            )
-        elif counting is not None and given is None and values.get("session") is None:
-            values["counter"] = counter_read(counting)
         return cls(**values)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The base deletes what cannot be pickled from the live object; here the state is a copy, and a tokenizer goes by its name.
-        # A counter or session that does not travel raises its own error: another counter in its place would overflow.
-        fields = {
-            key: value for key, value in self.__dict__.items() if key not in ("tokenizer_fn", "counter")
-        }
-        fields |= {"counter": self._counting, "session": self._session if self._shares else None}
-        fields["summarizer"] = summarizer_or_warning(self._summarizer, travels=True)
+        # The base deletes what cannot be pickled from the live object; here the state is a copy. A counter
+        # that is not picklable raises its own error: another one in its place would overflow.
+        fields = {**self._fields(), **self._given}
+        fields["summarizer"] = summarizer_or_warning(self._given["summarizer"], pickled=True)
         return {"__dict__": fields, "tokenizer": name_of_tokenizer(self.tokenizer_fn)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state["__dict__"], tokenizer_fn=tokenizer_named(state["tokenizer"]))  # type: ignore[misc]  # as the base restores
+        tokenizer = tokenizer_named(state["tokenizer"])
+        self.__init__(**state["__dict__"], tokenizer_fn=tokenizer)  # type: ignore[misc]  # as the base
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> BudgetChatMemoryBuffer:
         memo = {} if memo is None else memo
-        fields = {key: value for key, value in self.__dict__.items() if key not in ("chat_store", "counter")}
-        fields |= {
-            "chat_store": copy.deepcopy(self.chat_store, memo),
-            "session": copy.deepcopy(self._session, memo),
-        }
-        twin = type(self)(**fields, counter=self._counting, summarizer=self._summarizer)
-        twin._shares = self._shares  # noqa: SLF001 - its own kind
+        session = copy.deepcopy(self._session, memo)
+        fields = {**self._fields(), "chat_store": copy.deepcopy(self.chat_store, memo)}
+        given = {**self._given, "session": session if self._given["session"] is not None else None}
+        twin = type(self)(**fields, **given, tokenizer_fn=self.tokenizer_fn)
+        twin._session = session  # noqa: SLF001 - its own kind
+        session.attach(twin.stored)
         memo[id(self)] = twin
         return twin
 
-
-def _announced(result: FitResult) -> FitResult:
-    dispatcher.event(BudgetEvent(report=result.report))
-    return result
-
-
-def _pending(question: Any, stored: Sequence[ChatMessage]) -> str | None:
-    """Returns a question that is not in the memory yet; agents store it first, context engines afterwards. An answered one is asked again."""
-    text = question.content if isinstance(question, ChatMessage) else question
-    if not text or not isinstance(text, str):
-        return None
-    if finished(CODEC, stored):
-        return text
-    for message in reversed(stored):
-        if ChatCodec().role(message) == "user":
-            return None if message.content == text else text
-    return text
+    def _fields(self) -> dict[str, Any]:
+        left_out = {"tokenizer_fn", "counter"} | (
+            set() if self._bounded or not self.budget else {"token_limit"}
+        )
+        return {key: value for key, value in self.__dict__.items() if key not in left_out}

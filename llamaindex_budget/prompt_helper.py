@@ -9,36 +9,38 @@ from llama_index.core.base.llms.types import ChatMessage, LLMMetadata, MessageRo
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
 from llama_index.core.indices.prompt_helper import DEFAULT_CHUNK_OVERLAP_RATIO, DEFAULT_PADDING, PromptHelper
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public, not re-exported by name
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
 
 from rankbudget import BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
+from rankbudget.adapters import JOINT
 from rankbudget.errors import BudgetExceededError
-from rankbudget.messages.tags import JOINT
 
-from ._convert import CODEC, counter_of
+from ._codec import CODEC
+from ._counters import counter_of
 from ._events import BudgetEvent
 
 if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool
 
-__all__ = ["SPARE", "BudgetPromptHelper"]
+__all__ = ["BudgetPromptHelper"]
 
 dispatcher = get_dispatcher(__name__)
 
-SPARE = 64
-"""Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine in a second call, which there will not be; but it
-shows only the longer of its two templates, by characters, and the other may have some tokens more (13 with the host's own)."""
+_SPARE = 64
+"""Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will
+not be; but it shows only the longer of its two templates, and the other may have some tokens more."""
 
 
 class BudgetPromptHelper(PromptHelper):
-    """A `PromptHelper` that fits all chunks into one prompt, exactly counted: template, history, tools, system prompt and answer.
+    """A `PromptHelper` that fits all chunks into one prompt, exactly counted.
 
-    The stock helper never drops a chunk; what does not fit becomes more model calls. This one keeps the best chunks, shortens where whole ones do not
-    fit, and makes one call. As `Settings.prompt_helper` it also reaches the engines that take no helper of their own.
+    The stock helper never drops a chunk; what does not fit becomes more model calls. This one keeps the
+    best chunks, shortens where whole ones do not fit, and makes one call. As `Settings.prompt_helper`
+    it also reaches the engines that take no helper of their own.
 
     Args:
         context_window: tokens the model can read and write together.
@@ -52,7 +54,8 @@ class BudgetPromptHelper(PromptHelper):
     Example:
         >>> from llama_index.core.prompts import PromptTemplate
         >>> helper = BudgetPromptHelper(context_window=60, num_output=20)
-        >>> [chunk] = helper.repack(PromptTemplate("Use {context_str}"), [f"Fact {i} is short." for i in range(99)])
+        >>> facts = [f"Fact {i} is short." for i in range(99)]
+        >>> [chunk] = helper.repack(PromptTemplate("Use {context_str}"), facts)
         >>> chunk.startswith("Fact 0 is short.")
         True
     """
@@ -116,11 +119,11 @@ class BudgetPromptHelper(PromptHelper):
         llm: LLM | None = None,
         tools: list[BaseTool] | None = None,
     ) -> list[str]:
-        """Returns one chunk that fits the prompt: the best of `text_chunks` in their order; an empty one when all are empty, as the stock helper does."""
+        """Returns one chunk that fits the prompt: the best of `text_chunks` in their order."""
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
         if not chunks:
             return [""] if text_chunks else []
-        room = self._get_available_chunk_size(prompt, 1, min(padding, SPARE), llm, tools)
+        room = self._get_available_chunk_size(prompt, 1, min(padding, _SPARE), llm, tools)
         kept = self._kept(prompt, chunks, room)
         return [JOINT.join(kept.values())]
 
@@ -167,8 +170,9 @@ class BudgetPromptHelper(PromptHelper):
         size = (limit - fixed) // num_chunks - padding
         if size < 1:
             msg = (
-                f"the prompt without its chunks has {fixed} tokens, which leaves {size} for each of {num_chunks} chunks "
-                f"(window {self.context_window} - answer {self.num_output} - safety {self._safety} - padding {padding}); "
+                f"the prompt without its chunks has {fixed} tokens, which leaves {size} for each chunk "
+                f"(window {self.context_window}, answer {self.num_output}, safety {self._safety}, "
+                f"padding {padding}); "
                 "shorten the template, system prompt, history or tools"
             )
             raise BudgetExceededError(

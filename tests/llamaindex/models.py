@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import httpx
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.types import (
@@ -19,8 +20,9 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from llama_index.core.tools import ToolSelection
+from llama_index.llms.openai_like import OpenAILike
 
-from llamaindex_budget._convert import CODEC
+from llamaindex_budget._codec import CODEC
 from rankbudget import counter_for
 
 CL100K = counter_for("cl100k_base")
@@ -118,6 +120,16 @@ class PlayLLM(FunctionCallingLLM):
     def sizes(self) -> list[int]:
         """Returns the tokens of every request so far."""
         return [tokens(messages, tools) for messages, tools in self.requests]
+
+
+def strict_llm(base_url: str, **fields: Any) -> OpenAILike:
+    """Returns a real client of a server on this machine; no connection outlives the event loop that opened it."""
+    fresh = httpx.Limits(max_keepalive_connections=0)
+    return OpenAILike(**{
+        "model": "strict", "api_base": base_url, "api_key": "none", "is_chat_model": True, "is_function_calling_model": True,
+        "max_retries": 0, "http_client": httpx.Client(verify=False, limits=fresh),
+        "async_http_client": httpx.AsyncClient(verify=False, limits=fresh), **fields,
+    })  # fmt: skip
 
 
 class LetterEmbedding(BaseEmbedding):

@@ -14,7 +14,7 @@ from llama_index.core.instrumentation.event_handlers.base import BaseEventHandle
 from llama_index.core.tools import FunctionTool
 
 from llamaindex_budget import BudgetChatMemoryBuffer, BudgetFunctionAgent
-from llamaindex_budget._convert import CODEC
+from llamaindex_budget._codec import CODEC
 from llamaindex_budget._events import BudgetEvent
 from rankbudget import BudgetExceededError, TokenBudget, counter_for
 from rankbudget.testing import check_laws
@@ -207,3 +207,15 @@ async def test_structured_output_is_asked_for_with_a_request_that_fits(in_workfl
     assert llm.requests[1][1]
     assert max(llm.sizes()) <= 1000 - REPLY
     assert any("the last answer" in str(m.content) for m in llm.requests[1][0])
+
+
+async def test_structured_output_without_a_memory_sends_the_question() -> None:
+    """Where the stock memory drops the question, the structured request still holds it."""
+    wanted = [ToolCallBlock(tool_call_id="s", tool_name="_Answer", tool_kwargs={"facts": ["tea"]})]
+    steps = [*_turns(2), say("assistant", words(300)), ChatMessage(role="assistant", blocks=wanted)]
+    llm = _llm(steps, window=1000)
+    agent = BudgetFunctionAgent(tools=[_tool(400)], llm=llm, output_cls=_Answer, streaming=False)
+    answer = await agent.run("What is in the archive?")
+    assert answer.structured_response == {"facts": ["tea"]}
+    assert max(llm.sizes()) <= 1000 - REPLY
+    assert any("What is in the archive?" in str(m.content) for m in llm.requests[-1][0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.memory import BaseMemoryBlock, Memory, StaticMemoryBlock
 from llama_index.core.storage.chat_store.base_db import MessageStatus
+from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from llamaindex_budget import (
     BudgetMemory,
@@ -20,8 +22,9 @@ from llamaindex_budget import (
     ProjectMemoryBlock,
     SystemMemoryBlock,
     TaskMemoryBlock,
+    budget_model,
 )
-from llamaindex_budget._convert import CODEC
+from llamaindex_budget._codec import CODEC
 from rankbudget import BudgetExceededError, TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError
 from tests.llamaindex.models import (
@@ -202,7 +205,7 @@ class _Pictures(BaseMemoryBlock[Any]):
 
 async def test_media_in_a_block_are_whole_or_gone() -> None:
     """A picture that fits is shown; where it does not, the block gives way instead of the question."""
-    for limit, shown in ((2000, 1), (100, 0)):
+    for limit, shown in ((6000, 1), (100, 0)):
         got = await _memory(token_limit=limit, memory_blocks=[_Pictures(name="pictures", priority=2)]).aget()
         assert tokens(got) <= limit
         assert sum(isinstance(b, ImageBlock) for m in got for b in m.blocks) == shown
@@ -248,16 +251,16 @@ async def test_a_block_that_fails_is_told_again() -> None:
 
 def test_a_context_engine_with_blocks_fits() -> None:
     """Blocks, history and nodes share one window: one call a turn, every request fits."""
-    llm = PlayLLM(requests=[], steps=[], window=4096, reply=256)
+    llm = budget_model(PlayLLM(requests=[], steps=[], window=4096, reply=256))
     memory = _memory(
-        token_limit=4096 - 256, chat_history=exchanges(60), memory_blocks=[ProjectMemoryBlock(text=FACTS)]
+        llm=llm, token_limit=None, chat_history=exchanges(60), memory_blocks=[ProjectMemoryBlock(text=FACTS)]
     )
     engine = ContextChatEngine.from_defaults(
         retriever=FixedRetriever(nodes(20)),
         llm=llm,
         memory=memory,
         system_prompt="SYS",
-        node_postprocessors=[BudgetNodePostprocessor()],
+        node_postprocessors=[BudgetNodePostprocessor(memory=memory)],
     )
     for turn in range(4):
         assert engine.chat(f"question {turn}").source_nodes
@@ -278,3 +281,29 @@ def test_it_survives_json() -> None:
     assert [type(b) for b in restored.memory_blocks] == [ProjectMemoryBlock, SystemMemoryBlock]
     with pytest.raises(BudgetConfigError, match="'Nothing' is not known here"):
         BudgetMemory.from_dict({**memory.to_dict(), "memory_blocks": [{"class": "Nothing"}]})
+
+
+async def test_blocks_are_told_once_by_many_writers() -> None:
+    """Writers at the same time do not hand the same messages on twice."""
+    taken: list[str] = []
+
+    class Slow(BudgetMemoryBlock):
+        async def _aput(self, messages: list[ChatMessage]) -> None:
+            await asyncio.sleep(0)
+            taken.extend(m.content or "" for m in messages)
+
+    memory = _memory(chat_history=[], token_limit=300, memory_blocks=[Slow(name="slow")])
+    await memory.aput_messages(exchanges(10))
+    await asyncio.gather(*(memory.aput(say("user", f"more {i} {words(20)}")) for i in range(8)))
+    assert taken
+    assert len(taken) == len(set(taken))
+
+
+def test_a_database_is_found_again(tmp_path: Any) -> None:
+    """Written as plain data, a memory in a database goes back to it and copies no message."""
+    place = f"sqlite+aiosqlite:///{tmp_path}/m.db"
+    store = SQLAlchemyChatStore(table_name="m", async_database_uri=place)
+    written = BudgetMemory.from_defaults(token_limit=600, chat_store=store).to_json()
+    restored = BudgetMemory.from_dict(json.loads(written))
+    assert (restored.sql_store.async_database_uri, restored.sql_store.table_name) == (place, "m")
+    assert "messages" not in json.loads(written)

@@ -14,7 +14,7 @@ from llama_index.core.chat_engine import (
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, BudgetNodePostprocessor
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, BudgetNodePostprocessor, budget_model
 from rankbudget import BudgetExceededError, BudgetSession, TokenBudget
 from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, exchanges, nodes, say, tokens, words
 
@@ -22,7 +22,7 @@ STORES: dict[Any, Any] = {BudgetChatMemoryBuffer: dict, BudgetMemory: lambda: {"
 
 
 def _llm(window: int = 128_000, reply: int = 1000, **fields: Any) -> PlayLLM:
-    return PlayLLM(window=window, reply=reply, requests=[], steps=[], **fields)
+    return budget_model(PlayLLM(window=window, reply=reply, requests=[], steps=[], **fields))
 
 
 def _history(sent: Any) -> list[Any]:
@@ -34,12 +34,15 @@ def _history(sent: Any) -> list[Any]:
 def test_a_long_system_prompt_takes_nothing_from_the_history_where_the_window_is_large(
     engine_class: Any, system: int
 ) -> None:
-    """With 128,000 tokens of window the default token_limit of 3,000 is filled with history, whatever the system prompt and the nodes take."""
+    """With 128,000 tokens of window a token_limit of 3,000 is filled with history, whatever the system prompt and the nodes take."""
     llm = _llm()
-    memory = BudgetChatMemoryBuffer.from_defaults(chat_history=exchanges(90))
+    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, token_limit=3000, chat_history=exchanges(90))
     options: dict[str, Any] = {"llm": llm, "memory": memory, "system_prompt": words(system)}
     if engine_class is not SimpleChatEngine:
-        options |= {"retriever": FixedRetriever(nodes(5)), "node_postprocessors": [BudgetNodePostprocessor()]}
+        options |= {
+            "retriever": FixedRetriever(nodes(5)),
+            "node_postprocessors": [BudgetNodePostprocessor(memory=memory)],
+        }
     engine_class.from_defaults(**options).chat("x?")
     history = _history(llm.requests[-1])
     assert 2500 < tokens(history) <= 3000
@@ -73,12 +76,14 @@ def test_a_shared_session_keeps_the_two_apart_as_well() -> None:
 def test_nodes_get_their_room_from_the_window(system: int) -> None:
     """A `BudgetMemory` of 1,500 tokens leaves all nodes whole beside any system prompt that the window holds."""
     llm = _llm()
-    memory = BudgetMemory.from_defaults(chat_history=exchanges(90), token_limit=1500, chat_store=ListStore())
+    memory = BudgetMemory.from_defaults(
+        llm=llm, chat_history=exchanges(90), token_limit=1500, chat_store=ListStore()
+    )
     engine = ContextChatEngine.from_defaults(
         retriever=FixedRetriever(nodes(5)),
         llm=llm,
         memory=memory,
-        node_postprocessors=[BudgetNodePostprocessor()],
+        node_postprocessors=[BudgetNodePostprocessor(memory=memory)],
         system_prompt=words(system),
     )
     assert len(engine.chat("x?").source_nodes) == 5
@@ -91,12 +96,15 @@ def test_nodes_get_their_room_from_the_window(system: int) -> None:
 def test_the_whole_prompt_never_exceeds_the_window(kind: Any, limit: int, system: int) -> None:
     """Whatever token_limit says, history, nodes and system prompt together stay in a window of 2,800 tokens less the answer."""
     llm = _llm(2800, 300)
-    memory = kind.from_defaults(token_limit=limit, chat_history=exchanges(90), **STORES[kind]())
+    prompt = words(system)
+    memory = kind.from_defaults(
+        llm=llm, token_limit=limit, prompt=prompt, chat_history=exchanges(90), **STORES[kind]()
+    )
     engine = ContextChatEngine.from_defaults(
         retriever=FixedRetriever(nodes(20)),
         llm=llm,
         memory=memory,
-        node_postprocessors=[BudgetNodePostprocessor()],
+        node_postprocessors=[BudgetNodePostprocessor(memory=memory)],
         system_prompt=words(system),
     )
     for turn in range(3):
@@ -115,7 +123,7 @@ def test_a_number_as_session_bounds_the_whole_prompt() -> None:
         retriever=FixedRetriever(nodes(20)),
         llm=llm,
         memory=memory,
-        node_postprocessors=[BudgetNodePostprocessor()],
+        node_postprocessors=[BudgetNodePostprocessor(memory=memory)],
     ).chat("x?")
     assert llm.sizes()[0] <= 1500
     assert "Node 0" in llm.requests[0][0][0].content
@@ -145,10 +153,10 @@ def test_a_question_that_is_condensed_first_fits(kind: Any, question: str) -> No
     """The prompt that rewrites the question holds history, question and a template; all of it fits the window."""
     llm = _llm(2000, 300, answer="What about the house?")
     inner = RetrieverQueryEngine.from_args(
-        FixedRetriever(nodes(9)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()]
+        FixedRetriever(nodes(9)), llm=llm, node_postprocessors=[BudgetNodePostprocessor(llm=llm)]
     )
     chat = [say(role, f"Part {n} is fine. " * 100) for n in range(9) for role in ("user", "assistant")]
-    memory = kind.from_defaults(chat_history=chat, token_limit=1500, **STORES[kind]())
+    memory = kind.from_defaults(llm=llm, chat_history=chat, token_limit=1500, **STORES[kind]())
     CondenseQuestionChatEngine.from_defaults(query_engine=inner, llm=llm, memory=memory).chat(question)
     assert len(llm.requests) == 2
     assert max(llm.sizes()) <= 1700
@@ -164,9 +172,9 @@ async def test_what_a_written_history_adds_is_paid_for(kind: Any) -> None:
         for n in range(90)
         for role in ("user", "assistant")
     ]
-    memory = kind.from_defaults(chat_history=chat, token_limit=1900, **STORES[kind]())
+    memory = kind.from_defaults(llm=llm, chat_history=chat, token_limit=1900, **STORES[kind]())
     inner = RetrieverQueryEngine.from_args(
-        FixedRetriever(nodes(2)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()]
+        FixedRetriever(nodes(2)), llm=llm, node_postprocessors=[BudgetNodePostprocessor(llm=llm)]
     )
     await CondenseQuestionChatEngine.from_defaults(query_engine=inner, llm=llm, memory=memory).achat(
         "and now?"
@@ -175,7 +183,7 @@ async def test_what_a_written_history_adds_is_paid_for(kind: Any) -> None:
         retriever=FixedRetriever(nodes(2)),
         llm=llm,
         memory=memory,
-        node_postprocessors=[BudgetNodePostprocessor()],
+        node_postprocessors=[BudgetNodePostprocessor(memory=memory)],
     ).chat("and then?")
     assert len(llm.requests) == 4
     assert "step" in llm.requests[0][0][0].content

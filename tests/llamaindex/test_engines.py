@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from llama_index.core import Settings
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine, SimpleChatEngine
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import QueryBundle
 from llama_index.core.storage.chat_store import SimpleChatStore
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor, use_session
+from llamaindex_budget import (
+    BudgetChatMemoryBuffer,
+    BudgetNodePostprocessor,
+    BudgetPromptHelper,
+    budget_model,
+    use_session,
+)
 from rankbudget import BudgetSession, TokenBudget
 from tests.llamaindex.models import FixedRetriever, PlayLLM, exchanges, nodes, say, tokens, words
 
@@ -19,12 +26,19 @@ WINDOW, REPLY = 4096, 256
 BUDGET = TokenBudget(context_window=WINDOW, reserve=512, max_system_ratio=None)
 
 
+@pytest.fixture(autouse=True)
+def _one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prompt helper that makes one call with the best nodes."""
+    monkeypatch.setattr(Settings, "_prompt_helper", BudgetPromptHelper.from_llm_metadata(_llm().metadata))
+
+
 def _llm(**fields: Any) -> PlayLLM:
-    return PlayLLM(window=WINDOW, reply=REPLY, requests=[], steps=[], **fields)
+    plain = PlayLLM(window=WINDOW, reply=REPLY, requests=[], steps=[], **fields)
+    return budget_model(plain, BUDGET, counter="cl100k_base")
 
 
-def _shared(**fields: Any) -> tuple[BudgetChatMemoryBuffer, BudgetNodePostprocessor]:
-    session = BudgetSession(BUDGET, counter="cl100k_base")
+def _shared(host_tokens: int = 0, **fields: Any) -> tuple[BudgetChatMemoryBuffer, BudgetNodePostprocessor]:
+    session = BudgetSession(BUDGET, counter="cl100k_base", host_tokens=host_tokens)
     return BudgetChatMemoryBuffer.from_defaults(session=session, **fields), BudgetNodePostprocessor(
         session=session
     )
@@ -87,8 +101,8 @@ def test_streams_fit_too() -> None:
 
 
 def test_the_system_prompt_is_counted_where_the_parts_cannot_see_it() -> None:
-    """A system prompt of 1,500 tokens takes its room from history and nodes, not from the answer."""
-    memory, postprocessor = _shared(chat_history=exchanges(60))
+    """A system prompt of 1,500 tokens that the session is told takes its room from history and nodes, not from the answer."""
+    memory, postprocessor = _shared(host_tokens=1600, chat_history=exchanges(60))
     llm = _llm()
     engine = ContextChatEngine.from_defaults(
         retriever=FixedRetriever(nodes(20)),
@@ -151,7 +165,7 @@ def test_default_constructors_hold_two_hundred_turns() -> None:
         llm=llm,
         memory=memory,
         system_prompt="Be brief.",
-        node_postprocessors=[BudgetNodePostprocessor()],
+        node_postprocessors=[BudgetNodePostprocessor(memory=memory)],
     )
     for turn in range(200):
         engine.chat(f"question number {turn} {words(20)}?")
@@ -164,7 +178,7 @@ def test_default_constructors_hold_two_hundred_turns() -> None:
 def test_a_memory_alone_leaves_nodes_their_room() -> None:
     """Without a postprocessor of ours the history still takes only its share of the engine's window."""
     llm = _llm()
-    memory = BudgetChatMemoryBuffer.from_defaults(token_limit=WINDOW - 256, chat_history=exchanges(60))
+    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=exchanges(60))
     engine = ContextChatEngine.from_defaults(retriever=FixedRetriever(nodes(2)), llm=llm, memory=memory)
     engine.chat("hi")
     assert len(llm.requests) == 1
@@ -189,7 +203,7 @@ def test_a_past_message_is_not_a_template() -> None:
 def test_a_simple_engine_with_a_large_system_prompt_fits() -> None:
     """Where the stock memory sent 4,449 tokens to a window of 4,096, ours counts the system prompt."""
     llm = _llm()
-    memory = BudgetChatMemoryBuffer.from_defaults(token_limit=WINDOW - 256, chat_history=exchanges(60))
+    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=exchanges(60))
     engine = SimpleChatEngine.from_defaults(llm=llm, memory=memory, system_prompt=words(1800))
     engine.chat("hi")
     assert 3000 < llm.sizes()[0] <= WINDOW - 256
@@ -214,7 +228,7 @@ async def test_a_query_engine_fits_without_any_budget_given() -> None:
     """The window of the engine's model is the budget when none is given, on the async path too."""
     llm = _llm()
     engine = RetrieverQueryEngine.from_args(
-        FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()]
+        FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor(llm=llm)]
     )
     await engine.aquery("what?")
     engine.query("what?")
@@ -227,7 +241,7 @@ async def test_what_an_engine_retrieves_is_what_its_queries_use() -> None:
     """`retrieve` and `aretrieve`, which are called without a request to the model, keep the nodes that `query` keeps."""
     llm = _llm()
     engine = RetrieverQueryEngine.from_args(
-        FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor()]
+        FixedRetriever(nodes(40)), llm=llm, node_postprocessors=[BudgetNodePostprocessor(llm=llm)]
     )
     question = QueryBundle("what does item 105 weigh?")
     used = [n.text for n in engine.query(question).source_nodes]
@@ -256,11 +270,12 @@ async def test_a_store_that_only_works_asynchronously_is_enough_for_achat() -> N
     """The postprocessor reads the history of such a store too, and leaves it its room."""
     llm = _llm()
     store = _AsyncOnly(store={"chat_history": exchanges(60)})
+    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_store=store)
     engine = ContextChatEngine.from_defaults(
         retriever=FixedRetriever(nodes(20)),
         llm=llm,
-        memory=BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_store=store),
-        node_postprocessors=[BudgetNodePostprocessor()],
+        memory=memory,
+        node_postprocessors=[BudgetNodePostprocessor(memory=memory)],
     )
     response = await engine.achat("hi")
     assert response.source_nodes
@@ -306,3 +321,18 @@ def test_a_past_full_of_template_variables_still_fits() -> None:
         engine.chat(f"question {turn}")
     assert len(llm.requests) == 3
     assert max(llm.sizes()) <= BUDGET.limit()
+
+
+def test_a_session_learns_what_the_host_adds() -> None:
+    """After one request through `budget_model` the session knows the rules that stand before the history."""
+    session = BudgetSession(BUDGET, counter="cl100k_base")
+    llm = budget_model(PlayLLM(window=WINDOW, reply=REPLY, requests=[], steps=[]), session)
+    memory = BudgetChatMemoryBuffer.from_defaults(session=session, chat_history=exchanges(60))
+    rules = say("system", words(300))
+    for turn in range(3):
+        memory.put(say("user", f"question {turn}"))
+        kept = memory.get()
+        llm.chat([rules, *kept])
+        assert session.host_tokens == tokens([rules]) - 3
+        memory.put(say("assistant", "fine"))
+    assert len(llm.requests[-1][0]) == 1 + len(kept)  # nothing was left to cut at the last door

@@ -19,7 +19,7 @@ from llama_index.core.tools import FunctionTool
 from llama_index.core.utils import get_tokenizer
 
 from llamaindex_budget import BudgetChatMemoryBuffer, BudgetFunctionAgent, BudgetMemory
-from llamaindex_budget._convert import CODEC
+from llamaindex_budget._codec import CODEC
 from rankbudget.errors import BudgetError
 from tests.llamaindex.factories import make_memory, make_postprocessor, make_summarizing_memory
 from tests.llamaindex.models import (

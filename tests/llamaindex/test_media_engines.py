@@ -17,8 +17,8 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, BudgetNodePostprocessor
-from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, nodes, say, tokens, words
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, BudgetNodePostprocessor, budget_model
+from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, nodes, say
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x40\x00\x00\x00\x40\x08\x02\x00\x00\x00"  # 64 x 64, head only
 ENGINES = [ContextChatEngine, CondensePlusContextChatEngine]
@@ -28,8 +28,17 @@ def _picture(text: str) -> ChatMessage:
     return ChatMessage(role="user", blocks=[ImageBlock(image=PNG, detail="low"), TextBlock(text=text)])
 
 
+def _post(memory: Any) -> BudgetNodePostprocessor:
+    return BudgetNodePostprocessor(memory=memory)
+
+
+def _llm(**fields: Any) -> Any:
+    return budget_model(PlayLLM(requests=[], **fields))
+
+
 def _engine(kind: Any, memory: Any, llm: PlayLLM, **fields: Any) -> Any:
-    options = {"node_postprocessors": [BudgetNodePostprocessor()], **fields}
+    own = [] if type(memory) is ChatMemoryBuffer else [_post(memory)]
+    options = {"node_postprocessors": own, **fields}
     return kind.from_defaults(retriever=FixedRetriever(nodes(5)), llm=llm, memory=memory, **options)
 
 
@@ -50,7 +59,7 @@ def test_pictures_in_the_history_do_not_stop_a_default_engine(kind: Any) -> None
             PlayLLM(requests=[]),
             node_postprocessors=[],
         ).chat("and now?")
-    llm = PlayLLM(requests=[])
+    llm = _llm()
     memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=thread)
     response = _engine(kind, memory, llm).chat("and now?")
     [sent] = _answered(llm)
@@ -65,8 +74,8 @@ def test_pictures_in_the_history_do_not_stop_a_default_engine(kind: Any) -> None
 @pytest.mark.parametrize("kind", ENGINES)
 async def test_the_async_engine_does_the_same(kind: Any) -> None:
     """A memory with blocks, read by an async engine, hands on its pictures too."""
-    llm = PlayLLM(requests=[])
-    memory = BudgetMemory.from_defaults(token_limit=3000, chat_store=ListStore())
+    llm = _llm()
+    memory = BudgetMemory.from_defaults(llm=llm, token_limit=3000, chat_store=ListStore())
     await memory.aset([m for i in range(3) for m in (_picture(f"look {i}"), say("assistant", f"seen {i}"))])
     await _engine(kind, memory, llm).achat("and now?")
     [sent] = _answered(llm)
@@ -90,7 +99,7 @@ def test_blocks_of_every_kind_pass_through_an_engine_as_they_are() -> None:
         ChatMessage(role="tool", content="found", additional_kwargs={"tool_call_id": "c1"}),
         say("assistant", "done"),
     ]
-    llm = PlayLLM(requests=[], window=32_000)
+    llm = _llm(window=32_000)
     memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=thread)
     _engine(ContextChatEngine, memory, llm).chat("and now?")
     sent = llm.requests[0][0][1:5]
@@ -101,24 +110,10 @@ def test_blocks_of_every_kind_pass_through_an_engine_as_they_are() -> None:
     assert pickle.loads(pickle.dumps(sent)) == sent
 
 
-def test_a_picture_of_the_engines_own_prompt_is_counted_as_the_host_counts_it() -> None:
-    """A prefix message is the engine's: its picture stays a stock block, and history and nodes leave the room the host sets aside."""
-    llm = PlayLLM(requests=[])
-    memory = BudgetChatMemoryBuffer.from_defaults(
-        llm=llm, chat_history=[say("user", words(900)), say("assistant", words(900))]
-    )
-    engine = _engine(
-        ContextChatEngine, memory, llm, prefix_messages=[say("system", "Be brief."), _picture("an example")]
-    )
-    engine.chat("and now?")
-    assert len(llm.requests) == 1
-    assert tokens(llm.requests[0][0]) <= 4096 - 256 - 2125
-
-
 @pytest.mark.parametrize("kind", ENGINES)
 def test_where_no_node_fits_the_question_is_still_asked(kind: Any) -> None:
     """The engine would answer "Empty Response" without nodes; it gets the best one without its text, and the model is asked."""
-    llm = PlayLLM(requests=[])
+    llm = _llm()
     memory = BudgetChatMemoryBuffer.from_defaults(
         llm=llm, chat_history=[say("user", "hi"), say("assistant", "hello")]
     )

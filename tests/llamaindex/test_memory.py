@@ -384,3 +384,11 @@ def test_concurrent_async_turns_agree() -> None:
 def test_words_count_what_they_say() -> None:
     """The tests' own helper makes n tokens of n words."""
     assert counter_for("cl100k_base").count(words(50)) == 50
+
+
+def test_a_limit_raised_later_takes_effect() -> None:
+    """`token_limit` is read with every call, not once."""
+    memory = _memory(token_limit=100)
+    assert tokens(memory.get()) <= 100
+    memory.token_limit = 100_000
+    assert [m.content for m in memory.get()] == [m.content for m in CHAT]

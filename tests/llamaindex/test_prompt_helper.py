@@ -15,7 +15,12 @@ from llama_index.core.response_synthesizers import ResponseMode, get_response_sy
 from llama_index.core.settings import Settings
 from llama_index.core.tools import FunctionTool
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor, BudgetPromptHelper
+from llamaindex_budget import (
+    BudgetChatMemoryBuffer,
+    BudgetNodePostprocessor,
+    BudgetPromptHelper,
+    budget_for,
+)
 from rankbudget import BudgetExceededError, BudgetSession, TokenBudget, counter_for
 from tests.llamaindex.models import FixedRetriever, PlayLLM, exchanges, nodes, tokens, words
 
@@ -84,7 +89,7 @@ def test_tools_system_prompt_and_answer_are_counted() -> None:
 
 def test_no_room_is_a_typed_error_with_the_numbers() -> None:
     """A template larger than the window is refused; the message says what is how large."""
-    with pytest.raises(BudgetExceededError, match="window 200 - answer 100"):
+    with pytest.raises(BudgetExceededError, match="window 200, answer 100"):
         BudgetPromptHelper(context_window=200, num_output=100).repack(
             PromptTemplate(words(300) + "{context_str}"), CHUNKS
         )
@@ -141,13 +146,14 @@ def as_default() -> Iterator[BudgetPromptHelper]:
 def test_as_a_setting_it_reaches_context_engines(as_default: BudgetPromptHelper) -> None:
     """With memory, postprocessor and helper together no token is kept free for a second call, and nothing overflows."""
     llm = _llm()
-    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, chat_history=exchanges(60))
+    session = BudgetSession(budget_for(llm), host_tokens=60)
+    memory = BudgetChatMemoryBuffer.from_defaults(session=session, chat_history=exchanges(60))
     engine = ContextChatEngine.from_defaults(
         retriever=FixedRetriever(nodes(20)),
         llm=llm,
         memory=memory,
         system_prompt="SYS",
-        node_postprocessors=[BudgetNodePostprocessor()],
+        node_postprocessors=[BudgetNodePostprocessor(session=session)],
     )
     for turn in range(4):
         engine.chat(f"question {turn}")

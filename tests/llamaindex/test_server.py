@@ -18,6 +18,7 @@ from llamaindex_budget import (
     BudgetNodePostprocessor,
     ProjectMemoryBlock,
     budget_for,
+    budget_model,
 )
 from rankbudget import BudgetSession
 from rankbudget.testing.server import Reply, StrictModelServer
@@ -47,10 +48,11 @@ def server() -> Iterator[StrictModelServer]:
 
 
 def _llm(server: StrictModelServer) -> OpenAILike:
-    return OpenAILike(
+    plain = OpenAILike(
         model="strict", api_base=server.base_url, api_key="none", is_chat_model=True, is_function_calling_model=True,
         context_window=WINDOW, max_tokens=REPLY, max_retries=0,
     )  # fmt: skip
+    return budget_model(plain, counter="o200k_base")
 
 
 def _accepted(server: StrictModelServer, at_least: int) -> None:
@@ -99,7 +101,7 @@ async def test_a_query_engine_is_accepted(server: StrictModelServer) -> None:
     engine = RetrieverQueryEngine.from_args(
         FixedRetriever(nodes(40)),
         llm=llm,
-        node_postprocessors=[BudgetNodePostprocessor(counter="o200k_base")],
+        node_postprocessors=[BudgetNodePostprocessor(llm=llm, counter="o200k_base")],
     )
     engine.query("What does item 105 weigh?")
     await engine.aquery("What does item 205 weigh?")
@@ -133,7 +135,7 @@ def test_a_memory_of_blocks_is_accepted(server: StrictModelServer) -> None:
     """Ranked blocks, history and nodes in one prompt."""
     llm = _llm(server)
     memory = BudgetMemory.from_defaults(
-        token_limit=WINDOW - REPLY,
+        llm=llm,
         counter="o200k_base",
         chat_history=PAST,
         chat_store=ListStore(),
@@ -143,7 +145,7 @@ def test_a_memory_of_blocks_is_accepted(server: StrictModelServer) -> None:
         retriever=FixedRetriever(nodes(20)),
         llm=llm,
         memory=memory,
-        node_postprocessors=[BudgetNodePostprocessor(counter="o200k_base")],
+        node_postprocessors=[BudgetNodePostprocessor(memory=memory)],
     )
     for turn in range(3):
         engine.chat(f"question {turn}")

@@ -1,0 +1,131 @@
+"""Memory blocks as blocks of a plan, and the host's template around what is kept of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+from llama_index.core.memory import BaseMemoryBlock, Memory
+from llama_index.core.memory.memory import InsertMethod
+
+from rankbudget import Block, BudgetSession, Segment
+from rankbudget.adapters import Fit, escape_text, render_block, wrapper_of
+
+from ._codec import PINNED, copy_message
+from ._convert import media_cost
+from .blocks import BudgetMemoryBlock
+
+__all__ = ["Part", "Rendering"]
+
+_OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One memory block's content on its way into the prompt.
+
+    Args:
+        name: the memory block's name.
+        block: a segment for each text, content block and message; those two are kept whole or not at all.
+        items: content blocks and messages by the id of their segment.
+        media: their tokens.
+    """
+
+    name: str
+    block: Block
+    items: Mapping[str, Any] = field(default_factory=dict)
+    media: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, memory_block: BaseMemoryBlock[Any], content: Any, session: BudgetSession) -> Part:
+        """Returns the content of a memory block."""
+        name = memory_block.name
+        segments, items, media = [], {}, {}
+        limits: dict[str, Any]
+        given = [content] if isinstance(content, str) else list(content)
+        for i, item in enumerate(given):
+            text: Any = getattr(item, "text", item) if isinstance(item, (str, TextBlock)) else None
+            segment = f"{name}-{i}"
+            if text is None:
+                items[segment] = item
+                media[segment] = media_cost(item, session.counter)
+            if text is None or text:
+                score = 1.0 - i / (len(given) + 1) if len(given) > 1 else None
+                segments.append(Segment(id=segment, text=str(text or ""), score=score))
+        limits = {"rank": max(1, memory_block.priority), "pinned": memory_block.priority == 0}
+        if isinstance(memory_block, BudgetMemoryBlock):
+            own = memory_block
+            limits = {"rank": own.rank, "pinned": own.pinned, "size": own.size}
+        block = Block(
+            name=f"{name}-block" if name in _OWN_NAMES else name,
+            segments=tuple(segments),
+            strategy="best_first" if items else "truncate" if len(segments) == 1 else "evidence",
+            **limits,
+        )
+        return cls(name, block, items, media)
+
+
+class Rendering:
+    """Puts kept blocks and history together as the host's template does, static text first."""
+
+    def __init__(self, memory: Memory, parts: Sequence[Part], *, pending: bool) -> None:
+        self.memory: Any = memory
+        self.parts = parts
+        self.pending = pending
+
+    def __call__(self, kept: Mapping[str, Fit], history: list[Any]) -> list[ChatMessage]:
+        shown: list[tuple[str, list[Any]]] = []
+        front: list[ChatMessage] = []
+        for part in self.parts:
+            pieces = kept[part.block.name].pieces if part.block.name in kept else ()
+            content: list[Any] = []
+            for piece in pieces:
+                item = part.items.get(piece.segment.id)
+                if isinstance(item, ChatMessage):
+                    front.append(copy_message(item))
+                else:
+                    content.append(item or TextBlock(text=_safe(piece.rendition.text, part.name)))
+            if content:
+                shown.append((part.name, content))
+        messages = list(history)
+        leading = next((i for i, m in enumerate(messages) if m.role not in PINNED), len(messages))
+        messages[leading:leading] = front
+        if shown:
+            self._insert(messages, self._written(shown), leading)
+        nodes = kept["knowledge"].pieces if "knowledge" in kept else ()
+        if nodes:  # another part of the host shows them: here they are counted in the usual form
+            wrap = wrapper_of("knowledge", ())
+            text = render_block("knowledge", [wrap(p.segment, p.rendition.text) for p in nodes])
+            messages.append(ChatMessage(role=MessageRole.SYSTEM, content=text))
+        return messages
+
+    def _written(self, shown: list[tuple[str, list[Any]]]) -> list[Any]:
+        written = list(self.memory.memory_blocks_template.format_messages(memory_blocks=shown)[0].blocks)
+        return [TextBlock(text=self.memory.notice), *written] if self.memory.notice else written
+
+    def _insert(self, messages: list[ChatMessage], content: list[Any], leading: int) -> None:
+        if self.memory.insert_method == InsertMethod.SYSTEM:
+            if leading:  # after the static text, so that a provider's prompt cache keeps it
+                messages[leading - 1] = _with_blocks(messages[leading - 1], after=content)
+            else:
+                messages.insert(0, ChatMessage(role=MessageRole.SYSTEM, blocks=content))
+            return
+        at = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == MessageRole.USER), None)
+        if at is None or self.pending:  # the latest user message is an earlier turn's: it stays as it was
+            messages.append(ChatMessage(role=MessageRole.USER, blocks=content))
+        else:
+            messages[at] = _with_blocks(messages[at], before=content)
+
+
+def _with_blocks(message: ChatMessage, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> ChatMessage:
+    blocks = [*before, *message.blocks, *after]
+    return ChatMessage(role=message.role, blocks=blocks, additional_kwargs=message.additional_kwargs)
+
+
+def _safe(text: str, name: str) -> str:
+    """Returns a text that closes neither its own tag nor the template's, nor opens a content block."""
+    tag = rf"<(?=\s*/?\s*(?:{re.escape(name)}|memory|content_block)\b)"
+    return re.sub(tag, "&lt;", escape_text(text), flags=re.IGNORECASE)

@@ -1,0 +1,176 @@
+"""Settings, chat stores and tokenizers as plain data, and back; names are looked up among what is loaded."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from llama_index.core.async_utils import asyncio_run
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import BaseMemoryBlock
+from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
+from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
+from llama_index.core.utils import get_tokenizer
+
+from rankbudget import BudgetSession
+from rankbudget.adapters import (
+    function_name,
+    function_named,
+    read_counter,
+    read_session,
+    write_counter,
+    write_session,
+)
+from rankbudget.errors import BudgetConfigError
+
+from ._codec import STORED
+from ._counters import tiktoken_name
+from .models import as_summarizer
+
+__all__ = [
+    "add_settings",
+    "dump_store",
+    "load_block",
+    "load_store",
+    "name_of_tokenizer",
+    "read_database",
+    "read_settings",
+    "tokenizer_named",
+    "write_database",
+]
+
+Tokenizer = Callable[[str], list[Any]]
+
+
+def dump_store(store: BaseChatStore) -> dict[str, Any]:
+    """Returns a store as plain data; the stock serializer of `SimpleChatStore` fails on pydantic 2.14."""
+    if isinstance(store, SimpleChatStore):
+        messages = {key: [m.model_dump(mode="json") for m in found] for key, found in store.store.items()}
+        return {"store": messages, "class_name": store.class_name()}
+    return {**store.model_dump(mode="json"), "class_name": store.class_name()}
+
+
+def load_store(data: dict[str, Any]) -> BaseChatStore:
+    """Returns the store that `dump_store` wrote; its class must be imported in this process."""
+    name = data.get("class_name")
+    if name in (None, SimpleChatStore.class_name()):
+        written = data.get("store") or {}
+        store = {key: [ChatMessage.model_validate(m) for m in found] for key, found in written.items()}
+        return SimpleChatStore(store=store)
+    for found in _subclasses(BaseChatStore):
+        if found.class_name() == name:
+            loaded: BaseChatStore = found.from_dict(data)
+            return loaded
+    msg = f"the chat store {name!r} is not known here; import its class before loading, or pass chat_store="
+    raise BudgetConfigError(msg)
+
+
+def load_block(data: Any) -> BaseMemoryBlock[Any]:
+    """Returns the memory block that was written under its class's name."""
+    if isinstance(data, BaseMemoryBlock):
+        return data
+    values = dict(data)
+    name = values.pop("class", None)
+    for found in _subclasses(BaseMemoryBlock):
+        if found.__name__ == name:
+            made: BaseMemoryBlock[Any] = found(**values)
+            return made
+    msg = f"the memory block {name!r} is not known here; import its class, or pass memory_blocks="
+    raise BudgetConfigError(msg)
+
+
+def name_of_tokenizer(tokenizer_fn: Tokenizer) -> str | None:
+    """Returns a name that `tokenizer_named` finds again, None for a function without one."""
+    encoding = tiktoken_name(tokenizer_fn)
+    return f"tiktoken:{encoding}" if encoding is not None else function_name(tokenizer_fn)
+
+
+def tokenizer_named(name: str | None) -> Tokenizer | None:
+    """Returns the tokenizer with a name; None, which means LlamaIndex's global one, for no name.
+
+    Raises:
+        BudgetConfigError: its module is not loaded, so that no other tokenizer counts in its place.
+    """
+    if name is None:
+        return None
+    module, _, rest = name.partition(":")
+    if module == "tiktoken":
+        import tiktoken
+
+        stock = get_tokenizer()
+        if tiktoken_name(stock) == rest:
+            return stock
+        return functools.partial(tiktoken.get_encoding(rest).encode, allowed_special="all")
+    found: Tokenizer | None = function_named(name)
+    if found is None:
+        msg = f"the tokenizer {name!r} is not loaded here; import its module, or pass tokenizer_fn="
+        raise BudgetConfigError(msg)
+    return found
+
+
+def add_settings(
+    data: dict[str, Any], session: BudgetSession | None, counter: Any, tokenizer_fn: Any
+) -> None:
+    """Adds a part's session, else its counter, and the name of its tokenizer to its plain data."""
+    data["tokenizer"] = name_of_tokenizer(tokenizer_fn) if tokenizer_fn is not None else None
+    if session is not None:
+        data["session"] = write_session(session)
+    elif not isinstance(counter, str):
+        data["counting"] = write_counter(counter)
+
+
+def read_settings(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a part that wrote `data`; `given` replaces what was written.
+
+    Raises:
+        BudgetConfigError: its tokenizer or counter cannot be found here.
+    """
+    values = {key: value for key, value in data.items() if key not in {"class_name", *given}}
+    tokenizer, counting = values.pop("tokenizer", None), values.pop("counting", None)
+    if tokenizer is not None and given.get("tokenizer_fn") is None:
+        values["tokenizer_fn"] = tokenizer_named(tokenizer)
+    counter, summarizer = given.get("counter"), as_summarizer(given.get("summarizer"))
+    if isinstance(values.get("session"), dict):
+        values["session"] = read_session(
+            values["session"], codec=STORED, counter=counter, summarizer=summarizer
+        )
+    elif counting is not None and counter is None and given.get("session") is None:
+        values["counter"] = read_counter(counting)
+    return {**values, **given}
+
+
+def write_database(store: AsyncDBChatStore, session_id: str) -> dict[str, Any]:
+    """Returns how to find a store again; one that lives in this process alone comes with its conversation."""
+    if not isinstance(store, SQLAlchemyChatStore):
+        return {"store": store}
+    engine = store._async_engine  # noqa: SLF001 - an engine that was given is kept nowhere else
+    place = {
+        "table_name": store.table_name,
+        "async_database_uri": store.async_database_uri,
+        "db_schema": store.db_schema,
+    }
+    if engine is not None and engine.url.database not in (None, "", ":memory:"):
+        place["async_database_uri"] = engine.url.render_as_string(hide_password=False)
+    if not SQLAlchemyChatStore._is_in_memory_uri(place["async_database_uri"]):  # noqa: SLF001 - its own question
+        return {"place": place}
+    return {"place": place, "messages": asyncio_run(store.get_messages(session_id, status=None))}
+
+
+def read_database(data: dict[str, Any], session_id: str) -> AsyncDBChatStore:
+    """Returns the store that `write_database` wrote."""
+    if "store" in data:
+        found: AsyncDBChatStore = data["store"]
+        return found
+    store = SQLAlchemyChatStore(**data["place"])
+    messages: list[ChatMessage] = data.get("messages") or []
+    if messages:
+        asyncio_run(store.set_messages(session_id, messages))
+    return store
+
+
+def _subclasses(base: Any) -> Iterator[Any]:
+    for found in base.__subclasses__():
+        yield found
+        yield from _subclasses(found)

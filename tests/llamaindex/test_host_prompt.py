@@ -1,0 +1,46 @@
+"""The host's own prompt, told to a memory: it takes its room from the history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from llama_index.core.prompts import PromptTemplate
+
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, HistorySummaryMemoryBlock
+from rankbudget import TokenBudget
+from rankbudget.errors import BudgetConfigError
+from tests.llamaindex.models import ListStore, exchanges, say, tokens, words
+
+CHAT = [say("system", "RULE"), *exchanges(20), say("user", "last")]
+
+
+def _memory(**fields: Any) -> BudgetChatMemoryBuffer:
+    return BudgetChatMemoryBuffer.from_defaults(**{"token_limit": 400, "chat_history": CHAT, **fields})
+
+
+def test_the_hosts_prompt_is_counted() -> None:
+    """A text, messages or a template as `prompt=` take their room from the history."""
+    budget = TokenBudget(context_window=1000, reserve=400, max_system_ratio=None)
+    template = PromptTemplate(words(300) + "{query_str}")
+    for prompt in (words(300), [say("system", words(300))], template):
+        kept = _memory(token_limit=None, budget=budget, counter="cl100k_base", prompt=prompt).get("hi")
+        assert 100 < tokens(kept) <= 300
+    with pytest.raises(BudgetConfigError, match="prompt must be"):
+        _memory(prompt=3)
+
+
+async def test_a_deleted_conversation_leaves_no_summary_in_a_block() -> None:
+    """After a reset, and after the messages are replaced, a summary block says nothing of what was."""
+    for replaced in (False, True):
+        memory = BudgetMemory.from_defaults(
+            token_limit=200, memory_blocks=[HistorySummaryMemoryBlock()], chat_store=ListStore()
+        )
+        await memory.aput_messages([say("user", "my pin is 7741"), *exchanges(30), say("user", "now")])
+        assert "7741" in str(await memory.aget())
+        if replaced:
+            await memory.aset([say("user", "[redacted]"), *exchanges(30), say("user", "now")])
+        else:
+            await memory.areset()
+            await memory.aput(say("user", "hello"))
+        assert "7741" not in str(await memory.aget())

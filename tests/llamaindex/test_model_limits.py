@@ -1,0 +1,151 @@
+"""The limits of `budget_model`: whose window, whose tokenizer, what a completion model reads, and which options are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llama_index.core
+import pytest
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.llms import MockLLM
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.tools import FunctionTool
+from llama_index.llms.openai import OpenAI, OpenAIResponses
+
+from llamaindex_budget import budget_for, budget_model
+from llamaindex_budget._counters import counter_for_llm
+from rankbudget import BudgetConfigError, BudgetExceededError, BudgetSession, TokenBudget, counter_for
+from tests.llamaindex.models import PlayLLM, exchanges, say, strict_llm, words
+
+WINDOW, REPLY = 1000, 200
+LONG = [say("system", "RULE"), *exchanges(60), say("user", "and now?")]
+TOOL = FunctionTool.from_defaults(lambda q: q, name="search", description=words(90, "archive"))
+
+
+def _like(**fields: Any) -> Any:
+    return strict_llm("http://127.0.0.1:9/v1", **fields)
+
+
+# ---------------------------------------------------------------- completion models
+async def test_a_completion_model_is_fitted_as_the_text_it_reads() -> None:
+    """Messages are fitted as the text they become; a text alone is counted and refused."""
+    llm = budget_model(MockLLM(), max_tokens=300)
+    text = llm.chat(LONG).message.content or ""
+    assert 200 < counter_for("cl100k_base").count(text) <= 300
+    assert "and now?" in text
+    assert (await llm.achat(LONG)).message.content == text
+    assert llm.complete(words(200)).text == words(200)
+    for _ in range(2):
+        with pytest.raises(BudgetExceededError, match="300"):
+            llm.complete(words(301))
+    with pytest.raises(BudgetExceededError):
+        await llm.acomplete(words(301))
+    with pytest.raises(BudgetExceededError):
+        llm.predict(PromptTemplate(words(301)))
+
+
+def test_what_writes_a_prompt_around_is_counted() -> None:
+    """A model's own `completion_to_prompt` and `messages_to_prompt` are part of the text."""
+    llm = MockLLM(
+        completion_to_prompt=lambda text: words(200) + text,
+        messages_to_prompt=lambda m: words(290) + str(m[-1].content),
+    )
+    made = budget_model(llm, max_tokens=300)
+    with pytest.raises(BudgetExceededError):
+        made.complete(words(150))
+    assert made.complete(words(150), formatted=True).text
+    with pytest.raises(BudgetExceededError, match="one text"):
+        made.chat([say("user", words(11))])
+
+
+# ---------------------------------------------------------------- limits
+def test_the_counter_is_the_models() -> None:
+    """A known model is counted with its own tokenizer and media table; a nameless one with LlamaIndex's."""
+    assert counter_for_llm(OpenAI("gpt-4o", api_key="none")) is counter_for("gpt-4o")
+    assert counter_for_llm(_like(model="gpt-4o-mini")) is counter_for("gpt-4o-mini")
+    assert counter_for_llm(MockLLM()).name == "cl100k_base"
+    picture = ChatMessage(
+        role="user", blocks=[ImageBlock(url="http://127.0.0.1:9/x.png"), TextBlock(text="look")]
+    )
+    llm = budget_model(OpenAI("gpt-4o-mini", api_key="none"), max_tokens=20_000)
+    with pytest.raises(BudgetExceededError):
+        llm.chat([picture])
+
+
+def test_a_tokenizer_counts_an_unknown_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model's `tokenizer` field goes first; the global tokenizer counts a model whose own is not known, never one whose own is."""
+
+    class Letters:
+        def encode(self, text: str) -> list[int]:
+            return [ord(letter) for letter in text]
+
+    assert counter_for_llm(_like(tokenizer=Letters())).count("four") == 4
+    monkeypatch.setattr(llama_index.core, "global_tokenizer", list)
+    assert counter_for_llm(_like()).count("four") == 4
+    assert counter_for_llm(_like(model="gpt-4o")).count("four") == 1
+
+
+def test_the_window_is_the_models_the_budgets_or_the_sessions() -> None:
+    """Without limits the model's window and answer count; a budget, a session or a number replaces them, and the smaller of two wins."""
+    llm = PlayLLM(requests=[], window=WINDOW, reply=REPLY)
+    budget = TokenBudget(context_window=600, reserve=100, max_system_ratio=None)
+    for given, limit in (
+        ((), WINDOW - REPLY),
+        ((budget,), 500),
+        ((BudgetSession(budget, counter="cl100k_base"),), 500),
+        ((BudgetSession(400),), 400),
+        ((300,), 300),
+    ):
+        made = budget_model(llm, *given)
+        made.chat(LONG)
+        assert limit / 3 < made.sizes()[-1] <= limit
+        if not any(
+            isinstance(part, BudgetSession) for part in given
+        ):  # else the parts plan, not the host's helper
+            assert limit - 50 < made.metadata.context_window - REPLY <= limit
+    budget_model(llm, budget, max_tokens=250).chat(LONG)
+    assert 80 < llm.sizes()[-1] <= 250
+
+
+def test_a_longer_answer_asked_for_in_the_call_is_kept_free() -> None:
+    """`max_tokens` of one call takes its room from the prompt of that call."""
+    llm = budget_model(PlayLLM(requests=[], window=WINDOW, reply=REPLY))
+    llm.chat(LONG, max_tokens=600)
+    assert llm.sizes()[-1] <= WINDOW - 600
+
+
+def test_what_the_model_adds_itself_is_counted() -> None:
+    """Tools and formats in a model's `additional_kwargs`, instructions and built-in tools of `OpenAIResponses`."""
+    tools = [TOOL.metadata.to_openai_tool()]
+    for llm in (
+        OpenAI("gpt-4o", api_key="none", additional_kwargs={"tools": tools}),
+        OpenAIResponses("gpt-4o", api_key="none", instructions=words(200)),
+        OpenAIResponses("gpt-4o", api_key="none", built_in_tools=tools),
+    ):
+        with pytest.raises(BudgetExceededError):
+            budget_model(llm, max_tokens=90).chat([say("user", "hi")])
+
+
+def test_a_budget_made_for_the_model_is_within_its_limit() -> None:
+    """`budget_for` of the bounded model takes its limit, not the model's window."""
+    assert 450 < budget_for(budget_model(PlayLLM(requests=[]), max_tokens=500)).limit() <= 500
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "match"),
+    [
+        ("gpt-4o", {}, "budget_or_session must be .*'gpt-4o'"),
+        (None, {"max_tokens": 0}, r"max_tokens must be .*got 0"),
+        (None, {"max_tokens": "9"}, r"max_tokens must be .*got '9'"),
+    ],
+)
+def test_wrong_options_are_named(given: Any, options: Any, match: str) -> None:
+    """The error names the option and the value."""
+    with pytest.raises(BudgetConfigError, match=match):
+        budget_model(MockLLM(), given, **options)
+
+
+def test_only_an_llm_is_taken() -> None:
+    """Anything else is refused with its class."""
+    with pytest.raises(BudgetConfigError, match="got a FunctionTool"):
+        budget_model(TOOL)  # type: ignore[type-var]
