@@ -18,10 +18,10 @@ from rankbudget.testing import (
     check_refusal,
     check_same,
     check_scopes,
-    draws,
     snapshot,
 )
 from rankbudget.testing.repairs import least_messages, repaired
+from tests.drawing import draws
 
 COUNTER = WordCounter()
 TAGS = ("knowledge", "memory", "examples", "example", "document", "history")

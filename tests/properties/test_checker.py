@@ -27,13 +27,13 @@ from rankbudget.testing import (
     check_same,
     check_scopes,
     check_superset,
-    draws,
     is_broken,
     pairing_errors,
     repaired,
     reproduction,
     snapshot,
 )
+from tests.drawing import draws
 
 COUNTER = WordCounter()
 

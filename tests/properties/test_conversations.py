@@ -22,10 +22,10 @@ from rankbudget.testing import (
     check_refusal,
     check_same,
     check_superset,
-    draws,
     is_broken,
     snapshot,
 )
+from tests.drawing import draws
 
 COUNTER = WordCounter()
 

@@ -11,7 +11,8 @@ from rankbudget import Segment, fit_documents
 from rankbudget.fitting.best_first import BestFirst
 from rankbudget.fitting.evidence import Evidence
 from rankbudget.fitting.protocol import FitStrategy
-from rankbudget.testing import Application, FitStrategyConformance, WordCounter, applications, draws
+from rankbudget.testing import Application, FitStrategyConformance, WordCounter, applications
+from tests.drawing import draws
 
 COUNTER = WordCounter()
 

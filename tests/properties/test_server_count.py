@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 
 from rankbudget import counter_for
-from rankbudget.testing import Application, applications, draws
+from rankbudget.testing import Application, applications
 from rankbudget.testing.server import request_tokens
+from tests.drawing import draws
 
 SENT = ("text", "image_url", "input_audio", "file")
 
