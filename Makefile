@@ -63,6 +63,10 @@ quality: $(VENV)/.dev ## Scores what survives a budget (QUALITY_DIR=folder of la
 prove: $(VENV)/.dev ## Sends N=2000 random applications through every entry point into a strict model server (docs/proof.md)
 	@$(PY) benchmarks/prove.py $(or $(N),2000) $(T)
 
+.PHONY: trace
+trace: $(VENV)/.dev ## Counts how many functions and files a call passes (T=--list names them)
+	@$(PY) benchmarks/trace.py $(T)
+
 .PHONY: soak
 soak: $(VENV)/.dev ## Runs TURNS=10000 turns of one conversation beside a control, and judges memory and time (docs/proof.md)
 	@$(PY) benchmarks/soak.py $(or $(TURNS),10000) $(T)

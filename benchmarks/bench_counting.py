@@ -187,9 +187,9 @@ def fast(encoding: str, rounds: int) -> None:
     for turn in range(rounds):
         for suffix, samples in seen.items():
             code = _FIRST_RUN.format(folder=sys.path[0], name=encoding + suffix, seed=f"first pass {turn}")
-            out = subprocess.run(
-                [sys.executable, "-c", code], check=True, capture_output=True, text=True
-            ).stdout.split()
+            command = [sys.executable, "-c", code]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own code
+            out = done.stdout.split()
             samples.append((float(out[0]), float(out[1]), int(out[2])))
     plain, quick = seen.values()
     assert [s[2] for s in plain] == [s[2] for s in quick]

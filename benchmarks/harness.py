@@ -11,11 +11,13 @@ import os
 import platform
 import random
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "apart",
     "bundled_vocabulary",
     "chat",
+    "commit",
     "documents",
     "race",
     "ratios",
@@ -170,6 +173,15 @@ def ratios(peers: Sequence[Contender], ours: Sequence[Contender]) -> str:
     return "\n".join(lines)
 
 
+def commit() -> str:
+    """Returns the commit that is measured, with a + where the packages were changed since."""
+    git = ["git", "-C", str(Path(__file__).parents[1])]
+    packages = ["shared", "langchain_budget", "llamaindex_budget"]
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)  # noqa: S603 - fixed words
+    same = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *packages], check=False)  # noqa: S603 - fixed words
+    return (head.stdout.strip() or "unknown") + ("+" if same.returncode else "")
+
+
 def versions(*packages: str) -> str:
     """Returns what was measured on what."""
     found = [f"{name} {importlib.metadata.version(name)}" for name in packages]
@@ -183,7 +195,6 @@ def versions(*packages: str) -> str:
 def bundled_vocabulary() -> None:
     """Lets the peers, too, find the vocabularies that llama-index-core ships, so that a benchmark needs no network."""
     from importlib.util import find_spec
-    from pathlib import Path
 
     spec = find_spec("llama_index.core")
     if spec and spec.origin and "TIKTOKEN_CACHE_DIR" not in os.environ:

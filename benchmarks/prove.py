@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import prove_parts as _more_ways  # noqa: F401 - registers them
+from harness import commit
 from prove_cases import Case, draw, shrink
 from prove_peers import LONGEST, PEERS
 from prove_ways import COUNTER, SYSTEM, WAYS, Lab, Way, lab
@@ -296,9 +297,8 @@ def write(options: argparse.Namespace, text: str, failed: int, seconds: float) -
     """Puts the table between the markers of docs/proof.md."""
     path = Path(__file__).parent.parent / "docs" / "proof.md"
     command = f"make prove N={options.cases}" + (f" (seed {options.seed})" if options.seed else "")
-    made = (
-        f"`{command}`: {failed} failures, {seconds:.0f} s, CPython {platform.python_version()}.\n\n{text}\n"
-    )
+    found = f"{failed} failures, {seconds:.0f} s, CPython {platform.python_version()}"
+    made = f"`{command}` at commit `{commit()}`: {found}.\n\n{text}\n"
     page = path.read_text(encoding="utf-8")
     head, _, rest = page.partition("<!-- table -->")
     tail = rest.partition("<!-- end -->")[2]

@@ -61,6 +61,30 @@ def core_documents(case: Case, lab: Lab) -> None:
 
 
 # ---------------------------------------------------------------- LangChain
+@way("langchain BudgetMiddleware in an agent")
+def langchain_agent(case: Case, lab: Lab) -> None:
+    from langchain.agents import create_agent
+    from langchain_core.tools import tool
+
+    from langchain_budget import BudgetMiddleware
+
+    @tool
+    def search(query: str) -> str:
+        """Searches the archive."""
+        return f"{query}: " + "found " * (40 * (case.number % 9))
+
+    lab.server.script(
+        *[Reply(text="", tool_calls=[("search", {"query": "a"}), ("search", {"query": "b"})])]
+        * (case.number % 3)
+    )
+    chat = lab.chat.model_copy(update={"model_name": model(case)})
+    agent = create_agent(
+        chat, [search], middleware=[BudgetMiddleware(max_tokens=case.limit, counter=COUNTER)]
+    )
+    value = {"messages": to_langchain(case.messages)}
+    lab.wait(agent.ainvoke(value)) if case.number % 2 else agent.invoke(value)
+
+
 def _langchain_retriever(case: Case) -> Any:
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever

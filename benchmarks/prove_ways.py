@@ -11,7 +11,15 @@ from typing import Any
 from prove_cases import Case, as_sent
 from prove_hosts import to_langchain, to_llamaindex
 
-from rankbudget import Assembler, Block, BudgetSession, TokenBudget, build_constrained_prompt, fit_messages
+from rankbudget import (
+    Assembler,
+    Block,
+    BudgetExceededError,
+    BudgetSession,
+    TokenBudget,
+    build_constrained_prompt,
+    fit_messages,
+)
 from rankbudget.testing.server import Reply, StrictModelServer
 from rankbudget.testing.server.request_tokens import text_tokens
 
@@ -261,30 +269,6 @@ def langchain_template(case: Case, lab: Lab) -> None:
     _run(prompt | lab.langchain(case), value, case, lab)
 
 
-@way("langchain BudgetMiddleware in an agent")
-def langchain_agent(case: Case, lab: Lab) -> None:
-    from langchain.agents import create_agent
-    from langchain_core.tools import tool
-
-    from langchain_budget import BudgetMiddleware
-
-    @tool
-    def search(query: str) -> str:
-        """Searches the archive."""
-        return f"{query}: " + "found " * (40 * (case.number % 9))
-
-    lab.server.script(
-        *[Reply(text="", tool_calls=[("search", {"query": "a"}), ("search", {"query": "b"})])]
-        * (case.number % 3)
-    )
-    chat = lab.chat.model_copy(update={"model_name": model(case)})
-    agent = create_agent(
-        chat, [search], middleware=[BudgetMiddleware(max_tokens=case.limit, counter=COUNTER)]
-    )
-    value = {"messages": to_langchain(case.messages)}
-    lab.wait(agent.ainvoke(value)) if case.number % 2 else agent.invoke(value)
-
-
 # ---------------------------------------------------------------- LlamaIndex
 def _buffer(case: Case, **options: Any) -> Any:
     from llamaindex_budget import BudgetChatMemoryBuffer
@@ -321,9 +305,10 @@ def llamaindex_buffer(case: Case, lab: Lab) -> None:
 def llamaindex_simple(case: Case, lab: Lab) -> None:
     from llama_index.core.chat_engine import SimpleChatEngine
 
-    engine = SimpleChatEngine.from_defaults(
-        llm=lab.llamaindex(case), memory=_buffer(case, token_limit=case.limit)
-    )
+    from llamaindex_budget import budget_model
+
+    llm = budget_model(lab.llamaindex(case), max_tokens=case.limit, counter=COUNTER)
+    engine = SimpleChatEngine.from_defaults(llm=llm, memory=_buffer(case, token_limit=case.limit))
     _ask(engine, case, lab)
 
 
@@ -331,12 +316,12 @@ def llamaindex_simple(case: Case, lab: Lab) -> None:
 def llamaindex_context(case: Case, lab: Lab) -> None:
     from llama_index.core.chat_engine import ContextChatEngine
 
-    from llamaindex_budget import BudgetNodePostprocessor
+    from llamaindex_budget import BudgetNodePostprocessor, budget_model
 
     session = BudgetSession(budget(case), counter=COUNTER)
     engine = ContextChatEngine.from_defaults(
         retriever=_retriever(case),
-        llm=lab.llamaindex(case),
+        llm=budget_model(lab.llamaindex(case), session),
         memory=_buffer(case, session=session),
         system_prompt=SYSTEM,
         node_postprocessors=[BudgetNodePostprocessor(session=session)],
@@ -348,11 +333,12 @@ def llamaindex_context(case: Case, lab: Lab) -> None:
 def llamaindex_defaults(case: Case, lab: Lab) -> None:
     from llama_index.core.chat_engine import ContextChatEngine
 
-    from llamaindex_budget import BudgetNodePostprocessor
+    from llamaindex_budget import BudgetNodePostprocessor, budget_model
 
-    llm = lab.llamaindex(case, spare=256)  # what the host keeps for an answer of unknown length
-    memory = _buffer(case, token_limit=case.limit)
-    post = BudgetNodePostprocessor()
+    session = BudgetSession(case.limit, counter=COUNTER)
+    llm = budget_model(lab.llamaindex(case), session)
+    memory = _buffer(case, session=session)
+    post = BudgetNodePostprocessor(memory=memory)
     engine = ContextChatEngine.from_defaults(
         retriever=_retriever(case), llm=llm, memory=memory, node_postprocessors=[post]
     )
@@ -363,12 +349,12 @@ def llamaindex_defaults(case: Case, lab: Lab) -> None:
 def llamaindex_query(case: Case, lab: Lab) -> None:
     from llama_index.core.query_engine import RetrieverQueryEngine
 
-    from llamaindex_budget import BudgetNodePostprocessor
+    from llamaindex_budget import BudgetNodePostprocessor, budget_model
 
-    post = BudgetNodePostprocessor(budget=budget(case), counter=COUNTER)
-    engine = RetrieverQueryEngine.from_args(
-        _retriever(case), llm=lab.llamaindex(case), node_postprocessors=[post]
-    )
+    session = BudgetSession(budget(case), counter=COUNTER)
+    post = BudgetNodePostprocessor(session=session)
+    llm = budget_model(lab.llamaindex(case), session)
+    engine = RetrieverQueryEngine.from_args(_retriever(case), llm=llm, node_postprocessors=[post])
     lab.wait(engine.aquery(case.question)) if case.number % 2 else engine.query(case.question)
 
 
@@ -405,8 +391,11 @@ def llamaindex_agent(case: Case, lab: Lab) -> None:
 def _ask(engine: Any, case: Case, lab: Lab) -> None:
     how = case.number % 3
     if how == 0:
-        engine.chat(case.question)
+        said = str(engine.chat(case.question))
     elif how == 1:
-        lab.wait(engine.achat(case.question))
+        said = str(lab.wait(engine.achat(case.question)))
     else:
-        list(engine.stream_chat(case.question).response_gen)
+        said = "".join(engine.stream_chat(case.question).response_gen)
+    if said == "Empty Response":  # LlamaIndex's synthesizer swallows every ValueError, a refusal too
+        msg = "the model's last door refused the request"
+        raise BudgetExceededError(msg, limit=case.limit, needed=case.limit + 1)

@@ -1,8 +1,8 @@
 """`make quality`: does what survives a budget still hold what answers the question?
 
 Public question sets, judged without a model, through the public functions with their defaults: `fit_documents` for documents and for chats
-without tools (these are memories), `fit_messages` for histories with tools, `FewShotSelector` for labelled examples. A second table shows
-the chats through `fit_messages`, so that the price of continuity can be seen.
+without tools (these are memories), `fit_messages` for histories with tools, `FewShotSelector` for labelled examples. The split `dev` is what
+weights were chosen on; `wide` has sets of other domains. A last table shows the chats of `dev` through `fit_messages`: the price of continuity.
 
 `--floor 0.95` asks instead what a floor on evidence saves: `fit_documents(..., keep_evidence=0.95)` in half of all tokens, how much it says
 it keeps, how much it really keeps, and what filling as many tokens for every question alike would keep.
@@ -26,16 +26,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from harness import commit
+
 from rankbudget import FewShotSelector, FitResult, Segment, fit_documents, fit_messages
 
 Item = Mapping[str, Any]
 FOLDER = "../shared/quality"
 PAGE = Path(__file__).parents[1] / "docs" / "quality.md"
-CHATS = ("locomo", "qmsum", "bfcl_memory", "tau_airline")
+CHATS = ("locomo", "qmsum", "bfcl_memory")
+SPLITS = ("dev", "wide")
+"""What the weights were chosen on, and sets of other domains."""
 FLOOR_ROOM = 0.5
 """Share of all tokens that is given where a floor should need fewer."""
 _SAID = re.compile(r"expected_evidence: ([\d.]+)%")
-BEGIN, END = "<!-- tables: written by `make quality FULL=1 T=--write` -->", "<!-- end of tables -->"
+BEGIN, END = "<!-- tables: written by `make quality T=--write` -->", "<!-- end of tables -->"
 
 
 def select(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
@@ -58,7 +62,7 @@ def _documents(query: str, items: Sequence[Item], budget_tokens: int) -> list[st
 
 def _fit(
     query: str, items: Sequence[Item], budget_tokens: int, floor: float | None = None
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], Sequence[str]]:
     """Returns ids or texts, and the warnings of the report."""
     segments: list[Segment] = _once(items, _segments)
     result = fit_documents(segments, max_tokens=budget_tokens, query=query, keep_evidence=floor)
@@ -189,15 +193,40 @@ def judged_data() -> tuple[ModuleType, Path] | None:
     return judge, folder
 
 
-def _run(judge: ModuleType, choose: Any, sets: Sequence[str], *, full: bool, folder: Path) -> dict[str, Any]:
+def _run(
+    judge: ModuleType, choose: Any, split: str, sets: Sequence[str], *, full: bool, folder: Path
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in sets:
-        found.update(judge.evaluate(choose, "dev", [name], None, full, str(folder)))
-        print(
-            f"{name:12} {found[name]['ev']}  over {sum(found[name]['over'])}  {found[name]['nq']} questions, {found[name]['sec']} s",
-            flush=True,
-        )
+        found.update(judge.evaluate(choose, split, [name], None, full, str(folder)))
+        result = found[name]
+        print(f"{name:12} {result['ev']}  {result['nq']} questions, {result['sec']} s", flush=True)
     return found
+
+
+def _tables(
+    judge: ModuleType, only: Sequence[str], *, chats: bool, full: bool, folder: Path
+) -> tuple[str, dict[str, Any]]:
+    """Returns the page's tables, and the figures of all sets."""
+    saved = folder / "baselines.json"
+    baselines = json.loads(saved.read_text()) if saved.is_file() else {}
+    asked = "every question" if full else "a sample of the questions of dev, every question of wide"
+    text = f"Commit `{commit()}`, {asked}.\n"
+    found: dict[str, Any] = {}
+    for split, known in zip(SPLITS, (judge.DATASETS, getattr(judge, "WIDE", ())), strict=True):
+        sets = [name for name in known if not only or name in only]
+        if sets:
+            results = _run(judge, select, split, sets, full=full, folder=folder)
+            found.update(results)
+            table = _table(results, baselines.get(split, {}), judge)
+            text += f"\n`{split}`, through the function a user would call:\n\n{table}\n"
+    talks = [name for name in CHATS if name in found]
+    if talks and chats:
+        print("\nthe chats through fit_messages:")
+        results = _run(judge, select_as_chat, "dev", talks, full=full, folder=folder)
+        table = _table(results, baselines.get("dev", {}), judge)
+        text += f"\nThe chats of `dev` through `fit_messages`:\n\n{table}\n"
+    return text, found
 
 
 def _table(results: Mapping[str, Any], baselines: Mapping[str, Any], judge: ModuleType) -> str:
@@ -280,7 +309,7 @@ def main() -> int:
         help="every question instead of a sample",
     )
     parser.add_argument("--only", help="these sets, comma between")
-    parser.add_argument("--no-chat", action="store_true", help="without the second table")
+    parser.add_argument("--no-chat", action="store_true", help="without the last table")
     parser.add_argument("--write", action="store_true", help="puts the tables into docs/quality.md")
     parser.add_argument("--json", type=Path, help="writes the figures to a file")
     parser.add_argument(
@@ -291,22 +320,15 @@ def main() -> int:
     if found is None:
         return 0
     judge, folder = found
-    sets = given.only.split(",") if given.only else judge.DATASETS
+    sets = given.only.split(",") if given.only else []
     begin = time.monotonic()
     if given.floor is not None:
-        table = _floor_table(judge, sets, given.floor, full=given.full, folder=folder)
+        table = _floor_table(judge, sets or judge.DATASETS, given.floor, full=given.full, folder=folder)
         print(
             f"\nkeep_evidence={given.floor} in at most {FLOOR_ROOM:.0%} of all tokens:\n\n{table}\n\n{time.monotonic() - begin:.0f} s"
         )
         return 0
-    results = _run(judge, select, sets, full=given.full, folder=folder)
-    saved = folder / "baselines.json"
-    baselines = json.loads(saved.read_text()).get("dev", {}) if saved.is_file() else {}
-    text = f"Through the function a user would call:\n\n{_table(results, baselines, judge)}\n"
-    chats = [name for name in sets if name in CHATS]
-    if chats and not given.no_chat:
-        print("\nthe chats through fit_messages:")
-        text += f"\nThe chats through `fit_messages`:\n\n{_table(_run(judge, select_as_chat, chats, full=given.full, folder=folder), baselines, judge)}\n"
+    text, results = _tables(judge, sets, chats=not given.no_chat, full=given.full, folder=folder)
     print(f"\n{text}\n{time.monotonic() - begin:.0f} s")
     if given.json:
         given.json.write_text(json.dumps(results, indent=1))

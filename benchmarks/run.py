@@ -10,7 +10,7 @@ import importlib
 import time
 from pathlib import Path
 
-from harness import apart, bundled_vocabulary, versions
+from harness import apart, bundled_vocabulary, commit, versions
 
 HERE = Path(__file__).resolve().parent
 BENCHMARKS = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="interleaved rounds; each benchmark has its own default")
     given = parser.parse_args()
     bundled_vocabulary()
-    print(versions(*PACKAGES))
+    print(f"commit {commit()}, {versions(*PACKAGES)}")
     begin = time.monotonic()
     for name in given.only or BENCHMARKS:
         print(f"\n== {name}", flush=True)

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness import commit
 from soak_parts import PARTS
 
 SIDE = Path(__file__).with_name("soak_side.py")
@@ -149,7 +150,8 @@ def main() -> int:
     if given.turns < 20 or given.rounds < 1:
         parser.error("at least 20 turns and one round")
     print(
-        f"from turn {given.turns // 10:,} to turn {given.turns:,}, median of {given.rounds} (lowest to highest), CPython {sys.version.split()[0]}\n"
+        f"from turn {given.turns // 10:,} to turn {given.turns:,}, median of {given.rounds} (lowest to highest), "
+        f"CPython {sys.version.split()[0]}, commit {commit()}\n"
     )
     print("| part | clause | measured | bound | |\n|---|---|---|---|---|")
     held = True

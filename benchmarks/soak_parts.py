@@ -140,7 +140,7 @@ def _llamaindex(put: Callable[[Any], None], read: Callable[[], Sequence[Any]] | 
 
 
 def _llamaindex_dicts(messages: Sequence[Any]) -> list[dict[str, Any]]:
-    from llamaindex_budget._convert import CODEC
+    from llamaindex_budget._codec import CODEC
 
     return [dict(CODEC.to_dict(m)) for m in messages]
 
