@@ -1,29 +1,26 @@
 """Says when the share of the expected evidence that was asked for is in.
 
-What ranks well is not yet a probability, so ratings are brought to one here; their order stays as it was. Base and slope make the evidence of the
-quality benchmark's questions likeliest. They were fitted to one half of the documents and checked on the other, both ways round, and lie between
-the two. `benchmarks/quality.py --floor 0.95` prints how near expectation and truth are.
+What ranks well is not yet a probability, so ratings are brought to one here; their order stays as it was.
+`benchmarks/quality.py --floor 0.95` prints how near expectation and truth are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from ..relevance.evidence import probability
+from .rater import Rated
 from .sentence_packing import SentencePacking
 
-__all__ = ["CHANCES", "Enough", "Rated"]
+__all__ = ["CHANCES", "Enough"]
 
-Rated = Literal["documents", "sentences", "turns", "scores"]
-"""What was rated: documents, sentences of documents, turns of a conversation, or segments that brought a score of their own."""
 CHANCES: dict[Rated, tuple[float, float]] = {
     "documents": (-0.15, 1.2),
     "sentences": (0.6, 1.8),
     "turns": (-6.7, 0.63),
     "scores": (-6.2, 0.8),
 }
-"""Base and slope from a rating to log-odds. Scores a caller brings are the roughest: between those of BM25, of embeddings and of both together."""
+"""Base and slope from a rating to log-odds. Scores a caller brings are the roughest."""
 
 
 class Enough:
@@ -39,24 +36,19 @@ class Enough:
     def __init__(
         self, rated: Rated, odds: Sequence[Sequence[float]], floor: float | None, packing: SentencePacking
     ) -> None:
-        self._rated: Rated = rated
         self._floor = floor
         self._packing = packing
-        self._weights = (
-            [[_chance(rated, rating) for rating in row] for row in odds] if floor is not None else []
-        )
-        self._said_yes = False
+        self._weights = [_chances(rated, row) for row in odds] if floor is not None else []
+        self._complete = False
         self._count()
 
     def split(self, rated: Rated, odds: Sequence[Sequence[float]]) -> None:
-        """Shares what each segment was expected to hold among its sentences, from here on taken one by one."""
-        if self._floor is None:
-            return
-        for i, row in enumerate(odds):
-            chances = [_chance(rated, rating) for rating in row]
+        """Shares what each segment was expected to hold among its sentences."""
+        for i, weights in enumerate(self._weights):
+            chances = _chances(rated, odds[i])
             total = sum(chances)
             if total:
-                self._weights[i] = [sum(self._weights[i]) * chance / total for chance in chances]
+                self._weights[i] = [sum(weights) * chance / total for chance in chances]
         self._count()
 
     def took(self, i: int, j: int | None = None) -> None:
@@ -72,22 +64,22 @@ class Enough:
 
     def reached(self) -> bool:
         """Returns whether enough is kept."""
-        self._said_yes = self._floor is not None and self._in >= self._floor * self._total
-        return self._said_yes
+        self._complete = self._floor is not None and self._in >= self._floor * self._total
+        return self._complete
 
     def share(self) -> float:
         """Returns the share of the expected evidence that is kept, 1 where none was asked for."""
         self._count()
         return self._in / self._total if self._total else 1.0
 
-    def left_out(self) -> dict[str, str]:
-        """Returns why the rest was not needed; nothing where it had no room."""
-        if not self._said_yes:
-            return {}
-        return {
-            "reason": "enough",
-            "detail": f"{self.share():.0%} of the expected evidence is kept without it, asked for: {self._floor:.0%}",
-        }
+    def reason(self) -> tuple[str, str] | None:
+        """Returns why the rest was not needed; None where it had no room."""
+        if not self._complete:
+            return None
+        detail = (
+            f"{self.share():.0%} of the expected evidence is kept without it, asked for: {self._floor:.0%}"
+        )
+        return "enough", detail
 
     def _count(self) -> None:
         self._kept = [self._packing.kept_of(i, row) for i, row in enumerate(self._weights)]
@@ -95,6 +87,6 @@ class Enough:
         self._total = sum([sum(row) for row in self._weights])
 
 
-def _chance(rated: Rated, rating: float) -> float:
+def _chances(rated: Rated, ratings: Sequence[float]) -> list[float]:
     base, slope = CHANCES[rated]
-    return probability(base + slope * rating)
+    return [probability(base + slope * rating) for rating in ratings]

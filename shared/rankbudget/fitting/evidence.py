@@ -1,56 +1,46 @@
-"""Evidence first: what most likely answers the question, whole where whole texts fit, their best sentences where few would.
-
-Documents are rated by `relevance/evidence.py`, turns of a conversation (segments with a role) by `relevance/turns.py`.
-"""
+"""Evidence first: what most likely answers the question, whole texts or their best sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..relevance.evidence import rate_documents, rate_sentences
-from ..relevance.fusion import default_scorer, normalised
 from ..relevance.protocol import Scorer
-from ..relevance.sentences import split_sentences
-from ..relevance.turns import TurnScorer
-from ..segment import Decision, Segment
-from .enough import Enough, Rated
-from .packing import Order, check_order, in_order, members, pinned_groups, whole
-from .protocol import Cost, Fit, plain_cost
+from ..segment import Segment
+from .block import fit_block
+from .enough import Enough
+from .packing import Order, check_order, in_order
+from .protocol import Cost, Fit, Group, plain_cost, whole
+from .rater import Rater
 from .sentence_packing import SHORTEST_CUT, SentencePacking
 
-__all__ = ["Evidence", "Packed", "Rater"]
+__all__ = ["Evidence", "Packed"]
 
 WHOLE_FROM, WHOLE_TURNS_FROM = 5, 6
-"""Whole texts from so many that fit on average; below, sentences: documents, turns of a conversation. Measured in the quality benchmark."""
+"""Whole documents, and whole turns, from so many that fit on average; below, sentences."""
 MUCH_LEFT = 0.1
 """Share of the limit from which what whole texts left over is filled with sentences."""
-TURN_ODDS = (-5.0, 0.9)
-"""Base and slope from a turn's score to the log-odds that it holds evidence."""
-SENTENCE_SLOPE = 0.3
-"""What a sentence of a turn, or of a segment with a score of its own, loses per spread it falls behind the best of its segment."""
-OWN_SCORE_ODDS = (-2.0, 1.5)
-"""The same for normalised scores a caller brings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A fit, and the share of all expected evidence it holds, 0 to 1; only worked out where a share was asked for, else 1."""
+    """A fit, and the share of all expected evidence it holds, 0 to 1; 1 where no share was asked for."""
 
     fit: Fit
     expected: float
 
 
 class Evidence:
-    """Keeps what most likely holds the answer: whole segments where about five or more would fit, else their best sentences.
+    """Keeps what most likely holds the answer: whole segments where about five would fit, else sentences.
 
-    Room that is left takes sentences of segments that did not fit whole, and the start of the next best sentence. What is kept of a segment
-    is its own words in their order; a segment kept in full is the same object. Pinned segments come first, groups are never split.
+    Room that is left takes sentences of segments that did not fit whole, and the start of the next best
+    sentence. What is kept of a segment is its own words in their order.
 
     Args:
-        scorer: rates segments that have no score of their own; None takes the default mix of words and meaning.
+        scorer: rates segments that have no score of their own; None takes the default mix.
         compress: allows sentences and cut sentences; False keeps whole segments only.
         dedup: leaves out near-duplicates of kept segments when not everything fits.
         order: "original", "edges" (the best at both ends) or "score".
@@ -62,7 +52,9 @@ class Evidence:
         ...     Segment(id="a", text="Cats sleep a lot. A refund takes ten days. Dogs bark."),
         ...     Segment(id="b", text="The moon is far away. Stars are further."),
         ... ]
-        >>> fit = Evidence().fit(segments, limit=8, counter=counter_for("o200k_base"), block="knowledge", query="How long does a refund take?")
+        >>> counter = counter_for("o200k_base")
+        >>> question = "How long does a refund take?"
+        >>> fit = Evidence().fit(segments, limit=8, counter=counter, block="knowledge", query=question)
         >>> [(piece.segment.id, piece.rendition.text) for piece in fit.pieces]
         [('a', 'A refund takes ten days.')]
     """
@@ -78,7 +70,7 @@ class Evidence:
     ) -> None:
         check_order(order)
         if keep_evidence is not None and not 0 < keep_evidence <= 1:
-            msg = f"keep_evidence is {keep_evidence!r}, allowed: more than 0, at most 1, or None"
+            msg = f"keep_evidence must be more than 0 and at most 1, or None (got {keep_evidence!r})."
             raise BudgetConfigError(msg)
         self._scorer = scorer
         self._compress = compress
@@ -97,164 +89,69 @@ class Evidence:
         cost: Cost | None = None,
     ) -> Fit:
         """Returns pieces that cost at most `limit`."""
-        return self.pack(segments, limit=limit, counter=counter, block=block, query=query, cost=cost).fit
-
-    def pack(
-        self,
-        segments: Sequence[Segment],
-        *,
-        limit: int,
-        counter: TokenCounter,
-        block: str,
-        query: str = "",
-        cost: Cost | None = None,
-    ) -> Packed:
-        """Returns what `fit` returns and the share of the expected evidence in it."""
+        del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
         costs = [price(segment, segment.text) for segment in segments]
-        groups = members(segments)
-        must = pinned_groups(segments, groups, costs, limit, block)
         complete = sum(costs) <= limit
         if complete and self._keep is None and self._order == "original":
-            return Packed(_everything(segments, costs, block), 1.0)
+            pieces = tuple([whole(segment, tokens) for segment, tokens in zip(segments, costs, strict=True)])
+            return Fit(pieces=pieces, tokens=sum(costs))
         packing = SentencePacking(segments, costs, price, counter, limit, dedup=self._dedup and not complete)
-        for g in sorted(must):
-            packing.keep_whole(groups[g])
         rater = self._rater(query, segments)
-        free = [groups[g] for g in range(len(groups)) if g not in must]
-        sentences = self._compress and not complete
-        by_sentence = sentences and _few_fit(packing.room, free, costs, turns=rater.turns)
-        if by_sentence:
-            enough = Enough(rater.rated_sentences, rater.sentences, self._keep, packing)
-        else:
-            enough = Enough(rater.rated, [[odds] for odds in rater.documents], self._keep, packing)
-            _take_whole(packing, free, rater.documents, enough)
-            sentences = (
-                sentences and packing.room > max(limit * MUCH_LEFT, SHORTEST_CUT) and not enough.reached()
-            )
-            if sentences:
-                enough.split(rater.rated_sentences, rater.sentences)
-        if sentences:
-            _take_sentences(packing, free, rater, enough)
-            packing.shrink(rater.sentences)
+        enough = _pack(packing, rater, self._keep, sentences=self._compress and not complete)
         order = in_order(packing.used(), rater.documents, self._order)
-        return Packed(packing.result(block, order, enough.left_out()), enough.share())
+        return packing.result(order, enough.reason(), enough.share())
+
+    def pack(self, segments: Sequence[Segment], **given: Any) -> Packed:
+        """Returns what `fit_block` returns, and the share of the expected evidence in it."""
+        fit = fit_block(segments, strategy=self, **given)
+        return Packed(fit, fit.share)
 
     def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
-        return Rater(query, segments, self._scorer or default_scorer())
+        return Rater(query, segments, self._scorer)
 
 
-class Rater:
-    """Rates segments, and their sentences when somebody asks: few questions need them."""
-
-    def __init__(self, query: str, segments: Sequence[Segment], scorer: Scorer) -> None:
-        self._query = query
-        self._segments = segments
-        self._scorer = scorer
-        self._given = [segment.score for segment in segments if segment.score is not None]
-        self._sentences: list[list[float]] | None = None
-        self._documents: list[float] | None = None
-        self.turns = bool(segments) and all(segment.role for segment in segments)
-        self.rated: Rated = (
-            "scores" if len(self._given) == len(segments) else "turns" if self.turns else "documents"
-        )
-        self.rated_sentences: Rated = "sentences" if self.rated == "documents" else self.rated
-
-    @property
-    def documents(self) -> list[float]:
-        """Log-odds that each segment holds evidence."""
-        if self._documents is None:
-            if self.rated == "scores":
-                base, slope = OWN_SCORE_ODDS
-                self._documents = [base + slope * score for score in normalised(self._given)]
-            elif self.rated == "turns":
-                base, slope = TURN_ODDS
-                scores = TurnScorer(self._scorer).score(self._query, self._segments)
-                self._documents = [base + slope * score for score in scores]
-            else:
-                self._documents = rate_documents(self._query, self._segments, self._scorer)
-        return self._documents
-
-    @property
-    def sentences(self) -> list[list[float]]:
-        """Log-odds that each sentence of each segment holds evidence."""
-        if self._sentences is None:
-            if self.rated != "documents":
-                self._sentences = self._below(self.documents)
-            else:
-                self._sentences = rate_sentences(self._query, self._segments, self._scorer)
-        return self._sentences
-
-    def _below(self, odds: Sequence[float]) -> list[list[float]]:
-        """Returns sentences rated like their segment, less what they fall behind its best."""
-        texts = [split_sentences(segment.text) for segment in self._segments]
-        flat = [
-            Segment(id=str(j), text=text)
-            for j, text in enumerate([text for pieces in texts for text in pieces])
-        ]
-        alone = len(flat) == len(texts)
-        own: Iterator[float] = iter(
-            [0.0] * len(flat) if alone else normalised(self._scorer.score(self._query, flat))
-        )
-        found = []
-        for rating, pieces in zip(odds, texts, strict=True):
-            near = [next(own) for _ in pieces]
-            best = max(near, default=0.0)
-            found.append([rating + SENTENCE_SLOPE * (score - best) for score in near])
-        return found
+def _pack(packing: SentencePacking, rater: Rater, keep: float | None, *, sentences: bool) -> Enough:
+    """Takes whole segments or sentences, the likeliest first; returns how much of the evidence is in."""
+    if sentences and packing.few_fit(WHOLE_TURNS_FROM if rater.turns else WHOLE_FROM):
+        enough = Enough(rater.rated_sentences, rater.sentences, keep, packing)
+    else:
+        enough = Enough(rater.rated, [[odds] for odds in rater.documents], keep, packing)
+        _take_whole(packing, rater.documents, enough)
+        left = packing.room > max(packing.limit * MUCH_LEFT, SHORTEST_CUT)
+        sentences = sentences and left and not enough.reached()
+        if sentences:
+            enough.split(rater.rated_sentences, rater.sentences)
+    if sentences:
+        _take_sentences(packing, rater, enough)
+        packing.shrink(rater.sentences)
+    return enough
 
 
-def _take_whole(
-    packing: SentencePacking, free: Sequence[Sequence[int]], odds: Sequence[float], enough: Enough
-) -> None:
-    best = [max([odds[i] for i in group]) for group in free]
-    for g in sorted(range(len(free)), key=lambda g: (-best[g], g)):
+def _take_whole(packing: SentencePacking, odds: Sequence[float], enough: Enough) -> None:
+    for i in sorted(range(len(odds)), key=lambda i: (-odds[i], i)):
         if enough.reached():
             return
-        group = free[g]
-        if packing.fits(group) and not (len(group) == 1 and packing.repeats(group[0])):
-            packing.keep_whole(group)
-            for i in group:
-                enough.took(i)
+        if packing.fits(i) and not packing.repeats(i):
+            packing.keep_whole(i)
+            enough.took(i)
 
 
-def _take_sentences(
-    packing: SentencePacking, free: Sequence[Sequence[int]], rater: Rater, enough: Enough
-) -> None:
+def _take_sentences(packing: SentencePacking, rater: Rater, enough: Enough) -> None:
     pieces: list[tuple[float, int, int]] = []
-    for g, group in enumerate(free):
-        if group[0] in packing.settled:
+    for i, segment in enumerate(packing.segments):
+        if i in packing.settled:
             continue
-        if len(group) == 1:
-            pieces += [(-rating, g, j) for j, rating in enumerate(rater.sentences[group[0]])]
+        if isinstance(segment, Group):
+            pieces.append((-rater.documents[i], i, -1))
         else:
-            pieces.append((-max([rater.documents[i] for i in group]), g, -1))
-    for _, g, j in sorted(pieces):
+            pieces += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
+    for _, i, j in sorted(pieces):
         if packing.room < 1 or enough.reached():
             return
-        i = free[g][0]
         if j >= 0:
             packing.take(i, j)
             enough.took(i, j)
-        elif packing.fits(free[g]):
-            packing.keep_whole(free[g])
-            for member in free[g]:
-                enough.took(member)
-
-
-def _few_fit(room: int, free: Sequence[Sequence[int]], costs: Sequence[int], *, turns: bool) -> bool:
-    total = sum([costs[i] for group in free for i in group])
-    return bool(free) and room * len(free) < (WHOLE_TURNS_FROM if turns else WHOLE_FROM) * total
-
-
-def _everything(segments: Sequence[Segment], costs: Sequence[int], block: str) -> Fit:
-    return Fit(
-        pieces=tuple([whole(segment, cost) for segment, cost in zip(segments, costs, strict=True)]),
-        tokens=sum(costs),
-        decisions=tuple([_kept(segment, block, cost) for segment, cost in zip(segments, costs, strict=True)]),
-    )
-
-
-def _kept(segment: Segment, block: str, cost: int) -> Decision:
-    reason = "pinned" if segment.pinned else "fits"
-    return Decision(segment_id=segment.id, block=block, action="kept", reason=reason, before=cost, after=cost)
+        elif packing.fits(i):
+            packing.keep_whole(i)
+            enough.took(i)

@@ -1,27 +1,37 @@
 """What a fitting strategy promises.
 
+A strategy picks what stays of one block. `fit_block` does everything around it: it puts pinned segments
+aside, hands the members of a group over as one `Group`, and makes a decision for every segment.
+
 Rules, each with a test in `rankbudget.testing.FitStrategyConformance`:
-    1. `Fit.tokens <= limit`, counted as `cost` counts; when nothing fits the fit is empty, not an error.
-    2. Every segment has exactly one decision; pinned segments are kept or `BudgetExceededError` is raised.
-    3. A group is kept or dropped whole.
-    4. What is kept stands in the order the strategy promises (original order unless it says otherwise), no segment twice.
+    1. The pieces cost at most `limit`, as `cost` counts; when nothing fits the fit is empty, not an error.
+    2. Every piece is of a segment that was given, no segment twice.
+    3. A `Group` is kept whole or not at all.
+    4. What is kept stands in the order the strategy promises: the original order unless it says otherwise.
     5. What fits comes back untouched: when all segments fit, all are kept whole.
-    6. The segments given are not changed.
+    6. The segments given are not changed, and the same input gives the same pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from ..counting.protocol import TokenCounter
 from ..segment import Decision, DecisionRange, Rendition, Segment
 
-__all__ = ["Cost", "Fit", "FitStrategy", "Piece", "plain_cost"]
+__all__ = ["Cost", "Fit", "FitStrategy", "Group", "Piece", "members_of", "plain_cost", "whole"]
 
 Cost = Callable[[Segment, str], int]
 """Tokens of `text` where it stands for `segment` in the prompt, wrapping and separator included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Segment):
+    """Segments that live or die together, as a strategy sees them: one segment with the texts of all."""
+
+    members: tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +49,21 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What a strategy kept, what it costs, and why for every segment."""
+    """What is kept of a block.
+
+    Args:
+        pieces: what is kept, in the order of the prompt.
+        tokens: what the pieces cost.
+        decisions: why, for every segment; `fit_block` makes them, a strategy leaves them out.
+        reasons: a strategy's own reason and detail by segment id, where it has a better one.
+        share: share of the expected evidence that is kept, 0 to 1, where a strategy worked it out.
+    """
 
     pieces: tuple[Piece, ...]
     tokens: int
-    decisions: tuple[Decision | DecisionRange, ...]
+    decisions: tuple[Decision | DecisionRange, ...] = ()
+    reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    share: float = 1.0
 
 
 @runtime_checkable
@@ -60,10 +80,20 @@ class FitStrategy(Protocol):
         query: str = "",
         cost: Cost | None = None,
     ) -> Fit:
-        """Returns pieces that cost at most `limit` tokens; without `cost` each text costs itself and a newline."""
+        """Returns pieces that cost at most `limit` tokens; `cost` is by default the text and a newline."""
         ...
+
+
+def members_of(segment: Segment) -> tuple[Segment, ...]:
+    """Returns the members of a group; any other segment alone."""
+    return segment.members if isinstance(segment, Group) else (segment,)
 
 
 def plain_cost(counter: TokenCounter) -> Cost:
     """Returns the cost of a text on a line of its own."""
     return lambda segment, text: counter.count(text + "\n")
+
+
+def whole(segment: Segment, tokens: int) -> Piece:
+    """Returns the segment as it is."""
+    return Piece(segment, Rendition(kind="whole", text=segment.text, tokens=tokens))

@@ -1,28 +1,29 @@
-"""Selective: what matters stays whole, what does not is said in a few words, what is old and says nothing goes.
+"""Selective: what matters stays whole, other segments are shortened, old filler goes.
 
-The analysis needs no model: the newest segments, and those with a decision, a commitment, a correction, a preference, names or numbers, are
-worth keeping whole; other segments become "[Earlier: ...]"; pleasantries and repeats go first. A plan of your own overrules it, and holds
-even where everything fits.
+The analysis needs no model: the newest segments, and those with a decision, a commitment, a correction, a
+preference, names or numbers, are worth keeping whole; other segments become "[Earlier: ...]"; pleasantries
+and repeats go first. A plan of your own overrules it, and holds even where everything fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from ..compression.key_moments import find_moments, is_filler, weigh
 from ..compression.summary import extractive_summary
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, BudgetExceededError
+from ..errors import BudgetConfigError
 from ..relevance.words import raw_words
-from ..segment import Decision, Rendition, Segment
-from .protocol import Cost, Fit, Piece, plain_cost
+from ..segment import Rendition, Segment
+from .protocol import Cost, Fit, Group, Piece, members_of, plain_cost, whole
 
 __all__ = ["Preservation", "Selective", "SelectivePlan", "plan_segments"]
 
 Preservation = Literal["preserve_full", "summarize", "discard"]
-_ORDER: tuple[Preservation, ...] = ("preserve_full", "summarize", "discard")
+_FATES: tuple[Preservation, ...] = get_args(Preservation)
+_EARLIER = "[Earlier: {}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +32,8 @@ class SelectivePlan:
 
     Args:
         preserve_full: stay whole while there is room.
-        summarize: appear as "[Earlier: ...]", also where there is room; texts no longer than that stay as they are.
-        discard: go, also where there is room; what is pinned, or grouped with what is pinned or preserved, stays.
+        summarize: appear as "[Earlier: ...]", also where there is room; shorter texts stay.
+        discard: go, also where there is room, unless preserved; a group goes with any of its members.
     """
 
     preserve_full: frozenset[str] = frozenset()
@@ -47,17 +48,15 @@ class SelectivePlan:
             >>> SelectivePlan.of({"discard": ["m1"]}).discard
             frozenset({'m1'})
         """
-        unknown = sorted(set(plan) - set(_ORDER))
+        unknown = sorted(set(plan) - set(_FATES))
         if unknown:
+            allowed = ", ".join(_FATES)
             raise BudgetConfigError.of(
-                [f"the plan has {name!r}, allowed: {', '.join(_ORDER)}" for name in unknown]
+                [f"the plan must have the keys {allowed} (got {name!r})" for name in unknown]
             )
-        sets = {name: frozenset(plan.get(name, ())) for name in _ORDER}
-        twice = sorted(
-            (sets["preserve_full"] & sets["summarize"])
-            | (sets["preserve_full"] & sets["discard"])
-            | (sets["summarize"] & sets["discard"])
-        )
+        sets = {name: frozenset(plan.get(name, ())) for name in _FATES}
+        names = [name for ids in sets.values() for name in ids]
+        twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise BudgetConfigError.of(
                 [f"the plan names {name!r} twice; give each id one fate" for name in twice]
@@ -72,6 +71,14 @@ class SelectivePlan:
             return "summarize"
         return "discard" if segment_id in self.discard else None
 
+    def fate_of(self, segment: Segment) -> Preservation | None:
+        """Returns what the plan says about a segment, for a group about its members together."""
+        fates = [self.fate(member.id) for member in members_of(segment)]
+        for fate in ("preserve_full", "discard", "summarize"):
+            if fate in fates:
+                return fate
+        return None
+
 
 def plan_segments(segments: Sequence[Segment], *, recent: int = 6, old: int = 50) -> SelectivePlan:
     """Returns the plan of the offline analysis.
@@ -79,19 +86,21 @@ def plan_segments(segments: Sequence[Segment], *, recent: int = 6, old: int = 50
     Args:
         segments: a conversation, oldest first.
         recent: newest segments that stay whole.
-        old: filler further back than this many segments is discarded; nearer filler is summarized, pleasantries are always discarded.
+        old: filler further back than this many segments is discarded; nearer filler is summarized,
+            pleasantries are always discarded.
 
     Example:
-        >>> chat = [Segment(id="1", text="We decided to use JWT."), Segment(id="2", text="Thanks!"), Segment(id="3", text="go on")]
+        >>> texts = "We decided to use JWT.", "Thanks!", "go on"
+        >>> chat = [Segment(id=str(i), text=text) for i, text in enumerate(texts, start=1)]
         >>> plan = plan_segments(chat, recent=1)
         >>> sorted(plan.preserve_full), sorted(plan.discard)
         (['1', '3'], ['2'])
     """
-    fates: dict[Preservation, set[str]] = {name: set() for name in _ORDER}
+    fates: dict[Preservation, set[str]] = {name: set() for name in _FATES}
     for i, segment in enumerate(segments):
         age = len(segments) - i
         moments = find_moments(segment.text)
-        if age <= recent or segment.pinned or moments - {"name", "number", "quote"} or len(moments) > 1:
+        if age <= recent or moments - {"name", "number", "quote"} or len(moments) > 1:
             fates["preserve_full"].add(segment.id)
         elif is_filler(segment.text) or (age > old and not moments):
             fates["discard"].add(segment.id)
@@ -100,35 +109,27 @@ def plan_segments(segments: Sequence[Segment], *, recent: int = 6, old: int = 50
     return SelectivePlan(**{name: frozenset(ids) for name, ids in fates.items()})
 
 
-@dataclass(slots=True)
-class _State:
-    """What is decided so far, in positions."""
-
-    room: int
-    gone: frozenset[int]
-    pieces: dict[int, Piece] = field(default_factory=dict)
-    merged: set[int] = field(default_factory=set)
-
-
 class Selective:
     """Preserves key moments, summarizes the rest, discards filler.
 
-    When everything fits, nothing is touched but what a plan of yours discards or summarizes. Otherwise, in this order: pinned segments; the newest ones; preserved ones by weight, whole; then
-    what is left over as "[Earlier: ...]", preserved ones first. A segment's own summary (`metadata["summary"]`) is used where there is one.
+    When everything fits, only what a plan of yours discards or summarizes is touched. Otherwise what the
+    plan preserves comes first, then the newest, then key moments by weight, then the rest in few words. A
+    segment's own summary (`metadata["summary"]`) is used where there is one.
 
     Args:
         plan: fates by id that overrule the analysis.
         recent: newest segments that count as preserved.
         old: filler further back than this many segments is discarded.
         earlier_tokens: most tokens of one "[Earlier: ...]" text.
-        merge_share: neighbours of one role that share at least this part of their words are merged: the later one stays. None merges nothing.
+        merge_share: of neighbours that share this part of their words, the later one stays; None merges none.
 
     Example:
         >>> from rankbudget.testing.fakes import WordCounter
         >>> chat = [Segment(id="1", text="Nice weather."), Segment(id="2", text="We decided to use JWT.")]
-        >>> fit = Selective(plan={"discard": ["1"]}).fit(chat, limit=100, counter=WordCounter(), block="notes")
-        >>> [(decision.segment_id, decision.action, decision.reason) for decision in fit.decisions]
-        [('1', 'trimmed', 'discarded'), ('2', 'kept', 'fits')]
+        >>> strategy = Selective(plan={"discard": ["1"]})
+        >>> fit = strategy.fit(chat, limit=100, counter=WordCounter(), block="notes")
+        >>> [piece.segment.id for piece in fit.pieces]
+        ['2']
     """
 
     def __init__(
@@ -141,19 +142,19 @@ class Selective:
         merge_share: float | None = 0.85,
     ) -> None:
         problems = [
-            f"{name} is {value}, allowed: 0 or more"
+            f"{name} must be 0 or more (got {value})"
             for name, value in (("recent", recent), ("old", old))
             if value < 0
         ]
         if merge_share is not None and not 0 < merge_share <= 1:
-            problems.append(f"merge_share is {merge_share}, allowed: above 0, at most 1, or None")
+            problems.append(f"merge_share must be above 0 and at most 1, or None (got {merge_share})")
         if problems:
             raise BudgetConfigError.of(problems)
-        self._plan = plan if isinstance(plan, SelectivePlan) else SelectivePlan.of(plan or {})
-        self._recent = recent
-        self._old = old
-        self._earlier_tokens = earlier_tokens
-        self._merge_share = merge_share
+        self.plan = plan if isinstance(plan, SelectivePlan) else SelectivePlan.of(plan or {})
+        self.recent = recent
+        self.old = old
+        self.earlier_tokens = earlier_tokens
+        self.merge_share = merge_share
 
     def fit(
         self,
@@ -165,223 +166,125 @@ class Selective:
         query: str = "",
         cost: Cost | None = None,
     ) -> Fit:
-        """Returns the segments that fit, in their order, some of them as "[Earlier: ...]"."""
-        del query  # what later turns depend on is judged by what was said, not by the next question
-        price = cost or plain_cost(counter)
-        costs = [price(segment, segment.text) for segment in segments]
-        groups = _groups(segments)
-        state = _State(room=limit, gone=self._discarded(segments, groups))
-        if sum(cost for i, cost in enumerate(costs) if i not in state.gone) <= limit:
-            state.pieces = {i: _whole(s, costs[i]) for i, s in enumerate(segments) if i not in state.gone}
-            fates: list[Preservation] = [self._plan.fate(s.id) or "discard" for s in segments]
-            long = [
-                i
-                for i, fate in enumerate(fates)
-                if fate == "summarize" and i in state.pieces and costs[i] > self._earlier_tokens
-            ]
-            for i in long:
-                if (
-                    len(groups[i]) == 1
-                    and not segments[i].pinned
-                    and not segments[i].text.startswith("[Earlier: ")
-                ):
-                    self._shorten_one(i, segments[i], costs[i], costs[i], state, counter, price)
+        """Returns the segments that fit, in their order, some as "[Earlier: ...]"."""
+        del block, query  # what later turns depend on is judged by what was said, not by the next question
+        work = _Selection(self, segments, limit, counter, cost or plain_cost(counter))
+        if sum([tokens for i, tokens in enumerate(work.costs) if i not in work.reasons]) <= limit:
+            work.keep_all()
         else:
-            fates = self._fates(segments)
-            self._keep_pinned(segments, groups, costs, state, block)
-            state.merged = self._repeats(segments) - set(state.pieces)
-            self._keep_whole(segments, groups, costs, fates, state)
-            self._shorten(segments, groups, costs, fates, state, counter, price)
-        pieces = tuple(state.pieces[i] for i in sorted(state.pieces))
-        reasons = [_reason(i, fates[i], state) for i in range(len(segments))]
-        decisions = tuple(
-            _decide(s, state.pieces.get(i), costs[i], block, reasons[i]) for i, s in enumerate(segments)
-        )
-        return Fit(pieces=pieces, tokens=sum(piece.rendition.tokens for piece in pieces), decisions=decisions)
+            work.leave_out_repeats()
+            work.keep_moments()
+            work.shorten_rest()
+        return work.result()
 
-    def _discarded(self, segments: Sequence[Segment], groups: dict[int, list[int]]) -> frozenset[int]:
-        """Returns what the caller's plan throws away, groups whole."""
-        gone: set[int] = set()
-        for i, segment in enumerate(segments):
-            if self._plan.fate(segment.id) == "discard" and not any(
-                segments[j].pinned or self._plan.fate(segments[j].id) == "preserve_full" for j in groups[i]
-            ):
-                gone.update(groups[i])
-        return frozenset(gone)
 
-    def _fates(self, segments: Sequence[Segment]) -> list[Preservation]:
-        found = plan_segments(segments, recent=self._recent, old=self._old)
-        return [self._plan.fate(s.id) or found.fate(s.id) or "summarize" for s in segments]
+class _Selection:
+    """One fit: what is kept so far, and why, in positions."""
 
-    @staticmethod
-    def _keep_pinned(
-        segments: Sequence[Segment], groups: dict[int, list[int]], costs: list[int], state: _State, block: str
+    def __init__(
+        self, setup: Selective, segments: Sequence[Segment], limit: int, counter: TokenCounter, price: Cost
     ) -> None:
-        pinned = sorted({j for i, s in enumerate(segments) if s.pinned for j in groups[i]})
-        needed = sum(costs[i] for i in pinned)
-        if needed > state.room:
-            msg = f"pinned segments of block {block!r} need {needed} tokens, allowed: {state.room}; give the block {needed - state.room} more"
-            raise BudgetExceededError(msg, limit=state.room, needed=needed, blocks={block: needed})
-        state.pieces.update({i: _whole(segments[i], costs[i]) for i in pinned})
-        state.room -= needed
+        self.setup = setup
+        self.segments = segments
+        self.room = limit
+        self.counter = counter
+        self.price = price
+        self.costs = [price(segment, segment.text) for segment in segments]
+        self.planned = [setup.plan.fate_of(segment) for segment in segments]
+        self.pieces: dict[int, Piece] = {}
+        self.reasons: dict[int, str] = {
+            i: "discarded" for i, fate in enumerate(self.planned) if fate == "discard"
+        }
 
-    def _repeats(self, segments: Sequence[Segment]) -> set[int]:
-        if self._merge_share is None:
-            return set()
-        repeats: set[int] = set()
-        last: tuple[int, frozenset[str]] | None = None
-        for i in reversed(range(len(segments))):
-            words = frozenset(raw_words(segments[i].text))
-            if (
-                last is not None
-                and segments[i].group is None
-                and segments[i].role == segments[last[0]].role
-                and words
-            ):
-                shared = len(words & last[1]) / len(words | last[1])
-                if shared >= self._merge_share and not segments[i].pinned:
-                    repeats.add(i)
-                    continue
-            last = (i, words)
-        return repeats
+    def keep_all(self) -> None:
+        """Keeps all that the plan does not discard; says shorter what it wants said shorter."""
+        for i, segment in enumerate(self.segments):
+            if i in self.reasons:
+                continue
+            tokens = self.costs[i]
+            short = None
+            wanted = self.planned[i] == "summarize" and tokens > self.setup.earlier_tokens
+            if wanted and not isinstance(segment, Group) and not segment.text.startswith("[Earlier: "):
+                short = self._earlier(i, tokens - 1)
+            self._keep(i, short or whole(segment, tokens), "filler" if short else "fits")
 
-    def _keep_whole(
-        self,
-        segments: Sequence[Segment],
-        groups: dict[int, list[int]],
-        costs: list[int],
-        fates: list[Preservation],
-        state: _State,
-    ) -> None:
-        def urgency(i: int) -> tuple[int, float, int]:
-            age = len(segments) - i
-            planned = self._plan.fate(segments[i].id) == "preserve_full"
-            return (
-                0 if planned else 1 if age <= self._recent else 2,
-                0.0 if age <= self._recent else -weigh(segments[i].text),
-                -i,
-            )
+    def leave_out_repeats(self) -> None:
+        """Leaves out a segment whose next neighbour has the same role and nearly the same words."""
+        share = self.setup.merge_share
+        if share is None:
+            return
+        role, words = None, frozenset[str]()
+        for i in reversed(range(len(self.segments))):
+            segment = self.segments[i]
+            own = frozenset(raw_words(segment.text))
+            alike = segment.role == role and len(own & words) >= share * len(own | words)
+            if alike and own and not isinstance(segment, Group):
+                self.reasons.setdefault(i, "repeats_next")
+            else:
+                role, words = segment.role, own
 
-        wanted = [
-            i
-            for i in range(len(segments))
-            if fates[i] == "preserve_full" and i not in state.merged | state.gone
+    def keep_moments(self) -> None:
+        """Keeps whole what the plan preserves, the newest segments, and key moments by weight."""
+        found = plan_segments(self.segments, recent=self.setup.recent, old=self.setup.old)
+        self.fates = [
+            planned or found.fate(segment.id) or "summarize"
+            for planned, segment in zip(self.planned, self.segments, strict=True)
         ]
-        for i in sorted(wanted, key=urgency):
-            members = groups[i]
-            if i in state.pieces:
-                continue
-            needed = sum(costs[j] for j in members)
-            if needed <= state.room:
-                state.pieces.update({j: _whole(segments[j], costs[j]) for j in members})
-                state.room -= needed
+        wanted = [i for i, fate in enumerate(self.fates) if fate == "preserve_full" and i not in self.reasons]
+        for i in sorted(wanted, key=self._urgency):
+            if self.costs[i] <= self.room:
+                self._keep(i, whole(self.segments[i], self.costs[i]), "key_moment")
 
-    def _shorten(
-        self,
-        segments: Sequence[Segment],
-        groups: dict[int, list[int]],
-        costs: list[int],
-        fates: list[Preservation],
-        state: _State,
-        counter: TokenCounter,
-        price: Cost,
-    ) -> None:
-        out = state.merged | state.gone
-        left = [
-            i
-            for i in range(len(segments))
-            if i not in state.pieces and i not in out and fates[i] != "discard"
-        ]
-        for i in sorted(left, key=lambda i: (_ORDER.index(fates[i]), -i)):
-            if i in state.pieces:
-                continue
-            members = groups[i]
-            needed = sum(costs[j] for j in members)
-            # A group lives or dies whole, so its members are never shortened one by one.
-            if needed <= (state.room if len(members) > 1 else min(state.room, self._earlier_tokens)):
-                state.pieces.update({j: _whole(segments[j], costs[j]) for j in members})
-                state.room -= needed
-                continue
-            if len(members) == 1 and self._shorten_one(
-                i, segments[i], costs[i], state.room, state, counter, price
-            ):
-                state.room -= state.pieces[i].rendition.tokens
+    def shorten_rest(self) -> None:
+        """Says the rest in few words while there is room; key moments first, then the newest."""
+        left = [i for i in range(len(self.segments)) if i not in self.pieces and i not in self.reasons]
+        for i in sorted(left, key=lambda i: (_FATES.index(self.fates[i]), -i)):
+            reason = "key_moment" if self.fates[i] == "preserve_full" else "filler"
+            group = isinstance(self.segments[i], Group)
+            if self.fates[i] == "discard":
+                self.reasons[i] = "filler"
+            elif self.costs[i] <= (self.room if group else min(self.room, self.setup.earlier_tokens)):
+                self._keep(i, whole(self.segments[i], self.costs[i]), reason)
+            elif not group and (short := self._earlier(i, min(self.room, self.costs[i] - 1))):
+                self._keep(i, short, reason)
+            else:
+                self.reasons[i] = "no_room"
 
-    def _shorten_one(
-        self,
-        i: int,
-        segment: Segment,
-        tokens: int,
-        room: int,
-        state: _State,
-        counter: TokenCounter,
-        price: Cost,
-    ) -> bool:
-        """Says one segment in few words and returns whether that is shorter."""
-        piece = self._earlier(segment, room, counter, price)
-        if piece is None or piece.rendition.tokens >= tokens:
-            return False
-        state.pieces[i] = piece
-        return True
+    def result(self) -> Fit:
+        """Returns what is kept, in order."""
+        pieces = tuple([self.pieces[i] for i in sorted(self.pieces)])
+        reasons = {}
+        for i, reason in self.reasons.items():
+            plain = reason == "filler" and i in self.pieces and self.pieces[i].whole
+            reasons[self.segments[i].id] = ("fits" if plain else reason, "")
+        used = sum([piece.rendition.tokens for piece in pieces])
+        return Fit(pieces=pieces, tokens=used, reasons=reasons)
 
-    def _earlier(self, segment: Segment, room: int, counter: TokenCounter, price: Cost) -> Piece | None:
-        frame = price(segment, "[Earlier: ]")
-        limit = min(self._earlier_tokens, room - frame)
+    def _keep(self, i: int, piece: Piece, reason: str) -> None:
+        self.pieces[i] = piece
+        self.reasons[i] = reason
+        self.room -= piece.rendition.tokens
+
+    def _urgency(self, i: int) -> tuple[int, float, int]:
+        if self.planned[i] == "preserve_full":
+            return 0, 0.0, -i
+        if len(self.segments) - i <= self.setup.recent:
+            return 1, 0.0, -i
+        return 2, -weigh(self.segments[i].text), -i
+
+    def _earlier(self, i: int, room: int) -> Piece | None:
+        """Returns a segment in few words that cost at most `room`; None where nothing is left to say."""
+        segment = self.segments[i]
+        limit = min(self.setup.earlier_tokens, room - self.price(segment, _EARLIER.format("")))
         own = segment.metadata.get("summary")
+        said = own if isinstance(own, str) and own.strip() else segment.text
         while limit > 0:
-            text = extractive_summary(
-                own if isinstance(own, str) and own.strip() else segment.text, limit, counter
-            )
+            text = extractive_summary(said, limit, self.counter)
             if not text.strip(" ."):
                 return None
-            shown = f"[Earlier: {text}]"
-            tokens = price(segment, shown)
+            shown = _EARLIER.format(text)
+            tokens = self.price(segment, shown)
             if tokens <= room:
                 return Piece(segment, Rendition(kind="summarized", text=shown, tokens=tokens))
             limit -= max(tokens - room, 1)
         return None
-
-
-def _groups(segments: Sequence[Segment]) -> dict[int, list[int]]:
-    by_name: dict[str, list[int]] = {}
-    for i, segment in enumerate(segments):
-        if segment.group is not None:
-            by_name.setdefault(segment.group, []).append(i)
-    return {i: by_name[s.group] if s.group is not None else [i] for i, s in enumerate(segments)}
-
-
-def _whole(segment: Segment, tokens: int) -> Piece:
-    return Piece(segment, Rendition(kind="whole", text=segment.text, tokens=tokens))
-
-
-def _reason(i: int, fate: Preservation, state: _State) -> str:
-    if i in state.pieces:
-        return {"preserve_full": "key_moment", "summarize": "filler", "discard": "fits"}[fate]
-    if i in state.gone:
-        return "discarded"
-    if i in state.merged:
-        return "repeats_next"
-    return "filler" if fate == "discard" else "no_room"
-
-
-def _decide(segment: Segment, piece: Piece | None, before: int, block: str, reason: str) -> Decision:
-    if piece is None:
-        return Decision(
-            segment_id=segment.id, block=block, action="trimmed", reason=reason, before=before, after=0
-        )
-    after = piece.rendition.tokens
-    if piece.whole:
-        why = "pinned" if segment.pinned else "fits" if reason != "key_moment" else reason
-        return Decision(
-            segment_id=segment.id, block=block, action="kept", reason=why, before=before, after=after
-        )
-    detail = f"Said in {after} instead of {before} tokens."
-    return Decision(
-        segment_id=segment.id,
-        block=block,
-        action="summarized",
-        reason=reason,
-        before=before,
-        after=after,
-        detail=detail,
-    )

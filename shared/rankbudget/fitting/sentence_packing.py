@@ -1,14 +1,14 @@
-"""A bin of segments and sentences of segments, exact to the token when it is closed."""
+"""Packs segments and sentences of segments into a limit, exact to the token in the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..counting.protocol import TokenCounter
 from ..relevance.sentences import split_sentences
-from ..segment import Decision, Rendition, Segment
-from .packing import Doubles, dropped, whole
-from .protocol import Cost, Fit, Piece
+from ..segment import Rendition, RenditionKind, Segment
+from .packing import Doubles
+from .protocol import Cost, Fit, Piece, whole
 
 __all__ = ["SHORTEST_CUT", "SentencePacking"]
 
@@ -17,13 +17,14 @@ SHORTEST_CUT = 10
 
 
 class SentencePacking:
-    """Takes whole groups and single sentences while there is room.
+    """Takes whole segments and single sentences while there is room.
 
-    Sentences are counted one by one, which is exact at most joints; `shrink` counts what came of them and takes back what is too much.
+    Sentences are counted one by one, which is exact at most joints; `shrink` counts the texts that came of
+    them and takes back what is too much.
 
     Attributes:
         room: tokens left.
-        settled: segments nothing more can be taken of: whole, or doubles of kept ones.
+        settled: segments nothing more can be taken of: whole, or repeating a kept one.
         partial: the sentences taken of a segment.
     """
 
@@ -37,14 +38,14 @@ class SentencePacking:
         *,
         dedup: bool,
     ) -> None:
+        self.segments = segments
+        self.limit = limit
         self.room = limit
         self.settled: set[int] = set()
         self.partial: dict[int, set[int]] = {}
-        self._segments = segments
         self._costs = costs
         self._price = price
         self._counter = counter
-        self._limit = limit
         self._whole: set[int] = set()
         self._spent: dict[int, int] = {}
         self._texts: dict[int, tuple[str, ...]] = {}
@@ -52,27 +53,28 @@ class SentencePacking:
         self._doubles = Doubles() if dedup else None
         self._twins: dict[int, str] = {}
 
-    def fits(self, group: Sequence[int]) -> bool:
-        """Returns whether a whole group fits into the room left."""
-        return sum(self._costs[i] for i in group) <= self.room
+    def few_fit(self, number: int) -> bool:
+        """Returns whether fewer than `number` segments of average size would fit."""
+        return self.room * len(self.segments) < number * sum(self._costs)
 
-    def keep_whole(self, group: Sequence[int]) -> None:
-        """Keeps a group as it is."""
-        for i in group:
-            self.room += self._spent.get(i, 0) - self._costs[i]
-            self._remember(i)
-            self._spent[i] = self._costs[i]
-            self.partial.pop(i, None)
-            self._whole.add(i)
-            self.settled.add(i)
+    def fits(self, i: int) -> bool:
+        """Returns whether a whole segment fits into the room left."""
+        return self._costs[i] <= self.room
+
+    def keep_whole(self, i: int) -> None:
+        """Keeps a segment as it is."""
+        self.room += self._spent.get(i, 0) - self._costs[i]
+        self._remember(i)
+        self._spent[i] = self._costs[i]
+        self.partial.pop(i, None)
+        self._whole.add(i)
+        self.settled.add(i)
 
     def repeats(self, i: int) -> bool:
-        """Returns whether a segment says what a kept one says; then nothing is taken of it."""
-        twin = (
-            self._doubles.of(self._segments[i])
-            if self._doubles is not None and i not in self.partial
-            else None
-        )
+        """Returns whether a segment repeats a kept one; then nothing is taken of it."""
+        if self._doubles is None or i in self.partial:
+            return False
+        twin = self._doubles.of(self.segments[i])
         if twin is None:
             return False
         self._twins[i] = twin
@@ -83,9 +85,9 @@ class SentencePacking:
         """Takes sentence `j` of segment `i`, or its start when it is the first that does not fit."""
         if i in self.settled:
             return
-        texts = self._texts.get(i) or self._texts.setdefault(i, split_sentences(self._segments[i].text))
+        texts = self._texts.get(i) or self._texts.setdefault(i, split_sentences(self.segments[i].text))
         opened = i in self.partial
-        need = self._counter.count(texts[j]) if opened else self._price(self._segments[i], texts[j].strip())
+        need = self._counter.count(texts[j]) if opened else self._price(self.segments[i], texts[j].strip())
         fits = need <= self.room
         if not (fits or (self._cut is None and self.room >= SHORTEST_CUT)) or (
             not opened and self.repeats(i)
@@ -95,17 +97,17 @@ class SentencePacking:
             self.partial.setdefault(i, set()).add(j)
             self._spend(i, need)
             if len(self.partial[i]) == len(texts) and self._costs[i] <= self.room + self._spent[i]:
-                self.keep_whole([i])
+                self.keep_whole(i)
         else:
             self._take_start(i, j)
 
     def shrink(self, ratings: Sequence[Sequence[float]]) -> None:
-        """Counts the texts as they will stand and takes sentences back, the least likely first, until they fit."""
+        """Counts the resulting texts and takes sentences back, the least likely first, until they fit."""
         changed = set(self.partial)
         while True:
             for i in changed & set(self.partial):
-                self._spent[i] = self._price(self._segments[i], self._text(i))
-            self.room = self._limit - sum(self._spent.values())
+                self._spent[i] = self._price(self.segments[i], self._text(i))
+            self.room = self.limit - sum(self._spent.values())
             if self.room >= 0:
                 return
             least = sorted((ratings[i][j], i, j) for i, taken in self.partial.items() for j in taken)
@@ -115,12 +117,8 @@ class SentencePacking:
             for _, i, j in least:
                 if over <= 0:
                     break
-                over -= max(
-                    1,
-                    self._counter.count(
-                        self._cut[2] if self._cut and self._cut[:2] == (i, j) else self._texts[i][j]
-                    ),
-                )
+                text = self._cut[2] if self._cut and self._cut[:2] == (i, j) else self._texts[i][j]
+                over -= max(1, self._counter.count(text))
                 self._take_back(i, j)
                 changed.add(i)
 
@@ -138,15 +136,24 @@ class SentencePacking:
             sum(weights) if i in self._whole else sum([weights[j] for j in sorted(self.partial.get(i, ()))])
         )
 
-    def result(self, block: str, order: Sequence[int], left_out: Mapping[str, str]) -> Fit:
-        """Returns the fit; `left_out` is the reason and detail for what was not needed."""
+    def result(self, order: Sequence[int], rest: tuple[str, str] | None, share: float) -> Fit:
+        """Returns the fit; `rest` is the reason and detail of segments that were not needed."""
+        reasons: dict[str, tuple[str, str]] = {}
+        for i, segment in enumerate(self.segments):
+            if i in self.partial:
+                detail = f"{len(self.partial[i])} of {len(self._texts[i])} sentences"
+                cut = ", the last one taken cut" if self._cut is not None and self._cut[0] == i else ""
+                reasons[segment.id] = "best_sentences", detail + cut
+            elif i in self._twins:
+                reasons[segment.id] = "duplicate", f"says what {self._twins[i]!r} says"
+            elif rest is not None and i not in self._whole:
+                reasons[segment.id] = rest
         pieces = tuple([self._piece(i) for i in order])
-        decisions = tuple([self._decision(i, block, left_out) for i in range(len(self._segments))])
-        return Fit(pieces=pieces, tokens=sum(self._spent[i] for i in order), decisions=decisions)
+        return Fit(pieces=pieces, tokens=sum(self._spent[i] for i in order), reasons=reasons, share=share)
 
     def _remember(self, i: int) -> None:
         if self._doubles is not None and i not in self._spent:
-            self._doubles.keep(self._segments[i])
+            self._doubles.keep(self.segments[i])
 
     def _spend(self, i: int, tokens: int) -> None:
         self._remember(i)
@@ -161,7 +168,7 @@ class SentencePacking:
         taken.add(j)
         while len(start.strip()) > 1:
             self._cut = (i, j, start)
-            need = self._price(self._segments[i], self._text(i))
+            need = self._price(self.segments[i], self._text(i))
             if need <= available:
                 self._spend(i, need - self._spent.get(i, 0))
                 return
@@ -179,56 +186,22 @@ class SentencePacking:
 
     def _text(self, i: int) -> str:
         cut = self._cut
-        text, whole = "", -1  # the last sentence that stands to its end
+        text, before = "", -1  # `before` is the last sentence that stands to its end
         for j in sorted(self.partial[i]):
-            if text and whole != j - 1 and not text[-1].isspace():
-                text += " "  # what stood between is gone, and with it what kept the words apart
+            if text and before != j - 1 and not text[-1].isspace():
+                text += " "  # the sentence between, with its space, is not there
             is_cut = cut is not None and cut[:2] == (i, j)
             text += cut[2] if cut is not None and is_cut else self._texts[i][j]
-            whole = -1 if is_cut else j
+            before = -1 if is_cut else j
         return text.strip()
 
     def _piece(self, i: int) -> Piece:
+        segment, tokens = self.segments[i], self._spent[i]
         if i in self._whole:
-            return whole(self._segments[i], self._costs[i])
-        kind: str = "truncated" if self._cut is not None and self._cut[0] == i else "compressed"
-        rendition = Rendition(
-            kind="truncated" if kind == "truncated" else "compressed",
-            text=self._text(i),
-            tokens=self._spent[i],
-        )
-        return Piece(self._segments[i], rendition)
-
-    def _decision(self, i: int, block: str, left_out: Mapping[str, str]) -> Decision:
-        segment, before = self._segments[i], self._costs[i]
-        if i in self._whole:
-            reason = "pinned" if segment.pinned else "fits"
-            return Decision(
-                segment_id=segment.id, block=block, action="kept", reason=reason, before=before, after=before
-            )
-        if i in self.partial:
-            cut = self._cut is not None and self._cut[0] == i
-            return Decision(
-                segment_id=segment.id,
-                block=block,
-                action="truncated" if cut else "compressed",
-                reason="best_sentences",
-                before=before,
-                after=self._spent[i],
-                detail=f"{len(self.partial[i])} of {len(self._texts[i])} sentences"
-                + (", the last one taken cut" if cut else ""),
-            )
-        if i in self._twins:
-            return dropped(segment, block, before, "duplicate", f"says what {self._twins[i]!r} says")
-        if left_out:
-            return dropped(segment, block, before, left_out["reason"], left_out["detail"])
-        return dropped(
-            segment,
-            block,
-            before,
-            "too_large" if before > self._limit else "no_room",
-            f"needs {before} tokens, {self.room} are left",
-        )
+            return whole(segment, tokens)
+        cut = self._cut is not None and self._cut[0] == i
+        kind: RenditionKind = "truncated" if cut else "compressed"
+        return Piece(segment, Rendition(kind=kind, text=self._text(i), tokens=tokens))
 
 
 def _at_word_end(sentence: str, start: str) -> str:

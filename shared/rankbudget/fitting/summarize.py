@@ -5,7 +5,7 @@ The pieces live in `compression`; this is where the pipeline takes them from.
 
 from __future__ import annotations
 
-from ..compression.abstractive import Summarizer, SummaryWriter, summarize_steps
+from ..compression.abstractive import Summarizer, summarize_steps
 from ..compression.summary import extractive_summary
 
-__all__ = ["Summarizer", "SummaryWriter", "extractive_summary", "summarize_steps"]
+__all__ = ["Summarizer", "extractive_summary", "summarize_steps"]

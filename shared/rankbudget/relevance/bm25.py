@@ -1,4 +1,4 @@
-"""Relevance by BM25: rare shared words count most, repeats count less and less, long texts pay for their length."""
+"""Relevance by BM25: rare shared words count most, repeats less, long texts pay for their length."""
 
 from __future__ import annotations
 
@@ -13,19 +13,12 @@ __all__ = ["Bm25Scorer", "GramScorer"]
 class Bm25Scorer:
     """Rates a segment by BM25 over stemmed words; scripts without spaces count by character pairs.
 
-    Args:
-        k1: how soon repeats of a word stop counting, 0 = at once.
-        b: how much a long text pays for its length, 0 to 1.
-
     Example:
-        >>> segments = [Segment(id="a", text="the budget of the project"), Segment(id="b", text="a cat"), Segment(id="c", text="budgets")]
+        >>> texts = "the budget of the project", "a cat", "budgets"
+        >>> segments = [Segment(id=text, text=text) for text in texts]
         >>> [round(score, 2) for score in Bm25Scorer().score("Which budget?", segments)]
         [0.35, 0.0, 0.63]
     """
-
-    def __init__(self, *, k1: float = 1.2, b: float = 0.75) -> None:
-        self.k1 = k1
-        self.b = b
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each segment."""
@@ -33,11 +26,11 @@ class Bm25Scorer:
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""
-        return TermIndex.of(texts).bm25(query, k1=self.k1, b=self.b)
+        return TermIndex.of(texts).bm25(query)
 
 
 class GramScorer(Bm25Scorer):
-    """Rates a segment by BM25 over four-character pieces of words: inflections, compounds and typing errors still match.
+    """Rates a segment by BM25 over four-character pieces of words, so inflections and compounds match.
 
     Example:
         >>> segments = [Segment(id="a", text="Energiepolitik"), Segment(id="b", text="Haushalt")]
@@ -47,4 +40,4 @@ class GramScorer(Bm25Scorer):
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""
-        return TermIndex.of(texts).gram_bm25(query, k1=self.k1, b=self.b)
+        return TermIndex.of(texts).gram_bm25(query)

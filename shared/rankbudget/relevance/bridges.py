@@ -1,7 +1,7 @@
 """Bridges between documents: a text that names another document's title leads there.
 
-"Where was the director of the film born?" shares no word with the page that answers it; the film's page names the director, and the
-director's page is titled with the name.
+"Where was the director of the film born?" shares no word with the page that answers it; the film's page names
+the director, and the director's page is titled with the name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Mentions:
 
     Attributes:
         titles: the recognisable words of each document's title.
-        of: for each document, the sentences of other documents that name it: (sentence, share of the title's words).
+        of: for each document, sentences of others that name it: (sentence, share of the title's words).
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Word statistics of a list of texts, built once and kept while memory lasts.
 
-Scoring the same segments against the next question costs only the question: texts are analysed once each (`word_counts`) and lists of
-texts are indexed once each (`TermIndex.of`). Both caches are bounded by the characters they hold on to.
+Scoring the same segments against the next question costs only the question: texts are analysed once each
+(`word_counts`) and lists of texts are indexed once each (`TermIndex.of`). Both caches are bounded by the
+characters they hold on to.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from threading import Lock
 from typing import Generic, TypeVar
 
 from ..segment import Segment
-from .words import content_terms, content_words, grams, raw_words, stem, terms
+from .words import content_terms, content_words, grams, raw_words, stem
 
 __all__ = ["BoundedCache", "TermIndex", "scored_text", "scored_texts", "word_counts"]
 
+K1, B = 1.2, 0.75
+"""How soon repeats of a word stop counting, and how much a long text pays for its length: the usual values of
+BM25."""
 LOOKS = 5
 """Looks into a text for a word that cost as much as listing one word of one text."""
 SCANS = 200
 """Pieces to look for in all texts before all pieces are listed; a question has some thirty."""
 QUESTIONS = 12
-"""Score lists that are kept, three for each question."""
+"""Score lists that are kept, two for each question."""
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -136,61 +139,38 @@ class TermIndex:
         self._listed = False
         self._stems: dict[str, list[str]] | None = None
         self._grams: dict[str, list[str]] | None = None
-        self._weights: dict[tuple[str, float, float, str], list[tuple[int, float]]] = {}
-        self._asked: dict[tuple[str, float, float, str], list[float]] = {}
+        self._weights: dict[tuple[str, str], list[tuple[int, float]]] = {}
+        self._asked: dict[str, list[float]] = {}
 
     @classmethod
     def of(cls, texts: tuple[str, ...]) -> TermIndex:
         """Returns the index of these texts, from the cache when they were indexed before."""
         return _INDEXES.get(texts, cls)
 
-    def bm25(self, query: str, *, k1: float = 1.2, b: float = 0.75) -> list[float]:
+    def bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
         return self._once(
-            ("stem", k1, b, query),
-            lambda: self._rate(Counter(content_terms(query)), self._with_stem, self.lengths, ("stem", k1, b)),
+            f"stem {query}",
+            lambda: self._rate("stem", Counter(content_terms(query)), self._with_stem, self.lengths),
         )
 
-    def gram_bm25(self, query: str, *, k1: float = 1.2, b: float = 0.75) -> list[float]:
-        """Returns the BM25 score of each text over 4-character pieces of words: finds inflections, compounds and typing errors."""
+    def gram_bm25(self, query: str) -> list[float]:
+        """Returns the BM25 score of each text over pieces of words: inflections and compounds match."""
 
         def rate() -> list[float]:
             wanted = Counter([gram for word in content_words(query) for gram in grams(word)])
-            return self._rate(wanted, self._with_piece, self._gram_lengths, ("gram", k1, b))
+            return self._rate("gram", wanted, self._with_piece, self._gram_lengths)
 
-        return self._once(("gram", k1, b, query), rate)
+        return self._once(f"gram {query}", rate)
 
-    def pairs(self, query: str) -> list[float]:
-        """Returns the summed weight of the pairs of neighbouring query words that stand side by side in each text, function words included.
-
-        Example:
-            >>> index = TermIndex.of(("father of the bride", "the bride of his father", "a cat"))
-            >>> [round(x, 2) for x in index.pairs("Father of whom?")]
-            [0.98, 0.0, 0.0]
-        """
-        return self._once(("pairs", 0.0, 0.0, query), lambda: self._pairs(query))
-
-    def _once(self, key: tuple[str, float, float, str], rate: Callable[[], list[float]]) -> list[float]:
-        """Returns scores of a question that was asked before without asking again: several raters, and every turn of an agent, ask the same."""
+    def _once(self, key: str, rate: Callable[[], list[float]]) -> list[float]:
+        """Remembers scores: several raters, and every turn of an agent, ask the same question."""
         found = self._asked.get(key)
         if found is None:
             if len(self._asked) >= QUESTIONS:
                 self._asked = {}
             found = self._asked[key] = rate()
         return found[:]
-
-    def _pairs(self, query: str) -> list[float]:
-        scores = [0.0] * self.size
-        for first, second in sorted(set(pairwise(terms(query)))):
-            left, right = self.stems.get(first, ()), self.stems.get(second, ())
-            both = self.counts(left).keys() & self.counts(right).keys()
-            if not both:
-                continue
-            side_by_side = [f"_{one}__{other}_" for one in left for other in right]
-            holders = [i for i in sorted(both) if any(pair in self._rows[i] for pair in side_by_side)]
-            for i in holders:
-                scores[i] += self.idf(len(holders))
-        return scores
 
     def idf(self, holders: int) -> float:
         """Returns the weight of a term that stands in `holders` texts; rare terms weigh more."""
@@ -209,7 +189,7 @@ class TermIndex:
     def holders(self, word: str) -> Sequence[tuple[int, int]]:
         """Returns the texts that hold an unstemmed word, and how often.
 
-        A question asks for few words: each is looked up when it is first asked for, until that has cost as much as listing all of them.
+        Each word is looked up when first asked for, until that cost as much as listing all.
         """
         found = self._holders.get(word)
         if found is None and not self._listed:
@@ -241,7 +221,7 @@ class TermIndex:
         return self.counts(self.stems.get(term, ()))
 
     def _with_piece(self, piece: str) -> dict[int, int]:
-        """Returns how often a piece stands in each text that has it: read off the texts, and off a list of all pieces once that was asked often."""
+        """Returns how often a piece stands in each text; pieces are listed once many were asked for."""
         if self._scans > 0:
             self._scans -= 1
             return {i: n for i, row in enumerate(self._rows) if (n := row.count(piece))}
@@ -258,35 +238,25 @@ class TermIndex:
         return dict(found)
 
     def _rate(
-        self,
-        wanted: Counter[str],
-        find: Callable[[str], dict[int, int]],
-        lengths: list[int],
-        kind: tuple[str, float, float],
+        self, kind: str, wanted: Counter[str], find: Callable[[str], dict[int, int]], lengths: list[int]
     ) -> list[float]:
         scores = [0.0] * self.size
         for term, times in wanted.items():
-            weights = self._weights.get((*kind, term))
+            weights = self._weights.get((kind, term))
             if weights is None:
-                weights = self._weigh(term, find(term), lengths, kind)
+                weights = self._weigh(find(term), lengths)
+                if weights:  # kept for the next question that has the term
+                    self._weights[kind, term] = weights
             for i, weight in weights:
                 scores[i] += times * weight
         return scores
 
-    def _weigh(
-        self, term: str, holders: dict[int, int], lengths: list[int], kind: tuple[str, float, float]
-    ) -> list[tuple[int, float]]:
-        """Returns what a term adds to each text that holds it; kept for the next question that has the term."""
-        if not holders:
-            return []
-        _, k1, b = kind
-        weight = self.idf(len(holders)) * (k1 + 1)
-        scale = k1 * b / (sum(lengths) / max(1, self.size) or 1.0)
-        base = k1 * (1 - b)
-        found = [(i, weight * n / (n + base + scale * lengths[i])) for i, n in holders.items()]
-        key = (*kind, term)
-        self._weights[key] = found
-        return found
+    def _weigh(self, holders: dict[int, int], lengths: list[int]) -> list[tuple[int, float]]:
+        """Returns what a term adds to each text that holds it."""
+        weight = self.idf(len(holders)) * (K1 + 1)
+        scale = K1 * B / (sum(lengths) / max(1, self.size) or 1.0)
+        base = K1 * (1 - B)
+        return [(i, weight * n / (n + base + scale * lengths[i])) for i, n in holders.items()]
 
 
 _INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(

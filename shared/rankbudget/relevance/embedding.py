@@ -1,7 +1,8 @@
 """Relevance by meaning: the cosine between the vector of the query and the vector of each text.
 
-The default vectors are wordllama's static embedding, which ships inside its wheel: no download, no network, no torch. Any function from
-texts to vectors plugs in instead. This file owns wordllama; numpy is imported only where vectors are.
+The default vectors are wordllama's static embedding, which ships inside its wheel: no download, no network,
+no torch. Any function from texts to vectors plugs in instead. This file owns wordllama; numpy is imported
+only where vectors are.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Embedder:
         self._many: BoundedCache[tuple[str, ...], Any] = BoundedCache(max_size=max_texts, size=len)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """Returns one unit vector per text, as the rows of an array; a text is embedded once while memory lasts."""
+        """Returns one unit vector per text, as the rows of an array; a text is embedded once."""
         import numpy as np
 
         found = self._many.get(tuple(texts), self._rows)
@@ -93,7 +94,10 @@ class Embedder:
 
         found = np.asarray(self._embed([_encodable(text[:READS]) for text in texts]), dtype=np.float32)
         if found.ndim != 2 or len(found) != len(texts):  # noqa: PLR2004 - rows and columns
-            msg = f"the embedding {self.name!r} gave an array of shape {found.shape} for {len(texts)} texts; allowed: one vector per text"
+            msg = (
+                f"the embedding {self.name!r} must give one vector per text "
+                f"(got an array of shape {found.shape} for {len(texts)} texts)"
+            )
             raise BudgetConfigError(msg)
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         return np.asarray(found / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
@@ -136,11 +140,13 @@ def missing_reason() -> str | None:
     missing = [name for name in ("wordllama", "numpy") if importlib.util.find_spec(name) is None]
     if not missing:
         return None
-    return f'{" and ".join(missing)} not installed; relevance is by words only. To compare meanings: pip install "rankbudget[embed]"'
+    names = " and ".join(missing)
+    install = 'pip install "rankbudget[embed]"'
+    return f"{names} not installed; relevance is by words only. To compare meanings: {install}"
 
 
 def default_embedder() -> Embedder:
-    """Returns the shared embedder over wordllama's static vectors; raises an ImportError that names the extra when it is missing."""
+    """Returns the shared embedder over wordllama's vectors; an ImportError says what to install."""
     with _DEFAULT_LOCK:
         return _default_embedder()
 
@@ -162,7 +168,7 @@ def _wordllama() -> EmbedFunction:
     with _logging_untouched():
         import wordllama
 
-    # Its own default folder lacks an "s" that the wheel has; the package folder as cache finds the shipped model without a download.
+    # Its own default folder lacks an "s" that the wheel has; with the package as cache nothing is downloaded.
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     if merges_within_words(model):
         return WordVectors(model).embed
@@ -182,7 +188,7 @@ def _logging_untouched() -> Iterator[None]:
 
 
 def _encodable(text: str) -> str:
-    """Returns a text that has a UTF-8 form: a lone surrogate, at which models and services fail, becomes a question mark."""
+    """Returns a text with a UTF-8 form: a lone surrogate, at which models fail, becomes a question mark."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

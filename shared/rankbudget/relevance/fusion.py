@@ -1,7 +1,7 @@
 """Relevance from several scorers at once, each brought to one scale first.
 
-Scores are centred and divided by their spread before they are mixed. Mixing raw scores lets the one with the widest range decide alone,
-and mixing ranks forgets how clear the winner was; both lost in the quality benchmark.
+Scores are centred and divided by their spread before they are mixed. Mixing raw scores lets the one with the
+widest range decide alone, and mixing ranks forgets how clear the winner was.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from .protocol import Scorer
 __all__ = ["FusionScorer", "default_scorer", "normalised"]
 
 DEFAULT_WEIGHTS = (1.0, 0.75, 1.0)
-"""Weights of words, word pieces and meaning in the default mix; chosen on the development questions of the quality benchmark."""
+"""Weights of words, word pieces and meaning in the default mix; chosen on the development questions of the
+quality benchmark."""
 
 
 MANY, MUCH, POOL = 2_000, 2_000_000, 500
@@ -50,7 +51,7 @@ class FusionScorer:
     """Rates a segment by the weighted sum of several normalised scores.
 
     Args:
-        parts: scorers and their weights; None takes words, word pieces and meaning (words and pieces only without wordllama).
+        parts: scorers and their weights; None takes words, word pieces and, with wordllama, meaning.
 
     Attributes:
         reason: why meaning is left out, None when it is not.
@@ -59,7 +60,8 @@ class FusionScorer:
         >>> class ByLength:
         ...     def score(self, query, segments):
         ...         return [float(len(s.text)) for s in segments]
-        >>> FusionScorer([(ByLength(), 2.0)]).score("any", [Segment(id="1", text="a"), Segment(id="2", text="abc")])
+        >>> segments = [Segment(id="1", text="a"), Segment(id="2", text="abc")]
+        >>> FusionScorer([(ByLength(), 2.0)]).score("any", segments)
         [-2.0, 2.0]
     """
 

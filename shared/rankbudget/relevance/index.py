@@ -1,7 +1,8 @@
 """An index of texts by meaning, kept in memory and saved to a folder.
 
-numpy compares the query with every text, which is exact and fastest up to about 100,000 texts; FAISS takes over above that where it is
-installed, or when asked for. A saved index is two plain files and a manifest, none of them able to run code when loaded. This file owns faiss.
+numpy compares the query with every text, which is exact and fastest up to about 100,000 texts; FAISS takes
+over above that where it is installed, or when asked for. A saved index is two plain files and a manifest,
+none of them able to run code when loaded. This file owns faiss.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ __all__ = ["FAISS_ABOVE", "EmbeddingIndex"]
 
 Backend = Literal["auto", "numpy", "faiss"]
 FAISS_ABOVE = 100_000
-"""Texts above which "auto" takes FAISS: below, one numpy product is as fast and needs no second copy of the vectors."""
+"""Texts above which "auto" takes FAISS: below, one numpy product is as fast and needs no second copy of the
+vectors."""
 
 
 class EmbeddingIndex:
@@ -40,7 +42,8 @@ class EmbeddingIndex:
     Example:
         >>> index = EmbeddingIndex(lambda texts: [[text.count("a"), text.count("b")] for text in texts])
         >>> index.add(["aab", "b", "a"], metadata=[{"page": 1}, {"page": 2}, {"page": 3}])
-        >>> [(segment.id, segment.metadata["page"], round(segment.score, 2)) for segment in index.search("a", k=2)]
+        >>> found = index.search("a", k=2)
+        >>> [(segment.id, segment.metadata["page"], round(segment.score, 2)) for segment in found]
         [('2', 3, 1.0), ('0', 1, 0.89)]
     """
 
@@ -126,7 +129,7 @@ class EmbeddingIndex:
                 self._append(fresh, self._embedder.vectors([scored_text(segment) for segment in fresh]))
 
     def search(self, query: str, k: int = 10, *, scope: Scope | None = None) -> list[Segment]:
-        """Returns the `k` segments nearest to the query, best first, their cosine in `score`; equal ones in the order they were added.
+        """Returns the `k` segments nearest to the query, best first, their cosine in `score`.
 
         Args:
             query: what is asked.
@@ -142,7 +145,7 @@ class EmbeddingIndex:
             vector = self._embedder.vectors((query,))
             if vector.shape[1] != self._vectors.shape[1]:
                 msg = (
-                    f"the query's vector has {vector.shape[1]} numbers, those in the index {self._vectors.shape[1]}; "
+                    f"the query's vector must have {self._vectors.shape[1]} numbers (got {vector.shape[1]}); "
                     f"search with the embedding the index was built with ({self.embedding_name!r})"
                 )
                 raise EmbeddingIndexError(msg)
@@ -154,7 +157,7 @@ class EmbeddingIndex:
             return [dataclasses.replace(self._segments[i], score=score) for i, score in found]
 
     def save(self, folder: str | Path) -> None:
-        """Writes the index to a folder; a reader sees the old index or the new one, never half of each. `source` objects are not saved."""
+        """Writes the index, without `source` objects; a reader sees the old index or the new one."""
         with self._lock:
             write_index(Path(folder), self._segments, self._vectors, self.embedding_name)
 
@@ -167,7 +170,7 @@ class EmbeddingIndex:
         backend: Backend = "auto",
         faiss_above: int = FAISS_ABOVE,
     ) -> EmbeddingIndex:
-        """Reads a saved index; raises EmbeddingIndexError when it is damaged or was built with another embedding."""
+        """Reads a saved index; raises EmbeddingIndexError where it is damaged or of another embedding."""
         index = cls(embed, backend=backend, faiss_above=faiss_above)
         segments, vectors = read_index(Path(folder), index.embedding_name)
         if segments and vectors is not None:
@@ -195,10 +198,13 @@ class EmbeddingIndex:
                 for segment, row in zip(segments, vectors, strict=True)
                 if not np.isfinite(row).all()
             ]
-            msg = f"the embedding {self.embedding_name!r} gave vectors that are not numbers for {broken[:5]!r}; allowed: finite numbers"
+            msg = (
+                f"the embedding {self.embedding_name!r} must give finite numbers (did not for {broken[:5]!r})"
+            )
             raise EmbeddingIndexError(msg)
         if self._vectors is not None and vectors.shape[1] != self._vectors.shape[1]:
-            msg = f"new vectors have {vectors.shape[1]} numbers, those in the index {self._vectors.shape[1]}; use one embedding for all"
+            had = self._vectors.shape[1]
+            msg = f"new vectors must have {had} numbers (got {vectors.shape[1]}); use one embedding for all"
             raise EmbeddingIndexError(msg)
         self._vectors = vectors if self._vectors is None else np.concatenate([self._vectors, vectors])
         self._segments.extend(segments)
@@ -212,7 +218,7 @@ class EmbeddingIndex:
         rows = self._vectors if everything else self._vectors[visible]
         scores = rows @ vector[0]
         if k < len(scores):
-            # All that equal the k-th best stay until the stable sort, so that ties fall in the order they were added.
+            # All that equal the k-th best stay until the stable sort, so ties fall in the order of adding.
             candidates = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
         else:
             candidates = np.arange(len(scores))
@@ -231,7 +237,8 @@ class EmbeddingIndex:
         only = None
         if len(visible) < len(self._segments):
             chosen = faiss.IDSelectorBatch(np.asarray(visible, dtype=np.int64))
-            only = faiss.SearchParameters(sel=chosen)  # type: ignore[call-arg]  # faiss makes its keywords at run time
+            # faiss makes its keywords at run time
+            only = faiss.SearchParameters(sel=chosen)  # type: ignore[call-arg]  # faiss's stubs lack it
         scores, ids = self._faiss.search(np.ascontiguousarray(vector), min(k, len(visible)), params=only)
         found = [(int(i), float(score)) for i, score in zip(ids[0], scores[0], strict=True) if i >= 0]
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))

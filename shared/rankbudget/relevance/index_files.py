@@ -1,6 +1,7 @@
 """The files of a saved embedding index: a manifest with checksums, vectors as .npy, segments as JSON lines.
 
-The data files carry their checksum in their names and the manifest is replaced last, so a crash while saving leaves the old index whole.
+The data files carry their checksum in their names and the manifest is replaced last, so a crash while saving
+leaves the old index whole.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ __all__ = ["MANIFEST", "read_index", "segment_from_dict", "segment_to_dict", "wr
 
 MANIFEST = "index.json"
 _FORMAT = 1
-_PLAIN = ("id", "text", "role", "tokens", "group", "pinned", "title", "label", "kind", "priority")
+_FIELDS = {"format": int, "embedding": str, "dimension": int, "count": int, "vectors": dict, "segments": dict}
 
 
 def write_index(folder: Path, segments: Sequence[Segment], vectors: Vectors | None, embedding: str) -> None:
-    """Writes the data files, then the manifest that makes them valid, then removes what the manifest before it named."""
+    """Writes the data files, then the manifest that makes them valid, then removes the old data files."""
     import numpy as np
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -64,8 +65,8 @@ def read_index(folder: Path, embedding: str) -> tuple[list[Segment], Vectors | N
     manifest = _manifest(folder)
     if manifest["embedding"] != embedding:
         msg = (
-            f"the index in {str(folder)!r} was built with the embedding {manifest['embedding']!r}, given: {embedding!r}; "
-            "load it with the embedding it was built with, or build it again"
+            f"the index in {str(folder)!r} was built with the embedding {manifest['embedding']!r} "
+            f"(got {embedding!r}); load it with that embedding, or build it again"
         )
         raise EmbeddingIndexError(msg)
     data = {part: _checked(folder, manifest[part]) for part in ("vectors", "segments")}
@@ -78,56 +79,57 @@ def read_index(folder: Path, embedding: str) -> tuple[list[Segment], Vectors | N
     seen = (len(segments), *vectors.shape)
     allowed = (manifest["count"], manifest["count"], manifest["dimension"])
     if seen != allowed or (vectors.size and vectors.dtype != np.float32):
-        msg = f"the index in {str(folder)!r} holds {seen} segments, rows and columns, its manifest says {allowed}; build it again"
+        msg = (
+            f"the index in {str(folder)!r} holds {seen} segments, rows and columns, "
+            f"its manifest says {allowed}; build it again"
+        )
         raise EmbeddingIndexError(msg)
     return segments, vectors if segments else None
 
 
 def segment_to_dict(segment: Segment) -> dict[str, Any]:
     """Returns the segment as plain JSON data, without score and source; empty fields are left out."""
-    found: dict[str, Any] = {
-        name: value for name in _PLAIN if (value := getattr(segment, name)) not in (None, False)
-    }
-    found["text"] = segment.text
-    if segment.created_at is not None:
-        found["created_at"] = segment.created_at.isoformat()
-    if segment.scope is not None:
-        found["scope"] = {
-            name: value for name, value in dataclasses.asdict(segment.scope).items() if value is not None
-        }
-    if segment.provenance is not None:
-        origin = {
-            name: value for name, value in dataclasses.asdict(segment.provenance).items() if value is not None
-        }
-        if segment.provenance.created_at is not None:
-            origin["created_at"] = segment.provenance.created_at.isoformat()
-        found["provenance"] = origin
+    found = _plain(dataclasses.replace(segment, score=None, source=None))
+    for name in ("scope", "provenance"):
+        if getattr(segment, name) is not None:
+            found[name] = _plain(getattr(segment, name))
     if segment.metadata:
         try:
             found["metadata"] = json.loads(json.dumps(dict(segment.metadata)))
         except (TypeError, ValueError) as error:
-            msg = f"the metadata of segment {segment.id!r} cannot be saved ({error}); allowed: text, numbers, lists and mappings"
+            msg = f"metadata of segment {segment.id!r} must be text, numbers, lists and mappings ({error})"
             raise EmbeddingIndexError(msg) from error
+    return found
+
+
+def _plain(value: Segment | Scope | Provenance) -> dict[str, Any]:
+    """Returns the fields that differ from their default; moments as text."""
+    found = {}
+    for field in dataclasses.fields(value):
+        given = getattr(value, field.name)
+        if given != field.default and field.name != "metadata":
+            found[field.name] = given.isoformat() if isinstance(given, datetime) else given
     return found
 
 
 def segment_from_dict(data: Mapping[str, Any]) -> Segment:
     """Returns the segment `segment_to_dict` wrote."""
-    fields: dict[str, Any] = {name: data[name] for name in _PLAIN if name in data}
-    if "created_at" in data:
-        fields["created_at"] = datetime.fromisoformat(data["created_at"])
-    if "scope" in data:
-        fields["scope"] = Scope(**data["scope"])
-    if "provenance" in data:
-        origin = dict(data["provenance"])
-        if "created_at" in origin:
-            origin["created_at"] = datetime.fromisoformat(origin["created_at"])
-        fields["provenance"] = Provenance(**origin)
-    return Segment(**fields, metadata=data.get("metadata", {}))
+    fields = _with_moment(data)
+    if "scope" in fields:
+        fields["scope"] = Scope(**fields["scope"])
+    if "provenance" in fields:
+        fields["provenance"] = Provenance(**_with_moment(fields["provenance"]))
+    return Segment(**fields)
+
+
+def _with_moment(data: Mapping[str, Any]) -> dict[str, Any]:
+    moment = data.get("created_at")
+    return {**data, "created_at": datetime.fromisoformat(moment)} if moment else dict(data)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
+    manifest: dict[str, Any]
     try:
         manifest = json.loads(path.read_bytes())
     except FileNotFoundError as error:
@@ -136,21 +138,13 @@ def _manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         msg = f"{str(path)!r} cannot be read ({error}); build the index again"
         raise EmbeddingIndexError(msg) from error
-    wanted = {
-        "format": int,
-        "embedding": str,
-        "dimension": int,
-        "count": int,
-        "vectors": dict,
-        "segments": dict,
-    }
-    if not isinstance(manifest, dict) or any(
-        not isinstance(manifest.get(name), kind) for name, kind in wanted.items()
-    ):
-        msg = f"{str(path)!r} is not the manifest of an index; it needs {', '.join(wanted)}"
+    known = isinstance(manifest, dict)
+    if not known or not all(isinstance(manifest.get(name), kind) for name, kind in _FIELDS.items()):
+        msg = f"{str(path)!r} is not the manifest of an index; it needs {', '.join(_FIELDS)}"
         raise EmbeddingIndexError(msg)
     if manifest["format"] != _FORMAT:
-        msg = f"the index in {str(folder)!r} has the format {manifest['format']}, this version reads {_FORMAT}; build it again"
+        has = manifest["format"]
+        msg = f"the format of the index in {str(folder)!r} must be {_FORMAT} (got {has}); build it again"
         raise EmbeddingIndexError(msg)
     return manifest
 
@@ -158,7 +152,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def _checked(folder: Path, part: Mapping[str, Any]) -> bytes:
     name = str(part.get("file", ""))
     if not name or Path(name).name != name:
-        msg = f"the manifest in {str(folder)!r} names the file {name!r}; allowed: a plain file name in the same folder"
+        msg = f"the manifest in {str(folder)!r} must name files in the same folder (got {name!r})"
         raise EmbeddingIndexError(msg)
     try:
         data = (folder / name).read_bytes()
@@ -166,7 +160,7 @@ def _checked(folder: Path, part: Mapping[str, Any]) -> bytes:
         msg = f"{name!r} of the index in {str(folder)!r} cannot be read ({error}); build the index again"
         raise EmbeddingIndexError(msg) from error
     if hashlib.sha256(data).hexdigest() != part.get("sha256"):
-        msg = f"{name!r} of the index in {str(folder)!r} is damaged (its checksum is another); build the index again"
+        msg = f"{name!r} of the index in {str(folder)!r} is damaged (checksum); build the index again"
         raise EmbeddingIndexError(msg)
     return data
 

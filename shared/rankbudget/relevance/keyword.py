@@ -1,4 +1,4 @@
-"""Relevance as the share of the query's words a text holds: the simplest scorer, and the easiest to explain."""
+"""Relevance as the share of the query's words a text holds: the scorer that is easiest to explain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class KeywordScorer:
     """Rates a segment by the share of the query's different words that stand in it, 0 to 1.
 
     Example:
-        >>> segments = [Segment(id="a", text="Refunds take ten days."), Segment(id="b", text="A refund is free."), Segment(id="c", text="Hello.")]
+        >>> texts = "Refunds take ten days.", "A refund is free.", "Hello."
+        >>> segments = [Segment(id=text, text=text) for text in texts]
         >>> KeywordScorer().score("Is a refund free?", segments)
         [0.5, 1.0, 0.0]
     """

@@ -1,7 +1,7 @@
 """Relevance of labelled examples: a label that fits the question lifts all its examples.
 
-One lucky match does not decide. Four ratings say how likely a label is: its best example, the middle of its examples' vectors, its examples
-read as one text, and its name.
+One lucky match does not decide. Four ratings say how likely a label is: its best example, the middle of its
+examples' vectors, its examples read as one text, and its name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOT_NAME = re.compile(r"[\W_]+")
 
 
 class LabelScorer:
-    """Rates examples by how likely their label is, then by themselves; segments without a label count as of a middling one.
+    """Rates examples by how likely their label is, then by themselves; no label counts as a middling one.
 
     Args:
         scorer: rates single examples; None takes the default mix of words and meaning.
@@ -71,7 +71,7 @@ class LabelScorer:
         ]
 
     def probabilities(self, query: str, segments: Sequence[Segment]) -> list[float]:
-        """Returns for each example how likely its label is the question's; equal for all examples of a label."""
+        """Returns for each example how likely its label is the question's."""
         odds = self._odds(query, segments, self._own(query, segments))
         if not odds:
             return [1.0] * len(segments)
@@ -113,7 +113,7 @@ class LabelScorer:
 
 
 class _LabelWords:
-    """A label's examples as one text: BM25 over words and word pairs, function words included, for short questions have little else."""
+    """A label's examples as one text: BM25 over words and word pairs, function words included."""
 
     def __init__(self, texts: Sequence[str], labels: Sequence[str | None]) -> None:
         self._names = list(dict.fromkeys(label for label in labels if label))
@@ -148,7 +148,7 @@ def _meaning(
     labels: tuple[str | None, ...],
     names: Sequence[str],
 ) -> tuple[list[float], list[float]]:
-    """Returns how near the question is to the middle of each label's examples and to its name, in spreads of its nearness to examples."""
+    """Returns how near the question is to the middle of each label's examples, and to its name."""
     asked = embedder.vectors((query,))[0]
     middles = _MIDDLES.get(
         (embedder, texts, labels), lambda _: _middles(embedder.vectors(texts), labels, names)

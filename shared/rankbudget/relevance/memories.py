@@ -1,7 +1,7 @@
 """Which memories matter now: near the question, important, recent, of a lasting kind.
 
-The parts are brought to one scale before they are weighed: a cosine moves within 0.2 while a priority moves within 1, so mixed as they come
-the cosine would decide nothing.
+The parts are brought to one scale before they are weighed: a cosine moves within 0.2 while a priority moves
+within 1, so mixed as they come the cosine would decide nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 
 from ..errors import BudgetConfigError
 from ..segment import Scope, Segment
+from .fusion import default_scorer
 from .protocol import Scorer
 
 __all__ = ["KINDS", "MemoryScorer", "MemoryWeights", "rank_memories"]
@@ -20,7 +21,8 @@ __all__ = ["KINDS", "MemoryScorer", "MemoryWeights", "rank_memories"]
 KINDS: Mapping[str, float] = {"core": 100, "explicit": 90, "fact": 80, "project": 75, "experience": 70}
 """How much a memory's kind counts, 0 to 100."""
 OVER_RETRIEVE = 50
-"""So many of the nearest memories compete: more than ever fit, so that a too large one has a successor. The others stand behind them."""
+"""So many of the nearest memories compete: more than ever fit, so that a too large one has a successor. The
+others stand behind them."""
 _SAME = 1e-12
 """Values no further apart are equal but for rounding."""
 _LEAST_WEIGHT = 1e-6
@@ -69,18 +71,14 @@ class MemoryWeights:
 
 
 class MemoryScorer:
-    """Rates memories by `similarity x 0.4 + priority x 0.3 + recency x 0.2 + kind x 0.1`, each part from 0 to 1.
+    """Rates memories by 0.4 similarity + 0.3 priority + 0.2 recency + 0.1 kind, each part from 0 to 1.
 
-    Similarity is stretched to fill 0 to 1 over the given memories. A part all memories share cancels out of the ranking by itself.
+    Similarity is stretched to fill 0 to 1 over the given memories.
 
     Args:
         weights: how much each part counts.
         similarity: rates nearness to the question; None takes the default mix of words and meaning.
-        now: the moment recency counts from; None takes the newest memory's, so that the same memories always rank the same.
-
-    Attributes:
-        weights: how much each part counts.
-        similarity: what rates nearness; None is the default mix.
+        now: the moment recency counts from; None takes the newest memory's.
 
     Example:
         >>> memories = [
@@ -108,26 +106,25 @@ class MemoryScorer:
 
     def near(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns how near each memory is to the question, any range."""
-        from .fusion import default_scorer
-
         return (self.similarity or default_scorer()).score(query, segments)
 
     def mixed(self, near: Sequence[float], segments: Sequence[Segment]) -> list[float]:
-        """Returns one score for each memory, 0 to 1, where how near each is to the question is known already."""
+        """Returns one score for each memory, 0 to 1, from how near each is to the question."""
         weights = self.weights
         total = weights.similarity + weights.priority + weights.recency + weights.kind or 1.0
         worth = self._worth(segments)
         return [(weights.similarity * share + worth[i]) / total for i, share in enumerate(_stretched(near))]
 
     def shifts(self, near: Sequence[float], segments: Sequence[Segment]) -> list[float]:
-        """Returns what to add to each nearness so that the sums rank as the formula does, on the scale nearness has.
+        """Returns what to add to each nearness so that the sums rank as the formula does.
 
-        Memories behind the `OVER_RETRIEVE` nearest are shifted behind all of these. Where no memory differs from another in priority, date or
-        kind, nothing is shifted.
+        Memories behind the `OVER_RETRIEVE` nearest are shifted behind all of these. Where no memory differs
+        from another in priority, date or kind, nothing is shifted.
 
         Example:
-            >>> memories = [Segment(id="near", text="tea", priority=0), Segment(id="far", text="ice", priority=100)]
-            >>> [round(shift, 2) for shift in MemoryScorer().shifts([2.0, 1.0], memories)]
+            >>> near = Segment(id="near", text="tea", priority=0)
+            >>> far = Segment(id="far", text="ice", priority=100)
+            >>> [round(shift, 2) for shift in MemoryScorer().shifts([2.0, 1.0], [near, far])]
             [-0.75, 0.0]
         """
         worth = self._worth(segments)
@@ -164,7 +161,8 @@ def rank_memories(
 ) -> list[Segment]:
     """Returns the best memories the reader may see, best first, their score set; ties keep the order given.
 
-    Of more than `OVER_RETRIEVE` memories the nearest to the question compete, and all of kind "core"; the others stand behind them.
+    Of more than `OVER_RETRIEVE` memories the nearest to the question compete, and all of kind "core"; the
+    others stand behind them.
 
     Args:
         memories: all there are.
@@ -174,7 +172,8 @@ def rank_memories(
         scorer: rates them; None takes `MemoryScorer()`.
 
     Example:
-        >>> found = rank_memories([Segment(id="a", text="tea", scope=Scope(user="ann")), Segment(id="b", text="tea")], "tea", scope=Scope(user="bob"))
+        >>> memories = [Segment(id="a", text="tea", scope=Scope(user="ann")), Segment(id="b", text="tea")]
+        >>> found = rank_memories(memories, "tea", scope=Scope(user="bob"))
         >>> [segment.id for segment in found]
         ['b']
     """
@@ -190,7 +189,7 @@ def rank_memories(
 
 
 def _competing(near: Sequence[float], segments: Sequence[Segment]) -> set[int]:
-    """Returns the memories that are ranked against each other: the nearest, and what the character or the user is at heart."""
+    """Returns the memories that are ranked against each other: the nearest, and all of kind "core"."""
     if len(near) <= OVER_RETRIEVE:
         return set(range(len(near)))
     nearest = sorted(range(len(near)), key=lambda i: -near[i])[:OVER_RETRIEVE]

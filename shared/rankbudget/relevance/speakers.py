@@ -1,7 +1,7 @@
 """Who speaks in a conversation, and whom a question asks about.
 
-A turn tells its speaker by a name in its metadata, or by the name before a colon that opens its text, as in transcripts. Half of the turns
-must say so, each speaker twice: a single "Note:" is no name.
+A turn tells its speaker by a name in its metadata, or by the name before a colon that opens its text, as in
+transcripts. Half of the turns must say so, each speaker twice: a single "Note:" is no name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def speakers(segments: Sequence[Segment]) -> list[str]:
     """Returns who speaks each turn, "" where nobody is named.
 
     Example:
-        >>> talk = [Segment(id=str(i), text=text) for i, text in enumerate(("Ann: Hi.", "Bo Li: Hi.", "Ann: Tea?", "Bo Li: Yes.", "Note: cut"))]
+        >>> texts = "Ann: Hi.", "Bo Li: Hi.", "Ann: Tea?", "Bo Li: Yes.", "Note: cut"
+        >>> talk = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
         >>> speakers(talk)
         ['Ann', 'Bo Li', 'Ann', 'Bo Li', '']
     """

@@ -17,7 +17,7 @@ class TfidfScorer:
     """Rates a segment by the cosine between its tf-idf vector and the query's, 0 to 1.
 
     Example:
-        >>> segments = [Segment(id="a", text="refund"), Segment(id="b", text="refund days"), Segment(id="c", text="hello")]
+        >>> segments = [Segment(id=text, text=text) for text in ("refund", "refund days", "hello")]
         >>> [round(score, 2) for score in TfidfScorer().score("refunds?", segments)]
         [1.0, 0.43, 0.0]
     """

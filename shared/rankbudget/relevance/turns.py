@@ -1,21 +1,22 @@
-"""Relevance of the turns of a conversation: a turn's own, its neighbours', that of the passage it stands in, its speaker and its day.
+"""Relevance of turns: a turn's own, its neighbours', its passage's, its speaker and its day.
 
-What was talked about spans many turns, and few of them hold the words of the question. So passages of four lengths are rated as if they
-were documents, and each turn adds the rating of the best passage it stands in. Where several people speak in turns of very uneven length, as
-in a meeting, long passages count most: one word of assent belongs to the answer as much as the speech it follows. In other chats a turn says
-what it says by itself, and whom the question names said it most likely, on the day it names or soon after.
+What was talked about spans many turns, and few of them hold the words of the question. So passages of four
+lengths are rated as if they were documents, and each turn adds the rating of the best passage it stands in.
+Where several people speak in turns of very uneven length, as in a meeting, long passages count most: a word
+of assent belongs to the answer as much as the speech it follows. In other chats a turn says what it says by
+itself, and whom the question names most likely said it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..segment import Segment
 from .asking import subject, without
 from .corpus import BoundedCache, TermIndex, scored_texts
 from .dates import closeness
-from .fusion import normalised
+from .fusion import default_scorer, normalised
 from .protocol import Scorer
 from .smoothing import smoothed, surrounding
 from .speakers import named_in, speakers
@@ -23,8 +24,7 @@ from .speakers import named_in, speakers
 __all__ = ["TurnScorer", "passages"]
 
 Weight = tuple[float, float]
-"""In a chat, in a meeting. All are chosen on the development questions of the quality benchmark; those of passages, surroundings and speakers also
-helped on the half of the conversations they were not chosen on."""
+"""In a chat, in a meeting."""
 NEAR: Weight = (0.15, 0.2)
 FURTHER: Weight = (0.2, 0.1)
 """Share of the neighbours' own relevance."""
@@ -39,10 +39,8 @@ AROUND: tuple[tuple[int, Weight], ...] = ((300, (0.0, 0.4)), (1250, (0.0, 0.6)))
 """Words before and after a turn, and the weight of all relevant turns there together."""
 SPEAKER: Weight = (2.5, 1.0)
 """For turns of whom the question names."""
-DATE: Weight = (6.0, 6.0)
+DATE = 6.0
 """For turns of a day the question names, less for its month."""
-LENGTH: Weight = (0.35, 0.0)
-"""For the logarithm of a turn's length: more words say more."""
 SCALE: Weight = (1.0, 0.45)
 """Brings the sum to one scale, so that a score means the same in both."""
 EVEN, UNEVEN = 0.6, 0.75
@@ -61,7 +59,8 @@ class TurnScorer:
 
     Example:
         >>> from rankbudget.relevance.bm25 import Bm25Scorer
-        >>> turns = [Segment(id=str(i), text=text) for i, text in enumerate(("Hi.", "Where is the key?", "In the blue box.", "Bye.", "Bye."))]
+        >>> texts = "Hi.", "Where is the key?", "In the blue box.", "Bye.", "Bye."
+        >>> turns = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
         >>> scores = TurnScorer(Bm25Scorer()).score("the key", turns)
         >>> scores.index(max(scores)), scores[2] > scores[4]
         (1, True)
@@ -72,8 +71,6 @@ class TurnScorer:
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each turn."""
-        from .fusion import default_scorer
-
         if not query.strip():
             return [0.0] * len(segments)
         scorer = self._scorer or default_scorer()
@@ -82,39 +79,42 @@ class TurnScorer:
         names = speakers(segments)
         meeting = _like_a_meeting(lengths, names)
         asked = subject(query)
-        of_speaker = named_in(query, names)
-        own = normalised(
-            scorer.score(asked if meeting > HALF else _without_speakers(asked, names, of_speaker), segments)
-        )
-        found = smoothed(own, near=_mixed(NEAR, meeting), further=_mixed(FURTHER, meeting))
-        for words, weight in PASSAGES:
-            spans = passages(texts, words)
-            if len(spans) < 2:  # noqa: PLR2004 - one passage says the same of every turn
-                continue
-            ratings = scorer.score(asked, [segment for _, _, segment in spans])
-            best = [float("-inf")] * len(segments)
-            for (start, end, _), rating in zip(spans, ratings, strict=True):
-                for i in range(start, end):
-                    best[i] = max(best[i], rating)
-            _add(found, normalised(best), _mixed(weight, meeting))
-        for words, weight in AROUND:
-            if _mixed(weight, meeting):
-                _add(
-                    found,
-                    normalised(surrounding([max(0.0, score) for score in own], lengths, words)),
-                    _mixed(weight, meeting),
-                )
-        if any(of_speaker):
-            _add(found, [float(named) for named in of_speaker], _mixed(SPEAKER, meeting))
-        when = closeness(query, [segment.created_at for segment in segments])
-        if any(when):
-            _add(found, when, _mixed(DATE, meeting))
-        _add(
-            found,
-            _LENGTHS.get(tuple(lengths), lambda lengths: normalised([math.log1p(n) for n in lengths])),
-            _mixed(LENGTH, meeting),
-        )
-        return [_mixed(SCALE, meeting) * score for score in found]
+        named = named_in(query, names)
+        about = asked
+        if (
+            meeting <= HALF
+        ):  # a name is heard most where others address its owner, and would bring their turns
+            about = without(asked, {name for name, is_named in zip(names, named, strict=True) if is_named})
+        own = normalised(scorer.score(about, segments))
+        parts: list[tuple[Weight, list[float]]] = [
+            *_passage_ratings(asked, texts, scorer),
+            (SPEAKER, [float(is_named) for is_named in named]),
+            ((DATE, DATE), closeness(query, [segment.created_at for segment in segments])),
+        ]
+        if meeting:
+            found = [max(0.0, score) for score in own]
+            parts += [(weight, normalised(surrounding(found, lengths, words))) for words, weight in AROUND]
+        total = smoothed(own, near=_mixed(NEAR, meeting), further=_mixed(FURTHER, meeting))
+        for weights, scores in parts:
+            weight = _mixed(weights, meeting)
+            total = [sum_ + weight * score for sum_, score in zip(total, scores, strict=True)]
+        scale = _mixed(SCALE, meeting)
+        return [scale * score for score in total]
+
+
+def _passage_ratings(
+    query: str, texts: tuple[str, ...], scorer: Scorer
+) -> Iterator[tuple[Weight, list[float]]]:
+    """Yields, for each length of passages, a weight and the rating of the best passage of each turn."""
+    for words, weight in PASSAGES:
+        spans = passages(texts, words)
+        if len(spans) < 2:  # noqa: PLR2004 - one passage says the same of every turn
+            continue
+        ratings = scorer.score(query, [segment for _, _, segment in spans])
+        best = [float("-inf")] * len(texts)
+        for (start, end, _), rating in zip(spans, ratings, strict=True):
+            best[start:end] = [max(rating, other) for other in best[start:end]]
+        yield weight, normalised(best)
 
 
 def _like_a_meeting(lengths: Sequence[int], names: Sequence[str]) -> float:
@@ -126,27 +126,15 @@ def _like_a_meeting(lengths: Sequence[int], names: Sequence[str]) -> float:
     return min(1.0, max(0.0, (spread - EVEN) / (UNEVEN - EVEN)))
 
 
-def _without_speakers(query: str, names: Sequence[str], named: Sequence[bool]) -> str:
-    """Returns the query without whom it names: a name is heard most where others address its owner, and would bring their turns."""
-    return without(query, {name for name, is_named in zip(names, named, strict=True) if is_named})
-
-
 def _mixed(weight: Weight, meeting: float) -> float:
     return weight[0] + meeting * (weight[1] - weight[0])
-
-
-def _add(found: list[float], scores: Sequence[float], weight: float) -> None:
-    for i, score in enumerate(scores):
-        found[i] += weight * score
-
-
-_LENGTHS: BoundedCache[tuple[int, ...], list[float]] = BoundedCache(max_size=1_000_000, size=len)
 
 
 def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment]]:
     """Returns overlapping passages of about `words` words: first turn, turn after the last, and the text.
 
-    They start at fixed distances from the beginning, so that a turn added at the end leaves all but the last ones as they were.
+    They start at fixed distances from the beginning, so that a turn added at the end leaves all but the last
+    ones as they were.
 
     Example:
         >>> [(start, end) for start, end, _ in passages(("one two",) * 6, 4)]

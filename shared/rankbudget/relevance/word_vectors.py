@@ -1,8 +1,8 @@
 """wordllama's vectors of texts, its tokens remembered word by word.
 
-A text's vector is the mean of its tokens' vectors. The tokenizer merges within words only: no token spans the start of a word or a line break.
-So each word's tokens are found once, and a new text of known words is looked up instead of tokenized: several times faster, with the tokens
-it would have as a whole.
+A text's vector is the mean of its tokens' vectors. The tokenizer merges within words only: no token spans the
+start of a word or a line break. So each word's tokens are found once, and a new text of known words is looked
+up instead of tokenized: several times faster, with the tokens it would have as a whole.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class WordVectors:
         self._words: dict[str, tuple[int, ...]] = {"": (model.tokenizer.token_to_id(_MARK),)}
 
     def embed(self, texts: list[str]) -> NDArray[np.float32]:
-        """Returns the mean of each text's token vectors, as the rows of an array; zeros for a text without tokens."""
+        """Returns the mean of each text's token vectors as a row; zeros for a text without tokens."""
         import numpy as np
 
         found = np.zeros((len(texts), self._vectors.shape[1]), dtype=np.float32)
@@ -70,7 +70,8 @@ class WordVectors:
     def _pieces(self, text: str) -> list[str] | None:
         """Cuts a text where no token can span; None for one that must be tokenized as a whole.
 
-        The space in front of a piece goes: the tokenizer puts one there. What follows a line break keeps it in front, for there is no space.
+        The space in front of a piece goes: the tokenizer puts one there. What follows a line break keeps it
+        in front, for there is no space.
         """
         if not text or text[0] in " \n" or _MARK in text or any(special in text for special in self._special):
             return None
@@ -105,12 +106,12 @@ class WordVectors:
 
 
 def _in_front(piece: str) -> int:
-    """Returns how many tokens stand in front that are not the piece's own: the space every text gets, and the line break before it."""
+    """Returns how many tokens in front are not the piece's own: a space, and the line break before it."""
     return 0 if piece[0] != "\n" else 1 if piece == "\n" else 2
 
 
 def merges_within_words(model: Any) -> bool:
-    """Says whether a model's tokens can be found word by word: by its vocabulary, and by a few texts tokenized both ways."""
+    """Says whether a model's tokens can be found word by word, by a few texts tokenized both ways."""
     tokenizer = model.tokenizer
     vocabulary = tokenizer.get_vocab()
     if (

@@ -1,7 +1,8 @@
 """Text to terms: what two texts must share to be about the same thing.
 
-Words are folded (case, accents, Arabic vowel marks), stemmed lightly, and stripped of function words in queries. Scripts without spaces
-between words (Chinese, Japanese, Korean, Thai, Khmer, Lao, Burmese) become overlapping character pairs, which need no dictionary.
+Words are folded (case, accents, Arabic vowel marks), stemmed lightly, and stripped of function words in
+queries. Scripts without spaces between words (Chinese, Japanese, Korean, Thai, Khmer, Lao, Burmese) become
+overlapping character pairs, which need no dictionary.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from .stopwords import STOP_WORDS
 __all__ = ["content_terms", "content_words", "fold", "grams", "raw_words", "stem", "terms"]
 
 _NO_SPACES = (
-    r"\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    r"\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
+    r"\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _ANY_WORD = regex.compile(rf"[{_NO_SPACES}]+|[[\p{{L}}\p{{N}}\p{{M}}]--[{_NO_SPACES}]]+", regex.VERSION1)
 _PAIRED = re.compile(rf"[{_NO_SPACES}]")
-# Combining marks of Latin, Greek and Cyrillic, Arabic vowel marks and the Arabic stretching stroke carry no word of their own.
+# Combining marks, Arabic vowel marks and the Arabic stretching stroke carry no word of their own.
 _DROP = dict.fromkeys(
     [*range(0x300, 0x370), *range(0x64B, 0x660), 0x670, 0x640, 0xAD, 0x200C, 0x200D, 0x200E, 0x200F]
 )
@@ -89,14 +91,14 @@ def content_terms(text: str) -> list[str]:
 
 
 def content_words(text: str) -> list[str]:
-    """Returns the unstemmed words of a query without function words; all of them when nothing else is left."""
+    """Returns the unstemmed words of a query without function words; all when nothing else is left."""
     words = raw_words(text)
     return [word for word in words if word not in STOP_WORDS] or words
 
 
 @lru_cache(maxsize=1 << 16)
 def grams(word: str) -> tuple[str, ...]:
-    """Returns the overlapping 4-character pieces of a word, its edges marked; they match across inflections and compounds.
+    """Returns the overlapping 4-character pieces of a word, its edges marked.
 
     Example:
         >>> grams("rank")
@@ -110,7 +112,7 @@ def grams(word: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
-    """Returns the word without its inflection, by script: English and other Latin, Cyrillic, Arabic; light, never under three letters.
+    """Returns the word without its inflection (Latin, Cyrillic, Arabic), never under three letters.
 
     Example:
         >>> [stem(w) for w in ("memories", "memory", "running", "runs", "planned")]
@@ -133,13 +135,16 @@ _DOUBLED = frozenset("bdfgmnprt")
 _VOWEL = re.compile("[aeiouy]")
 
 
-def _latin(word: str) -> str:
+def _singular(word: str) -> str:
     if word.endswith("ies") and len(word) > _SHORTEST + 1:
-        word = word[:-3] + "y"
-    elif word.endswith("sses"):
-        word = word[:-2]
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
+        return word[:-3] + "y"
+    if word.endswith("sses"):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
+def _latin(word: str) -> str:
+    word = _singular(word)
     for ending in ("ingly", "edly", "ing", "ed"):
         if word.endswith(ending):
             base = word[: -len(ending)]
@@ -158,22 +163,17 @@ def _latin(word: str) -> str:
     return word
 
 
-_LATIN_ENDINGS = tuple(
-    sorted(
-        "ization ational fulness ousness iveness ation ator alism ment ness ance ence able ible ally ful ly er or".split(),
-        key=len,
-        reverse=True,
-    )
+def _longest_first(endings: str) -> tuple[str, ...]:
+    return tuple(sorted(endings.split(), key=len, reverse=True))
+
+
+_LATIN_ENDINGS = _longest_first(
+    "ization ational fulness ousness iveness ation ator alism ment ness ance ence able ible ally ful ly er or"
 )
-_CYRILLIC_ENDINGS = tuple(
-    sorted(
-        (
-            "иями ями ами ией иям ием иях ев ов ие ье еи ии ей ой ий й иям ям ием ем ам ом о у ах иях ях ы ь ию ью ю ия ья я а е и "
-            "ого его ому ему ыми ими ая яя ую юю ое ее ые ых их ть ти ла ло ли ет ют ит ат ят ешь ишь ся сь"
-        ).split(),
-        key=len,
-        reverse=True,
-    )
+_CYRILLIC_ENDINGS = _longest_first(
+    """иями ями ами ией иям ием иях ев ов ие ье еи ии ей ой ий й иям ям ием ем ам ом о у ах иях ях ы ь ию ью
+    ю ия ья я а е и ого его ому ему ыми ими ая яя ую юю ое ее ые ых их ть ти ла ло ли ет ют ит ат ят ешь ишь
+    ся сь"""
 )
 _ARABIC_ENDINGS = ("هما", "كما", "ها", "ات", "ون", "ين", "ان", "يه", "هم", "نا", "ه", "ي")
 _ARABIC_PREFIXES = ("وال", "بال", "كال", "فال", "لل", "ال", "و")

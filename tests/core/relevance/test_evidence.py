@@ -6,11 +6,9 @@ import pytest
 
 from rankbudget import Segment
 from rankbudget.relevance.bm25 import Bm25Scorer
-from rankbudget.relevance.corpus import TermIndex
 from rankbudget.relevance.evidence import (
     DOCUMENT_WEIGHTS,
-    SENTENCE_WEIGHTS,
-    features,
+    document_features,
     rate_documents,
     rate_sentences,
 )
@@ -34,23 +32,20 @@ QUESTION = "What is the place of birth of the director of The Zone?"
 
 def test_every_weight_has_its_feature() -> None:
     """No weight stands for a feature that is not worked out, and none is missing."""
-    found = features(QUESTION, PAGES, Bm25Scorer())
-    assert set(DOCUMENT_WEIGHTS) - {"base"} <= set(found.documents[0])
-    assert set(SENTENCE_WEIGHTS) - {"base", "document"} == set(found.sentences[0])
+    found = document_features(QUESTION, PAGES, Bm25Scorer())
+    assert set(DOCUMENT_WEIGHTS) - {"base"} == set(found[0])
+    assert found[0]["strength"] == 1.0
 
 
 @pytest.mark.parametrize("title_in_text", [False, True])
 def test_a_sentence_completes_a_sure_document(title_in_text: bool) -> None:
-    """A sentence counts for the question's words the surest document lacks; words of that document's title are not lacking."""
+    """A sentence with the question's words that the surest document lacks beats one without; its title's words are not lacking."""
     pages = [
         Segment(id=p.id, title=p.title, text=f"{p.title}: {p.text}" if title_in_text else p.text)
         for p in PAGES
     ]
-    found = features(QUESTION, pages, Bm25Scorer())
-    completes = [row["completes"] for row in found.sentences]
-    assert found.documents[0]["strength"] == 1.0
-    assert completes[3] > completes[5] > 0.0  # "place of birth", "birth"
-    assert completes[0] < completes[3]
+    ratings = rate_sentences(QUESTION, pages, Bm25Scorer())
+    assert ratings[1][1] > ratings[2][1] > ratings[2][0]  # "place of birth", "birth", neither
 
 
 def test_the_second_page_is_kept_by_its_sentence() -> None:
@@ -59,14 +54,6 @@ def test_the_second_page_is_kept_by_its_sentence() -> None:
     documents = rate_documents(QUESTION, PAGES, Bm25Scorer())
     assert documents[0] > documents[2] < documents[1]
     assert ratings[1][1] > max(ratings[1][0], ratings[0][1], *ratings[2])
-
-
-def test_neighbouring_words_count_together() -> None:
-    """Two words of the query side by side beat the same words apart, whatever their inflection."""
-    apart, together = "Of all fathers he is the one.", "He was the father of four."
-    assert TermIndex.of((apart, together, "Nobody.")).pairs("fathers of")[0] == 0.0
-    assert TermIndex.of((apart, together, "Nobody.")).pairs("fathers of")[1] > 0.0
-    assert TermIndex.of((apart,)).pairs("") == [0.0]
 
 
 def test_passages_stay_with_what_they_belong_to() -> None:

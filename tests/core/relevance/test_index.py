@@ -160,8 +160,8 @@ def change(**fields: object) -> object:
         (drop_vectors, "cannot be read"),
         (change(count=7), "manifest says"),
         (change(dimension=3), "manifest says"),
-        (change(format=99), "format 99"),
-        (change(vectors={"file": "../../etc/passwd", "sha256": ""}), "plain file name"),
+        (change(format=99), "got 99"),
+        (change(vectors={"file": "../../etc/passwd", "sha256": ""}), "same folder.*passwd"),
         (lambda folder: (folder / index_files.MANIFEST).write_text("{"), "cannot be read"),
         (lambda folder: (folder / index_files.MANIFEST).write_text("[]"), "not the manifest"),
         (lambda folder: (folder / index_files.MANIFEST).unlink(), "no saved index"),
@@ -182,12 +182,12 @@ def test_another_embedding_is_refused(tmp_path: Path) -> None:
     index = EmbeddingIndex(letters)
     index.add(["aa"])
     index.save(tmp_path)
-    with pytest.raises(EmbeddingIndexError, match=r"'letters', given: 'numbers'"):
+    with pytest.raises(EmbeddingIndexError, match=r"'letters' \(got 'numbers'\)"):
         EmbeddingIndex.load(tmp_path, numbers)
     loaded = EmbeddingIndex.load(tmp_path, Embedder(numbers, name="letters"))
-    with pytest.raises(EmbeddingIndexError, match="16 numbers, those in the index 4"):
+    with pytest.raises(EmbeddingIndexError, match=r"must have 4 numbers \(got 16\)"):
         loaded.search("a")
-    with pytest.raises(EmbeddingIndexError, match="16 numbers, those in the index 4"):
+    with pytest.raises(EmbeddingIndexError, match=r"must have 4 numbers \(got 16\)"):
         loaded.add(["x"])
     assert len(loaded) == 1
 

@@ -148,10 +148,10 @@ def test_term_index_counts() -> None:
     assert TermIndex(("a b a", "b", "c")).counts(["a", "b"]) == {0: 3, 1: 1}
 
 
-def test_smoothing_stops_at_breaks() -> None:
-    """Neighbours lend relevance, but not across a session's end."""
+def test_neighbours_lend_relevance() -> None:
+    """A turn gains a share of what stands beside it, and a smaller one of what stands one further."""
     assert smoothed([0.0, 4.0, 0.0], near=0.5, further=0.0) == [2.0, 4.0, 2.0]
-    assert smoothed([0.0, 4.0, 0.0], near=0.5, further=0.0, breaks=[1, 1, 2]) == [2.0, 4.0, 0.0]
+    assert smoothed([4.0, 0.0, 0.0], near=0.5, further=0.25) == [4.0, 2.0, 1.0]
 
 
 def test_turns_near_the_answer_beat_turns_far_away() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget.relevance.corpus import LOOKS, QUESTIONS, SCANS, TermIndex
-from rankbudget.relevance.words import grams, stem
+from rankbudget.relevance.words import grams
 
 WORDS = st.sampled_from(
     "rank ranks franks banana bananas aaaaaa xyz budget budgets running ran 北京大学 дома домой élan".split()
@@ -33,7 +33,6 @@ def test_an_index_asked_often_answers_as_a_new_one(texts: tuple[str, ...], query
     for _ in range(2):  # the second time out of what it remembers
         assert new.bm25(query) == old.bm25(query)
         assert new.gram_bm25(query) == old.gram_bm25(query)
-        assert new.pairs(query) == old.pairs(query)
 
 
 def test_words_are_found_while_another_thread_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,13 +70,6 @@ def test_a_piece_counts_in_every_word_that_has_it(piece: str) -> None:
     }
     assert TermIndex(texts)._with_piece(piece) == expected
     assert _asked_often(texts)._with_piece(piece) == expected
-
-
-def test_words_side_by_side_are_found_by_their_stems() -> None:
-    """Neighbours count whatever their endings, in their order, with nothing between."""
-    index = TermIndex(("he ranks budgets", "budgets he ranks", "rank a budget"))
-    assert (stem("ranks"), stem("budgets")) == ("rank", "budget")
-    assert [score > 0 for score in index.pairs("rank budget")] == [True, False, False]
 
 
 def test_what_is_answered_may_be_changed_by_who_asked() -> None:

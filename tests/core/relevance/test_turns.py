@@ -28,12 +28,10 @@ def test_asking_words_do_not_count() -> None:
     )
     scores = TurnScorer(Bm25Scorer()).score("Summarize what they discussed about the battery.", chat)
     assert scores.index(max(scores)) == 1
-    assert subject("What was said about the group's budget?") == "What was about budget?"
+    assert subject("What was said about the budget?") == "What was about the budget?"
 
 
-@pytest.mark.parametrize(
-    "query", ["What did they say?", "Summarize the discussion", "", "  ", "要約", "!?", "the group"]
-)
+@pytest.mark.parametrize("query", ["What did they say?", "Summarize the discussion", "", "  ", "要約", "!?"])
 def test_a_question_of_asking_words_alone_stays(query: str) -> None:
     """Where nothing would be left to look for, the question is taken as it is."""
     assert subject(query) == query

@@ -1,0 +1,213 @@
+"""Fits one block: pins, groups and decisions, around any strategy."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..counting.protocol import TokenCounter
+from ..errors import BudgetConfigError, BudgetExceededError
+from ..segment import Action, Decision, RenditionKind, Segment
+from .protocol import Cost, Fit, FitStrategy, Group, Piece, members_of, plain_cost, whole
+
+__all__ = ["fit_block"]
+
+_OUTCOMES: dict[RenditionKind, tuple[Action, str]] = {
+    "whole": ("kept", "fits"),
+    "truncated": ("truncated", "no_room"),
+    "compressed": ("compressed", "best_sentences"),
+    "summarized": ("summarized", "filler"),
+    "placeholder": ("summarized", "no_room"),
+}
+"""What became of a segment by its rendition, and why, where the strategy does not say."""
+
+
+@dataclass(slots=True, eq=False)
+class _Unit:
+    """What is kept or dropped as one: a segment, or the members of a group."""
+
+    segment: Segment
+    at: list[int]
+    tokens: int
+    pinned: bool
+
+
+def fit_block(
+    segments: Sequence[Segment],
+    *,
+    strategy: FitStrategy,
+    limit: int,
+    counter: TokenCounter,
+    block: str,
+    query: str = "",
+    cost: Cost | None = None,
+) -> Fit:
+    """Returns the pieces of a block that cost at most `limit` tokens, and a decision for every segment.
+
+    Pinned segments stay with their groups and are paid for first; the strategy picks from the others.
+
+    Args:
+        segments: what the block holds, in the order it should appear.
+        strategy: picks what stays.
+        limit: most tokens, as `cost` counts.
+        counter: counts texts.
+        block: the block's name, for decisions and errors.
+        query: what the block should answer.
+        cost: tokens of a text where it stands for a segment; None counts each text and a newline.
+
+    Raises:
+        BudgetExceededError: pinned segments need more than `limit`.
+        BudgetConfigError: the strategy broke a rule of `FitStrategy`.
+
+    Example:
+        >>> from rankbudget import counter_for
+        >>> from rankbudget.fitting.best_first import BestFirst
+        >>> segments = [
+        ...     Segment(id="a", text="one two three", score=9),
+        ...     Segment(id="b", text="four", pinned=True),
+        ... ]
+        >>> counter = counter_for("o200k_base")
+        >>> fit = fit_block(segments, strategy=BestFirst(), limit=3, counter=counter, block="knowledge")
+        >>> [(decision.segment_id, decision.action, decision.reason) for decision in fit.decisions]
+        [('a', 'trimmed', 'too_large'), ('b', 'kept', 'pinned')]
+    """
+    price = cost or plain_cost(counter)
+    costs = [price(segment, segment.text) for segment in segments]
+    units = _units(segments, costs)
+    pinned = [unit for unit in units if unit.pinned]
+    free = [unit for unit in units if not unit.pinned] if pinned else units
+    room = limit - sum([unit.tokens for unit in pinned])
+    if room < 0:
+        raise _pins_exceed(segments, limit, limit - room, block)
+    found = Fit(pieces=(), tokens=0)
+    if free:
+        found = strategy.fit(
+            [unit.segment for unit in free],
+            limit=room,
+            counter=counter,
+            block=block,
+            query=query,
+            cost=_known_cost(free, price),
+        )
+        _check(found, free, strategy, room, block)
+    placed = _placed(found, pinned, free, segments, costs)
+    tokens = sum([piece.rendition.tokens for piece in placed.values()])
+    decisions: dict[int, Decision] = {}
+    for unit in units:
+        own = found.reasons.get(unit.segment.id)
+        dropped = own or _reason_dropped(unit.tokens, limit, limit - tokens)
+        for i in unit.at:
+            piece = placed.get(i)
+            decisions[i] = _decision(segments[i], piece, costs[i], block, own if piece else dropped)
+    return dataclasses.replace(
+        found,
+        pieces=tuple(placed.values()),
+        tokens=tokens,
+        decisions=tuple([decisions[i] for i in range(len(segments))]),
+    )
+
+
+def _units(segments: Sequence[Segment], costs: Sequence[int]) -> list[_Unit]:
+    by_key: dict[str | int, list[int]] = {}
+    for i, segment in enumerate(segments):
+        by_key.setdefault(i if segment.group is None else segment.group, []).append(i)
+    units = []
+    for at in by_key.values():
+        members = [segments[i] for i in at]
+        one = members[0] if len(members) == 1 else _group(members)
+        pinned = any(member.pinned for member in members)
+        units.append(_Unit(one, at, sum([costs[i] for i in at]), pinned))
+    return units
+
+
+def _group(members: Sequence[Segment]) -> Group:
+    """Returns one segment for a group: its first member with all texts, and the best score."""
+    first = members[0]
+    scores = [member.score for member in members if member.score is not None]
+    fields = {field.name: getattr(first, field.name) for field in dataclasses.fields(Segment)}
+    fields["text"] = "\n".join([member.text for member in members])
+    fields["score"] = max(scores) if len(scores) == len(members) else None
+    return Group(**fields, members=tuple(members))
+
+
+def _known_cost(units: Sequence[_Unit], price: Cost) -> Cost:
+    """Returns the cost of a text, without counting again what was counted: whole segments and groups."""
+    known = {id(unit.segment): unit.tokens for unit in units}
+
+    def cost(segment: Segment, text: str) -> int:
+        tokens = known.get(id(segment)) if text == segment.text else None
+        return price(segment, text) if tokens is None else tokens
+
+    return cost
+
+
+def _check(found: Fit, free: Sequence[_Unit], strategy: FitStrategy, room: int, block: str) -> None:
+    """Raises an error where a strategy of somebody's own breaks a rule that the prompt depends on."""
+    given = {id(unit.segment) for unit in free}
+    used = sum([piece.rendition.tokens for piece in found.pieces])
+    problem = f"keep at most {room} tokens (got {used})" if used > room else ""
+    for piece in found.pieces:
+        if id(piece.segment) not in given:
+            problem = f"keep only segments that it was given, each once (got {piece.segment.id!r})"
+        elif isinstance(piece.segment, Group) and not piece.whole:
+            problem = f"keep a group whole or not at all (got a part of {piece.segment.id!r})"
+        given.discard(id(piece.segment))
+    if problem:
+        msg = (
+            f"the strategy {type(strategy).__name__} of block {block!r} must {problem}. "
+            "Test it with FitStrategyConformance."
+        )
+        raise BudgetConfigError(msg)
+
+
+def _placed(
+    found: Fit,
+    pinned: Sequence[_Unit],
+    free: Sequence[_Unit],
+    segments: Sequence[Segment],
+    costs: Sequence[int],
+) -> dict[int, Piece]:
+    """Returns the pieces by position, in prompt order; a strategy's own order starts with pinned ones."""
+    at = {id(unit.segment): unit.at for unit in free}
+    placed = {i: whole(segments[i], costs[i]) for unit in pinned for i in unit.at}
+    order = [at[id(piece.segment)][0] for piece in found.pieces]
+    for piece in found.pieces:
+        for i, member in zip(at[id(piece.segment)], members_of(piece.segment), strict=True):
+            placed[i] = whole(member, costs[i]) if isinstance(piece.segment, Group) else piece
+    return dict(sorted(placed.items())) if order == sorted(order) else placed
+
+
+def _reason_dropped(tokens: int, limit: int, left: int) -> tuple[str, str]:
+    if tokens > limit:
+        return "too_large", f"Needs {tokens} tokens; the block has {limit}."
+    return "no_room", f"Needs {tokens} tokens; {left} left." if tokens > left else ""
+
+
+def _decision(
+    segment: Segment, piece: Piece | None, before: int, block: str, own: tuple[str, str] | None
+) -> Decision:
+    action: Action = "trimmed"
+    reason, after = "no_room", 0
+    if piece is not None:
+        after = piece.rendition.tokens
+        action, reason = _OUTCOMES[piece.rendition.kind]
+    reason, detail = own or (reason, "")
+    return Decision(
+        segment_id=segment.id,
+        block=block,
+        action=action,
+        reason="pinned" if segment.pinned else reason,
+        before=before,
+        after=after,
+        detail=detail,
+    )
+
+
+def _pins_exceed(segments: Sequence[Segment], limit: int, needed: int, block: str) -> BudgetExceededError:
+    names = [segment.id for segment in segments if segment.pinned]
+    msg = (
+        f"pinned segments of block {block!r} need {needed} tokens, allowed: {limit}; "
+        f"give the block {needed - limit} more or unpin some of {names[:10]!r}"
+    )
+    return BudgetExceededError(msg, limit=limit, needed=needed, blocks={block: needed})
