@@ -17,12 +17,12 @@ EXPECTED = {
     ],
     "langchain_budget": [
         "BudgetChatPromptTemplate", "BudgetContextEdit", "BudgetDocumentCompressor", "BudgetExampleSelector", "BudgetMemory",
-        "BudgetMessageHistory", "BudgetMiddleware", "BudgetRetriever", "BudgetTrimmer", "pre_model_hook", "trim_messages",
+        "BudgetMessageHistory", "BudgetMiddleware", "BudgetRetriever", "BudgetTrimmer", "budget_model", "pre_model_hook", "trim_messages",
     ],
     "llamaindex_budget": [
         "BudgetChatMemoryBuffer", "BudgetFunctionAgent", "BudgetMemory", "BudgetMemoryBlock", "BudgetNodePostprocessor",
         "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "OfflineEmbedding", "ProjectMemoryBlock", "SystemMemoryBlock",
-        "TaskMemoryBlock", "budget_for", "embedder", "few_shot_function", "summarizer", "use_session",
+        "TaskMemoryBlock", "budget_for", "budget_model", "embedder", "few_shot_function", "summarizer", "use_session",
     ],
 }  # fmt: skip
 PROMISED = {

@@ -119,3 +119,22 @@ def test_every_link_between_pages_leads_somewhere() -> None:
         for page, target in links
         if "://" not in target and not (page.parent / target).exists()
     ] == []
+
+
+FIGURES = ("performance.md", "proof.md", "quality.md")
+COMMAND = re.compile(r"\bmake (?:bench|trace|prove|soak|fuzz|quality)\b|python benchmarks/")
+COMMIT = re.compile(r"`[0-9a-f]{7,}\+?`")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_table_of_figures_names_its_command_and_its_commit(name: str) -> None:
+    """A section with measured rows says which command printed them, and at which commit."""
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    measured = [
+        section
+        for section in re.split(r"^## ", page, flags=re.MULTILINE)
+        if re.search(r"^\|.*\| *\d[\d,.]* *\|.*\d", section, flags=re.MULTILINE)
+    ]
+    assert measured
+    without = [s.splitlines()[0] for s in measured if not (COMMAND.search(s) and COMMIT.search(s))]
+    assert without == []

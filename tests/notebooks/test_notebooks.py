@@ -1,8 +1,7 @@
-"""The notebooks run top to bottom, offline, in seconds, print what they show, and end in a plot."""
+"""The notebooks run top to bottom, offline, print what they show, and end in a plot."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ NotebookClient = pytest.importorskip("nbclient", reason="the extra `notebooks` i
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-SECONDS = 20
 
 pytestmark = [pytest.mark.notebook, pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
@@ -30,14 +28,11 @@ def test_both_stories_are_there() -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_what_it_showed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fresh run prints what the saved notebook shows, in under 20 seconds of its own, and its last cell draws."""
+    """A fresh run prints what the saved notebook shows, and its last cell draws."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.delenv("MPLBACKEND", raising=False)  # the kernel's own shows plots in the notebook
     saved = nbformat.read(path, as_version=4)
     shown = printed(saved)
-    begin = time.monotonic()
     fresh = NotebookClient(saved, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
-    seconds = time.monotonic() - begin
     assert printed(fresh) == shown
     assert any("image/png" in output.get("data", {}) for output in fresh.cells[-1].outputs), "the last cell draws nothing"
-    assert seconds < SECONDS * 3, f"{seconds:.0f} s; a story takes at most {SECONDS} s on a quiet machine"
