@@ -390,10 +390,8 @@ def llamaindex_agent(case: Case, lab: Lab) -> None:
 
 def _ask(engine: Any, case: Case, lab: Lab) -> None:
     how = case.number % 3
-    if how == 0:
-        said = str(engine.chat(case.question))
-    elif how == 1:
-        said = str(lab.wait(engine.achat(case.question)))
+    if how < 2:
+        said = str(lab.wait(engine.achat(case.question)) if how else engine.chat(case.question))
     else:
         said = "".join(engine.stream_chat(case.question).response_gen)
     if said == "Empty Response":  # LlamaIndex's synthesizer swallows every ValueError, a refusal too
