@@ -63,7 +63,7 @@ class EntryPoint:
         name: what it is called.
         open: opens it for an application, a limit and a counter.
         identity: kept messages are the same objects; False for memories, which return copies.
-        edits: a plain text may have been cut.
+        edits: a plain text may have been cut; a role allows it in messages of that role alone.
         tools: the application's tools are counted.
         superset: a larger limit keeps at least the same.
         stored: it reads a stored thread; see `check_outcome`.
@@ -75,7 +75,7 @@ class EntryPoint:
     name: str
     open: Callable[[Application, int, TokenCounter], Opened]
     identity: bool = True
-    edits: bool = True
+    edits: bool | str = True
     tools: bool = True
     superset: bool = True
     stored: bool = False

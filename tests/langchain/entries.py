@@ -320,7 +320,7 @@ ENTRIES = [
         name="prompted trimmer", open=_trimmer(prompt=ChatPromptTemplate([MessagesPlaceholder("messages")]))
     ),
     EntryPoint(name="template", open=_template),
-    EntryPoint(name="trim_messages", open=_runnable(_trim), edits=False, tools=False),
+    EntryPoint(name="trim_messages", open=_runnable(_trim), edits="tool", tools=False),
     EntryPoint(name="message history", open=_history, identity=False, stored=True, remembers=True),
     EntryPoint(
         name="summarizing history",

@@ -67,7 +67,7 @@ def check_laws(
     extra_tokens: int = 0,
     identity: bool = True,
     inserts: bool = False,
-    edits: bool = True,
+    edits: bool | str = True,
     drops_system: bool = False,
     alternate: bool = False,
     remembers: bool = False,
@@ -87,7 +87,7 @@ def check_laws(
         extra_tokens: tokens the host adds to the request outside these messages.
         identity: kept messages are the same objects; False for memories, which return copies.
         inserts: messages that were not given (a summary, context) may appear.
-        edits: a plain text may have been cut.
+        edits: a plain text may have been cut; a role allows it in messages of that role alone.
         drops_system: system messages of the history are not this part's business.
         alternate: no two messages of one role in a row.
         remembers: a session, which may keep less than fits; otherwise what fits must come back untouched.
@@ -113,7 +113,7 @@ def check_laws(
     check_system(given, result, sources, codec, drops_system=drops_system)
     check_opening(wanted, result, sources, codec)
     least = counter.count_messages(least_messages(wanted, codec), schemas) + extra_tokens
-    check_question(given, wanted, result, sources, codec, question, may_cut=edits and least > limit)
+    check_question(given, wanted, result, sources, codec, question, may_cut=edits is True and least > limit)
     check_waiting(wanted, result, sources, given, codec, ended=question is not None)
     if alternate:
         check_alternation(result, codec)
@@ -141,7 +141,7 @@ def check_outcome(
     tools: Sequence[Tool] | None = None,
     before: object = None,
     identity: bool = True,
-    edits: bool = True,
+    edits: bool | str = True,
     stored: bool = False,
     inserts: bool = False,
 ) -> None:
@@ -156,7 +156,7 @@ def check_outcome(
         tools: tool schemas that are sent with it.
         before: what `snapshot(given)` returned before the call.
         identity: kept messages are the same objects; False for memories, which return copies.
-        edits: a plain text may have been cut.
+        edits: a plain text may have been cut; a role allows it in messages of that role alone.
         stored: the conversation is a stored thread. One that is finished waits for its reader's question; all of it may go where its last
             question does not fit.
         inserts: messages that were not given (a summary) may appear.
@@ -301,9 +301,8 @@ def check_scopes(rendered: str, memories: Iterable[Any], reader: Any) -> None:
 
 
 def _finished(messages: Sequence[Any], codec: Codec) -> bool:
-    """Says whether the last message asks for nothing: neither a question, nor a call, nor a result."""
-    return (
-        bool(messages)
-        and codec.role(messages[-1]) not in {"user", "tool"}
-        and not codec.call_ids(messages[-1])
-    )
+    """Says whether the last message, system notes apart, asks for nothing: neither a question, nor a call, nor a result."""
+    said = [m for m in messages if codec.role(m) not in {"system", "developer"}]
+    if not said:
+        return bool(messages)
+    return codec.role(said[-1]) not in {"user", "tool"} and not codec.call_ids(said[-1])

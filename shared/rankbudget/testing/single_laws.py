@@ -18,7 +18,13 @@ _SYSTEM = ("system", "developer")
 
 
 def align(
-    given: Sequence[Any], result: Sequence[Any], codec: Codec, *, identity: bool, inserts: bool, edits: bool
+    given: Sequence[Any],
+    result: Sequence[Any],
+    codec: Codec,
+    *,
+    identity: bool,
+    inserts: bool,
+    edits: bool | str,
 ) -> list[int | None]:
     """Returns the position in `given` that each message of the result comes from, None for an inserted one; checks laws 5 and 6."""
     sources: list[int | None] = []
@@ -49,7 +55,7 @@ def _find(
     codec: Codec,
     *,
     identity: bool,
-    edits: bool,
+    edits: bool | str,
 ) -> int | None:
     seen = comparable(message, codec)
     for at in range(after, len(given)):
@@ -57,7 +63,7 @@ def _find(
             if identity:
                 raise LawBroken(5, f"message {at} was kept whole but is another object")
             return at
-    if edits:
+    if edits is True or edits == codec.role(message):
         for at in range(after, len(given)):
             if _is_cut_of(message, given[at], codec):
                 return at
