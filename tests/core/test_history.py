@@ -181,7 +181,7 @@ async def test_settings_that_would_erase_or_crash_are_refused(options: dict[str,
 
 def test_the_smallest_cap_and_no_minimum_work() -> None:
     """A shortened text keeps all of the room that is free; without a minimum the question alone may stay."""
-    (kept,) = fit([user(words(3000))], 1000, message_cap=200)
+    (kept,) = fit([user(words(3000))], 1000, message_cap=200, shorten_question=True)
     assert 950 <= COUNTER.count(kept["content"]) <= 1000
     assert [m["content"] for m in fit([*exchanges(5), user("now")], 10, min_exchanges=0)] == ["now"]
 

@@ -23,7 +23,11 @@ def report(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Ren
     fitted, budget = rendered.fitted, request.budget
     history = fitted.history
     totals = _totals(request, inputs, prices, rendered)
-    parts: list[Decision | DecisionRange] = [_always(t.name, t.used) for t in totals if t.granted is None]
+    parts: list[Decision | DecisionRange] = [
+        _always(t.name, t.used, prices.question_before if t.name == "query" else 0)
+        for t in totals
+        if t.granted is None
+    ]
     parts += inputs.hidden
     for given in inputs.blocks:
         parts += fitted.fits[given.block.name].decisions
@@ -96,7 +100,17 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Re
     return sorted(totals, key=lambda t: order.get(t.name, 99 if t.name == "query" else 50))
 
 
-def _always(name: str, tokens: int) -> Decision:
+def _always(name: str, tokens: int, before: int = 0) -> Decision:
+    """Returns the decision on what always stays; only a question may be cut."""
+    if before:
+        return Decision(
+            segment_id=name,
+            block=name,
+            action="truncated",
+            reason="message_cap",
+            before=before,
+            after=tokens,
+        )
     return Decision(segment_id=name, block=name, action="kept", reason="pinned", before=tokens, after=tokens)
 
 
