@@ -357,7 +357,9 @@ def test_an_answered_or_ended_batch_may_go() -> None:
     batch = [user("look"), says("", "a"), result("a", words(100))]
     assert fit([*batch, says("done")], 60) == [batch[0], says("done")]
     assert fit([*batch, user("next")], 60) == [user("next")]
-    assert BudgetSession(60, counter=COUNTER).fit(batch, question="next").messages == []
+    kept = BudgetSession(60, counter=COUNTER).fit(batch, question="next").messages
+    assert list(kept[:2]) == batch[:2], "the last exchange is shortened before all is dropped"
+    assert BudgetSession(30, counter=COUNTER).fit(batch, question="next").messages == []
 
 
 def test_a_relevant_history_keeps_the_newest_step() -> None:

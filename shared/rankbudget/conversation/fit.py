@@ -164,9 +164,9 @@ def _select_least(thread: Thread, timeline: Timeline, room: int) -> Selection | 
         price = timeline.cost(units)
         if price <= room:
             return Selection(units, price)
-        must = units is sets[-1] and not thread.asked_elsewhere
-        floor = VERY_LEAST if must else LEAST_TOKENS
-        for cuttable in _cuttable(thread, timeline, units, must=must):
+        last = units is sets[-1]
+        floor = VERY_LEAST if last else LEAST_TOKENS
+        for cuttable in _cuttable(thread, timeline, units, last=last):
             caps = cap_units(timeline, units, room, counter=thread.counter, cuttable=cuttable, floor=floor)
             if caps is not None:
                 edits = shortened(timeline, caps, thread.counter)
@@ -174,14 +174,16 @@ def _select_least(thread: Thread, timeline: Timeline, room: int) -> Selection | 
     return Selection([], 0) if thread.asked_elsewhere and room >= 0 else None
 
 
-def _cuttable(thread: Thread, timeline: Timeline, units: Sequence[Unit], *, must: bool) -> list[list[int]]:
+def _cuttable(thread: Thread, timeline: Timeline, units: Sequence[Unit], *, last: bool) -> list[list[int]]:
     """Returns positions of the texts that may be shortened so that `units` fit; the first choice spares the current question."""
     newest = timeline.newest
     asked = newest.question.start if newest is not None and newest.question is not None else None
+    if thread.asked_elsewhere:
+        asked = None
     others: list[int] = []
     if thread.message_cap is not None:
-        others = [i for unit in units for i in unit.positions() if thread.asked_elsewhere or i != asked]
-    if must and asked is not None and thread.shorten_question:
+        others = [i for unit in units for i in unit.positions() if i != asked]
+    if last and asked is not None and thread.shorten_question:
         return [others, [asked, *others]]
     return [others]
 

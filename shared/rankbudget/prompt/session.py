@@ -217,6 +217,7 @@ class BudgetSession:
             "covers": "prompt" if limit is not None or blocks or fields.get("render") else "history",
             "min_exchanges": own.min_exchanges,
             "message_cap": own.message_cap,
+            "shorten_question": own.shorten_question,
             "strict": strict,
             "summarizer": self.summarizer,
             "summary_timeout": self.summary_timeout,
