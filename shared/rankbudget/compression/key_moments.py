@@ -42,7 +42,7 @@ _PATTERNS: dict[Moment, re.Pattern[str]] = {
         r"\w+ it is(?=[ .!]*$)|(?:do|go) with (?:that|this|the)",
     ),
     "commitment": _phrases(
-        r"@(?:'ll| will| shall| promised?|(?:'m|'re| am| are) (?:going to|gonna))|gonna|promised?"
+        r"(?:i|we)(?:'ll| will| shall|(?:'m|'re| am| are) going to)|gonna|promised?"
         r"|deadlines?",
         r"will (?:send|deliver|call|pay|fix|ship|finish|do|get|let|be|check|bring|write)|due (?:by|on"
         r"|mon|tue|wed|thu|fri|sat|sun|tomorrow|next)\w*|to-?do|let me forget",
