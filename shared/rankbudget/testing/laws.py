@@ -26,7 +26,7 @@ from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError, MessageError
 from ..messages.codec import Codec, DictCodec
 from .broken import LAWS, LawBroken
-from .repairs import is_broken, least_messages, pairing_errors, repaired
+from .repairs import is_broken, least_messages, pairing_errors, part, repaired
 from .single_laws import (
     align,
     check_alternation,
@@ -177,10 +177,13 @@ def check_outcome(
     listed = list(tools) if tools else None
     if before is not None and snapshot(given) != before:
         raise LawBroken(5, "the messages given were changed")
-    if stored and _finished(given, codec):
+    if stored and _finished(repaired(given, codec), codec):
         floor = counter.overhead(listed)
         if isinstance(found, BudgetExceededError) and limit < floor:
             return  # not even an empty prompt fits
+        kept = [] if inserts or isinstance(found, BaseException) else found
+        if [part(m, codec) for m in kept if codec.role(m) not in {"system", "developer"}][-1:] == ["user"]:
+            raise LawBroken(4, f"the last question came back without its answer: {shape(found, codec)}")
         asked = codec.make("user", "next question", origin="query")
         limit = max(limit, floor) + counter.count_message(codec.to_dict(asked))  # set aside by whoever asks
         given = [*given, asked]
