@@ -25,13 +25,6 @@ def check_arguments(given: Mapping[str, Any]) -> None:
 
     Raises:
         BudgetConfigError: with every one that is not allowed.
-
-    Example:
-        >>> check_arguments({"max_tokens": 0, "cut": "fill", "min_exchanges": 2.5, "message_cap": 50,
-        ...                  "summary_timeout": None, "shorten_question": False})
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.BudgetConfigError: max_tokens must be a whole number from 1 (got 0); min_exchanges must be a whole number from 0 (got 2.5); message_cap must be a whole number from 200, or None to leave every message whole (got 50)
     """
     limit, minimum, cap = given["max_tokens"], given["min_exchanges"], given["message_cap"]
     numbers = type(limit) is type(minimum) is type(cap) is int
@@ -63,12 +56,6 @@ def check_messages(messages: Any) -> Sequence[Any]:
 
     Raises:
         MessageError: it is no list of messages.
-
-    Example:
-        >>> check_messages(None)
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.MessageError: messages must be a list of messages, oldest first (got None). Give [] for an empty conversation.
     """
     if isinstance(messages, (str, bytes, bytearray, Mapping)) or not isinstance(messages, Iterable):
         hint = "Put it in a list" if messages else "Give [] for an empty conversation"

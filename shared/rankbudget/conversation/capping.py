@@ -17,7 +17,7 @@ from .timeline import Timeline, Unit
 __all__ = ["LEAST_TOKENS", "VERY_LEAST", "cap_units", "shortened"]
 
 LEAST_TOKENS = 200
-"""No text of an exchange that could be dropped is cut below this; budgets and calls refuse a smaller `message_cap`."""
+"""No text of an exchange that could be dropped is cut below this."""
 VERY_LEAST = 16
 """No text at all is cut below this."""
 _ROUNDS = 4
@@ -32,7 +32,7 @@ def cap_units(
     cuttable: Collection[int],
     floor: int,
 ) -> Mapping[int, int] | None:
-    """Returns how many tokens each long text may keep, by position, so that `units` cost at most `room`; None when impossible.
+    """Returns how many tokens each long text may keep, by position; None when `units` cannot fit.
 
     Args:
         timeline: the conversation.

@@ -1,4 +1,4 @@
-"""A decision for every message of a conversation, made lazily: ten thousand dropped messages are one range until somebody looks."""
+"""A decision for every message of a conversation; those on dropped ones are made when they are read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ..messages.codec import PINNED_ROLES
 from ..segment import Action, Decision, DecisionRange
-from .timeline import NO_EDITS, Broken, Timeline
+from .timeline import Broken, Timeline
 
 __all__ = ["decisions_on"]
 
@@ -17,9 +17,8 @@ def decisions_on(
     block: str,
     chosen: list[int],
     broken: list[Broken],
-    edits: Mapping[int, Any] = NO_EDITS,
-    *,
-    written: tuple[int, int] | None = None,
+    edits: Mapping[int, Any],
+    written: tuple[int, int] | None,
 ) -> list[Decision | DecisionRange]:
     """Returns what was kept, shortened, repaired away and dropped, in this order.
 
@@ -29,55 +28,53 @@ def decisions_on(
         chosen: positions that stay, oldest first.
         broken: what no valid conversation may hold.
         edits: shortened copies by position.
-        written: of the summary: how many kept messages come before it, and its tokens.
+        written: of a summary: how many kept messages come before it, and its tokens.
     """
-    messages, measure = timeline.messages, timeline.measure
-    size = len(messages)
 
     def decide(position: int, action: Action, reason: str) -> Decision:
-        before = after = measure.group([messages[position]])
-        if action == "trimmed":
-            after = 0
-        elif position in edits:
-            after = measure.group([edits[position]])
-        elif timeline.role(position) in PINNED_ROLES:
-            reason = "pinned"
-        name = timeline.codec.message_id(messages[position]) or f"{block}-{position}"
-        return Decision(
-            segment_id=name, block=block, action=action, reason=reason, before=before, after=after
-        )
+        return _decision(timeline, block, edits, position, action, reason)
 
-    def spread(
-        count: int, positions: Callable[[], Sequence[int]], action: Action, reason: str
-    ) -> DecisionRange:
+    def spread(size: int, find: Callable[[], Sequence[int]], action: Action, reason: str) -> DecisionRange:
         def expand() -> Iterator[Decision]:
-            return (decide(i, action, reason) for i in positions())
+            return (decide(i, action, reason) for i in find())
 
-        return DecisionRange(block=block, action=action, reason=reason, size=count, expand=expand)
+        return DecisionRange(block=block, action=action, reason=reason, size=size, expand=expand)
 
+    def rest() -> list[int]:
+        return sorted(set(range(size)).difference(chosen, [position for position, _ in broken]))
+
+    size = len(timeline.messages)
     parts: list[Decision | DecisionRange] = []
     whole = [i for i in chosen if i not in edits] if edits else chosen
     if written is not None:
-        ahead = whole[
-            : written[0]
-        ]  # only pinned messages come before a summary, and those are never shortened
+        ahead = whole[: written[0]]  # only pinned messages come before a summary
         if ahead:
             parts.append(spread(len(ahead), lambda: ahead, "kept", "fits"))
             whole = whole[len(ahead) :]
         parts.append(_summary(block, size - len(chosen), written[1]))
     if whole:
         parts.append(spread(len(whole), lambda: whole, "kept", "fits"))
-    if edits:
-        parts += [decide(i, "truncated", "message_cap") for i in chosen if i in edits]
+    parts += [decide(i, "truncated", "message_cap") for i in chosen if i in edits] if edits else []
     parts += [decide(position, "trimmed", reason) for position, reason in broken]
     dropped = size - len(chosen) - len(broken)
     if dropped > 0:
-
-        def rest() -> list[int]:
-            return sorted(set(range(size)).difference(chosen, [position for position, _ in broken]))
-
         parts.append(spread(dropped, rest, "trimmed", "older_than_cut"))
     return parts
+
+
+def _decision(
+    timeline: Timeline, block: str, edits: Mapping[int, Any], position: int, action: Action, reason: str
+) -> Decision:
+    message, measure = timeline.messages[position], timeline.measure
+    before = after = measure.group([message])
+    if action == "trimmed":
+        after = 0
+    elif position in edits:
+        after = measure.group([edits[position]])
+    elif timeline.role(position) in PINNED_ROLES:
+        reason = "pinned"
+    name = timeline.codec.message_id(message) or f"{block}-{position}"
+    return Decision(segment_id=name, block=block, action=action, reason=reason, before=before, after=after)
 
 
 def _summary(block: str, replaced: int, tokens: int) -> Decision:

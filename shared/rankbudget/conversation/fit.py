@@ -26,7 +26,7 @@ from .timeline import Broken, Timeline, Unit
 __all__ = ["Needs", "fit_thread", "needs_of", "read_thread"]
 
 SUMMARY_SHARE = 0.3
-"""Part of the history's room that a summary of what was dropped may take (memory-blocks specification, history block)."""
+"""Part of the history's room that a summary of what was dropped may take."""
 _ROUNDS = 8
 
 
@@ -131,7 +131,7 @@ def _refused(thread: Thread, timeline: Timeline, limit: int, room: int, beside: 
     return BudgetExceededError(msg, limit=limit, needed=needed, blocks=parts)
 
 
-# ---- what stays -------------------------------------------------------------------------------------------------------------
+# ---- what stays ------------------------------------------------------------------------------------------
 
 
 def _select_by_parts(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
@@ -156,7 +156,7 @@ def _select_by_parts(thread: Thread, timeline: Timeline, room: int) -> Selection
 
 
 def _select_least(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
-    """Keeps fewer and fewer of the last exchanges, long texts shortened; the question is cut last, and only where that is asked for."""
+    """Keeps fewer and fewer exchanges, with long texts shortened; the question is cut last, if at all."""
     sets = minimum_sets(timeline, thread.min_exchanges)
     if thread.asked_elsewhere:  # an old question helps nobody without its answer
         sets = [units for units in sets if len(units) > 1]
@@ -175,7 +175,7 @@ def _select_least(thread: Thread, timeline: Timeline, room: int) -> Selection | 
 
 
 def _cuttable(thread: Thread, timeline: Timeline, units: Sequence[Unit], *, last: bool) -> list[list[int]]:
-    """Returns positions of the texts that may be shortened so that `units` fit; the first choice spares the current question."""
+    """Returns positions of the texts that may be shortened; the first choice spares the current question."""
     newest = timeline.newest
     asked = newest.question.start if newest is not None and newest.question is not None else None
     if thread.asked_elsewhere:
@@ -189,7 +189,7 @@ def _cuttable(thread: Thread, timeline: Timeline, units: Sequence[Unit], *, last
 
 
 def _select_counted(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
-    """Where counts do not add up: selects, counts the result whole, and selects again with what that taught."""
+    """Where counts do not add up: selects, counts the result whole, and selects again with the difference."""
     target = room + timeline.pinned_tokens + thread.measure.overhead
     best: Selection | None = None
     kept, aim, tried = 0, room, set()
@@ -207,24 +207,28 @@ def _select_counted(thread: Thread, timeline: Timeline, room: int) -> Selection 
         if spare >= 0 and selection.complete:
             break
         aim += max(1, spare) if spare >= 0 else spare
-    newest = timeline.newest
-    asked = newest.question if newest is not None else None
-    # Where parts count too high, a smallest conversation may fit whole after all, and so may everything.
-    others: list[Selection] = []
-    if best is None or (asked is not None and asked.start in best.edits):
-        others = [
-            Selection(units, timeline.cost(units)) for units in minimum_sets(timeline, thread.min_exchanges)
-        ]
-    elif not best.complete and len(timeline.messages) <= 4 * kept + 16:
-        everything = fill(timeline, 1 << 62, 0)
-        others = [everything] if everything is not None else []
-    for selection in others:
+    for selection in _counted_too_high(thread, timeline, best, kept):
         if thread.measure.total(_messages(timeline, selection)) <= target:
             return selection
     return best
 
 
-# ---- what is returned -------------------------------------------------------------------------------------------------------
+def _counted_too_high(
+    thread: Thread, timeline: Timeline, best: Selection | None, kept: int
+) -> list[Selection]:
+    """Returns what may fit after all when it is counted whole: the smallest conversations, or everything."""
+    newest = timeline.newest
+    asked = newest.question.start if newest is not None and newest.question is not None else None
+    if best is None or asked in best.edits:
+        sets = minimum_sets(timeline, thread.min_exchanges)
+        return [Selection(units, timeline.cost(units)) for units in sets]
+    if best.complete or len(timeline.messages) > 4 * kept + 16:
+        return []
+    everything = fill(timeline, 1 << 62, 0)
+    return [] if everything is None else [everything]
+
+
+# ---- what is returned -------------------------------------------------------------------------------------
 
 
 def _messages(timeline: Timeline, selection: Selection) -> list[Any]:
@@ -243,7 +247,7 @@ def _put_together(
     shown: Any = None,
     warnings: tuple[str, ...] = (),
 ) -> FittedThread:
-    """Returns what stays, with the summary that `shown` shows, a decision on everything, and what a session remembers."""
+    """Returns what stays with the summary that `shown` shows, its decisions, and what a session remembers."""
     chosen = selection.positions(timeline.pinned)
     untouched = selection.complete and shown is None and len(chosen) == len(timeline.messages)
     messages = timeline.messages[:] if untouched else _messages(timeline, selection)
@@ -274,7 +278,7 @@ def _put_together(
         messages=messages,
         tokens=tokens,
         untouched=untouched,
-        parts=decisions_on(timeline, thread.block, chosen, broken, selection.edits, written=written),
+        parts=decisions_on(timeline, thread.block, chosen, broken, selection.edits, written),
         warnings=warnings,
         question=question,
         state=state,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from .selection import Selection, beside_question
 from .state import Cut, KeptRun, Summary, ThreadState
-from .timeline import Broken, Timeline
+from .timeline import Broken, Timeline, Turn
 
 __all__ = ["remembered"]
 
@@ -33,11 +33,6 @@ def remembered(
     start = min(stop, cut.oldest if cut is not None else 0)
     tail = min([unit.start for unit in selection.units if unit.start > stop], default=size)
     pinned = tuple([p for p in timeline.pinned if p < stop])
-    counted = array("q")
-    for unit in newest.units if newest is not None else ():
-        # The kept hash covers steps from `tail` on; the question, at `stop`, has a hash of its own.
-        if unit.tokens > 0 and not unit.holes and (unit.start == stop or unit.start >= tail):
-            counted.extend((unit.start, unit.stop, unit.tokens))
     return ThreadState(
         size=size,
         stop=stop,
@@ -46,7 +41,7 @@ def remembered(
         start=start,
         kept_hash=timeline.prints.hash_of_kept(pinned, start, stop, tail, size),
         cut=cut,
-        counted=counted,
+        counted=_counted(newest, tail),
         question_hash=hash(timeline.prints.one(stop)) if newest is not None else 0,
         run=None if selection.edits else _closed(timeline, selection, broken, stop),
         whole=_counted_before_newest(timeline),
@@ -56,8 +51,18 @@ def remembered(
     )
 
 
+def _counted(newest: Turn | None, tail: int) -> array[int]:
+    """Returns what units of the newest turn cost: its question, and steps that the kept hash covers."""
+    flat = array("q")
+    if newest is not None:
+        for unit in newest.units:
+            if unit.tokens > 0 and not unit.holes and (unit.start >= tail or unit is newest.question):
+                flat.extend((unit.start, unit.stop, unit.tokens))
+    return flat
+
+
 def _counted_before_newest(timeline: Timeline) -> int:
-    """Returns what all turns but the newest cost at the least: what was counted of them, now and before."""
+    """Returns what all turns but the newest cost at the least: what was counted of them so far."""
     known = timeline.known
     now = since = 0
     for turn in timeline.turns_read[1:]:

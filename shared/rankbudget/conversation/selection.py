@@ -78,7 +78,7 @@ def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
 
 
 def _in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[bool, list[Unit]]]:
-    """Yields what to add next, and whether it must stay: the last `minimum` exchanges, their steps, older turns, newest first."""
+    """Yields what to add next, and whether it must stay: last exchanges, their steps, older turns."""
     turns = timeline.turns()
     newest = []
     for turn in islice(turns, max(1, minimum)):
@@ -94,11 +94,7 @@ def _in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[
 
 
 def minimum_sets(timeline: Timeline, minimum: int) -> list[list[Unit]]:
-    """Returns ever smaller sets that a conversation cannot do without: n exchanges, n-1, .., 1, the question alone.
-
-    While the thread ends on a tool batch that the model has not answered yet, the batch stays with the
-    question.
-    """
+    """Returns ever smaller sets to keep: n exchanges, n-1, .., 1, the question with its pending step."""
     turns = list(islice(timeline.turns(), max(1, minimum)))
     sets = [[unit for turn in turns[:count] for unit in turn.core()] for count in range(len(turns), 0, -1)]
     for turn in turns[:1]:
@@ -109,7 +105,7 @@ def minimum_sets(timeline: Timeline, minimum: int) -> list[list[Unit]]:
 
 
 def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
-    """Keeps a run whose start moves only when it must; None when there is none that holds the last exchanges."""
+    """Keeps a run whose start moves only when it must; None when none holds the last exchanges."""
     floor = room // 3
     least = len(list(islice(timeline.turns(), max(1, minimum))))
     units: list[Unit] = []

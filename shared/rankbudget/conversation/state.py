@@ -1,4 +1,4 @@
-"""What a session remembers of one conversation: positions, counts, hashes, and one summary; never a message."""
+"""What a session remembers of a conversation: positions, counts, hashes, and one summary; never a message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """What stays of the turns before position `stop`: they cannot change any more, so they are not parsed again.
+    """What stays of the turns before position `stop`, which are closed and not parsed again.
 
     `broken` are the messages among them that no valid conversation may hold: position and reason.
     """
@@ -76,12 +76,12 @@ class Prints:
         return self.codec.fingerprints(covered)
 
     def hash_of_kept(self, pinned: Sequence[int], start: int, stop: int, tail: int, size: int) -> int:
-        """Returns the hash, for this process, of older system messages and of two runs: from `start` to `stop`, from `tail` to `size`."""
+        """Returns the hash of older system messages and of two runs, `start` to `stop`, `tail` to `size`."""
         older = tuple([self.one(p) for p in pinned if p < start])
         return hash((older, tuple(self._run("turns", start, stop)), tuple(self._run("steps", tail, size))))
 
     def _run(self, name: str, start: int, stop: int) -> list[Hashable]:
-        """Returns the fingerprints of a run; what it shares with the last run of that name is not made again."""
+        """Returns the fingerprints of a run; those of the last run of that name are made once."""
         first, known = self._runs.get(name, (start, []))
         held = known[start - first : max(0, stop - first)] if first <= start <= first + len(known) else []
         fresh = self.messages[start + len(held) : stop]
@@ -147,7 +147,7 @@ class ThreadState:
         return ThreadState(summary=summary) if summary.text else None
 
     def tokens_of_newest(self, prints: Prints) -> dict[tuple[int, int], int]:
-        """Returns the tokens of the newest turn's units as they were counted, by first position and the one after the last."""
+        """Returns the counted tokens of the newest turn's units, by their start and stop."""
         flat = self.counted
         found = {(flat[i], flat[i + 1]): flat[i + 2] for i in range(0, len(flat), 3)}
         if hash(prints.one(self.stop)) != self.question_hash:

@@ -1,4 +1,4 @@
-"""The running summary of what a conversation dropped: what is new to it, how it is written, how it reads in the prompt."""
+"""The running summary of what a conversation dropped: how it is written, and how it reads in the prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One conversation, read from its newest end: turns, units that are kept or dropped together, pinned positions.
+"""One conversation, read from its newest end: turns, units that stay or go together, pinned positions.
 
 A turn starts at a user message. Its units are that message, plain answers, and tool batches (a call with all
 its results). Old messages are read only when they are asked for, except their roles, which is one fast pass:
@@ -25,7 +25,7 @@ Broken = tuple[int, str]
 """The position of a message that no valid conversation may hold, and why."""
 
 _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assistant", "tool")}
-"""A byte for each role: a long thread keeps one a message, and is searched for its questions at the speed of memory."""
+"""A byte for each role: a long thread is searched for its questions at the speed of memory."""
 _NAMES = {code: role for role, code in _CODES.items()}
 _USER, _ASSISTANT, _TOOL = _CODES["user"], _CODES["assistant"], _CODES["tool"]
 _ANSWERS = ord("r")  # a user message known to hold tool results
@@ -55,7 +55,7 @@ class Unit:
 
 @dataclass(slots=True)
 class Turn:
-    """A question and all that follows it up to the next one; without any user message a thread is one turn without a question."""
+    """A question and all up to the next one; a thread without any is one turn without a question."""
 
     start: int
     stop: int
@@ -207,7 +207,7 @@ class Timeline:
         return [(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
 
     def _find_pinned(self) -> list[int]:
-        """Looks through all messages once, and only where system messages stand after the first others through all of them again."""
+        """Returns where the system messages are; in one fast pass where all of them come first."""
         role, messages = self.codec.role, self.messages
         leading = 0
         while leading < len(messages) and role(messages[leading]) in PINNED_ROLES:
