@@ -231,12 +231,14 @@ def _counted_too_high(
 # ---- what is returned -------------------------------------------------------------------------------------
 
 
-def _messages(timeline: Timeline, selection: Selection) -> list[Any]:
+def _messages(timeline: Timeline, selection: Selection, chosen: Sequence[int] | None = None) -> list[Any]:
+    """Returns the messages at the chosen positions, shortened copies in the place of some."""
     messages, edits = timeline.messages, selection.edits
-    positions = selection.positions(timeline.pinned)
+    if chosen is None:
+        chosen = selection.positions(timeline.pinned)
     if edits:
-        return [edits.get(i, messages[i]) for i in positions]
-    return [messages[i] for i in positions]
+        return [edits.get(i, messages[i]) for i in chosen]
+    return [messages[i] for i in chosen]
 
 
 def _put_together(
@@ -250,7 +252,7 @@ def _put_together(
     """Returns what stays with the summary that `shown` shows, its decisions, and what a session remembers."""
     chosen = selection.positions(timeline.pinned)
     untouched = selection.complete and shown is None and len(chosen) == len(timeline.messages)
-    messages = timeline.messages[:] if untouched else _messages(timeline, selection)
+    messages = timeline.messages[:] if untouched else _messages(timeline, selection, chosen)
     tokens = thread.measure.overhead + selection.tokens + timeline.pinned_tokens
     written: tuple[int, int] | None = None
     if shown is not None:
@@ -288,10 +290,12 @@ def _put_together(
 def _repaired(timeline: Timeline, selection: Selection) -> list[Broken]:
     """Returns the broken messages among what is kept; what is older is gone anyway."""
     run = selection.run
-    oldest = 0 if selection.complete else min([u.start for u in selection.units], default=0)
     found = list(run.broken) if run is not None else []
+    oldest = run.stop if run is not None else 0
+    if run is None and not selection.complete:
+        oldest = min([unit.start for unit in selection.units], default=len(timeline.messages))
     for turn in timeline.turns():
-        if turn.stop <= (run.stop if run is not None else oldest):
-            break
         found += turn.broken
+        if turn.start <= oldest:
+            break
     return found

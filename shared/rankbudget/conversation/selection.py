@@ -192,8 +192,6 @@ def _from_cut(
     units: list[Unit] = []
     used, stop = (run.tokens, run.stop) if run else (0, 0)
     for turn in timeline.turns():
-        if turn.stop <= stop:
-            break
         kept = turn.units
         if cut is not None:
             kept = [u for u in kept if u.start >= cut.edge or u.start in cut.starts]
@@ -206,7 +204,7 @@ def _from_cut(
         used += timeline.cost(kept, edits)
         if used > room:
             return None
-        if cut is not None and turn.start <= cut.oldest:
+        if turn.start <= stop or (cut is not None and turn.start <= cut.oldest):
             break
     return Selection(units, used, complete=cut is None, cut=cut, run=run, edits=edits)
 

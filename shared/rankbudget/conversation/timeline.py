@@ -147,16 +147,13 @@ class Timeline:
 
     def costs_at_most(self, tokens: int) -> bool:
         """Returns whether all of the conversation costs at most `tokens`; counts no more than that."""
-        left = tokens - self.pinned_tokens
-        older = self.known.stop if self.known is not None else 0
+        left, known = tokens - self.pinned_tokens, self.known
         for turn in self.turns():
-            if self.known is not None and turn.stop <= older:
-                if self.known.whole > left:  # what was counted before is not counted again
-                    return False
-                older = -1
             left -= self.cost(turn.units)
             if left < 0:
                 return False
+            if known is not None and turn.start == known.stop and known.whole > left:
+                return False  # what was counted before is not counted again
         return left >= 0
 
     def read(self, unit: Unit) -> Sequence[Any]:
@@ -223,14 +220,15 @@ class Timeline:
 
     def _read_roles(self, position: int) -> None:
         """Reads the roles down to a position."""
-        while self._unread > position:
-            low = max(0, min(position, self._unread - _BLOCK))
-            codes = _codes(self.codec, self.messages[low : self._unread])
-            self._roles[low : self._unread] = codes
-            self._unread = low
-            if self.known is not None and not _PINNED.isdisjoint(codes):  # what is new, or was edited since
-                found = {low + i for i, code in enumerate(codes) if code in _PINNED}
-                self.pinned = sorted(found.union(self.pinned))
+        stop = self._unread
+        if stop <= position:
+            return
+        codes = _codes(self.codec, self.messages[position:stop])
+        self._roles[position:stop] = codes
+        self._unread = position
+        if self.known is not None and not _PINNED.isdisjoint(codes):  # what is new, or was edited since
+            found = {position + i for i, code in enumerate(codes) if code in _PINNED}
+            self.pinned = sorted(found.union(self.pinned))
 
     def _asks(self, position: int) -> bool:
         """Says whether a user message is a question; one that holds tool results is noted as such."""
