@@ -16,9 +16,9 @@ asked for would ask again.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from .state import Cut, KeptRun, Summary, ThreadState
@@ -73,34 +73,31 @@ class Selection:
 
 
 def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
-    """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit."""
+    """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit.
+
+    The last exchanges come first, then their other steps, then older turns, newest first.
+    """
+    turns, tokens_of = timeline.turns(), timeline.tokens_of
+    newest = list(islice(turns, max(1, minimum)))
     kept: list[Unit] = []
-    used, tokens_of = 0, timeline.tokens_of
-    for must, link in _in_order_of_importance(timeline, minimum):
-        with_link = used
-        for unit in link:
-            with_link += tokens_of(unit)
-        if with_link > room:
-            return None if must else Selection(kept, used)
-        kept += link
-        used = with_link
-    return Selection(kept, used, complete=True)
-
-
-def _in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[bool, list[Unit]]]:
-    """Yields what to add next, and whether it must stay: last exchanges, their steps, older turns."""
-    turns = timeline.turns()
-    newest = []
-    for turn in islice(turns, max(1, minimum)):
-        newest.append(turn)
-        yield True, turn.core()
+    used = 0
     for turn in newest:
-        for unit in reversed(turn.body[:-1]):
-            yield False, [unit]
-    for turn in turns:
-        yield False, turn.core()
-        for unit in reversed(turn.body[:-1]):
-            yield False, [unit]
+        core = turn.core()
+        used += sum([tokens_of(unit) for unit in core])
+        if used > room:
+            return None
+        kept += core
+    steps = ([unit] for turn in newest for unit in reversed(turn.body[:-1]))
+    older = (
+        group for turn in turns for group in (turn.core(), *([unit] for unit in reversed(turn.body[:-1])))
+    )
+    for group in chain(steps, older):
+        with_group = used + sum([tokens_of(unit) for unit in group])
+        if with_group > room:
+            return Selection(kept, used)
+        kept += group
+        used = with_group
+    return Selection(kept, used, complete=True)
 
 
 def minimum_sets(timeline: Timeline, minimum: int) -> list[list[Unit]]:
@@ -289,11 +286,9 @@ def _counts(timeline: Timeline, tail: int) -> tuple[array[int], int]:
 
 def _closed(timeline: Timeline, selection: Selection, broken: Sequence[Broken], stop: int) -> KeptRun:
     """Returns what stays of all turns but the newest, which may still grow."""
+    run = selection.run or KeptRun(0, 0, (), ())
     older = [unit for unit in selection.units if unit.start < stop]
-    tokens = timeline.cost(older)
-    positions = [i for unit in older for i in unit.positions()]
-    if selection.run is not None:
-        tokens += selection.run.tokens
-        positions += selection.run.positions
-    positions.sort()
-    return KeptRun(stop, tokens, tuple(positions), tuple([one for one in broken if one[0] < stop]))
+    positions = sorted([i for unit in older for i in unit.positions()])
+    tokens = run.tokens + timeline.cost(older)
+    closed = tuple([one for one in broken if one[0] < stop])
+    return KeptRun(stop, tokens, (*run.positions, *positions), closed)

@@ -55,7 +55,7 @@ class Summary:
 
 @dataclass(slots=True)
 class Prints:
-    """The fingerprints of one list of messages, each made once where it is needed."""
+    """The fingerprints of one list of messages; those of the last kept runs are not made again."""
 
     codec: Codec
     messages: Sequence[Any]
@@ -78,16 +78,15 @@ class Prints:
     def hash_of_kept(self, pinned: Sequence[int], start: int, stop: int, tail: int, size: int) -> int:
         """Returns the hash of older system messages and of two runs, `start` to `stop`, `tail` to `size`."""
         older = tuple([self.one(p) for p in pinned if p < start])
-        return hash((older, tuple(self._run("turns", start, stop)), tuple(self._run("steps", tail, size))))
-
-    def _run(self, name: str, start: int, stop: int) -> list[Hashable]:
-        """Returns the fingerprints of a run; those of the last run of that name are made once."""
-        first, known = self._runs.get(name, (start, []))
-        held = known[start - first : max(0, stop - first)] if first <= start <= first + len(known) else []
-        fresh = self.messages[start + len(held) : stop]
-        made = held + self.codec.fingerprints(fresh) if fresh else held
-        self._runs[name] = (start, made)
-        return made
+        hashed: list[tuple[Hashable, ...]] = []
+        for name, first, last in (("turns", start, stop), ("steps", tail, size)):
+            at, known = self._runs.get(name, (first, []))
+            held = known[first - at : max(0, last - at)] if at <= first <= at + len(known) else []
+            fresh = self.messages[first + len(held) : last]
+            made = held + self.codec.fingerprints(fresh) if fresh else held
+            self._runs[name] = (first, made)
+            hashed.append(tuple(made))
+        return hash((older, *hashed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,7 +183,7 @@ class DictCodec:
 
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
         return [
-            (m["role"], m["content"]) if len(m) == _PLAIN and type(m.get("content")) is str else repr(m)
+            (m["role"], text) if len(m) == _PLAIN and type(text := m.get("content")) is str else repr(m)
             for m in messages
         ]
 
