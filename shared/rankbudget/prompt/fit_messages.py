@@ -41,6 +41,7 @@ def fit_messages(
     cut: CutMode = "fill",
     min_exchanges: int = 3,
     message_cap: int | None = 1000,
+    shorten_question: bool = False,
     summarizer: Summarizer | None = None,
     summary_timeout: float | None = SUMMARY_TIMEOUT,
     strict: bool = False,
@@ -62,10 +63,11 @@ def fit_messages(
         min_exchanges: question-and-answer pairs that stay if that can be, from 0.
         message_cap: a number from 200 lets long texts of those pairs be shortened, largest first, when the pairs do
             not fit; they keep all the room there is. None never shortens.
+        shorten_question: cuts the current question to what is free when it does not fit; otherwise it raises.
         summarizer: `(text, max_tokens) -> str`, writes a summary of what is dropped; None writes none.
         summary_timeout: seconds one call of the summarizer may take, above 0; after that the conversation is
             fitted without a summary and a warning says so. A blocking summarizer runs in a thread of its own,
-            so that it can be left behind. None waits for ever, in the caller's thread.
+            so that it can be left behind. None: no timeout; it runs in the caller's thread.
         strict: refuses a broken conversation instead of repairing it.
         session: remembers the cut and the summary between calls.
         profile: what the provider demands of a conversation ("anthropic", "mistral", "alternating", a model's
@@ -102,6 +104,7 @@ async def afit_messages(
     cut: CutMode = "fill",
     min_exchanges: int = 3,
     message_cap: int | None = 1000,
+    shorten_question: bool = False,
     summarizer: Summarizer | None = None,
     summary_timeout: float | None = SUMMARY_TIMEOUT,
     strict: bool = False,
@@ -131,6 +134,7 @@ def _steps(messages: Sequence[Any], given: dict[str, Any]) -> Steps[FitResult]:
         query=given["query"],
         min_exchanges=given["min_exchanges"],
         message_cap=given["message_cap"],
+        shorten_question=given["shorten_question"],
         strict=given["strict"],
         summarizer=given["summarizer"],
         summary_timeout=given["summary_timeout"],

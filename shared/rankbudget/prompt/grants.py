@@ -93,6 +93,7 @@ def _thread(request: PromptRequest, history: Block, measure: Measure, turn: Turn
         cut=request.cut,
         min_exchanges=budget.min_exchanges if minimum is None else minimum,
         message_cap=None if request.message_cap is None else budget.message_cap,
+        shorten_question=request.shorten_question or budget.shorten_question,
         summarizer=request.summarizer,
         summary_timeout=request.summary_timeout,
         strict=request.strict,
@@ -130,6 +131,7 @@ class Prices:
         system_text: tokens of the texts of all system messages.
         wishes: what each block wants.
         needs: what the conversation cannot do without.
+        question_before: tokens of a question of its own before it was cut; 0 where it is whole.
     """
 
     limit: int
@@ -139,6 +141,7 @@ class Prices:
     system_text: int = 0
     wishes: Mapping[str, Wish] = field(default_factory=dict)
     needs: Needs = _NO_NEEDS
+    question_before: int = 0
 
 
 def price(request: PromptRequest, inputs: Inputs) -> Prices:
@@ -159,7 +162,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         fixed = measure.overhead + system_tokens + question
     fixed += request.extra_tokens
     if fixed > limit:
-        raise _fixed_too_large(fixed, system_tokens, limit)
+        raise _fixed_too_large(fixed, system_tokens, limit, asked=request.question is not None)
     wishes: Mapping[str, Wish] = {}
     needs = _NO_NEEDS
     if inputs.blocks or not inputs.alone:
@@ -189,10 +192,11 @@ def _check_system(request: PromptRequest, inputs: Inputs) -> int:
     return tokens
 
 
-def _fixed_too_large(fixed: int, system: int, limit: int) -> BudgetExceededError:
+def _fixed_too_large(fixed: int, system: int, limit: int, *, asked: bool) -> BudgetExceededError:
     msg = (
         f"what always stays needs {fixed:,} tokens ({system:,} of them the system prompt), the limit is {limit:,}. "
-        "Shorten the system prompt, tools, template or question, lower the reserve, or take a larger window."
+        "Shorten the system prompt, tools, template or question, lower the reserve, or take a larger window"
+        + ("; shorten_question=True cuts the question." if asked else ".")
     )
     blocks = {"system": system, "other": fixed - system}
     return BudgetExceededError(msg, limit=limit, needed=fixed, blocks=blocks)

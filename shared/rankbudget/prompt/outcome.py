@@ -23,7 +23,7 @@ def report(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Ren
     fitted, budget = rendered.fitted, request.budget
     history = fitted.history
     totals = _totals(request, inputs, prices, rendered)
-    parts: list[Decision | DecisionRange] = [_always(t.name, t.used) for t in totals if t.granted is None]
+    parts: list[Decision | DecisionRange] = [_always(t, prices) for t in totals if t.granted is None]
     parts += inputs.hidden
     for given in inputs.blocks:
         parts += fitted.fits[given.block.name].decisions
@@ -96,8 +96,19 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Re
     return sorted(totals, key=lambda t: order.get(t.name, 99 if t.name == "query" else 50))
 
 
-def _always(name: str, tokens: int) -> Decision:
-    return Decision(segment_id=name, block=name, action="kept", reason="pinned", before=tokens, after=tokens)
+def _always(total: BlockTotal, prices: Prices) -> Decision:
+    """Returns the decision on what always stays; only a question may be cut."""
+    made = Decision(
+        segment_id=total.name,
+        block=total.name,
+        action="kept",
+        reason="pinned",
+        before=total.used,
+        after=total.used,
+    )
+    if total.name == "query" and prices.question_before:
+        return replace(made, action="truncated", reason="message_cap", before=prices.question_before)
+    return made
 
 
 def _named(parts: list[Decision | DecisionRange], history: Block) -> list[Decision | DecisionRange]:

@@ -11,10 +11,12 @@ report   ... Rendered             -> Plan       a decision and a reason for ever
 from __future__ import annotations
 
 from .._drivers import Steps
+from ..errors import BudgetExceededError
 from .fitted import fit, verify
 from .grants import grant, price, read
 from .outcome import report
 from .plan import Plan
+from .question import price_with_short_question
 from .request import PromptRequest, Turn
 
 __all__ = ["plan_steps"]
@@ -29,7 +31,10 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         MessageError: a message cannot be read, or needs a repair while `strict`.
     """
     inputs = read(request, turn)
-    prices = price(request, inputs)
+    try:
+        prices = price(request, inputs)
+    except BudgetExceededError as error:
+        request, prices = price_with_short_question(request, inputs, error)
     grants = grant(request, inputs, prices)
     fitted = yield from fit(request, inputs, prices, grants)
     rendered = yield from verify(request, inputs, prices, fitted)
