@@ -1,0 +1,82 @@
+"""Texts that say nothing new: the same as another text, or whole sentences of it in their order."""
+
+from __future__ import annotations
+
+import re
+
+from ..relevance.sentences import split_sentences
+from ..segment import Segment
+
+__all__ = ["Doubles"]
+
+SHORT_TURN = 12
+"""Words up to which a turn of a conversation is never a double: "Yeah." is new each time."""
+MOST_PLACES = 32
+"""Texts that are remembered for one sentence: more would take quadratic time where all texts share it."""
+_PAUSE = re.compile(r"[。，、！？；：「」『』—]|(?<=[^\W\d_])-(?=[^\W\d_])")
+"""What parts words as a space does: East Asian punctuation, a dash, a hyphen between letters."""
+_QUOTES, _ENDS = "\"'`“”„«»", ".,;:!?…"
+
+
+class Doubles:
+    """Finds texts that repeat an earlier one, apart from case, spaces and punctuation.
+
+    Numbers, names, negations and dates stay what they are: texts that differ in one word are no doubles. A
+    short turn of a conversation, such as "Yes.", is new every time.
+
+    Example:
+        >>> doubles = Doubles()
+        >>> doubles.add(Segment(id="a", text="The tea is hot. It costs -2."))
+        >>> said = "the TEA is hot!", "It costs 2.", "The tea is hot, it costs -2"
+        >>> [doubles.of(Segment(id="b", text=text)) for text in said]
+        ['a', None, 'a']
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[tuple[str, list[str]]] = []
+        self._same: dict[str, str] = {}
+        self._places: dict[str, list[tuple[int, int]]] = {}
+
+    def add(self, segment: Segment) -> None:
+        """Remembers a segment that is no double itself."""
+        said = _said(segment.text)
+        self._same.setdefault(" ".join(said), segment.id)
+        for position, sentence in enumerate(said):
+            places = self._places.setdefault(sentence, [])
+            if len(places) < MOST_PLACES:
+                places.append((len(self._texts), position))
+        self._texts.append((segment.id, said))
+
+    def of(self, segment: Segment) -> str | None:
+        """Returns the id of a segment that says all of this one, None where it is new."""
+        said = _said(segment.text)
+        words = " ".join(said)
+        if not said or (segment.role and len(re.findall(r"\w+", words)) <= SHORT_TURN):
+            return None
+        if words in self._same:
+            return self._same[words]
+        rarest = min(range(len(said)), key=lambda k: len(self._places.get(said[k], ())))
+        for text, position in self._places.get(said[rarest], ()):
+            name, other = self._texts[text]
+            start = position - rarest
+            if start >= 0 and other[start : start + len(said)] == said:
+                return name
+        return None
+
+
+def _said(text: str) -> list[str]:
+    """Returns the sentences of a text without case, spaces and punctuation around words."""
+    plain = [_plain(sentence) for sentence in split_sentences(text)]
+    return [sentence for sentence in plain if sentence]
+
+
+def _plain(sentence: str) -> str:
+    words = _PAUSE.sub(" ", sentence.casefold().replace("’", "'")).split()
+    return " ".join([word for word in map(_bare, words) if word])
+
+
+def _bare(word: str) -> str:
+    """Returns a word without punctuation around it; 5' and -5 keep what belongs to the number."""
+    if any(map(str.isdigit, word)):
+        return word.rstrip(_ENDS)
+    return word.lstrip(_QUOTES + "¿¡").rstrip(_QUOTES + _ENDS)
