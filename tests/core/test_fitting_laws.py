@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rankbudget import Assembler, Block, BudgetExceededError, Segment, counter_for, fit_documents
 from rankbudget.fitting.best_first import BestFirst
 from rankbudget.fitting.block import fit_block
+from rankbudget.fitting.doubles import MOST_PLACES, Doubles
 from rankbudget.fitting.evidence import Evidence
 from rankbudget.fitting.memories import Memories
 from rankbudget.fitting.protocol import Fit, plain_cost
@@ -153,3 +154,81 @@ def test_what_a_dropped_text_needs_is_exact(
         assert with_it is not None
         assert name in shown(with_it)
         assert without is None or name not in shown(without)
+
+
+PEOPLE = st.sampled_from(["Anna", "Berta", "Chen", "Dmitri"])
+NUMBERS = st.sampled_from(
+    ["20", "-20", "2.0", "200", "20 %", "$20", "€20", "1,000", "1.000", "5'", '5"', ".5", "5"]
+)
+DATES = st.sampled_from(["2024-05-01", "2024-01-05", "1 May 2024", "10:30", "10:03", "May 2024"])
+NEGATIONS = st.sampled_from(
+    [("must", "must not"), ("can", "can't"), ("is", "isn't"), ("will", "will never"), ("may", "may hardly"), ("has to", "does not have to")]
+)  # fmt: skip
+COMMON = (
+    "This page of the handbook for the office in the old harbour was read and signed by the board in spring. "
+    "Whoever has a question asks at the desk on the first floor, where a colleague is there from nine to five."
+)
+
+
+@st.composite
+def near_twins(draw: st.DrawFn) -> tuple[str, str]:
+    """Two texts with most words in common, different in a name, a number, a date or a negation."""
+    kind = draw(st.sampled_from(["names", "number", "date", "negation"]))
+    if kind == "names":
+        payer, payee = draw(st.lists(PEOPLE, min_size=2, max_size=2, unique=True))
+        one, other = f"{payer} pays {payee} for the tea.", f"{payee} pays {payer} for the tea."
+    elif kind == "number":
+        low, high = draw(st.lists(NUMBERS, min_size=2, max_size=2, unique=True))
+        one, other = f"The offset is {low} for all of us.", f"The offset is {high} for all of us."
+    elif kind == "date":
+        first, last = draw(st.lists(DATES, min_size=2, max_size=2, unique=True))
+        one, other = f"It is due on {first} at the latest.", f"It is due on {last} at the latest."
+    else:
+        yes, no = draw(NEGATIONS)
+        one, other = f"The clerk {yes} sign it.", f"The clerk {no} sign it."
+    before, after = draw(st.sampled_from(["", COMMON + " "])), draw(st.sampled_from(["", " " + COMMON]))
+    pair = before + one + after, before + other + after
+    return pair if draw(st.booleans()) else pair[::-1]
+
+
+@pytest.mark.parametrize("compress", [True, False])
+@draws()
+@given(twins=near_twins())
+def test_texts_that_differ_in_a_fact_are_no_doubles(compress: bool, twins: tuple[str, str]) -> None:
+    """With room for both and not for a third text, both stay, whole."""
+    texts = [*twins, "Gulls cry over the pier. " * 40]
+    room = sum([O200K.count(text + "\n") for text in twins])
+    result = fit_documents(texts, max_tokens=room, query=twins[0], compress=compress)
+    assert [segment.text for segment in result.segments] == list(twins)
+
+
+@draws()
+@given(
+    text=st.sampled_from([COMMON, "Anna pays Berta 20 pounds for the tea.", "退款需要十天。请给安娜打电话。"]),
+    change=st.sampled_from([str.upper, str.title, lambda t: t.replace(" ", "  \n"), lambda t: t.replace(".", "!"), lambda t: f"“{t}”", str.swapcase]),
+    around=st.sampled_from(["", "It rained. "]),
+)  # fmt: skip
+def test_the_same_words_are_a_double(text: str, change: Any, around: str) -> None:
+    """A text that another one says, but for case, spaces and punctuation, comes last, and the report names the other."""
+    segments = [
+        Segment(id="a", text=around + text, score=9),
+        Segment(id="b", text=change(text), score=8),
+        Segment(id="c", text="Gulls cry over the pier.", score=1),
+    ]
+    room = sum([O200K.count(s.text + "\n") for s in segments]) - 1
+    result = fit_documents(segments, max_tokens=room, query="tea")
+    assert [segment.id for segment in result.segments] == ["a", "c"]
+    assert [(d.segment_id, d.reason) for d in result.report.decisions if d.action == "trimmed"] == [
+        ("b", "duplicate")
+    ]
+
+
+def test_a_sentence_that_all_texts_share_is_looked_up_in_few() -> None:
+    """Near-equal texts take linear time: each is compared with a bounded number of others."""
+    doubles = Doubles()
+    for i in range(3 * MOST_PLACES):
+        doubles.add(Segment(id=str(i), text=f"{COMMON} Number {i}."))
+    assert doubles.of(Segment(id="new", text=f"{COMMON} Number 90.")) == "90"
+    assert doubles.of(Segment(id="new", text="Number 90.")) == "90"
+    assert doubles.of(Segment(id="new", text=f"{COMMON} Number 900.")) is None
+    assert max(map(len, doubles._places.values())) == MOST_PLACES

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from ..relevance.sentences import split_sentences
 from ..segment import Segment
 
 __all__ = ["Doubles"]
@@ -13,7 +12,8 @@ SHORT_TURN = 12
 """Words up to which a turn of a conversation is never a double: "Yeah." is new each time."""
 MOST_PLACES = 32
 """Texts that are remembered for one sentence: more would take quadratic time where all texts share it."""
-_PAUSE = re.compile(r"[。，、！？；：「」『』—]|(?<=[^\W\d_])-(?=[^\W\d_])")
+_END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)]*\s+|[。！？]+")
+_PAUSE = re.compile(r"[，、；：「」『』—]|(?<=[^\W\d_])-(?=[^\W\d_])")
 """What parts words as a space does: East Asian punctuation, a dash, a hyphen between letters."""
 _QUOTES, _ENDS = "\"'`“”„«»", ".,;:!?…"
 
@@ -65,13 +65,17 @@ class Doubles:
 
 
 def _said(text: str) -> list[str]:
-    """Returns the sentences of a text without case, spaces and punctuation around words."""
-    plain = [_plain(sentence) for sentence in split_sentences(text)]
+    """Returns the sentences of a text without case, spaces and punctuation around words.
+
+    They end at every full stop, whatever follows: how a text is broken into lines or capitalised must not
+    matter here.
+    """
+    plain = [_plain(sentence) for sentence in _END.split(text.casefold().replace("’", "'"))]
     return [sentence for sentence in plain if sentence]
 
 
 def _plain(sentence: str) -> str:
-    words = _PAUSE.sub(" ", sentence.casefold().replace("’", "'")).split()
+    words = _PAUSE.sub(" ", sentence).split()
     return " ".join([word for word in map(_bare, words) if word])
 
 
