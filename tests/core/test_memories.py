@@ -98,14 +98,6 @@ def test_other_blocks_can_name_it_and_do_not_get_it_unasked():
     assert isinstance(strategy_for("notes", "memories").strategy, Memories)
 
 
-def test_a_score_is_the_nearness():
-    """The formula ranks memories that come with a retriever's score, too; the score is their similarity."""
-    exp, core = pair()
-    assert in_block([dataclasses.replace(exp, score=0.9), dataclasses.replace(core, score=0.1)]) == ["core"]
-    plain = memories("Ann likes tea a lot and milk.", "Ann likes ice a lot and milk.", kind="fact")
-    assert in_block([dataclasses.replace(m, score=i) for i, m in enumerate(plain)]) == ["m1"]
-
-
 @given(
     texts=st.lists(st.sampled_from(FACTS), min_size=1, max_size=8, unique=False),
     limit=st.integers(0, 60),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 
+from ..relevance.corpus import word_counts
 from ..segment import Segment
 
-__all__ = ["Doubles"]
+__all__ = ["Doubles", "find_doubles"]
 
 SHORT_TURN = 12
 """Words up to which a turn of a conversation is never a double: "Yeah." is new each time."""
@@ -15,7 +18,39 @@ MOST_PLACES = 32
 _END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)]*\s+|[。！？]+")
 _PAUSE = re.compile(r"[，、；：「」『』—]|(?<=[^\W\d_])-(?=[^\W\d_])")
 """What parts words as a space does: East Asian punctuation, a dash, a hyphen between letters."""
-_QUOTES, _ENDS = "\"'`“”„«»", ".,;:!?…"
+_MARKS = re.compile(
+    r"(?<!\d)[\"`“”„«»¿¡]|(?<!\w)'|(?<=[^\W\d])'(?!\w)|(?<![.,;:!?…])[.,;:!?…]+(?=[\s\"'”’»]|$)"
+)
+"""Punctuation around words; 5' and -5 keep what belongs to the number."""
+
+
+def find_doubles(segments: Sequence[Segment], ranked: Sequence[int]) -> dict[int, str]:
+    """Returns which segments repeat a better one, by position, and the id of that.
+
+    Only texts whose words all stand in other texts as well are compared.
+
+    Args:
+        segments: what is looked through.
+        ranked: their positions, the best first.
+    """
+    words = [word_counts(segment.text) for segment in segments]
+    holders = Counter([word for counts in words for word in counts])
+    rarest: set[str] = set()
+    for counts in words:
+        rare = min(counts, key=holders.__getitem__, default="")
+        if holders[rare] > 1:
+            rarest.add(rare)
+    doubles = Doubles()
+    twins: dict[int, str] = {}
+    for i in ranked if rarest else ():
+        if rarest.isdisjoint(words[i]):
+            continue
+        twin = doubles.of(segments[i])
+        if twin is None:
+            doubles.add(segments[i])
+        else:
+            twins[i] = twin
+    return twins
 
 
 class Doubles:
@@ -51,7 +86,7 @@ class Doubles:
         """Returns the id of a segment that says all of this one, None where it is new."""
         said = _said(segment.text)
         words = " ".join(said)
-        if not said or (segment.role and len(re.findall(r"\w+", words)) <= SHORT_TURN):
+        if not said or (segment.role and sum(word_counts(segment.text).values()) <= SHORT_TURN):
             return None
         if words in self._same:
             return self._same[words]
@@ -70,17 +105,7 @@ def _said(text: str) -> list[str]:
     They end at every full stop, whatever follows: how a text is broken into lines or capitalised must not
     matter here.
     """
-    plain = [_plain(sentence) for sentence in _END.split(text.casefold().replace("’", "'"))]
-    return [sentence for sentence in plain if sentence]
-
-
-def _plain(sentence: str) -> str:
-    words = _PAUSE.sub(" ", sentence).split()
-    return " ".join([word for word in map(_bare, words) if word])
-
-
-def _bare(word: str) -> str:
-    """Returns a word without punctuation around it; 5' and -5 keep what belongs to the number."""
-    if any(map(str.isdigit, word)):
-        return word.rstrip(_ENDS)
-    return word.lstrip(_QUOTES + "¿¡").rstrip(_QUOTES + _ENDS)
+    flat = " ".join(text.casefold().replace("’", "'").split())
+    plain = _MARKS.sub("", _PAUSE.sub(" ", _END.sub("\n", flat)))
+    sentences = [" ".join(sentence.split()) for sentence in plain.split("\n")]
+    return [sentence for sentence in sentences if sentence]

@@ -8,8 +8,9 @@ from typing import Literal, get_args
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..relevance.protocol import Scorer
+from ..relevance.sentences import split_sentences
 from ..segment import Segment
-from .doubles import Doubles
+from .doubles import find_doubles
 from .packing import WHOLE, Packing, Unit
 from .protocol import Cost, Fit, Group, plain_cost, whole
 from .rater import Rater
@@ -18,14 +19,16 @@ __all__ = ["Evidence", "Order"]
 
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
+MOST_OF_A_TEXT = 0.6
+"""Share of a text from which the rest of it comes next: a whole text reads better than most of one."""
 
 
 class Evidence:
-    """Keeps what most likely holds the answer: sentences, the best of all texts first, and so whole texts.
+    """Keeps what most likely holds the answer: the best sentences of all texts, and texts they are most of.
 
-    Sentences of all texts stand in one order, and as many as fit are kept, so a larger limit keeps no less.
-    The first sentence that does not fit is cut at a word's end. What is kept of a segment is its own words in
-    their order. Texts that repeat another one come last.
+    All sentences stand in one order, and as many as fit are kept, so a larger limit keeps no less. The first
+    sentence that does not fit is cut at a word's end. What is kept of a segment is its own words in their
+    order. Texts that repeat another one come last.
 
     Args:
         scorer: rates segments that have no score of their own; None takes the default mix.
@@ -82,9 +85,9 @@ class Evidence:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
         units = _sentences(rater, segments) if self._compress else _texts(rater, segments)
-        twins: dict[int, str] = {}
-        if self._dedup:
-            units, twins = _doubles_last(units, segments)
+        twins = find_doubles(segments, list(dict.fromkeys([i for i, _ in units]))) if self._dedup else {}
+        if twins:
+            units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
         skip = 0 if self._compress else len(units) - len(twins)
         packing = Packing(segments, costs, price, counter, units, limit, skip=skip)
         kept = packing.pieces
@@ -113,47 +116,54 @@ def _texts(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
 
 
 def _sentences(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
-    """Returns the sentences of all segments, the best first, and groups whole.
-
-    A group comes behind at least as much text as it has itself: nothing is kept of one that is too large, nor
-    of what comes after it.
-    """
+    """Returns the sentences of all segments, the best first, and groups whole."""
     rated: list[tuple[float, int, int]] = []
     for i, segment in enumerate(segments):
         if isinstance(segment, Group):
             rated.append((-rater.documents[i], i, WHOLE))
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
-    units: list[Unit] = []
-    groups: list[int] = []
-    characters = 0.0
-    for _, i, j in sorted(rated):
-        if j == WHOLE:
-            groups.append(i)
-        else:
-            units.append((i, j))
-            characters += len(segments[i].text) / len(rater.sentences[i])
-        while groups and len(segments[groups[0]].text) <= characters:
-            characters += len(segments[groups[0]].text)
-            units.append((groups.pop(0), WHOLE))
-    return units + [(i, WHOLE) for i in groups]
+    units = _completed([(i, j) for _, i, j in sorted(rated)], segments)
+    groups = any(isinstance(segment, Group) for segment in segments)
+    return _groups_behind(units, segments) if groups else units
 
 
-def _doubles_last(units: Sequence[Unit], segments: Sequence[Segment]) -> tuple[list[Unit], dict[int, str]]:
-    """Returns the units with segments that repeat one before them at the end, and whom each repeats."""
-    doubles = Doubles()
-    twins: dict[int, str] = {}
-    seen: set[int] = set()
-    for i, _ in units:
-        if i in seen:
+def _completed(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
+    """Returns the units with the rest of each text behind the sentence that makes up most of it."""
+    found: dict[Unit, None] = {}
+    characters: dict[int, int] = {}
+    for i, j in units:
+        if (i, j) in found:
             continue
-        seen.add(i)
-        twin = doubles.of(segments[i])
-        if twin is None:
-            doubles.add(segments[i])
+        found[i, j] = None
+        if j == WHOLE:
+            continue
+        text = segments[i].text
+        sentences = split_sentences(text)
+        characters[i] = characters.get(i, 0) + len(sentences[j])
+        if characters[i] >= MOST_OF_A_TEXT * len(text):
+            found.update(dict.fromkeys([(i, k) for k in range(len(sentences))]))
+    return list(found)
+
+
+def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
+    """Returns the units with each group behind at least as much text as it has itself.
+
+    Nothing is kept of a group that is too large, nor of what comes after it.
+    """
+    found: list[Unit] = []
+    waiting: list[int] = []
+    characters = 0
+    for i, j in units:
+        if j == WHOLE:
+            waiting.append(i)
         else:
-            twins[i] = twin
-    return [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins], twins
+            found.append((i, j))
+            characters += len(split_sentences(segments[i].text)[j])
+        while waiting and len(segments[waiting[0]].text) <= characters:
+            characters += len(segments[waiting[0]].text)
+            found.append((waiting.pop(0), WHOLE))
+    return found + [(i, WHOLE) for i in waiting]
 
 
 def _in_order(kept: Iterable[int], rater: Rater, order: Order) -> list[int]:
