@@ -12,8 +12,7 @@ from ..budget.validation import shown
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..fitting.evidence import Evidence
-from ..fitting.packing import Order
+from ..fitting.evidence import Evidence, Order
 from ..fitting.protocol import Cost, Fit, Piece, plain_cost
 from ..messages.codec import DictCodec
 from ..relevance.fusion import default_scorer
@@ -38,7 +37,6 @@ def fit_documents(
     compress: bool = True,
     dedup: bool = True,
     order: Order = "original",
-    keep_evidence: float | None = None,
     scope: Scope | None = None,
 ) -> FitResult:
     """Returns the documents, or the sentences of them, that most likely hold the answer, within an exact number of tokens.
@@ -54,11 +52,9 @@ def fit_documents(
             meaning.
         cost: tokens of a text where it stands for a segment in your prompt, wrapping included; None counts
             each on a line of its own.
-        compress: allows single sentences where few whole documents fit; False keeps or drops whole documents
-            only.
-        dedup: leaves out near-duplicates when not everything fits.
+        compress: allows single sentences of documents; False keeps or drops whole documents only.
+        dedup: leaves out documents that repeat another one when not everything fits.
         order: "original", "edges" (the best first and last) or "score".
-        keep_evidence: stops at this share of the expected evidence, 0 to 1, instead of filling `max_tokens`.
         scope: who reads; segments of other users or projects are left out.
 
     Returns:
@@ -80,9 +76,7 @@ def fit_documents(
         raise BudgetConfigError(msg)
     segments = _read(texts_or_segments)
     measured = counter_for(counter)
-    strategy = Evidence(
-        scorer=scorer, compress=compress, dedup=dedup, order=order, keep_evidence=keep_evidence
-    )
+    strategy = Evidence(scorer=scorer, compress=compress, dedup=dedup, order=order)
     plan = drive(
         plan_steps(
             PromptRequest(
@@ -103,10 +97,6 @@ def fit_documents(
     )
     kept = plan.kept["knowledge"]
     warnings = []
-    if keep_evidence is not None:
-        warnings.append(
-            f"expected_evidence: {kept.share:.1%} of the expected evidence is kept, asked for: {keep_evidence:.0%}"
-        )
     reason = getattr(default_scorer() if scorer is None else scorer, "reason", None)
     if reason:
         warnings.append(f"relevance: {reason}")
