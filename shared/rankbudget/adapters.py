@@ -37,7 +37,6 @@ from .messages.tags import (
     wrapper_of,
 )
 from .prompt.limits import Limits, ModelFacts, check_options, limits_of
-from .prompt.plain import plain_budget
 from .prompt.plan import Plan
 from .prompt.pool import SessionPool
 from .prompt.request import PromptRequest, Render, Shown
@@ -51,7 +50,7 @@ from .prompt.settings import (
     write_session,
 )
 from .prompt.signals import segment_signals
-from .prompt.stages import plan_steps
+from .prompt.stages import plain_budget, plan_steps
 
 if TYPE_CHECKING:
     from .fitting.evidence import Evidence

@@ -20,9 +20,8 @@ from ..relevance.fusion import default_scorer
 from ..relevance.protocol import Scorer
 from ..report.result import FitResult
 from ..segment import Block, Scope, Segment
-from .plain import plain_budget
 from .request import PromptRequest
-from .stages import plan_steps
+from .stages import plain_budget, plan_steps
 
 __all__ = ["fit_documents"]
 

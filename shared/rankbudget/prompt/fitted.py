@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._drivers import Steps
-from ..budget.allocation import Allocation, allocate
+from ..budget.allocation import allocate
 from ..conversation.fit import fit_thread, read_thread
 from ..conversation.thread import FittedThread
 from ..counting.profiles import apply_profile
 from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
-from .block_fit import as_shown, fit_block
-from .grants import Grants, Inputs, Prices
+from ..fitting.strategies import strategy_for
+from ..segment import Segment
+from .grants import BlockInput, Grants, Inputs, Prices, Wish, shown_text
 from .layout import STATIC, Layout
 from .request import PromptRequest
 
@@ -24,7 +25,7 @@ _ROUNDS, _HALVING = 12, 6
 """Most rounds of giving up, and those in which half of the excess is asked for."""
 
 
-# ---- fit --------------------------------------------------------------------------------------------------------------------
+# ---- fit ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,79 +42,71 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
 
     Each takes up to its grant and what the one before it left.
     """
-    surplus = request.budget.surplus
-    if request.budget.preset == "rag" or inputs.thread is None:
-        return (yield from _fit_in_rank_order(request, inputs, prices, grants))
-    history = yield from _fit_history(inputs, prices, grants.tokens["history"])
-    if not inputs.blocks:
-        return Fitted(history=history, granted=grants.tokens)
-    used = history.tokens - inputs.measure.overhead
-    demands = [
-        replace(d, wanted=used, minimum=0, pinned=used, rank=1) if d.name == "history" else d
-        for d in grants.demands
-    ]
-    left = (
-        Allocation(grants=grants.tokens, unused=0)
-        if grants.whole
-        else allocate(prices.room, demands, surplus=surplus)
-    )
-    fits, granted = _fit_blocks(request, inputs, prices, left)
-    return Fitted(history=history, fits=fits, granted={**granted, "history": grants.tokens["history"]})
-
-
-def _fit_history(inputs: Inputs, prices: Prices, granted: int) -> Steps[FittedThread]:
-    assert inputs.thread is not None
-    assert inputs.timeline is not None
-    limit = granted + inputs.measure.overhead
-    return (yield from fit_thread(inputs.thread, inputs.timeline, limit, beside=prices.limit - limit))
-
-
-def _fit_blocks(
-    request: PromptRequest, inputs: Inputs, prices: Prices, allocation: Allocation
-) -> tuple[dict[str, Fit], dict[str, int]]:
-    fits: dict[str, Fit] = {}
+    budget, measure, thread = request.budget, inputs.measure, inputs.thread
+    order: list[BlockInput | None] = [*inputs.blocks]
+    if thread is not None and inputs.timeline is not None:
+        order.insert(_place_of_history(request, inputs.blocks), None)
+    tokens, unused, carry = grants.tokens, max(0, prices.room - sum(grants.tokens.values())), 0
     granted: dict[str, int] = {}
-    carry = 0
-    for i, given in enumerate(inputs.blocks):
-        name = given.block.name
-        if i == len(inputs.blocks) - 1:
-            carry += allocation.unused  # rounded off, or left by a history that ranks below
-        granted[name] = allocation[name] + (carry if request.budget.surplus != "keep" else 0)
-        fits[name] = fit_block(request, given, prices.wishes[name].base, granted[name], inputs.tags)
-        carry = granted[name] - fits[name].tokens
-    return fits, granted
-
-
-def _fit_in_rank_order(
-    request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants
-) -> Steps[Fitted]:
     fits: dict[str, Fit] = {}
-    granted: dict[str, int] = {}
     history: FittedThread | None = None
-    rank = request.budget.rank_of("history")
-    if request.history is not None and request.history.rank is not None:
-        rank = request.history.rank
-    carry = prices.room - sum(grants.tokens.values())
-    keep = request.budget.surplus == "keep"
-    for given in [
-        *[b for b in inputs.blocks if b.rank <= rank],
-        None,
-        *[b for b in inputs.blocks if b.rank > rank],
-    ]:
-        if given is None and inputs.thread is None:
-            continue
+    for i, given in enumerate(order):
         name = "history" if given is None else given.block.name
-        granted[name] = grants.tokens.get(name, 0) + (0 if keep else max(0, carry))
-        if given is None:
-            history = yield from _fit_history(inputs, prices, granted[name])
-            carry = granted[name] - (history.tokens - inputs.measure.overhead)
-        else:
-            fits[name] = fit_block(request, given, prices.wishes[name].base, granted[name], inputs.tags)
+        granted[name] = tokens[name]
+        if budget.surplus != "keep" and (given is not None or budget.preset == "rag"):
+            granted[name] += carry + (unused if i == len(order) - 1 else 0)
+        if given is not None:
+            fits[name] = _fit_block(request, inputs, given, prices.wishes[name], granted[name])
             carry = granted[name] - fits[name].tokens
+            continue
+        limit = granted[name] + measure.overhead
+        assert thread is not None
+        assert inputs.timeline is not None
+        history = yield from fit_thread(thread, inputs.timeline, limit, beside=prices.limit - limit)
+        used = history.tokens - measure.overhead
+        carry = granted[name] - used
+        if budget.preset != "rag" and inputs.blocks:
+            carry = 0
+            if not grants.whole:  # what the history left goes where it is wanted
+                kept = {"wanted": used, "minimum": 0, "pinned": used, "rank": 1}
+                demands = [replace(d, **kept) if d.name == name else d for d in grants.demands]  # type: ignore[arg-type]  # names of fields
+                left = allocate(prices.room, demands, surplus=budget.surplus)
+                tokens, unused = left.grants, left.unused
     return Fitted(history=history, fits=fits, granted=granted)
 
 
-# ---- render and verify ------------------------------------------------------------------------------------------------------
+def _place_of_history(request: PromptRequest, blocks: Sequence[BlockInput]) -> int:
+    """Returns how many blocks are fitted before the history."""
+    if request.budget.preset != "rag":
+        return 0
+    rank = request.history.rank if request.history is not None else None
+    rank = request.budget.rank_of("history") if rank is None else rank
+    return sum(given.rank <= rank for given in blocks)
+
+
+def _fit_block(request: PromptRequest, inputs: Inputs, given: BlockInput, wish: Wish, granted: int) -> Fit:
+    """Returns what a block keeps within `granted` tokens, its frame included."""
+    block, counter, beside = given.block, request.counter, request.beside
+
+    def cost(segment: Segment, text: str) -> int:
+        shown = shown_text(request, block.name, inputs.tags, segment, text)
+        return counter.count(shown) + beside.get(segment.id, 0)
+
+    segments = block.segments
+    if block.pinned:
+        segments = tuple([replace(s, pinned=True) for s in segments])
+    fit = strategy_for(block.name, block.strategy, scorer=request.scorer).fit(
+        segments,
+        limit=max(0, granted - wish.base),
+        counter=counter,
+        block=block.name,
+        query=given.query,
+        cost=request.cost or cost,
+    )
+    return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit
+
+
+# ---- render and verify ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,16 +138,11 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
         if over <= 0:
             return rendered
         # A template may show a text twice: what is asked for first is what a doubled text needs.
-        fits, rest = _give_up(
-            request, inputs, prices, fitted.fits, (over + 1) // 2 if attempt < _HALVING else over
-        )
+        asked = (over + 1) // 2 if attempt < _HALVING else over
+        fits, rest = _give_up(request, inputs, prices, fitted.fits, asked)
         history = fitted.history
-        if (
-            fits == fitted.fits
-        ):  # a block that is dropped takes its frame with it: the history gives only after that
-            if history is None:
-                break
-            history = yield from _smaller_history(inputs, prices, history, rest)
+        if fits == fitted.fits:  # a dropped block's frame goes too, so the history gives only after blocks
+            history = (yield from _smaller_history(inputs, prices, history, rest)) if history else None
             if history is None:
                 break
         fitted = replace(fitted, fits=fits, history=history)
@@ -173,11 +161,11 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
     if request.render is not None:
         messages = list(request.render(fitted.fits, history))
         total = inputs.measure.total(messages) + request.extra_tokens
-        return Rendered(messages=messages, total=total, fitted=fitted)
-    simple = not fitted.fits and not request.system and request.question is None
-    if simple and fitted.history is not None and request.profile is None and not request.text:
+        return Rendered(messages=messages, total=total + _beside(request, fitted), fitted=fitted)
+    bare = not fitted.fits and not request.system and request.question is None and not request.text
+    if bare and fitted.history is not None and request.profile is None:
         return Rendered(messages=history, total=fitted.history.tokens + request.extra_tokens, fitted=fitted)
-    fits = fitted.fits if request.shown is None else as_shown(fitted.fits, request.shown)
+    fits = fitted.fits if request.shown is None else _as_shown(fitted.fits, request.shown)
     layout = Layout(
         codec=request.codec,
         system=list(request.system),
@@ -192,23 +180,40 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
     messages = layout.messages()
     if request.profile is not None:
         messages = apply_profile(messages, request.profile)
-    total = inputs.measure.total(messages) + request.extra_tokens
-    if request.beside:  # the default rendering shows texts; a host's own shows what is beside them, too
-        kept = [piece.segment.id for fit in fitted.fits.values() for piece in fit.pieces]
-        total += sum([request.beside.get(name, 0) for name in kept])
+    total = inputs.measure.total(messages) + request.extra_tokens + _beside(request, fitted)
     return Rendered(messages=messages, total=total, fitted=fitted, layout=layout)
+
+
+def _beside(request: PromptRequest, fitted: Fitted) -> int:
+    """Returns the tokens of media that the rendering does not show: a host's own shows those of its blocks."""
+    if not request.beside:
+        return 0
+    fits = [fit for name, fit in fitted.fits.items() if request.render is None or name == "knowledge"]
+    return sum([request.beside.get(piece.segment.id, 0) for fit in fits for piece in fit.pieces])
+
+
+def _as_shown(fits: Mapping[str, Fit], shown: Callable[[str, Segment, str], str]) -> dict[str, Fit]:
+    """Returns fits whose pieces read as the prompt shows them."""
+    made: dict[str, Fit] = {}
+    for name, fit in fits.items():
+        pieces = [
+            replace(p, rendition=replace(p.rendition, text=shown(name, p.segment, p.rendition.text)))
+            for p in fit.pieces
+        ]
+        made[name] = replace(fit, pieces=tuple(pieces))
+    return made
 
 
 def _give_up(
     request: PromptRequest, inputs: Inputs, prices: Prices, fits: Mapping[str, Fit], over: int
 ) -> tuple[dict[str, Fit], int]:
-    """Returns the fits after the lowest ranks gave up `over` tokens, and what of that nobody gave."""
+    """Returns the fits after the lowest ranks gave up `over` tokens, and what of that is still missing."""
     made = dict(fits)
     for given in reversed(inputs.blocks):
         name = given.block.name
         if made[name].pieces and over > 0:
             wish, before = prices.wishes[name], made[name].tokens
-            made[name] = fit_block(request, given, wish.base, max(wish.pinned, before - over), inputs.tags)
+            made[name] = _fit_block(request, inputs, given, wish, max(wish.pinned, before - over))
             over -= before - made[name].tokens
     return made, over
 
