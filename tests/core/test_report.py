@@ -12,7 +12,8 @@ from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetError
 from rankbudget.prompt.assembler import Assembler
 from rankbudget.prompt.session import BudgetSession
-from rankbudget.report.report import BlockTotal, BudgetReport, warnings_for
+from rankbudget.report.report import BlockTotal, BudgetReport
+from rankbudget.report.words import warnings_for
 from rankbudget.segment import Decision, DecisionRange
 
 

@@ -20,9 +20,10 @@ from ..messages.measure import Measure
 from ..messages.tags import NOTICE
 from ..relevance.protocol import Scorer
 from ..segment import Block, Decision, Scope
+from .blocks import for_reader
 from .fit_messages import read_profile
 from .plan import Plan
-from .read_blocks import Blocks, check_history, for_reader, read_blocks
+from .read_blocks import Blocks, check_history, read_blocks
 from .request import PromptRequest, Render, Shown
 from .session import BudgetSession
 from .stages import plain_budget, plan_steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,9 +13,8 @@ from ..conversation.thread import FittedThread
 from ..counting.profiles import apply_profile
 from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
-from ..fitting.strategies import strategy_for
-from ..segment import Segment
-from .grants import BlockInput, Grants, Inputs, Prices, Wish, shown_text
+from .blocks import BlockInput, as_shown, fit_block
+from .grants import Grants, Inputs, Prices
 from .layout import STATIC, Layout
 from .request import PromptRequest
 
@@ -45,7 +44,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
     budget, measure, thread = request.budget, inputs.measure, inputs.thread
     order: list[BlockInput | None] = [*inputs.blocks]
     if thread is not None and inputs.timeline is not None:
-        order.insert(_place_of_history(request, inputs.blocks), None)
+        order.insert(_place_of_history(request, inputs.blocks) if budget.preset == "rag" else 0, None)
     tokens, unused, carry = grants.tokens, max(0, prices.room - sum(grants.tokens.values())), 0
     granted: dict[str, int] = {}
     fits: dict[str, Fit] = {}
@@ -56,7 +55,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
         if budget.surplus != "keep" and (given is not None or budget.preset == "rag"):
             granted[name] += carry + (unused if i == len(order) - 1 else 0)
         if given is not None:
-            fits[name] = _fit_block(request, inputs, given, prices.wishes[name], granted[name])
+            fits[name] = fit_block(request, given, prices.wishes[name], granted[name], inputs.tags)
             carry = granted[name] - fits[name].tokens
             continue
         limit = granted[name] + measure.overhead
@@ -76,34 +75,10 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
 
 
 def _place_of_history(request: PromptRequest, blocks: Sequence[BlockInput]) -> int:
-    """Returns how many blocks are fitted before the history."""
-    if request.budget.preset != "rag":
-        return 0
+    """Returns how many blocks rank before the history."""
     rank = request.history.rank if request.history is not None else None
     rank = request.budget.rank_of("history") if rank is None else rank
     return sum(given.rank <= rank for given in blocks)
-
-
-def _fit_block(request: PromptRequest, inputs: Inputs, given: BlockInput, wish: Wish, granted: int) -> Fit:
-    """Returns what a block keeps within `granted` tokens, its frame included."""
-    block, counter, beside = given.block, request.counter, request.beside
-
-    def cost(segment: Segment, text: str) -> int:
-        shown = shown_text(request, block.name, inputs.tags, segment, text)
-        return counter.count(shown) + beside.get(segment.id, 0)
-
-    segments = block.segments
-    if block.pinned:
-        segments = tuple([replace(s, pinned=True) for s in segments])
-    fit = strategy_for(block.name, block.strategy, scorer=request.scorer).fit(
-        segments,
-        limit=max(0, granted - wish.base),
-        counter=counter,
-        block=block.name,
-        query=given.query,
-        cost=request.cost or cost,
-    )
-    return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit
 
 
 # ---- render and verify ----------------------------------------------------------------------------
@@ -128,6 +103,12 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
     Raises:
         BudgetExceededError: it is too large in its final form, and nothing can be given up any more.
     """
+    history = fitted.history
+    plain = request.render is None and request.profile is None and not request.text
+    if plain and history is not None and not fitted.fits and not request.system and request.question is None:
+        total = history.tokens + request.extra_tokens
+        if total <= prices.limit:
+            return Rendered(messages=history.messages, total=total, fitted=fitted)
     largest = 0
     for attempt in range(_ROUNDS):
         rendered = _render(request, inputs, fitted)
@@ -161,11 +142,9 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
     if request.render is not None:
         messages = list(request.render(fitted.fits, history))
         total = inputs.measure.total(messages) + request.extra_tokens
-        return Rendered(messages=messages, total=total + _beside(request, fitted), fitted=fitted)
-    bare = not fitted.fits and not request.system and request.question is None and not request.text
-    if bare and fitted.history is not None and request.profile is None:
-        return Rendered(messages=history, total=fitted.history.tokens + request.extra_tokens, fitted=fitted)
-    fits = fitted.fits if request.shown is None else _as_shown(fitted.fits, request.shown)
+        total += _beside(request, fitted) if request.beside else 0
+        return Rendered(messages=messages, total=total, fitted=fitted)
+    fits = fitted.fits if request.shown is None else as_shown(fitted.fits, request.shown)
     layout = Layout(
         codec=request.codec,
         system=list(request.system),
@@ -180,28 +159,15 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
     messages = layout.messages()
     if request.profile is not None:
         messages = apply_profile(messages, request.profile)
-    total = inputs.measure.total(messages) + request.extra_tokens + _beside(request, fitted)
+    total = inputs.measure.total(messages) + request.extra_tokens
+    total += _beside(request, fitted) if request.beside else 0
     return Rendered(messages=messages, total=total, fitted=fitted, layout=layout)
 
 
 def _beside(request: PromptRequest, fitted: Fitted) -> int:
     """Returns the tokens of media that the rendering does not show: a host's own shows those of its blocks."""
-    if not request.beside:
-        return 0
     fits = [fit for name, fit in fitted.fits.items() if request.render is None or name == "knowledge"]
     return sum([request.beside.get(piece.segment.id, 0) for fit in fits for piece in fit.pieces])
-
-
-def _as_shown(fits: Mapping[str, Fit], shown: Callable[[str, Segment, str], str]) -> dict[str, Fit]:
-    """Returns fits whose pieces read as the prompt shows them."""
-    made: dict[str, Fit] = {}
-    for name, fit in fits.items():
-        pieces = [
-            replace(p, rendition=replace(p.rendition, text=shown(name, p.segment, p.rendition.text)))
-            for p in fit.pieces
-        ]
-        made[name] = replace(fit, pieces=tuple(pieces))
-    return made
 
 
 def _give_up(
@@ -213,7 +179,7 @@ def _give_up(
         name = given.block.name
         if made[name].pieces and over > 0:
             wish, before = prices.wishes[name], made[name].tokens
-            made[name] = _fit_block(request, inputs, given, wish, max(wish.pinned, before - over))
+            made[name] = fit_block(request, given, wish, max(wish.pinned, before - over), inputs.tags)
             over -= before - made[name].tokens
     return made, over
 

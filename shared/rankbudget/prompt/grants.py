@@ -13,29 +13,18 @@ from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
 from ..messages.codec import content_text
 from ..messages.measure import CodecMeasure, Measure
-from ..messages.tags import JOINT, close_tag, open_tag, own_tags, wrapper_of
-from ..segment import Block, Decision, Segment
-from .layout import STATIC
-from .read_blocks import for_reader
+from ..messages.tags import own_tags
+from ..segment import Decision
+from .blocks import UNBOUNDED, BlockInput, Wish, for_reader, wishes_of
 from .request import PromptRequest, Turn
 
-__all__ = ["BlockInput", "Grants", "Inputs", "Prices", "Wish", "grant", "price", "read", "shown_text"]
+__all__ = ["Grants", "Inputs", "Prices", "grant", "price", "read"]
 
-_UNBOUNDED = 1 << 40
 _NO_NEEDS = Needs(0, 0)
 _NOTHING = Fit(pieces=(), tokens=0, decisions=())
 
 
 # ---- read -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BlockInput:
-    """A block as its reader sees it, with its rank and the question it should answer."""
-
-    block: Block
-    rank: int
-    query: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,57 +44,46 @@ class Inputs:
 
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
     """Returns the conversation, and the blocks in rank order without what is hidden from their reader."""
+    budget, minimum, history = request.budget, request.min_exchanges, request.history
     measure = request.measure or CodecMeasure(request.codec, request.counter, request.tools)
-    thread = timeline = None
-    if request.history is not None:
-        thread = _thread(request, request.history, measure, turn)
-        timeline = read_thread(thread)
-    turn = turn or Turn(request.sources)
-    if not request.blocks:
-        sources = {"other"} if turn.sources is None else turn.sources
-        return Inputs(
+    sources = request.sources if turn is None else turn.sources
+    inputs = Inputs(measure=measure, turn=turn or Turn(sources), hidden=request.hidden)
+    if history is not None:
+        thread = Thread(
+            messages=history.messages or (),
+            codec=request.codec,
+            counter=request.counter,
             measure=measure,
-            turn=turn,
-            thread=thread,
-            timeline=timeline,
-            hidden=request.hidden,
-            alone=thread is not None and not turn.awaited and sources <= {"history"},
+            cut=request.cut,
+            min_exchanges=budget.min_exchanges if minimum is None else minimum,
+            message_cap=None if request.message_cap is None else budget.message_cap,
+            summarizer=request.summarizer,
+            summary_timeout=request.summary_timeout,
+            strict=request.strict,
+            query=request.query,
+            asked_elsewhere=request.asked_elsewhere or request.question is not None,
+            remembers=turn is not None,
+            known=turn.known if turn is not None else None,
         )
+        others = {"any"} if sources is None else sources - {"history"}
+        alone = not (others or request.blocks or inputs.turn.awaited)
+        inputs = replace(inputs, thread=thread, timeline=read_thread(thread), alone=alone)
+    return _with_blocks(request, inputs) if request.blocks else inputs
+
+
+def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
     hidden, blocks = list(request.hidden), []
-    question = request.question_text or _last_question(timeline)
+    question = request.question_text or _last_question(inputs.timeline)
     for given in request.blocks:
         block, unseen = for_reader(given, request.scope)
         hidden += unseen
         rank = request.budget.rank_of(block.name) if block.rank is None else block.rank
         blocks.append(BlockInput(block, rank, block.query or question))
-    return Inputs(
-        measure=measure,
-        turn=turn,
-        thread=thread,
-        timeline=timeline,
+    return replace(
+        inputs,
         blocks=tuple(sorted(blocks, key=lambda b: (b.rank, b.block.name))),
         hidden=tuple(hidden),
         tags=own_tags(given.block.name for given in blocks),
-    )
-
-
-def _thread(request: PromptRequest, history: Block, measure: Measure, turn: Turn | None) -> Thread:
-    budget, minimum = request.budget, request.min_exchanges
-    return Thread(
-        messages=history.messages or (),
-        codec=request.codec,
-        counter=request.counter,
-        measure=measure,
-        cut=request.cut,
-        min_exchanges=budget.min_exchanges if minimum is None else minimum,
-        message_cap=None if request.message_cap is None else budget.message_cap,
-        summarizer=request.summarizer,
-        summary_timeout=request.summary_timeout,
-        strict=request.strict,
-        query=request.query,
-        asked_elsewhere=request.asked_elsewhere or request.question is not None,
-        remembers=turn is not None,
-        known=turn.known if turn is not None else None,
     )
 
 
@@ -120,27 +98,14 @@ def _last_question(timeline: Timeline | None) -> str:
 # ---- price ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a block wants.
-
-    Args:
-        wanted: tokens of all of it, frame included.
-        base: tokens of its frame: tags, and for the first block of a message its framing and notice.
-        pinned: tokens of what is never cut, frame included.
-    """
-
-    wanted: int = 0
-    base: int = 0
-    pinned: int = 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
     """What everything costs before anything is granted.
 
     Args:
         limit: most tokens of the prompt.
+        reserve: tokens kept for the answer.
+        safety: tokens kept free because counts may be too low.
         room: of them, what history and blocks share; the rest always stays.
         system_tokens: tokens of the system prompt; system messages of the history are counted there.
         system_text: tokens of the texts of all system messages.
@@ -149,6 +114,8 @@ class Prices:
     """
 
     limit: int
+    reserve: int
+    safety: int
     room: int
     system_tokens: int = 0
     system_text: int = 0
@@ -163,7 +130,9 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     pinned = inputs.timeline.pinned_tokens if inputs.timeline is not None else 0
     bounded = budget.max_system_ratio is not None or "system" in budget.sizes
     system_text = _check_system(request, inputs) if bounded or request.system else 0
+    reserve = budget.reserve_tokens(system_tokens + pinned)
     limit = budget.limit(system_tokens=system_tokens + pinned, band=request.counter.band)
+    safety = budget.context_window - reserve - limit
     if request.ceiling is not None:
         limit = min(limit, request.ceiling)
     if request.render is not None:
@@ -181,13 +150,20 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         )
         held = {"system": system_tokens, "other": fixed - system_tokens}
         raise BudgetExceededError(msg, limit=limit, needed=fixed, blocks=held)
-    prices = Prices(limit=limit, room=limit - fixed, system_tokens=system_tokens, system_text=system_text)
+    prices = Prices(
+        limit=limit,
+        reserve=reserve,
+        safety=safety,
+        room=limit - fixed,
+        system_tokens=system_tokens,
+        system_text=system_text,
+    )
     if inputs.alone:
         return prices
     needs = prices.needs
     if inputs.thread is not None and inputs.timeline is not None:
         needs = needs_of(inputs.thread, inputs.timeline)
-    return replace(prices, wishes=_wishes(request, inputs), needs=needs)
+    return replace(prices, wishes=wishes_of(request, measure, inputs.blocks, inputs.tags), needs=needs)
 
 
 def _check_system(request: PromptRequest, inputs: Inputs) -> int:
@@ -202,52 +178,6 @@ def _check_system(request: PromptRequest, inputs: Inputs) -> int:
     tokens = sum(request.counter.count_many(texts))
     request.budget.check_system(tokens)
     return tokens
-
-
-def _wishes(request: PromptRequest, inputs: Inputs) -> dict[str, Wish]:
-    """Returns what each block wants, by name."""
-    wishes: dict[str, Wish] = {}
-    framed = False  # blocks that change every turn share one message, which is framed once
-    for given in inputs.blocks:
-        block = given.block
-        if not block.segments:
-            wishes[block.name] = Wish()
-        elif request.cost is not None:  # the strategy prices the segments; here they would be counted twice
-            wishes[block.name] = Wish(wanted=_UNBOUNDED)
-        else:
-            static = block.name in STATIC
-            base = 0
-            if request.render is None:
-                base = _frame_tokens(request, inputs.measure, block.name, framing=static or not framed)
-            framed = framed or not static
-            texts = [shown_text(request, block.name, inputs.tags, s, s.text) for s in block.segments]
-            costs = request.counter.count_many(texts)
-            if request.beside:
-                costs = [c + request.beside.get(s.id, 0) for c, s in zip(costs, block.segments, strict=True)]
-            groups = {s.group for s in block.segments if s.pinned and s.group is not None}
-            pinned = [
-                cost
-                for cost, s in zip(costs, block.segments, strict=True)
-                if block.pinned or s.pinned or s.group in groups
-            ]
-            wishes[block.name] = Wish(base + sum(costs), base, base + sum(pinned) if pinned else 0)
-    return wishes
-
-
-def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framing: bool) -> int:
-    count = request.counter.count
-    tags = count(open_tag(name)) + count(close_tag(name))
-    if not framing:
-        return tags
-    notice = count(request.notice + "\n") if request.notice and name not in STATIC else 0
-    return tags + notice + measure.group([request.codec.make("system", "", origin=name)])
-
-
-def shown_text(request: PromptRequest, name: str, tags: tuple[str, ...], segment: Segment, text: str) -> str:
-    """Returns a text of a segment as the prompt holds it, wrapping included."""
-    if request.shown is not None:
-        text = request.shown(name, segment, text)
-    return text + JOINT if request.render is not None else wrapper_of(name, tags)(segment, text)
 
 
 # ---- grant ----------------------------------------------------------------------------------------
@@ -266,7 +196,7 @@ class Grants:
 def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
     """Returns one allocation of the room for all."""
     room, budget, needs = prices.room, request.budget, prices.needs
-    most = _UNBOUNDED if request.history_tokens is None else request.history_tokens
+    most = UNBOUNDED if request.history_tokens is None else request.history_tokens
     if inputs.alone:
         return Grants({"history": min(room, most)})
     demands = []
@@ -282,7 +212,8 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
         demands.append(
             demand_for(budget, "history", most, block=request.history, minimum=needs.exchanges, pinned=must)
         )
-    demands += _awaited(request, inputs.turn, room, demands)
+    if inputs.turn.awaited:
+        demands += _awaited(request, inputs.turn, room, demands)
     if budget.surplus != "keep" and _all_fits(inputs, room, demands):
         tokens_of = {demand.name: demand.wanted for demand in demands}
         if "history" in tokens_of:
@@ -312,7 +243,7 @@ def _awaited(request: PromptRequest, turn: Turn, room: int, demands: Sequence[De
     missing = [name for name in sorted(turn.awaited) if name not in present]
     if not missing:
         return []
-    unbounded = [demand_for(request.budget, name, _UNBOUNDED) for name in missing]
+    unbounded = [demand_for(request.budget, name, UNBOUNDED) for name in missing]
     everyone = with_absent(request.budget, [*demands, *unbounded], sources=turn.sources)
     shares = allocate(room, everyone, surplus="keep").shares
     return [replace(demand, wanted=shares[demand.name]) for demand in unbounded]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from ..errors import BudgetConfigError
-from ..segment import Block, Decision, Scope, Segment
+from ..segment import Block, Segment
 
-__all__ = ["Blocks", "check_history", "for_reader", "read_blocks"]
+__all__ = ["Blocks", "check_history", "read_blocks"]
 
 _CONVERSATIONS = ("system", "history", "query")
 """Blocks that may be made of host messages."""
@@ -59,17 +58,6 @@ def read_blocks(blocks: Blocks) -> list[Block]:
     if problems:
         raise BudgetConfigError.of(problems)
     return found
-
-
-def for_reader(block: Block, reader: Scope | None) -> tuple[Block, list[Decision]]:
-    """Returns what the reader may see of a block, and a decision without its id for each hidden segment."""
-    seen = [s for s in block.segments if s.scope is None or s.scope.visible_to(reader)]
-    hidden = len(block.segments) - len(seen)
-    if not hidden:
-        return block, []
-    unseen = partial(Decision, block=block.name, action="trimmed", reason="out_of_scope", before=0, after=0)
-    decisions = [unseen(segment_id=f"{block.name}-hidden-{n}") for n in range(1, hidden + 1)]
-    return replace(block, segments=tuple(seen)), decisions
 
 
 def check_history(block: Block) -> None:

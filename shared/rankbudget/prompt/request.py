@@ -51,6 +51,7 @@ class PromptRequest:
         sources: names of the blocks that this prompt may ever have; the shares of others are shared out.
             None: all of the budget's.
         render: makes the final messages; None takes the usual order and tags.
+        frames: tokens that a `render` puts around the pieces of a block, by its name, while it has any.
         shown: how a piece reads in the prompt, where the host renders it.
         cost: tokens of a text kept of a segment of any block; None counts it as it is rendered. Where it is
             given, each block may want all of the room.
@@ -88,6 +89,7 @@ class PromptRequest:
     beside: Mapping[str, int] = field(default_factory=dict)
     sources: frozenset[str] | None = None
     render: Render | None = None
+    frames: Mapping[str, int] = field(default_factory=dict)
     shown: Shown | None = None
     cost: Cost | None = None
     hidden: tuple[Decision, ...] = ()

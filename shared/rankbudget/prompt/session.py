@@ -132,7 +132,7 @@ class BudgetSession:
             BudgetExceededError: what must stay does not fit.
         """
         request = self.request(
-            messages,
+            check_messages(messages),
             limit=limit,
             ceiling=ceiling,
             history_tokens=history_tokens,
@@ -181,7 +181,7 @@ class BudgetSession:
             "measure": measure,
             "tools": tools,
             "blocks": blocks,
-            "history": None if messages is None else Block(name="history", messages=check_messages(messages)),
+            "history": None if messages is None else Block(name="history", messages=messages),
             "question_text": question or "",
             "asked_elsewhere": question is not None,
             "extra_tokens": extra_tokens,

@@ -7,17 +7,18 @@ first access.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from ..errors import BudgetError
 from ..segment import Decision, DecisionRange
 from .html import page
 from .table import table
+from .words import HOLDS_AT_ANY_SIZE, explained, warnings_of
 
-__all__ = ["BlockTotal", "BudgetReport", "warnings_for"]
+__all__ = ["BlockTotal", "BudgetReport", "Covers", "MoreTokens", "Part"]
 
 Covers = Literal["prompt", "history", "documents", "examples"]
 Part = Decision | DecisionRange
@@ -28,11 +29,6 @@ MoreTokens = Callable[[str, str, int], int | None]
 _PLAIN = (
     "limit", "total_tokens", "window", "reserve", "safety", "overhead", "counter", "exact", "model", "covers",
 )  # fmt: skip
-_BROKEN = frozenset({"orphan_result", "unanswered_call", "leading_assistant", "out_of_scope", "discarded"})
-"""Reasons that hold at any size."""
-_SHORT_HISTORY = 100
-_NEAR_LIMIT = 0.80
-_STALE_TURNS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +89,9 @@ class BudgetReport:
         exact: whether it knows or estimates.
         model: the model's name, where known.
         covers: what the report is about: the whole prompt, or the part of it that this entry point sees.
-        joined: blocks whose pieces cost another number of tokens together than one by one; the last kept
-            piece takes the difference.
+        later: makes `overhead`, `blocks`, `parts` and "joined" when somebody looks, instead of giving them here.
+            Pieces of joined blocks cost another number of tokens together than one by one; the last kept
+            ones take the difference.
         needs: makes, of the report, what says how many more tokens bring a piece back.
 
     Example:
@@ -127,15 +124,12 @@ class BudgetReport:
     window: int | None
     reserve: int
     safety: int
-    overhead: int
-    parts: tuple[Part, ...]
     counter: str
     exact: bool
     model: str | None
     covers: Covers
-    _given: tuple[BlockTotal, ...]
     _noted: Warnings
-    _joined: Collection[str]
+    _later: Callable[[], Mapping[str, Any]]
     _needs: Callable[[BudgetReport], MoreTokens] | None
 
     def __init__(
@@ -154,13 +148,17 @@ class BudgetReport:
         exact: bool = True,
         model: str | None = None,
         covers: Covers = "prompt",
-        joined: Collection[str] = (),
+        later: Callable[[], Mapping[str, Any]] | None = None,
         needs: Callable[[BudgetReport], MoreTokens] | None = None,
     ) -> None:
+        if later is None:
+            given: dict[str, Any] = {"overhead": overhead, "joined": frozenset()}
+            given |= {"blocks": tuple(blocks), "parts": tuple(parts)}
+            later = partial(dict, given)
         self.__dict__.update(
             limit=limit, total_tokens=total_tokens, window=window, reserve=reserve, safety=safety,
-            overhead=overhead, parts=tuple(parts), counter=counter, exact=exact, model=model, covers=covers,
-            _given=tuple(blocks), _noted=warnings, _joined=joined, _needs=needs,
+            counter=counter, exact=exact, model=model, covers=covers,
+            _noted=warnings, _later=later, _needs=needs,
         )  # fmt: skip
 
     def __setattr__(self, name: str, *_: object) -> None:
@@ -185,23 +183,41 @@ class BudgetReport:
 
     def replace(self, **changes: Any) -> BudgetReport:
         """Returns the report with other values for some of its arguments."""
-        given = {name: getattr(self, name) for name in _PLAIN}
-        given |= {"blocks": self._given, "parts": self.parts, "warnings": self._noted}
-        given |= {"joined": self._joined, "needs": self._needs}
-        return BudgetReport(**(given | changes))
+        given = {name: getattr(self, name) for name in _PLAIN if name != "overhead"}
+        given |= {"warnings": self._noted, "needs": self._needs}
+        changed = {name: changes.pop(name) for name in ("overhead", "blocks", "parts") if name in changes}
+
+        def later() -> Mapping[str, Any]:
+            return {**self._contents, **changed}
+
+        return BudgetReport(**{**given, "later": later, **changes})
 
     def noting(self, *warnings: str) -> BudgetReport:
         """Returns the report with more warnings."""
         return self.replace(warnings=lambda: (*self._own_warnings(), *warnings)) if warnings else self
 
-    def without(self, name: str) -> BudgetReport:
-        """Returns the report without one block and its decisions; the totals stay."""
-        return self.replace(
-            blocks=[block for block in self._given if block.name != name],
-            parts=[part for part in self.parts if part.block != name],
-        )
-
     # ---- what it says ----------------------------------------------------------------------------
+    @cached_property
+    def _contents(self) -> Mapping[str, Any]:
+        return self._later()
+
+    @property
+    def overhead(self) -> int:
+        """Tokens that belong to no block: reply priming, message framing, tags, tool schemas."""
+        overhead: int = self._contents["overhead"]
+        return overhead
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The decisions in order, ranges not expanded."""
+        parts: Sequence[Part] = self._contents["parts"]
+        return parts
+
+    @property
+    def _given(self) -> Sequence[BlockTotal]:
+        given: Sequence[BlockTotal] = self._contents["blocks"]
+        return given
+
     @property
     def size(self) -> int:
         """How many decisions there are; expands nothing."""
@@ -214,7 +230,7 @@ class BudgetReport:
         for part in self.parts:
             found.extend(part.expand() if isinstance(part, DecisionRange) else (part,))
         for block in self._given:
-            if block.name in self._joined:
+            if block.name in self._contents["joined"]:
                 _make_sum(found, block)
         return tuple(found)
 
@@ -231,7 +247,7 @@ class BudgetReport:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What looks wrong, one sentence each; expands nothing."""
-        return tuple(dict.fromkeys([*self._own_warnings(), *_warnings_of(self.blocks)]))
+        return tuple(dict.fromkeys([*self._own_warnings(), *warnings_of(self.blocks)]))
 
     def _own_warnings(self) -> Sequence[str]:
         return self._noted() if callable(self._noted) else self._noted
@@ -313,31 +329,17 @@ class BudgetReport:
         return {**plain, "blocks": blocks, "warnings": list(self.warnings)}
 
     def _explain(self, decision: Decision) -> str:
-        name, reason = f"{decision.segment_id} ({decision.block})", decision.reason
-        detail = f" {decision.detail}" if decision.detail else ""
-        before, after = f"{decision.before:,}", f"{decision.after:,}"
-        if decision.action == "kept":
-            return f"{name} was kept whole: {reason}, {after} tokens.{detail}"
-        if decision.action != "trimmed":
-            return f"{name} was {decision.action}: {reason}, from {before} to {after} tokens.{detail}"
-        dropped = f"{name} was dropped: {reason}. It has {before} tokens"
-        if reason in _BROKEN:
-            return f"{dropped}; no budget would bring it back.{detail}"
-        return f"{dropped}; {self._missing_room(decision)}{detail}"
-
-    def _missing_room(self, decision: Decision) -> str:
-        total = next((block for block in self._given if block.name == decision.block), None)
-        granted = self.limit if total is None or total.granted is None else total.granted
-        used = self.total_tokens if total is None else total.used
-        figures = f"the block was granted {granted:,} and uses {used:,}"
         more = None
-        if self._more is not None:
+        if (
+            self._more is not None
+            and decision.action == "trimmed"
+            and decision.reason not in HOLDS_AT_ANY_SIZE
+        ):
             more = self._more(decision.block, decision.segment_id, decision.before)
-        if more is None:
-            return f"{figures}."
-        if not more:
-            return f"{figures}; no budget would bring it back."
-        return f"{figures}. {more:,} more tokens for the prompt would bring it back."
+        total = next((block for block in self._given if block.name == decision.block), None)
+        if total is None or total.granted is None:
+            return explained(decision, granted=self.limit, used=self.total_tokens, more=more)
+        return explained(decision, granted=total.granted, used=total.used, more=more)
 
     @cached_property
     def _more(self) -> MoreTokens | None:
@@ -354,38 +356,6 @@ def _make_sum(found: list[Decision], block: BlockTotal) -> None:
             before = decision.before + change if decision.action == "kept" else decision.before
             found[i] = replace(decision, before=before, after=decision.after + change)
             rest -= change
-
-
-def warnings_for(
-    *, window: int | None, system_tokens: int, system_limit: int | None, task_turns: int
-) -> list[str]:
-    """Returns what the decisions do not show: a system prompt near its limit, a stale task."""
-    found = []
-    if system_limit and system_tokens >= _NEAR_LIMIT * system_limit:
-        of_window = f" of a window of {window:,}" if window else ""
-        found.append(
-            f"system has {system_tokens:,} of at most {system_limit:,} tokens{of_window}: near its limit"
-        )
-    if task_turns >= _STALE_TURNS:
-        found.append(f"task has not changed for {task_turns} turns: it may be stale")
-    return found
-
-
-def _warnings_of(blocks: Sequence[BlockTotal]) -> Iterator[str]:
-    """Yields what the figures show: dropped segments, a history of which little is left, empty knowledge."""
-    short = [block for block in blocks if block.dropped]
-    if short:
-        dropped, total = sum(block.dropped for block in short), sum(block.size for block in blocks)
-        each = ", ".join(f"{block.name} {block.dropped:,} of {block.size:,}" for block in short)
-        yield f"dropped {dropped:,} of {total:,} segments: {each}"
-    for block in blocks:
-        if block.name == "history" and block.dropped and block.used < _SHORT_HISTORY:
-            yield f"history has only {block.used} tokens left: context may be lost"
-        elif block.name == "knowledge" and block.used == 0 and block.size:
-            granted = f"{block.granted or 0:,} tokens it was granted"
-            yield f"knowledge is empty: none of {block.size:,} segments fits the {granted}"
-        elif block.name == "knowledge" and block.used == 0:
-            yield "knowledge is empty: retrieval may have failed"
 
 
 def _size(part: Part) -> int:

@@ -1,0 +1,144 @@
+"""What a plan's report says: totals, decisions, warnings, and what brings a piece back. Made when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ..conversation.selection import in_order_of_importance
+from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
+from ..report.words import warnings_for
+from ..segment import Block, Decision, DecisionRange
+from .fitted import Fitted, Rendered
+from .grants import Inputs, Prices
+from .layout import STATIC
+from .needs import Kept, Needs
+from .request import PromptRequest
+
+__all__ = ["Again", "contents", "needs", "warnings"]
+
+Again = Callable[[int], BudgetReport]
+"""The report of the same request with so many more tokens."""
+
+_IN_PROMPT = {name: i for i, name in enumerate((*STATIC, "history"))}
+"""Where each block stands; others follow, the question is last."""
+
+
+def contents(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> Mapping[str, Any]:
+    """Returns totals and decisions. A block's tags are overhead.
+
+    Where joined texts and merged messages cost less than one by one, the largest block has saved it.
+    """
+    fitted, history = rendered.fitted, rendered.fitted.history
+    totals = _totals(request, inputs, prices, fitted)
+    parts: list[Part] = [_always(t.name, t.used) for t in totals if t.granted is None]
+    parts += inputs.hidden
+    for kept in fitted.fits.values():
+        parts += kept.decisions
+    if history is not None and request.history is not None:
+        parts += _named(history.parts, request.history) if request.history.segments else history.parts
+    joined = set() if inputs.measure.additive or history is None else {"history"}
+    overhead = rendered.total - sum([total.used for total in totals])
+    if overhead < 0:
+        largest = max(range(len(totals)), key=lambda i: totals[i].used)
+        totals[largest] = replace(totals[largest], used=totals[largest].used + overhead)
+        joined.add(totals[largest].name)
+    return {"overhead": max(0, overhead), "blocks": totals, "parts": parts, "joined": joined}
+
+
+def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted) -> list[BlockTotal]:
+    """Returns the figures of each block in the order of the prompt."""
+    rank = request.budget.rank_of
+    totals = []
+    if request.system:
+        totals.append(BlockTotal(name="system", rank=rank("system"), granted=None, used=prices.system_tokens))
+    if fitted.history is not None and request.history is not None:
+        own = request.history.rank
+        used = fitted.history.tokens - inputs.measure.overhead
+        granted = fitted.granted["history"]
+        history_rank = rank("history") if own is None else own
+        totals.append(BlockTotal(name="history", rank=history_rank, granted=granted, used=used))
+    for given in inputs.blocks:
+        name, wish = given.block.name, prices.wishes[given.block.name]
+        used = max(0, fitted.fits[name].tokens - wish.base)
+        wanted = wish.wanted if request.cost is None else None
+        granted = fitted.granted[name]
+        totals.append(BlockTotal(name=name, rank=given.rank, granted=granted, used=used, wanted=wanted))
+    if request.question is not None:
+        used = inputs.measure.group([request.question])
+        totals.append(BlockTotal(name="query", rank=rank("query"), granted=None, used=used))
+    return sorted(totals, key=lambda t: _IN_PROMPT.get(t.name, 99 if t.name == "query" else 50))
+
+
+def _always(name: str, tokens: int) -> Decision:
+    return Decision(segment_id=name, block=name, action="kept", reason="pinned", before=tokens, after=tokens)
+
+
+def _named(parts: Sequence[Part], history: Block) -> list[Part]:
+    """Returns the decisions on a history of segments under the segments' own ids; messages keep theirs."""
+    names = {f"history-{i}": s.id for i, s in enumerate(history.segments)}
+
+    def name(decision: Decision) -> Decision:
+        return replace(decision, segment_id=names.get(decision.segment_id, decision.segment_id))
+
+    def name_all(expand: Callable[[], Iterator[Decision]]) -> Iterator[Decision]:
+        return map(name, expand())
+
+    return [
+        replace(p, expand=partial(name_all, p.expand)) if isinstance(p, DecisionRange) else name(p)
+        for p in parts
+    ]
+
+
+def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> list[str]:
+    """Returns what went wrong on the way and what the totals do not show."""
+    budget, history = request.budget, rendered.fitted.history
+    noted = list(history.warnings) if history is not None else []
+    if inputs.hidden:
+        noted.append(f"out_of_scope: {len(inputs.hidden)} segments belong to other users or projects")
+    limits = [budget.sizes["system"]] if "system" in budget.sizes else []
+    if budget.max_system_ratio is not None:
+        limits.append(int(budget.context_window * budget.max_system_ratio))
+    return noted + warnings_for(
+        window=budget.context_window,
+        system_tokens=prices.system_text,
+        system_limit=min(limits, default=None),
+        task_turns=request.task_turns,
+    )
+
+
+# ---- what brings a piece back ---------------------------------------------------------------------
+
+
+def needs(
+    request: PromptRequest, inputs: Inputs, prices: Prices, again: Again, report: BudgetReport
+) -> MoreTokens:
+    """Returns what says how many more tokens bring back a piece that this plan dropped."""
+
+    def refit(more: int) -> Kept:
+        return again(more).in_prompt()
+
+    dropped = sum([d.before for d in report.decisions if d.action == "trimmed"])
+    most = 64 * (dropped + prices.limit) + 1024
+    known = partial(_thresholds, request, inputs, prices)
+    return Needs(report.in_prompt, refit, known, size=report.size, most=most).tokens
+
+
+def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[tuple[str, str], int]:
+    """Returns what each message of a conversation alone needs: it is kept in a known order."""
+    timeline, thread = inputs.timeline, inputs.thread
+    exact = inputs.measure.additive and not request.counter.band and request.profile is None
+    if timeline is None or thread is None or not (exact and inputs.alone):
+        return {}
+    if thread.cut != "fill" or thread.query or request.history_tokens is not None:
+        return {}
+    found: dict[tuple[str, str], int] = {}
+    used = timeline.pinned_tokens - prices.room
+    for must, units in in_order_of_importance(timeline, thread.min_exchanges):
+        used += timeline.cost(units)
+        for position in [p for unit in units for p in unit.positions()] if used > 0 and not must else ():
+            name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
+            found["history", name] = used
+    return found
