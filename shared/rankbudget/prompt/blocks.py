@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..fitting.protocol import Fit
@@ -37,11 +37,13 @@ class Wish:
         wanted: tokens of all of it, frame included.
         base: tokens of its frame: tags, and for the first block of a message its framing and notice.
         pinned: tokens of what is never cut, frame included.
+        costs: tokens of each whole segment, by its id.
     """
 
     wanted: int = 0
     base: int = 0
     pinned: int = 0
+    costs: Mapping[str, int] = field(default_factory=dict)
 
 
 def for_reader(block: Block, reader: Scope | None) -> tuple[Block, list[Decision]]:
@@ -73,7 +75,8 @@ def wishes_of(
             if request.render is None:
                 base = _frame_tokens(request, measure, block.name, framing=static or not framed)
             framed = framed or not static
-            texts = [_shown_text(request, block.name, tags, s, s.text) for s in block.segments]
+            show = _shower(request, block.name, tags)
+            texts = [show(s, s.text) for s in block.segments]
             costs = request.counter.count_many(texts)
             if request.beside:
                 costs = [c + request.beside.get(s.id, 0) for c, s in zip(costs, block.segments, strict=True)]
@@ -83,7 +86,12 @@ def wishes_of(
                 for cost, s in zip(costs, block.segments, strict=True)
                 if block.pinned or s.pinned or s.group in groups
             ]
-            wishes[block.name] = Wish(base + sum(costs), base, base + sum(pinned) if pinned else 0)
+            wishes[block.name] = Wish(
+                wanted=base + sum(costs),
+                base=base,
+                pinned=base + sum(pinned) if pinned else 0,
+                costs=dict(zip([s.id for s in block.segments], costs, strict=True)),
+            )
     return wishes
 
 
@@ -101,10 +109,12 @@ def fit_block(
 ) -> Fit:
     """Returns what a block keeps within `granted` tokens, its frame included."""
     block, counter, beside = given.block, request.counter, request.beside
+    show = _shower(request, block.name, tags)
 
     def cost(segment: Segment, text: str) -> int:
-        shown = _shown_text(request, block.name, tags, segment, text)
-        return counter.count(shown) + beside.get(segment.id, 0)
+        if text == segment.text and segment.id in wish.costs:
+            return wish.costs[segment.id]
+        return counter.count(show(segment, text)) + beside.get(segment.id, 0)
 
     segments = block.segments
     if block.pinned:
@@ -132,8 +142,14 @@ def as_shown(fits: Mapping[str, Fit], shown: Callable[[str, Segment, str], str])
     return made
 
 
-def _shown_text(request: PromptRequest, name: str, tags: tuple[str, ...], segment: Segment, text: str) -> str:
-    """Returns a text of a segment as the prompt holds it, wrapping included."""
-    if request.shown is not None:
-        text = request.shown(name, segment, text)
-    return text + JOINT if request.render is not None else wrapper_of(name, tags)(segment, text)
+def _shower(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
+    """Returns how a text of a segment of a block reads in the prompt, wrapping included."""
+    wrap = wrapper_of(name, tags) if request.render is None else _with_joint
+    shown = request.shown
+    if shown is None:
+        return wrap
+    return lambda segment, text: wrap(segment, shown(name, segment, text))
+
+
+def _with_joint(segment: Segment, text: str) -> str:
+    return text + JOINT

@@ -185,7 +185,9 @@ class BudgetReport:
         """Returns the report with other values for some of its arguments."""
         given = {name: getattr(self, name) for name in _PLAIN if name != "overhead"}
         given |= {"warnings": self._noted, "needs": self._needs}
-        changed = {name: changes.pop(name) for name in ("overhead", "blocks", "parts") if name in changes}
+        changed: dict[str, Any] = {
+            name: changes.pop(name) for name in ("overhead", "blocks", "parts") if name in changes
+        }
 
         def later() -> Mapping[str, Any]:
             return {**self._contents, **changed}
