@@ -97,7 +97,7 @@ def test_what_would_be_lost_or_invented_is_refused(blocks: Any, told: str) -> No
 
 def test_an_unknown_cut_is_refused() -> None:
     """The assembler takes the cuts that fit_messages takes."""
-    with pytest.raises(BudgetConfigError, match="cut must be .*got 'x'"):
+    with pytest.raises(BudgetConfigError, match=r"cut must be .*got 'x'"):
         Assembler(300, cut="x")  # type: ignore[arg-type]
 
 

@@ -285,6 +285,13 @@ def test_warnings_are_not_added_twice_by_the_way_through_plain_data():
     assert made.replace(total_tokens=1).warnings == made.warnings
 
 
+def test_dropping_is_warned_about_once_although_a_host_adds_its_own_warnings():
+    """A report with all warnings of another one, and more, says each of them once."""
+    made = report()
+    again = made.replace(warnings=[*made.warnings, "look out"])
+    assert sorted(again.warnings) == sorted([*made.warnings, "look out"])
+
+
 def test_a_short_history_is_warned_about_only_where_something_was_dropped():
     """A new chat is short, and nothing is lost."""
     lost = "history has only 99 tokens left: context may be lost"

@@ -120,5 +120,5 @@ def test_documents_are_texts_or_segments() -> None:
     some: Any = ["a", None, 3]
     with pytest.raises(BudgetConfigError, match=r".1. must be .*got None.; .*.2. must be .*got 3"):
         fit_documents(some, max_tokens=10, query="q", counter=COUNTER)
-    with pytest.raises(BudgetConfigError, match="texts_or_segments must be .*got None"):
+    with pytest.raises(BudgetConfigError, match=r"texts_or_segments must be .*got None"):
         fit_documents(None, max_tokens=10, query="q", counter=COUNTER)  # type: ignore[arg-type]  # what is tested

@@ -151,5 +151,5 @@ def _shower(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callabl
     return lambda segment, text: wrap(segment, shown(name, segment, text))
 
 
-def _with_joint(segment: Segment, text: str) -> str:
+def _with_joint(_: Segment, text: str) -> str:
     return text + JOINT

@@ -69,6 +69,9 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
     if request.question is not None:
         used = inputs.measure.group([request.question])
         totals.append(BlockTotal(name="query", rank=rank("query"), granted=None, used=used))
+    elif request.render is not None and request.asked_elsewhere and request.question_text:
+        used = request.counter.count(request.question_text)  # the host's template shows it
+        totals.append(BlockTotal(name="query", rank=rank("query"), granted=None, used=used))
     return sorted(totals, key=lambda t: _IN_PROMPT.get(t.name, 99 if t.name == "query" else 50))
 
 
