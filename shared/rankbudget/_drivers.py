@@ -1,4 +1,4 @@
-"""Input and output, asked for instead of done: the stations are written once, sync and async drivers answer them.
+"""Input and output, asked for instead of done: stages are written once, two drivers answer them.
 
 A station that needs a summary, an embedding or a remote count is a generator. It yields a `Call`; a driver
 makes the call and sends the result back, or throws the failure into the generator, which then decides what
@@ -101,7 +101,7 @@ def blocking(steps: Callable[P, Steps[T]]) -> Callable[P, T]:
 
 
 def awaiting(run: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Returns the async form of a function that `blocking` made: the same parameters, under the name `a...`."""
+    """Returns the async form of a function that `blocking` made, with its parameters and the name `a...`."""
     steps: Callable[P, Steps[T]] = run.__wrapped__  # type: ignore[attr-defined]  # `blocking` sets it
 
     @wraps(steps)
@@ -128,7 +128,10 @@ def _state_result(run: Any) -> None:
 def _block(call: Call) -> Any:
     if call.function is None or inspect.iscoroutinefunction(call.function):
         name = getattr(call.function or call.awaitable, "__name__", "function")
-        msg = f"{name!r} is async only; use the async method (afit_messages, aassemble, ainvoke) or give a blocking one"
+        msg = (
+            f"{name!r} must be blocking here (got an async function). "
+            "Use the async method (afit_messages, aassemble, ainvoke), or give a blocking function."
+        )
         raise TypeError(msg)
     return call.function(*call.arguments)
 

@@ -1,4 +1,4 @@
-"""The blocks that compete for the room: what a reader sees, what each wants, what each keeps within its grant."""
+"""The blocks that compete for the room: what a reader sees of each, what it wants, and what it keeps."""
 
 from __future__ import annotations
 

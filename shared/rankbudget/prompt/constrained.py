@@ -77,7 +77,7 @@ def assemble_constrained_prompt(
     *,
     notice: str | None = NOTICE,
 ) -> Plan:
-    """Returns the same messages with the report; `notice` rewords or drops the sentence before the documents."""
+    """Returns the same with the report; `notice` rewords or drops the sentence before the documents."""
     _check(user_question, conversation_history, rag_context)
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     question = {"role": "user", "content": user_question}

@@ -40,7 +40,7 @@ def fit_documents(
     keep_evidence: float | None = None,
     scope: Scope | None = None,
 ) -> FitResult:
-    """Returns the documents, or their sentences, that most likely hold the answer, within exactly `max_tokens`.
+    """Returns the documents, or their sentences, that most likely hold the answer, within `max_tokens`.
 
     Segments with a role are read as turns of a conversation, and each counts with what was said around it.
 

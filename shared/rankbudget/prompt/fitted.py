@@ -37,7 +37,7 @@ class Fitted:
 
 
 def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) -> Steps[Fitted]:
-    """Fits the history first, then the blocks in rank order; with preset "rag" the history in rank order, too.
+    """Fits the history first, then the blocks in rank order; with preset "rag" it has its rank's place, too.
 
     Each takes up to its grant and what the one before it left.
     """
@@ -64,14 +64,23 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
         history = yield from fit_thread(thread, inputs.timeline, limit, beside=prices.limit - limit)
         used = history.tokens - measure.overhead
         carry = granted[name] - used
-        if budget.preset != "rag" and inputs.blocks:
-            carry = 0
-            if not grants.whole:  # what the history left goes where it is wanted
-                kept = {"wanted": used, "minimum": 0, "pinned": used, "rank": 1}
-                demands = [replace(d, **kept) if d.name == name else d for d in grants.demands]  # type: ignore[arg-type]  # names of fields
-                left = allocate(prices.room, demands, surplus=budget.surplus)
-                tokens, unused = left.grants, left.unused
+        if budget.preset != "rag":
+            carry, (tokens, unused) = 0, _left_by_history(request, prices, grants, used)
     return Fitted(history=history, fits=fits, granted=granted)
+
+
+def _left_by_history(
+    request: PromptRequest, prices: Prices, grants: Grants, used: int
+) -> tuple[Mapping[str, int], int]:
+    """Returns the grants of the blocks when the history has `used` tokens, and what is left after them."""
+    if grants.whole or len(grants.tokens) == 1:
+        return grants.tokens, 0
+    demands = [
+        replace(d, wanted=used, minimum=0, pinned=used, rank=1) if d.name == "history" else d
+        for d in grants.demands
+    ]
+    left = allocate(prices.room, demands, surplus=request.budget.surplus)
+    return left.grants, left.unused
 
 
 def _place_of_history(request: PromptRequest, blocks: Sequence[BlockInput]) -> int:
@@ -104,8 +113,8 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
         BudgetExceededError: it is too large in its final form, and nothing can be given up any more.
     """
     history = fitted.history
-    plain = request.render is None and request.profile is None and not request.text
-    if plain and history is not None and not fitted.fits and not request.system and request.question is None:
+    hosts = (request.render is not None, request.profile is not None, request.question is not None)
+    if history is not None and not any((fitted.fits, request.system, request.text, *hosts)):
         total = history.tokens + request.extra_tokens
         if total <= prices.limit:
             return Rendered(messages=history.messages, total=total, fitted=fitted)
@@ -127,6 +136,10 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
             if history is None:
                 break
         fitted = replace(fitted, fits=fits, history=history)
+    raise _too_large(inputs, prices, fitted, largest)
+
+
+def _too_large(inputs: Inputs, prices: Prices, fitted: Fitted, largest: int) -> BudgetExceededError:
     used = {"system": prices.system_tokens, **{name: f.tokens for name, f in fitted.fits.items()}}
     if fitted.history is not None:
         used["history"] = fitted.history.tokens - inputs.measure.overhead
@@ -134,7 +147,7 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
         f"the prompt must have at most {prices.limit:,} tokens in its final form (got {largest:,}). "
         "Shorten the fixed parts or raise the limit."
     )
-    raise BudgetExceededError(msg, limit=prices.limit, needed=largest, blocks=used)
+    return BudgetExceededError(msg, limit=prices.limit, needed=largest, blocks=used)
 
 
 def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
@@ -168,7 +181,7 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
 
 
 def _beside(request: PromptRequest, fitted: Fitted) -> int:
-    """Returns the tokens of media that the rendering does not show: a host's own shows those of its blocks."""
+    """Returns the tokens of media that the rendering does not show; a host's own shows its blocks'."""
     fits = [fit for name, fit in fitted.fits.items() if request.render is None or name == "knowledge"]
     return sum([request.beside.get(piece.segment.id, 0) for fit in fits for piece in fit.pieces])
 

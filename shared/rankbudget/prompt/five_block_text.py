@@ -46,7 +46,8 @@ class BlockAssembler:
 
     Example:
         >>> blocks = BlockAssembler(TokenBudget.five_blocks("gpt-4"))
-        >>> print(blocks.assemble("You review code.", "Python 3.12", "Add a login.", [{"role": "user", "content": "JWT or sessions?"}], []))
+        >>> asked = [{"role": "user", "content": "JWT or sessions?"}]
+        >>> print(blocks.assemble("You review code.", "Python 3.12", "Add a login.", asked, []))
         <system>
         You review code.
         </system>

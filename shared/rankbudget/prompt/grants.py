@@ -144,9 +144,9 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     fixed += request.extra_tokens
     if fixed > limit:
         msg = (
-            f"what always stays needs {fixed:,} tokens ({system_tokens:,} of them the system prompt), the limit "
-            f"is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, or take "
-            "a larger window."
+            f"what always stays needs {fixed:,} tokens ({system_tokens:,} of them the system prompt), the "
+            f"limit is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, "
+            "or take a larger window."
         )
         held = {"system": system_tokens, "other": fixed - system_tokens}
         raise BudgetExceededError(msg, limit=limit, needed=fixed, blocks=held)

@@ -102,7 +102,7 @@ class Layout:
         )
 
     def _block(self, name: str, fit: Fit, *, empty: str | None = None) -> str:
-        """Returns a block as tagged text; "" or the placeholder `empty` in its tags when nothing of it is left."""
+        """Returns a block as tagged text; when nothing of it is left "", or `empty` in its tags."""
         if not fit.pieces:
             return open_tag(name) + empty + close_tag(name) if empty else ""
         wrap = wrapper_of(name, self.tags)

@@ -1,4 +1,4 @@
-"""What a plan's report says: totals, decisions, warnings, and what brings a piece back. Made when it is read."""
+"""What a plan's report says, made when it is read: totals, decisions, warnings, what brings a piece back."""
 
 from __future__ import annotations
 

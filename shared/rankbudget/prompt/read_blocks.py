@@ -70,9 +70,9 @@ def check_history(block: Block) -> None:
     asked += [f"groups for {grouped!r}"] if grouped else []
     if asked:
         msg = (
-            f"the history block must have no pins, groups or strategy (got {', '.join(asked)}). A conversation "
-            "is kept from its newest turn on; put what must stay into a memory block or a system message, and "
-            "set cut= and min_exchanges= for the rest."
+            f"the history block must have no pins, groups or strategy (got {', '.join(asked)}). It is kept "
+            "from its newest turn on; put what must stay into a memory block or a system message, and set "
+            "cut= and min_exchanges= for the rest."
         )
         raise BudgetConfigError(msg)
 

@@ -1,4 +1,4 @@
-"""What one turn asks for: the blocks, the conversation, the question, the limits, and how a host renders them."""
+"""What one turn asks for: blocks, conversation, question, limits, and how a host renders them."""
 
 from __future__ import annotations
 

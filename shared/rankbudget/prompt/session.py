@@ -212,17 +212,12 @@ class BudgetSession:
         return (yield from self.plan_steps(replace(request, asked_elsewhere=True)))
 
     def plan_steps(self, request: PromptRequest) -> Steps[Plan]:
-        """Makes the plan of a turn, or hands out a part of the plan that an earlier call of the same turn made.
+        """Makes the plan of a turn, or a part of the plan that an earlier call of the same turn made.
 
         The history's grant is decided by the first call of a turn; blocks of this turn that are not given yet
         keep their share reserved. A failure leaves the session as it was.
         """
-        if request.summarizer is None and self.summarizer is not None:
-            request = replace(request, summarizer=self.summarizer)
-        if request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout:
-            request = replace(request, summary_timeout=self.summary_timeout)
-        if request.history is None and self._read is not None:
-            request = replace(request, history=Block(name="history", messages=list(self._read())))
+        request = self._completed(request)
         present = {block.name for block in request.blocks}
         if request.history is None:  # nothing reads one, so nothing is kept free for it
             sources = frozenset(present) if request.sources is None else request.sources
@@ -245,6 +240,17 @@ class BudgetSession:
                 planned = max(planned, self._planned[1])
             self._planned = (key[0], planned)
         return made
+
+    def _completed(self, request: PromptRequest) -> PromptRequest:
+        """Returns a request with what this session knows and the call did not give."""
+        given: dict[str, Any] = {}
+        if request.summarizer is None and self.summarizer is not None:
+            given["summarizer"] = self.summarizer
+        if request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout:
+            given["summary_timeout"] = self.summary_timeout
+        if request.history is None and self._read is not None:
+            given["history"] = Block(name="history", messages=list(self._read()))
+        return replace(request, **given) if given else request
 
     def forget(self) -> None:
         """Forgets the conversation: its cut, its summary and its plan."""

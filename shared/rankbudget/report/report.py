@@ -89,9 +89,8 @@ class BudgetReport:
         exact: whether it knows or estimates.
         model: the model's name, where known.
         covers: what the report is about: the whole prompt, or the part of it that this entry point sees.
-        later: makes `overhead`, `blocks`, `parts` and "joined" when somebody looks, instead of giving them here.
-            Pieces of joined blocks cost another number of tokens together than one by one; the last kept
-            ones take the difference.
+        later: makes `overhead`, `blocks`, `parts` and "joined" when the report is read. Pieces of joined
+            blocks cost other tokens together than one by one; the last kept ones take the difference.
         needs: makes, of the report, what says how many more tokens bring a piece back.
 
     Example:
