@@ -64,7 +64,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
         history = yield from fit_thread(thread, inputs.timeline, limit, beside=prices.limit - limit)
         used = history.tokens - measure.overhead
         carry = granted[name] - used
-        if budget.preset != "rag":
+        if budget.preset != "rag" and inputs.blocks:
             carry, (tokens, unused) = 0, _left_by_history(request, prices, grants, used)
     return Fitted(history=history, fits=fits, granted=granted)
 
@@ -73,7 +73,7 @@ def _left_by_history(
     request: PromptRequest, prices: Prices, grants: Grants, used: int
 ) -> tuple[Mapping[str, int], int]:
     """Returns the grants of the blocks when the history has `used` tokens, and what is left after them."""
-    if grants.whole or len(grants.tokens) == 1:
+    if grants.whole:
         return grants.tokens, 0
     demands = [
         replace(d, wanted=used, minimum=0, pinned=used, rank=1) if d.name == "history" else d
