@@ -34,6 +34,7 @@ class Thread:
         cut: "fill" keeps as much as fits; "stable" moves the start of what is kept rarely.
         min_exchanges: question-and-answer pairs that stay if that can be.
         message_cap: None never shortens a long text so that the last exchanges fit.
+        shorten_question: cuts a question that does not fit to what is free.
         summarizer: writes a summary of what is dropped.
         summary_timeout: seconds one call of it may take; None for no timeout.
         strict: refuses a broken conversation instead of repairing it.
@@ -52,6 +53,7 @@ class Thread:
     cut: CutMode = "fill"
     min_exchanges: int = 3
     message_cap: int | None = 1000
+    shorten_question: bool = False
     summarizer: Summarizer | None = None
     summary_timeout: float | None = SUMMARY_TIMEOUT
     strict: bool = False

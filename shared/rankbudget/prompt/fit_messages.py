@@ -41,6 +41,7 @@ def fit_messages(
     cut: CutMode = "fill",
     min_exchanges: int = 3,
     message_cap: int | None = 1000,
+    shorten_question: bool = False,
     summarizer: Summarizer | None = None,
     summary_timeout: float | None = SUMMARY_TIMEOUT,
     strict: bool = False,
@@ -62,6 +63,7 @@ def fit_messages(
         min_exchanges: question-and-answer pairs that stay if that can be, from 0.
         message_cap: a number from 200 lets long texts of those pairs be shortened, largest first, when the
             pairs do not fit; they keep all the room there is. None never shortens.
+        shorten_question: cuts the current question to what is free when it does not fit; otherwise it raises.
         summarizer: `(text, max_tokens) -> str`, writes a summary of what is dropped; None writes none.
         summary_timeout: seconds one call of the summarizer may take, above 0; after that the conversation is
             fitted without a summary and a warning says so. A blocking summarizer runs in a thread of its own,
@@ -107,6 +109,7 @@ def fit_messages(
         query=query,
         min_exchanges=min_exchanges,
         message_cap=message_cap,
+        shorten_question=shorten_question,
         strict=strict,
         summarizer=summarizer,
         summary_timeout=summary_timeout,

@@ -57,6 +57,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             cut=request.cut,
             min_exchanges=budget.min_exchanges if minimum is None else minimum,
             message_cap=None if request.message_cap is None else budget.message_cap,
+            shorten_question=request.shorten_question or budget.shorten_question,
             summarizer=request.summarizer,
             summary_timeout=request.summary_timeout,
             strict=request.strict,
@@ -111,6 +112,7 @@ class Prices:
         system_text: tokens of the texts of all system messages.
         wishes: what each block wants.
         needs: what the conversation cannot do without.
+        question_before: tokens of a question of its own before it was cut; 0 where it is whole.
     """
 
     limit: int
@@ -121,6 +123,7 @@ class Prices:
     system_text: int = 0
     wishes: Mapping[str, Wish] = field(default_factory=dict)
     needs: Needs = _NO_NEEDS
+    question_before: int = 0
 
 
 def price(request: PromptRequest, inputs: Inputs) -> Prices:
@@ -143,10 +146,11 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         fixed = measure.overhead + system_tokens + question
     fixed += request.extra_tokens
     if fixed > limit:
+        hint = "." if request.question is None else "; shorten_question=True cuts the question."
         msg = (
             f"what always stays needs {fixed:,} tokens ({system_tokens:,} of them the system prompt), the "
             f"limit is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, "
-            "or take a larger window."
+            f"or take a larger window{hint}"
         )
         held = {"system": system_tokens, "other": fixed - system_tokens}
         raise BudgetExceededError(msg, limit=limit, needed=fixed, blocks=held)

@@ -33,7 +33,7 @@ def contents(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
     """
     fitted, history = rendered.fitted, rendered.fitted.history
     totals = _totals(request, inputs, prices, fitted)
-    parts: list[Part] = [_always(t.name, t.used) for t in totals if t.granted is None]
+    parts: list[Part] = [_always(t, prices) for t in totals if t.granted is None]
     parts += inputs.hidden
     for kept in fitted.fits.values():
         parts += kept.decisions
@@ -75,8 +75,13 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
     return sorted(totals, key=lambda t: _IN_PROMPT.get(t.name, 99 if t.name == "query" else 50))
 
 
-def _always(name: str, tokens: int) -> Decision:
-    return Decision(segment_id=name, block=name, action="kept", reason="pinned", before=tokens, after=tokens)
+def _always(total: BlockTotal, prices: Prices) -> Decision:
+    """Returns the decision on what always stays; only a question may be cut."""
+    used, name = total.used, total.name
+    made = Decision(segment_id=name, block=name, action="kept", reason="pinned", before=used, after=used)
+    if name == "query" and prices.question_before:
+        return replace(made, action="truncated", reason="message_cap", before=prices.question_before)
+    return made
 
 
 def _named(parts: Sequence[Part], history: Block) -> list[Part]:

@@ -65,6 +65,7 @@ class PromptRequest:
         query: what older messages should be relevant to; None keeps by age alone.
         min_exchanges: question-and-answer pairs that stay if that can be; None asks the budget.
         message_cap: None never shortens a long text so that the last exchanges fit.
+        shorten_question: cuts a question that does not fit to what is free; so does the budget's own.
         strict: refuses a broken conversation instead of repairing it.
         summarizer: writes a summary of the history that is dropped.
         summary_timeout: seconds one call of it may take; None for no timeout.
@@ -102,6 +103,7 @@ class PromptRequest:
     query: str | None = None
     min_exchanges: int | None = None
     message_cap: int | None = 1000
+    shorten_question: bool = False
     strict: bool = False
     summarizer: Summarizer | None = None
     summary_timeout: float | None = SUMMARY_TIMEOUT

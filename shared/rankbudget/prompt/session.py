@@ -15,7 +15,7 @@ from ..conversation.state import ThreadState
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, BudgetExceededError
+from ..errors import BudgetConfigError
 from ..messages.codec import Codec, DictCodec, finished
 from ..messages.measure import CodecMeasure, Measure
 from ..report.result import FitResult
@@ -189,6 +189,7 @@ class BudgetSession:
             "covers": "prompt" if limit is not None or blocks or fields.get("render") else "history",
             "min_exchanges": own.min_exchanges,
             "message_cap": own.message_cap,
+            "shorten_question": own.shorten_question,
             "summarizer": self.summarizer,
             "summary_timeout": self.summary_timeout,
         }
@@ -197,19 +198,16 @@ class BudgetSession:
     def read_steps(self, request: PromptRequest) -> Steps[Plan]:
         """Makes the plan for reading a stored conversation.
 
-        A thread that ends on a finished answer is read for a question that is elsewhere: when its last
-        question does not fit, all of it may go.
+        A thread that ends on a finished answer is read for a question that comes next: its last question and
+        answer are an exchange like any other.
 
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        try:
-            return (yield from self.plan_steps(request))
-        except BudgetExceededError:
-            messages = request.history.messages if request.history is not None else ()
-            if request.asked_elsewhere or not finished(request.codec, messages or ()):
-                raise
-        return (yield from self.plan_steps(replace(request, asked_elsewhere=True)))
+        messages = request.history.messages if request.history is not None else None
+        if messages and finished(request.codec, messages):
+            request = replace(request, asked_elsewhere=True)
+        return self.plan_steps(request)
 
     def plan_steps(self, request: PromptRequest) -> Steps[Plan]:
         """Makes the plan of a turn, or a part of the plan that an earlier call of the same turn made.
@@ -261,7 +259,7 @@ class BudgetSession:
     def summary(self) -> str:
         """The running summary, "" without one."""
         state = self._state
-        return state.summary if state is not None else ""
+        return state.summary.text if state is not None else ""
 
     def task_turns(self, task: str, messages: Sequence[Any]) -> int:
         """Returns for how many turns the task block has said the same; looks at 200 messages at most.

@@ -15,12 +15,14 @@ from functools import lru_cache, partial
 
 from .._drivers import Steps, drive
 from ..budget.token_budget import TokenBudget
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, BudgetExceededError
 from ..report.report import BudgetReport
 from .fitted import Rendered, fit, verify
 from .grants import Inputs, Prices, grant, price, read
 from .outcome import contents, needs, warnings
 from .plan import Plan
+from .question import price_with_short_question
+from .question import price_with_short_question
 from .request import PromptRequest, Turn
 
 __all__ = ["plain_budget", "plan_steps"]
@@ -35,7 +37,13 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         MessageError: a message cannot be read, or needs a repair while `strict`.
     """
     inputs = read(request, turn)
-    prices = price(request, inputs)
+    try:
+        try:
+        prices = price(request, inputs)
+    except BudgetExceededError as error:
+        request, prices = price_with_short_question(request, inputs, error)
+    except BudgetExceededError as error:
+        request, prices = price_with_short_question(request, inputs, error)
     grants = grant(request, inputs, prices)
     fitted = yield from fit(request, inputs, prices, grants)
     rendered = yield from verify(request, inputs, prices, fitted)
