@@ -22,7 +22,6 @@ from .grants import Inputs, Prices, grant, price, read
 from .outcome import contents, needs, warnings
 from .plan import Plan
 from .question import price_with_short_question
-from .question import price_with_short_question
 from .request import PromptRequest, Turn
 
 __all__ = ["plain_budget", "plan_steps"]
@@ -38,10 +37,7 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
     """
     inputs = read(request, turn)
     try:
-        try:
         prices = price(request, inputs)
-    except BudgetExceededError as error:
-        request, prices = price_with_short_question(request, inputs, error)
     except BudgetExceededError as error:
         request, prices = price_with_short_question(request, inputs, error)
     grants = grant(request, inputs, prices)
