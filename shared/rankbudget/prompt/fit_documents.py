@@ -12,8 +12,7 @@ from ..budget.validation import check_count, shown
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..fitting.evidence import Evidence
-from ..fitting.packing import Order
+from ..fitting.evidence import Evidence, Order
 from ..fitting.protocol import Cost, Fit, Piece, plain_cost
 from ..messages.codec import DictCodec
 from ..relevance.fusion import default_scorer
@@ -37,7 +36,6 @@ def fit_documents(
     compress: bool = True,
     dedup: bool = True,
     order: Order = "original",
-    keep_evidence: float | None = None,
     scope: Scope | None = None,
 ) -> FitResult:
     """Returns the documents, or their sentences, that most likely hold the answer, within `max_tokens`.
@@ -53,11 +51,9 @@ def fit_documents(
             meaning.
         cost: tokens of a text kept of a segment in your prompt, wrapping included; None counts each on a line
             of its own.
-        compress: allows single sentences where few whole documents fit; False keeps or drops whole documents
-            only.
-        dedup: leaves out near-duplicates when not everything fits.
+        compress: allows single sentences of documents; False keeps or drops whole documents only.
+        dedup: leaves out documents that repeat another one when not everything fits.
         order: "original", "edges" (the best first and last) or "score".
-        keep_evidence: stops at this share of the expected evidence, 0 to 1, instead of filling `max_tokens`.
         scope: who reads; segments of other users or projects are left out.
 
     Returns:
@@ -79,9 +75,7 @@ def fit_documents(
     check_count("max_tokens", max_tokens, problems)
     segments = _read(texts_or_segments, problems)
     measured = counter_for(counter)
-    strategy = Evidence(
-        scorer=scorer, compress=compress, dedup=dedup, order=order, keep_evidence=keep_evidence
-    )
+    strategy = Evidence(scorer=scorer, compress=compress, dedup=dedup, order=order)
     request = PromptRequest(
         budget=plain_budget(max(1, max_tokens)),
         ceiling=max_tokens,
@@ -98,17 +92,11 @@ def fit_documents(
     )
     plan = drive(plan_steps(request))
     kept = plan.kept["knowledge"]
-    warnings = []
-    if keep_evidence is not None:
-        share = f"{kept.share:.1%} of the expected evidence is kept"
-        warnings.append(f"expected_evidence: {share}, asked for: {keep_evidence:.0%}")
     reason = getattr(default_scorer() if scorer is None else scorer, "reason", None)
-    if reason:
-        warnings.append(f"relevance: {reason}")
     return FitResult(
         segments=tuple([_segment(piece) for piece in kept.pieces]),
         text=_text(kept),
-        report=plan.report.noting(*warnings),
+        report=plan.report.noting(f"relevance: {reason}") if reason else plan.report,
     )
 
 

@@ -14,7 +14,7 @@ from ..segment import Block, Decision, DecisionRange
 from .fitted import Fitted, Rendered
 from .grants import Inputs, Prices
 from .layout import STATIC
-from .needs import Kept, Needs
+from .needs import Kept, Needs, Thresholds
 from .request import PromptRequest
 
 __all__ = ["Again", "contents", "needs", "warnings"]
@@ -121,7 +121,7 @@ def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
 
 
 def needs(
-    request: PromptRequest, inputs: Inputs, prices: Prices, again: Again, report: BudgetReport
+    request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted, again: Again, report: BudgetReport
 ) -> MoreTokens:
     """Returns what says how many more tokens bring back a piece that this plan dropped."""
 
@@ -130,7 +130,15 @@ def needs(
 
     dropped = sum([d.before for d in report.decisions if d.action == "trimmed"])
     most = 64 * (dropped + prices.limit) + 1024
-    known = partial(_thresholds, request, inputs, prices)
+
+    def known() -> tuple[Thresholds, Thresholds]:
+        expected = {
+            (name, segment_id): tokens + prices.wishes[name].base - fitted.granted[name]
+            for name, fit in fitted.fits.items()
+            for segment_id, tokens in fit.needed().items()
+        }
+        return _thresholds(request, inputs, prices), expected
+
     return Needs(report.in_prompt, refit, known, size=report.size, most=most).tokens
 
 

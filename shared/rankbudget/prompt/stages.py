@@ -85,7 +85,7 @@ def _report(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Re
         model=budget.model,
         covers=request.covers,
         later=lambda: contents(request, inputs, prices, rendered),
-        needs=partial(needs, request, inputs, prices, again) if repeatable else None,
+        needs=partial(needs, request, inputs, prices, fitted, again) if repeatable else None,
     )
     return Plan(
         messages=rendered.messages,

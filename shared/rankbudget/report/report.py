@@ -23,8 +23,8 @@ __all__ = ["BlockTotal", "BudgetReport", "Covers", "MoreTokens", "Part"]
 Covers = Literal["prompt", "history", "documents", "examples"]
 Part = Decision | DecisionRange
 Warnings = Sequence[str] | Callable[[], Sequence[str]]
-MoreTokens = Callable[[str, str, int], int | None]
-"""(block, segment id, first guess) -> tokens more that bring a piece back; 0 if none do, None if unknown."""
+MoreTokens = Callable[[str, str], int | None]
+"""(block, segment id) -> tokens more that bring a piece back; 0 if none do, None if unknown."""
 
 _PLAIN = (
     "limit", "total_tokens", "window", "reserve", "safety", "overhead", "counter", "exact", "model", "covers",
@@ -336,7 +336,7 @@ class BudgetReport:
             and decision.action == "trimmed"
             and decision.reason not in HOLDS_AT_ANY_SIZE
         ):
-            more = self._more(decision.block, decision.segment_id, decision.before)
+            more = self._more(decision.block, decision.segment_id)
         total = next((block for block in self._given if block.name == decision.block), None)
         if total is None or total.granted is None:
             return explained(decision, granted=self.limit, used=self.total_tokens, more=more)
