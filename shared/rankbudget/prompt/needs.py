@@ -13,7 +13,7 @@ Kept = frozenset[tuple[str, str]]
 Thresholds = Mapping[tuple[str, str], int]
 """Tokens more by block and id."""
 
-_LEAST_REFITS, _MOST_PIECES = 64, 60_000
+_LEAST_REFITS, _MOST_PIECES = 64, 150_000
 """Refits of one report, however many pieces there are; and pieces that all refits together may fit again."""
 
 
