@@ -8,11 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from numbers import Real
+from operator import attrgetter
+from types import NoneType
 from typing import Any, Literal
 
-from .errors import BudgetConfigError, check_count, check_number, shown
+from .errors import BudgetConfigError, check_count, check_number, misspelt, named_fields, shown
 
-__all__ = ["Action", "Block", "Decision", "DecisionRange", "Provenance", "Rendition", "Scope", "Segment"]
+__all__ = [
+    "Action",
+    "Block",
+    "Decision",
+    "DecisionRange",
+    "Provenance",
+    "Rendition",
+    "Scope",
+    "Segment",
+    "check_block_name",
+]
+
+_BLOCKS = ("system", "query", "project", "task", "memory", "history", "examples", "knowledge")
+_TEXT = (str, NoneType)
+_NUMBER = (float, int, Real, NoneType)
+_TIME = (datetime, NoneType)
+_MOST_TYPES = 1_000
 
 Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
 """What became of a segment: whole, dropped whole, cut inside its text, its own words only, new words."""
@@ -20,6 +39,44 @@ Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
 RenditionKind = Literal["whole", "truncated", "compressed", "summarized", "placeholder"]
 
 
+class _Types:
+    """The types that the fields of a class may have; the first one is named in errors."""
+
+    def __init__(self, owner: str, **allowed: tuple[type, ...]) -> None:
+        self._owner = owner
+        self._allowed = allowed
+        self._read = attrgetter(*allowed)
+        self._checked: set[tuple[type, ...]] = set()
+
+    def check(self, value: Any) -> None:
+        """Raises BudgetConfigError for the fields of `value` that are of another type."""
+        given = self._read(value)
+        types = tuple(map(type, given))
+        if types in self._checked:  # hosts make thousands of equal kind
+            return
+        problems = []
+        for (name, allowed), one in zip(self._allowed.items(), given, strict=True):
+            if not isinstance(one, allowed):
+                wanted = f"{name} of the {self._owner} must be a {allowed[0].__name__}"
+                problems.append(f"{wanted} (got {shown(one)})")
+        if problems:
+            raise BudgetConfigError.of(problems)
+        if len(self._checked) < _MOST_TYPES:
+            self._checked.add(types)
+
+
+_PROVENANCE = _Types(
+    "provenance",
+    source_id=(str,),
+    source_type=(str,),
+    confidence=_NUMBER,
+    created_at=_TIME,
+    retrieval_score=_NUMBER,
+)
+_SCOPE = _Types("scope", user=_TEXT, project=_TEXT)
+
+
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Says where a text comes from, so that an answer can cite it.
@@ -38,7 +95,11 @@ class Provenance:
     created_at: datetime | None = None
     retrieval_score: float | None = None
 
+    def __post_init__(self) -> None:
+        _PROVENANCE.check(self)
 
+
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """Says who may see a text; a field left out is open to all.
@@ -53,12 +114,16 @@ class Scope:
     user: str | None = None
     project: str | None = None
 
+    def __post_init__(self) -> None:
+        _SCOPE.check(self)
+
     def visible_to(self, reader: Scope | None) -> bool:
         """Returns whether a reader with the scope `reader` may see a text of this scope."""
         user, project = (reader.user, reader.project) if reader else (None, None)
         return self.user in (None, user) and self.project in (None, project)
 
 
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """The smallest thing kept or cut.
@@ -107,13 +172,32 @@ class Segment:
     source: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        text: Any = self.text
-        if not isinstance(text, str):
+        if not isinstance(self.text, str):
             msg = (
-                f"the text of segment {self.id!r} must be a str (got {shown(text)}). "
+                f"the text of segment {self.id!r} must be a str (got {shown(self.text)}). "
                 'Give "" for an empty one, or leave the segment out.'
             )
             raise BudgetConfigError(msg)
+        _SEGMENT.check(self)
+
+
+_SEGMENT = _Types(
+    "segment",
+    id=(str,),
+    role=_TEXT,
+    tokens=(int, NoneType),
+    score=_NUMBER,
+    group=_TEXT,
+    pinned=(bool,),
+    title=_TEXT,
+    label=_TEXT,
+    kind=_TEXT,
+    priority=_NUMBER,
+    provenance=(Provenance, NoneType),
+    scope=(Scope, NoneType),
+    created_at=_TIME,
+    metadata=(dict, Mapping),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +253,7 @@ class DecisionRange:
     expand: Callable[[], Iterator[Decision]]
 
 
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """A named, ranked region of the prompt.
@@ -203,12 +288,9 @@ class Block:
     query: str | None = None
 
     def __post_init__(self) -> None:
-        if self.rank is not None or self.ratio is not None or self.size is not None:
-            self._check()
-
-    def _check(self) -> None:
         problems: list[str] = []
         whose = f"of block {self.name!r}"
+        check_block_name("name of a block", self.name, problems)
         if self.rank is not None:
             check_count(f"rank {whose}", self.rank, problems, low=1)
         if self.size is not None:
@@ -217,6 +299,17 @@ class Block:
             check_number(f"ratio {whose}", self.ratio, problems, high=1, allowed="a share from 0 to 1")
         if self.ratio is not None and self.size is not None:
             problems.append(f"block {self.name!r} must have a ratio or a size (got both)")
+        if not _is_list(self.segments) or not all(isinstance(one, Segment) for one in self.segments):
+            advice = "Block.of(name, *texts) takes texts"
+            problems.append(
+                f"segments {whose} must be Segment objects in a list (got {shown(self.segments)}). {advice}"
+            )
+        if self.messages is not None and not _is_list(self.messages):
+            problems.append(f"messages {whose} must be a list of messages (got {shown(self.messages)})")
+        if not isinstance(self.pinned, bool):
+            problems.append(f"pinned {whose} must be True or False (got {shown(self.pinned)})")
+        if self.query is not None and not isinstance(self.query, str):
+            problems.append(f"query {whose} must be a str (got {shown(self.query)})")
         if problems:
             raise BudgetConfigError.of(problems)
 
@@ -241,3 +334,16 @@ class Block:
             raise BudgetConfigError(msg)
         segments = tuple(Segment(id=f"{name}-{i}", text=text) for i, text in enumerate(texts))
         return cls(name=name, segments=segments, **fields)
+
+
+def check_block_name(what: str, name: object, problems: list[str]) -> None:
+    """Adds a problem when `name` cannot be a block's name or is a misspelt one, as "knowlege"."""
+    if not isinstance(name, str) or not name:
+        problems.append(f"{what} must be a block's name, as 'memory' (got {shown(name)})")
+    elif name not in _BLOCKS and (meant := misspelt(name, _BLOCKS)):
+        problems.append(f"{what} must be a block's name (got {name!r}); did you mean {meant!r}?")
+
+
+def _is_list(value: Any) -> bool:
+    """Returns whether a value can be read by position and is not one text or one mapping."""
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))

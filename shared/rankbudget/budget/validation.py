@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from ..errors import check_choice, check_count, check_number, shown
+from ..segment import check_block_name
 
 __all__ = [
     "DEFAULT_RATIOS",
@@ -127,10 +128,9 @@ def _entries(
         return {}
     entries: dict[str, Any] = {}
     for key, entry in value.items():
-        if isinstance(key, str) and key:
-            entries[key] = check(f"{word} of {shown(key)}", entry, problems)
-        else:
-            problems.append(f"{field} must have block names as keys, as 'memory' (got {shown(key)})")
+        if key != "reserve":
+            check_block_name(f"each key of {field}", key, problems)
+        entries[key] = check(f"{word} of {shown(key)}", entry, problems)
     return entries
 
 
