@@ -35,6 +35,7 @@ _MERGED = ("ratios", "sizes", "ranks")
 _DEFAULTS, _OVERRIDES = "llm", "preferred_llm"
 _GROUPS = ("profiles", "characters")
 _LARGEST_FILE = 1_000_000
+_MOST_MERGED = 200_000
 
 
 def read_profile(
@@ -106,7 +107,7 @@ def _read(path: str | PathLike[str]) -> Mapping[str, Any]:
     if len(data) > _LARGEST_FILE:
         raise _error(path, f"must have at most {_LARGEST_FILE:,} bytes (got {len(data):,})")
     try:
-        document = yaml.safe_load(data)  # refuses tags that build objects
+        document = _loader()(data).get_single_data()
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise _error(path, f"must be plain YAML (got {' '.join(str(error).split())[:300]})") from error
     if not isinstance(document, Mapping):
@@ -114,6 +115,27 @@ def _read(path: str | PathLike[str]) -> Mapping[str, Any]:
             path, f"must hold a mapping with {_DEFAULTS!r} or {_OVERRIDES!r} (got {shown(document)})"
         )
     return document
+
+
+def _loader() -> Any:
+    """Returns YAML's safe loader, which builds no objects, with a bound for merged mappings.
+
+    A merge copies the keys of other mappings: seven mappings that each merge the one before nine times make
+    millions.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        merged = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            self.merged += len(node.value)
+            if self.merged > _MOST_MERGED:
+                msg = f"merged mappings have more than {_MOST_MERGED:,} keys"
+                raise yaml.constructor.ConstructorError(problem=msg)
+
+    return Loader
 
 
 def _profiles(document: Mapping[Any, Any]) -> dict[str, tuple[str, Any]]:
