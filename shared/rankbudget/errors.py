@@ -31,6 +31,7 @@ __all__ = [
     "SummaryError",
     "check_choice",
     "check_count",
+    "check_list",
     "check_number",
     "check_options",
     "did_you_mean",
@@ -142,6 +143,13 @@ def check_count(name: str, value: Any, problems: list[str], *, low: int = 0, ins
     if isinstance(value, bool) or count < low:
         problems.append(f"{name} must be a whole number from {low}{instead} (got {shown(value)})")
     return count
+
+
+def check_list(name: str, value: Any, of: str) -> None:
+    """Raises BudgetConfigError for one text or mapping, or a single value, where a list is meant."""
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, bytearray, Mapping)):
+        msg = f"{name} must be a list of {of} (got {shown(value)}). Put a single one into a list."
+        raise BudgetConfigError(msg)
 
 
 def check_choice(name: str, value: Any, problems: list[str], allowed: tuple[str | None, ...]) -> Any:

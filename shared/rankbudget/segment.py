@@ -74,6 +74,7 @@ _PROVENANCE = _Types(
     retrieval_score=_NUMBER,
 )
 _SCOPE = _Types("scope", user=_TEXT, project=_TEXT)
+_BLOCK = _Types("block", pinned=(bool,), query=_TEXT)
 
 
 @named_fields
@@ -172,9 +173,10 @@ class Segment:
     source: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.text, str):
+        text: Any = self.text
+        if not isinstance(text, str):
             msg = (
-                f"the text of segment {self.id!r} must be a str (got {shown(self.text)}). "
+                f"the text of segment {self.id!r} must be a str (got {shown(text)}). "
                 'Give "" for an empty one, or leave the segment out.'
             )
             raise BudgetConfigError(msg)
@@ -306,12 +308,9 @@ class Block:
             )
         if self.messages is not None and not _is_list(self.messages):
             problems.append(f"messages {whose} must be a list of messages (got {shown(self.messages)})")
-        if not isinstance(self.pinned, bool):
-            problems.append(f"pinned {whose} must be True or False (got {shown(self.pinned)})")
-        if self.query is not None and not isinstance(self.query, str):
-            problems.append(f"query {whose} must be a str (got {shown(self.query)})")
         if problems:
             raise BudgetConfigError.of(problems)
+        _BLOCK.check(self)
 
     @classmethod
     def of(cls, name: str, *texts: str, **fields: Any) -> Block:

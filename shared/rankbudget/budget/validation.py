@@ -65,6 +65,12 @@ def parts_of(ratio: float) -> int:
     return round(ratio * PARTS)
 
 
+def _check_switch(name: str, value: Any, problems: list[str]) -> Any:
+    if not isinstance(value, bool):
+        problems.append(f"{name} must be True or False (got {shown(value)})")
+    return value
+
+
 def _check_name(name: str, value: Any, problems: list[str]) -> Any:
     if not isinstance(value, str):
         problems.append(f"{name} must be a model's name (got {shown(value)}). Give objects to a counter")
@@ -76,6 +82,7 @@ _RULES: dict[str, Callable[[str, Any, list[str]], Any]] = {
     "context_window": partial(check_count, low=1),
     "reserve": partial(check_number, allowed="tokens above 1, or a share from 0 to 1"),
     "safety": partial(check_number, allowed="tokens above 1, or a share from 0 to 1"),
+    "keep_band": _check_switch,
     "max_system_ratio": partial(check_number, high=1, above=True, allowed="a share above 0 to 1, or None"),
     "min_exchanges": check_count,
     "message_cap": partial(check_count, low=LEAST_MESSAGE_CAP, instead=NO_CAP),

@@ -102,8 +102,9 @@ def _read(path: str | PathLike[str]) -> Mapping[str, Any]:
 
     try:
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise _error(path, f"cannot be read ({error.strerror or error}). Give a YAML file") from error
+    except (OSError, TypeError, ValueError) as error:
+        seen = getattr(error, "strerror", None) or error
+        raise _error(path, f"cannot be read ({seen}). Give the path of a YAML file") from error
     if len(data) > _LARGEST_FILE:
         raise _error(path, f"must have at most {_LARGEST_FILE:,} bytes (got {len(data):,})")
     try:

@@ -16,12 +16,13 @@ import threading
 from collections import OrderedDict
 from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
-from ..errors import BudgetConfigError, CounterUnavailableError, shown
+from ..errors import BudgetConfigError, CounterUnavailableError, misspelt, named_options, shown
 from .base import COUNTERS, MAKERS, TextCounter
 from .media import MediaTable, media_for
-from .models import encoding_for, similar_to
+from .models import encoding_for, near_models, similar_to
 from .protocol import TokenCounter
 from .vocabulary import ENCODINGS, VocabularyMissingError
 
@@ -44,6 +45,7 @@ _ALLOWED = (
 )
 
 
+@named_options
 def counter_for(
     spec: Any = "o200k_base", *, media: MediaTable | None = None, fast: bool = False, model: str | None = None
 ) -> TokenCounter:
@@ -69,6 +71,8 @@ def counter_for(
         >>> counter_for("gpt-4o") is counter_for("gpt-4o")
         True
     """
+    if media is not None or model is not None:
+        _check_options(media, model)
     if isinstance(spec, str):
         name = spec + _FAST if fast and not spec.endswith(_FAST) else spec
         if media is not None:
@@ -90,6 +94,16 @@ MAKERS[:] = [counter_for]
 def named(name: str) -> TokenCounter | None:
     """Returns the counter that `counter_for(name)` gave, None when nobody asked for it."""
     return COUNTERS.get(name)
+
+
+def _check_options(media: Any, model: Any) -> None:
+    problems = []
+    if not isinstance(media, (MediaTable, NoneType)):
+        problems.append(f"media must be a MediaTable (got {shown(media)})")
+    if not isinstance(model, (str, NoneType)):
+        problems.append(f"model must be a model's name (got {shown(model)})")
+    if problems:
+        raise BudgetConfigError.of(problems)
 
 
 def _remembered_name(name: str) -> TokenCounter:
@@ -116,6 +130,10 @@ def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
     plain = name.strip().removesuffix(_FAST)
     if not plain:
         msg = f"counter must be {_ALLOWED} (got {name!r}). Give one of these."
+        raise BudgetConfigError(msg)
+    meant = misspelt(plain, ("estimate", *ENCODINGS))
+    if meant:
+        msg = f"counter must be {_ALLOWED} (got {name!r}); did you mean {meant!r}?"
         raise BudgetConfigError(msg)
     if plain == "estimate":
         from .estimate import EstimateCounter
@@ -181,7 +199,7 @@ def _similar(name: str, media: MediaTable) -> TokenCounter:
         f"up to {band:.0%} too low"
     )
     counter = SimilarCounter(encoding, name=name, exact=False, why=why, band=band, media=media)
-    _log.warning("%s. Give a tokenizer to count exactly.", why)
+    _log.warning("%s%s. Give a tokenizer to count exactly.", why, near_models(name))
     return counter
 
 

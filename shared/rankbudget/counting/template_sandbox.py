@@ -94,7 +94,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         """Returns what `~` makes of its operands."""
         return self.sized("".join(map(str, parts)))
 
-    def call(self, context: Any, called: Any, /, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+    def call(self, context: Any, called: Any, /, *args: Any, **options: Any) -> Any:
         owner = getattr(getattr(called, "__wrapped__", called), "__self__", None)
         if isinstance(owner, str):
             self._check_growth(owner, args, formats=called.__name__.startswith("format"))

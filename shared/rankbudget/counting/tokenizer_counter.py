@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..errors import check_list
 from . import messages as framing
 from .base import TextCounter
 from .chat_template import TemplateRefusedError
@@ -97,6 +98,7 @@ class TokenizerCounter(TextCounter):
 
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
         """Returns the tokens of the rendering; a refused conversation counts as its profile demands it."""
+        check_list("messages", messages, "messages")
         if self._render is None or self.additive or not messages:
             return self.overhead(tools) + sum(map(self.count_message, messages))
         try:
@@ -126,6 +128,8 @@ class TokenizerCounter(TextCounter):
         """Returns what a request costs before any message: the template's own text, and the tools."""
         if self._render is None:
             return super().overhead(tools)
+        if tools:
+            check_list("tools", tools, "tool schemas")
         key = framing.as_text(list(tools)) if tools else ""
         if key not in self._bases:
             if len(self._bases) > _MOST_TOOL_SETS:

@@ -148,9 +148,9 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     pinned = inputs.timeline.pinned_tokens if inputs.timeline is not None else 0
     bounded = budget.max_system_ratio is not None or "system" in budget.sizes
     system_text = _check_system(request, inputs) if bounded or request.system else 0
-    limit = budget.limit(system_tokens=system_tokens + pinned, band=request.counter.band)
-    if request.ceiling is not None:
-        limit = min(limit, request.ceiling)
+    limit = budget.limit(
+        system_tokens=system_tokens + pinned, band=request.counter.band, ceiling=request.ceiling
+    )
     if request.render is not None:
         empty = {given.block.name: NOTHING for given in inputs.blocks}
         fixed = measure.total(list(request.render(empty, [])))

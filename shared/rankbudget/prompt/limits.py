@@ -64,8 +64,7 @@ class Limits:
     @property
     def most(self) -> int:
         """The most tokens a prompt without a system message may have."""
-        limit = self.budget.limit(band=self.counter.band)
-        return limit if self.ceiling is None else min(limit, self.ceiling)
+        return self.budget.limit(band=self.counter.band, ceiling=self.ceiling)
 
     def fields(self) -> dict[str, Any]:
         """Returns these limits as fields of a `PromptRequest`."""

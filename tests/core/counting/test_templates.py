@@ -320,7 +320,9 @@ class TestBareTokenizer(CounterConformance):
         return from_tokenizer(tokenizer("sentence"))
 
 
-_DOUBLING = "{% set ns = namespace(x=START) %}{% for i in range(60) %}{% set ns.x = NEXT %}{% endfor %}{{ ns.x }}"
+_DOUBLING = (
+    "{% set ns = namespace(x=START) %}{% for i in range(60) %}{% set ns.x = NEXT %}{% endfor %}{{ ns.x }}"
+)
 
 
 @pytest.mark.parametrize(
@@ -328,8 +330,7 @@ _DOUBLING = "{% set ns = namespace(x=START) %}{% for i in range(60) %}{% set ns.
     [
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-        "{% macro f(n, x) %}{% set y %}{{ x }}{{ x }}{% endset %}{% if n %}{{ f(n - 1, y) }}{% endif %}{% endmacro %}"
-        "{{ f(60, 'abc') }}",
+        "{% macro f(n, x) %}{% set y %}{{ x }}{{ x }}{% endset %}{{ f(n - 1, y) if n }}{% endmacro %}{{ f(60, 'abc') }}",
         "{% for i in range(99999) %}{{ range(99999) | sum }}{% endfor %}",
         *(
             _DOUBLING.replace("START", start).replace("NEXT", step)
