@@ -203,10 +203,7 @@ def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> N
 
 
 def named_options(function: F) -> F:
-    """Makes a call with unknown or missing options a BudgetConfigError that names the nearest option.
-
-    A correct call costs nothing: the arguments are looked at only after Python refused them.
-    """
+    """Makes a call with unknown or missing options a BudgetConfigError that names the nearest option."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:

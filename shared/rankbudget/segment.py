@@ -177,7 +177,7 @@ class Segment:
         if not isinstance(text, str):
             msg = (
                 f"the text of segment {self.id!r} must be a str (got {shown(text)}). "
-                'Give "" for an empty one, or leave the segment out.'
+                'Give "" for an empty one, or leave the segment out; Block.of takes its texts one by one.'
             )
             raise BudgetConfigError(msg)
         _SEGMENT.check(self)
@@ -216,8 +216,7 @@ class Decision:
     """What became of one segment, and why.
 
     Args:
-        segment_id: the segment's id.
-        block: the name of its block.
+        segment_id: the segment's id; `block` is the name of its block.
         action: what happened.
         reason: a short fixed word, as "fits", "no_room", "older_than_cut", "orphan_result".
         before: tokens of the whole segment; 0 for a summary, which was not part of the input.
@@ -236,16 +235,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRange:
-    """Equal decisions over many segments, made one by one only when somebody reads them.
+    """Equal decisions over `size` segments; `expand` makes the single ones when they are read.
 
     The host's own messages are read then: read `report.decisions` before you change a message in place.
-
-    Args:
-        block: the name of the block.
-        action: what happened to each.
-        reason: a short fixed word.
-        size: how many segments.
-        expand: makes the single decisions.
     """
 
     block: str
@@ -323,14 +315,6 @@ class Block:
             >>> [s.id for s in Block.of("knowledge", "one", "two").segments]
             ['knowledge-0', 'knowledge-1']
         """
-        given: tuple[Any, ...] = texts
-        odd = [type(text).__name__ for text in given if not isinstance(text, str)]
-        if odd:
-            msg = (
-                f"the texts of block {name!r} must be str (got {', '.join(odd[:5])}). "
-                "Give them one by one, Block.of(name, *texts), or Block(name=.., segments=..)."
-            )
-            raise BudgetConfigError(msg)
         segments = tuple(Segment(id=f"{name}-{i}", text=text) for i, text in enumerate(texts))
         return cls(name=name, segments=segments, **fields)
 

@@ -220,7 +220,7 @@ def test_a_missing_window_is_looked_up_by_model(written):
     """A known model needs no window; an unknown one is told with its way out."""
     assert TokenBudget.from_file(written("llm: {model: gpt-4o}")).context_window == 128_000
     message = refused(written("llm: {model: nobody-knows-this-model}"))
-    assert "context_window must be given" in message
+    assert "context window must be known" in message
     assert "nobody-knows-this-model" in message
     assert "context_window must be given" in refused(written("llm: {temperature: 1}"))
 

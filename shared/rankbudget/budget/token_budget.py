@@ -124,12 +124,12 @@ class TokenBudget:
 
         Args:
             model: a model's name, or a host's model object that knows its own window.
-            default: the window in tokens of an unknown model; None raises.
+            default: see `context_window_of`, as `base_url`.
             base_url: an Ollama, LM Studio or vLLM server that runs the model; it is asked first.
             fields: any other field of the budget.
 
         Raises:
-            CounterUnavailableError: when the window is unknown and there is no `default`.
+            CounterUnavailableError: the window is unknown and there is no `default`.
 
         Example:
             >>> TokenBudget.for_model("gpt-4o").context_window
@@ -192,18 +192,14 @@ class TokenBudget:
         """
         from .yaml_profiles import read_profile  # loads YAML
 
-        names = tuple(f.name for f in dataclasses.fields(cls))
-        values = read_profile(path, profile, defaults=defaults, fields=names)
+        values = read_profile(path, profile, defaults=defaults, fields=_names(cls))
         where = f"{path}" + (f" (profile {profile!r})" if profile else "")
         try:
             if values.get("context_window") is not None:
                 return cls(**values)
             values.pop("context_window", None)
             return cls.for_model(values.pop("model", None), **values)
-        except CounterUnavailableError as error:
-            msg = f"{where}: context_window must be given where the model does not say it. {error}"
-            raise BudgetConfigError(msg) from error
-        except BudgetConfigError as error:
+        except (BudgetConfigError, CounterUnavailableError) as error:
             msg = f"{where}: {error}"
             raise BudgetConfigError(msg) from error
 
@@ -222,12 +218,12 @@ class TokenBudget:
         if not isinstance(read, Mapping):
             msg = f"budget must be a mapping of its fields (got {shown(read)})."
             raise BudgetConfigError(msg)
-        check_options("TokenBudget", data, [f.name for f in dataclasses.fields(cls)])
+        check_options("TokenBudget", data, _names(cls))
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the budget as plain data that survives JSON."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values = {name: getattr(self, name) for name in _names(TokenBudget)}
         return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
     def replace(self, **fields: Any) -> TokenBudget:
@@ -366,6 +362,10 @@ class TokenBudget:
         return {
             "type": "object",
             "title": "TokenBudget",
-            "properties": {f.name: {} for f in dataclasses.fields(cls)},
+            "properties": {name: {} for name in _names(cls)},
             "additionalProperties": False,
         }
+
+
+def _names(cls: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls)]

@@ -49,10 +49,9 @@ def cut_text(
         count: counts a text.
         side: which side is cut off.
         guess: characters that are likely to fit.
-        widest: characters of the longest token; a text of more than `widest * max_tokens` is not counted
-            whole.
-        joints: counts add up where a word follows a space or a line starts, so that only the text next to the
-            cut is counted again and again; what is returned has been counted whole.
+        widest: most characters of one token; a longer text than `widest * max_tokens` is not counted whole.
+        joints: counts add up where a word follows a space or a line starts: only the text near the cut is
+            counted again and again, and what is returned is counted whole.
 
     Example:
         >>> cut_text("one two three", 2, lambda text: len(text.split()))
