@@ -129,5 +129,8 @@ def read_profile(given: RenderingProfile | str, codec: Codec) -> RenderingProfil
             "Only OpenAI-style dicts are moved and joined; other hosts render for their provider."
         )
         raise BudgetConfigError(msg)
-    profile = profile_for(given) if isinstance(given, str) else given
+    profile: Any = profile_for(given) if isinstance(given, str) else given
+    if not isinstance(profile, RenderingProfile):
+        msg = f"profile must be a RenderingProfile or a name (got {given!r})."
+        raise BudgetConfigError(msg)
     return None if profile.free else profile

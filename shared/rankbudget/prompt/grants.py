@@ -133,11 +133,12 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     pinned = inputs.timeline.pinned_tokens if inputs.timeline is not None else 0
     bounded = budget.max_system_ratio is not None or "system" in budget.sizes
     system_text = _check_system(request, inputs) if bounded or request.system else 0
-    reserve = budget.reserve_tokens(system_tokens + pinned)
-    limit = budget.limit(system_tokens=system_tokens + pinned, band=request.counter.band)
+    system, band = system_tokens + pinned, request.counter.band
+    reserve = budget.reserve_tokens(system)
+    limit = budget.limit(system_tokens=system, band=band, ceiling=request.ceiling)
     safety = budget.context_window - reserve - limit
     if request.ceiling is not None:
-        limit = min(limit, request.ceiling)
+        safety = budget.safety_tokens(system_tokens=system, band=band)
     if request.render is not None:
         empty = {given.block.name: _NOTHING for given in inputs.blocks}
         fixed = measure.total(list(request.render(empty, [])))

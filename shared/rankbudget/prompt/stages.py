@@ -104,7 +104,10 @@ def _report_with(request: PromptRequest, limit: int, more: int) -> BudgetReport:
     budget = request.budget
     if budget == plain_budget(budget.context_window):  # counted in `max_tokens`, as the caller gave it
         larger = plain_budget(budget.context_window + more)
+        ceiling = None if request.ceiling is None else request.ceiling + more
     else:
-        larger = budget.replace(context_window=limit + more + 2, reserve=2, safety=0, max_system_ratio=None)
-    ceiling = None if request.ceiling is None else request.ceiling + more
+        larger = budget.replace(
+            context_window=limit + more + 2, reserve=2, safety=0, keep_band=False, max_system_ratio=None
+        )
+        ceiling = None
     return drive(plan_steps(replace(request, budget=larger, ceiling=ceiling))).report
