@@ -24,7 +24,7 @@ from typing import Any
 from .state import Cut, KeptRun, Summary, ThreadState
 from .timeline import NO_EDITS, Broken, Timeline, Turn, Unit
 
-__all__ = ["Selection", "fill", "minimum_sets", "remembered", "resume", "stable"]
+__all__ = ["Selection", "fill", "in_order_of_importance", "minimum_sets", "remembered", "resume", "stable"]
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit."""
     kept: list[Unit] = []
     used, tokens_of = 0, timeline.tokens_of
-    for must, link in _in_order_of_importance(timeline, minimum):
+    for must, link in in_order_of_importance(timeline, minimum):
         with_link = used
         for unit in link:
             with_link += tokens_of(unit)
@@ -87,7 +87,7 @@ def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     return Selection(kept, used, complete=True)
 
 
-def _in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[bool, list[Unit]]]:
+def in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[bool, list[Unit]]]:
     """Yields what to add next, and whether it must stay: last exchanges, their steps, older turns."""
     turns = timeline.turns()
     newest = []
