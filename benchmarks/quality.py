@@ -28,7 +28,15 @@ from typing import Any
 
 from harness import commit
 
-from rankbudget import FewShotSelector, FitResult, Segment, fit_documents, fit_messages
+from rankbudget import (
+    BudgetExceededError,
+    FewShotSelector,
+    FitResult,
+    Segment,
+    counter_for,
+    fit_documents,
+    fit_messages,
+)
 
 Item = Mapping[str, Any]
 FOLDER = "../shared/quality"
@@ -42,7 +50,7 @@ _SAID = re.compile(r"expected_evidence: ([\d.]+)%")
 BEGIN, END = "<!-- tables: written by `make quality T=--write` -->", "<!-- end of tables -->"
 
 
-def select(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
+def select(query: str, items: Sequence[Item], budget_tokens: int) -> list[str] | dict[str, str | None]:
     """Returns the ids of the items that are kept, or the kept texts where some are shortened."""
     if any("label" in item for item in items):
         return _examples(query, items, budget_tokens)
@@ -53,7 +61,11 @@ def select(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
 
 def select_as_chat(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
     """Returns what `fit_messages` keeps of the same items."""
-    return _messages(query, items, budget_tokens)
+    kept = _messages(query, items, budget_tokens)
+    if any(kept.values()):
+        texts = {item["id"]: item["text"] for item in items}
+        return [text or texts[name] for name, text in kept.items()]
+    return list(kept)
 
 
 def _documents(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
@@ -84,18 +96,19 @@ def _examples(query: str, items: Sequence[Item], budget_tokens: int) -> list[str
     return [example["id"] for example in chosen]
 
 
-def _messages(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
+def _messages(query: str, items: Sequence[Item], budget_tokens: int) -> dict[str, str | None]:
+    """Returns the ids of the messages that are kept, and the texts of those that are shortened."""
     if budget_tokens < 1:
-        return []
+        return {}
     messages: list[dict[str, Any]] = _once(items, _chat)
-    ids = {id(message): item["id"] for message, item in zip(messages, items, strict=True)}
     try:
-        result = fit_messages(
-            messages, max_tokens=budget_tokens, query=query, measure=_Lines(), message_cap=None
-        )
-    except ValueError:  # the question alone is larger than the budget: nothing can be sent
-        return []
-    return [ids[id(message)] for message in result.messages if id(message) in ids]
+        result = fit_messages(messages, max_tokens=budget_tokens, query=query, measure=_Lines())
+    except BudgetExceededError:  # a refusal keeps nothing
+        return {}
+    return {
+        message["item"]["id"]: None if message["content"] == message["item"]["text"] else message["content"]
+        for message in result.messages
+    }
 
 
 class _Lines:
@@ -105,10 +118,17 @@ class _Lines:
     overhead = 0
 
     def group(self, messages: Sequence[Any]) -> int:
-        return sum([message["n"] for message in messages])
+        return sum([_line_tokens(message) for message in messages])
 
     def total(self, messages: Sequence[Any]) -> int:
         return self.group(messages)
+
+
+def _line_tokens(message: Mapping[str, Any]) -> int:
+    item: Item = message["item"]
+    if message["content"] == item["text"]:
+        return int(item["n"])
+    return counter_for("o200k_base").count(f"{message['content']}\n")
 
 
 def _segments(items: Sequence[Item]) -> list[Segment]:
@@ -143,7 +163,7 @@ def _labelled(items: Sequence[Item]) -> list[dict[str, Any]]:
 def _chat(items: Sequence[Item]) -> list[dict[str, Any]]:
     found = []
     for item in items:
-        message: dict[str, Any] = {"role": item.get("role", "user"), "content": item["text"], "n": item["n"]}
+        message: dict[str, Any] = {"role": item.get("role", "user"), "content": item["text"], "item": item}
         if item.get("tool_calls"):
             calls = [
                 {

@@ -167,7 +167,7 @@ def _select_by_parts(thread: Thread, timeline: Timeline, room: int) -> Selection
     elif thread.query and not thread.remembers:
         from .relevant import relevant  # scorers are loaded only by those who ask
 
-        found = relevant(timeline, room, minimum, thread.query)
+        found = relevant(thread, timeline, room)
     if found is None:
         found = fill(timeline, room, minimum)
     return found if found is not None else _select_least(thread, timeline, room)
