@@ -194,7 +194,6 @@ def test_an_old_result_comes_back_whole_where_there_is_room() -> None:
 @pytest.mark.parametrize("limit", range(120, 240, 20))
 def test_a_small_newest_result_is_never_lost(limit: int) -> None:
     """Where the newest call and its result take at most a quarter of the room they stay, however many values older results hold."""
-
     chat: list[dict[str, Any]] = [
         {"role": "user", "content": "What is there?"},
         {"role": "assistant", "content": "There is " + "much to tell " * 40},

@@ -17,10 +17,9 @@ __all__ = ["Memories"]
 class Memories(Evidence):
     """Keeps the memories that matter now, by the formula of `MemoryScorer`.
 
-    What `Evidence` would rank by is the similarity; memories that state no priority, date or kind are kept
-    exactly as `Evidence` keeps them. Where every memory comes with a score of its own, that score ranks. Of
-    more than fifty memories the nearest to the question compete for the room, and all of kind "core"; the
-    others take what is left.
+    What `Evidence` would rank by is the similarity: the memories' own scores where all have one. Memories
+    that state no priority, date or kind are kept exactly as `Evidence` keeps them. Of more than fifty memories the nearest to the question compete for the
+    room, and all of kind "core"; the others take what is left.
 
     Args:
         scorer: rates nearness; a `MemoryScorer` brings its own weights; None takes the default mix.
@@ -69,8 +68,6 @@ class _MemoryRater(Rater):
 
     def _rate_documents(self) -> list[float]:
         near = super()._rate_documents()
-        if self.rated == "scores":
-            return near
         shifts = self._ranking.shifts(near, self._memories)
         return [rating + shift for rating, shift in zip(near, shifts, strict=True)]
 

@@ -16,7 +16,7 @@ from .corpus import scored_texts
 from .embedding import EmbeddingScorer, missing_reason
 from .protocol import Scorer
 
-__all__ = ["FusionScorer", "default_scorer", "normalised"]
+__all__ = ["FusionScorer", "default_scorer", "finite", "normalised"]
 
 DEFAULT_WEIGHTS = (1.0, 0.75, 1.0)
 """Weights of words, word pieces and meaning in the default mix; chosen on the development questions of the
@@ -39,12 +39,27 @@ def normalised(scores: Sequence[float]) -> list[float]:
     """
     if not scores:
         return []
+    scores = finite(scores)
     mean = math.fsum(scores) / len(scores)
     apart = [score - mean for score in scores]
     spread = math.sqrt(math.fsum([gap * gap for gap in apart]) / len(scores))
     if spread <= 1e-9 * max(1.0, abs(mean)):
         return [0.0] * len(scores)
     return [gap / spread for gap in apart]
+
+
+def finite(scores: Sequence[float]) -> Sequence[float]:
+    """Returns scores with infinity as the best finite one, and what is no number as the worst.
+
+    Example:
+        >>> finite([1.0, float("inf"), 3.0, float("nan")])
+        [1.0, 3.0, 3.0, 1.0]
+    """
+    known = [score for score in scores if math.isfinite(score)]
+    if len(known) == len(scores):
+        return scores
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    return [score if math.isfinite(score) else high if score > 0 else low for score in scores]
 
 
 class FusionScorer:
