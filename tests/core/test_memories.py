@@ -98,6 +98,12 @@ def test_other_blocks_can_name_it_and_do_not_get_it_unasked():
     assert isinstance(strategy_for("notes", "memories").strategy, Memories)
 
 
+@given(
+    texts=st.lists(st.sampled_from(FACTS), min_size=1, max_size=8, unique=False),
+    limit=st.integers(0, 60),
+    roles=st.booleans(),
+    stated=st.sampled_from([{}, {"kind": "fact"}, {"priority": 30.0, "created_at": NOW}]),
+)
 def test_where_no_memory_differs_all_is_as_with_evidence(texts, limit, roles, stated):
     """Memories that state nothing, or all the same, are kept to the letter as evidence is: documents and turns, whole and by sentence."""
     given_memories = memories(*texts, role="user" if roles else None, **stated)

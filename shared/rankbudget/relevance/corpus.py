@@ -160,6 +160,17 @@ class TermIndex:
                 found[word].append((i, n))
         return dict(found)
 
+    @cached_property
+    def _alike(self) -> Mapping[tuple[str, int], Sequence[str]]:
+        found: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+        for word in self._holders:
+            found[word[0], len(word)].append(word)
+        return dict(found)
+
+    def words_like(self, first: str, size: int) -> Sequence[str]:
+        """Returns the unstemmed words of one first letter and length."""
+        return self._alike.get((first, size), ())
+
     def holders(self, word: str) -> Sequence[tuple[int, int]]:
         """Returns the texts that hold an unstemmed word, and how often."""
         return self._holders.get(word, ())
