@@ -1,4 +1,4 @@
-"""Misspelt words of a question: one that no text holds is read as a word one slip away that some text holds."""
+"""A question without its courtesy and its slips of spelling."""
 
 from __future__ import annotations
 
@@ -6,11 +6,30 @@ import re
 
 from .corpus import TermIndex
 from .stopwords import STOP_WORDS
-from .words import fold, stem
+from .words import fold, raw_words, stem
 
-__all__ = ["respelled"]
+__all__ = ["respelled", "without_courtesy"]
 
+_COURTESY = STOP_WORDS | frozenset(
+    """advance also anyone anybody appreciate ask asking bother curious dear excuse explain give glad good
+    grateful hello help hey hi hoping kind kindly know let like lot love many maybe much need no please
+    question quick really show some somebody sorry tell thank thanks there trouble try trying understand very
+    want wanted welcome whether wonder wondering""".split()
+)
+_CLAUSE = re.compile(r"[^.!?:;,]*[.!?:;,]*\s*")
 _WORD = re.compile(r"[^\W\d_]{4,}")
+
+
+def without_courtesy(query: str) -> str:
+    """Returns a question without the clauses that only greet, ask and thank; as it is when all do.
+
+    Example:
+        >>> without_courtesy("Hello! Could you tell me: where is the key? Thank you very much!")
+        'where is the key?'
+    """
+    clauses = _CLAUSE.findall(query)
+    said = "".join([clause for clause in clauses if not _COURTESY.issuperset(raw_words(clause))])
+    return said.strip() or query
 
 
 def respelled(query: str, texts: tuple[str, ...]) -> str:
