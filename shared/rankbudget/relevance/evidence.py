@@ -14,6 +14,7 @@ from .bridges import Mentions, share_named
 from .corpus import BoundedCache, TermIndex, scored_texts
 from .fusion import normalised
 from .protocol import Scorer
+from .question import plain_question
 from .sentences import split_sentences
 from .words import raw_words
 
@@ -106,7 +107,7 @@ def document_features(query: str, segments: Sequence[Segment], scorer: Scorer) -
     pieces = normalised(TermIndex.of(texts).gram_bm25(query))
     titles = tuple([segment.title for segment in segments])
     mentions = Mentions.between(titles, texts, tuple(range(len(segments))))
-    asked = set(raw_words(query)) if any(mentions.titles) else set()
+    asked = set(raw_words(plain_question(query, texts))) if any(mentions.titles) else set()
     titled = [share_named(title, sum([word in asked for word in title])) for title in mentions.titles]
     sure = [score + _TITLED * share for score, share in zip(near, titled, strict=True)]
     top = max(sure, default=0.0)

@@ -15,7 +15,7 @@ from .bm25 import Bm25Scorer, GramScorer
 from .corpus import scored_texts
 from .embedding import EmbeddingScorer, missing_reason
 from .protocol import Scorer
-from .question import respelled, without_courtesy
+from .question import plain_question
 
 __all__ = ["FusionScorer", "default_scorer", "finite", "normalised"]
 
@@ -99,7 +99,7 @@ class FusionScorer:
             return total
         texts = scored_texts(segments)
         if self._bounded:
-            query = respelled(without_courtesy(query), texts)
+            query = plain_question(query, texts)
         if self._bounded and (len(texts) > MANY or sum(map(len, texts)) > MUCH):
             return self._in_two_steps(query, segments, texts)
         for scorer, weight in self.parts:

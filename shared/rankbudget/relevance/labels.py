@@ -16,7 +16,7 @@ from .corpus import BoundedCache, scored_texts
 from .embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
 from .fusion import FusionScorer, default_scorer, normalised
 from .protocol import Scorer
-from .question import respelled, without_courtesy
+from .question import plain_question
 
 if TYPE_CHECKING:
     from .embedding import Vectors
@@ -113,7 +113,7 @@ def _meaning(
     names: Sequence[str],
 ) -> tuple[list[float], list[float]]:
     """Returns how near the question is to the middle of each label's examples, and to its name."""
-    asked = embedder.vectors((respelled(without_courtesy(query), texts),))[0]
+    asked = embedder.vectors((plain_question(query, texts),))[0]
     middles = _MIDDLES.get(
         (embedder, texts, labels), lambda _: _middles(embedder.vectors(texts), labels, names)
     )

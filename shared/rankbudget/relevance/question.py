@@ -8,7 +8,7 @@ from .corpus import TermIndex
 from .stopwords import STOP_WORDS
 from .words import fold, raw_words, stem
 
-__all__ = ["respelled", "without_courtesy"]
+__all__ = ["plain_question"]
 
 _COURTESY = STOP_WORDS | frozenset(
     """advance also anyone anybody appreciate ask asking bother curious dear excuse explain give glad good
@@ -17,7 +17,19 @@ _COURTESY = STOP_WORDS | frozenset(
     want wanted welcome whether wonder wondering""".split()
 )
 _CLAUSE = re.compile(r"[^.!?:;,]*[.!?:;,]*\s*")
-_WORD = re.compile(r"[^\W\d_]{4,}")
+_THANKS = re.compile(r"[,\s]*\b(thanks|thank you)\b[^.!?]*[.!]*\s*$", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_SHORTEST = 4
+
+
+def plain_question(query: str, texts: tuple[str, ...]) -> str:
+    """Returns a question without greetings and thanks, its misspelt words as the texts spell them.
+
+    Example:
+        >>> plain_question("Hi! Where is the yelow key? Thanks!", ("The yellow key is here.",))
+        'Where is the yellow key?'
+    """
+    return respelled(without_courtesy(query), texts)
 
 
 def without_courtesy(query: str) -> str:
@@ -27,7 +39,7 @@ def without_courtesy(query: str) -> str:
         >>> without_courtesy("Hello! Could you tell me: where is the key? Thank you very much!")
         'where is the key?'
     """
-    clauses = _CLAUSE.findall(query)
+    clauses = _CLAUSE.findall(_THANKS.sub("", query))
     said = "".join([clause for clause in clauses if not _COURTESY.issuperset(raw_words(clause))])
     return said.strip() or query
 
@@ -35,8 +47,8 @@ def without_courtesy(query: str) -> str:
 def respelled(query: str, texts: tuple[str, ...]) -> str:
     """Returns a question with its misspelt words as the texts spell them.
 
-    A slip is one letter lost, added, wrong or swapped with the next; the first letter must be right. Of several
-    words the one that most texts hold is taken.
+    A slip is one letter lost, added, wrong or swapped with the next; the first letter must be right, and the
+    word have four letters. Of several words the one that most texts hold is taken.
 
     Example:
         >>> respelled("When is the meetign about bugdet?", ("The budget meeting is on Monday.",))
@@ -52,7 +64,7 @@ def _known(word: str, index: TermIndex) -> str:
         return word
     near = [
         known
-        for size in (len(folded) - 1, len(folded), len(folded) + 1)
+        for size in range(max(_SHORTEST, len(folded) - 1), len(folded) + 2)
         for known in index.words_like(folded[0], size)
         if _one_slip(folded, known)
     ]

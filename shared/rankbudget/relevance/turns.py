@@ -13,6 +13,7 @@ from ..segment import Segment
 from .corpus import BoundedCache, TermIndex, scored_texts
 from .fusion import default_scorer, normalised
 from .protocol import Scorer
+from .question import plain_question
 from .speakers import named_in, speakers, without
 
 __all__ = ["TurnScorer", "passages", "smoothed"]
@@ -49,6 +50,7 @@ class TurnScorer:
             return [0.0] * len(segments)
         scorer = self._scorer or default_scorer()
         texts = scored_texts(segments)
+        query = plain_question(query, texts)
         names = speakers(segments)
         named = named_in(query, names)
         # A name is heard most where others address its owner, and would bring their turns.
