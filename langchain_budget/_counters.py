@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import math
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from rankbudget import TokenCounter, counter_for
-from rankbudget.adapters import ListMeasure, Measure, Tool
+from rankbudget.adapters import ListMeasure, Measure, Tool, whole_tokens
 from rankbudget.errors import BudgetConfigError
 
 __all__ = ["HostCounter", "MessageMeasure", "counter_kind", "counts_itself", "host_counter", "model_name"]
@@ -57,7 +56,7 @@ class MessageMeasure:
         self._count = count
 
     def group(self, messages: Sequence[Any]) -> int:
-        return sum(math.ceil(self._count(message)) for message in messages)
+        return sum([whole_tokens(self._count(message), _name(self._count)) for message in messages])
 
     def total(self, messages: Sequence[Any]) -> int:
         return self.group(messages)

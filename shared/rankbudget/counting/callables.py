@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-from ..errors import BudgetConfigError, shown
-from .base import TextCounter
+from .base import TextCounter, whole_tokens
 
 __all__ = ["CallableCounter"]
 
@@ -25,15 +23,4 @@ class CallableCounter(TextCounter):
         self._callable = count
 
     def _measure(self, text: str) -> int:
-        counted = self._callable(text)
-        try:
-            tokens = math.ceil(counted)
-        except (TypeError, ValueError, OverflowError):
-            tokens = -1
-        if tokens < 0:
-            msg = (
-                f"the counter {self.name!r} must return a whole number from 0 (got {shown(counted)}). "
-                "Return the tokens of the text."
-            )
-            raise BudgetConfigError(msg)
-        return tokens
+        return whole_tokens(self._callable(text), self.name)

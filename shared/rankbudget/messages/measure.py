@@ -1,10 +1,11 @@
-"""Counting a host's messages: through a codec and a token counter, or through a callable over the host's own message list."""
+"""Counting a host's messages: through a codec and a token counter, or through a callable of the host's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ..counting.base import whole_tokens
 from ..counting.protocol import TokenCounter, Tool
 from .codec import Codec
 
@@ -61,16 +62,17 @@ class CodecMeasure:
 
 
 class ListMeasure:
-    """Counts with a callable over a list of host messages, as hosts' own trimmers take it; nothing is assumed to add up."""
+    """Counts with a callable over a list of host messages; nothing is assumed to add up."""
 
     additive = False
     overhead = 0
 
     def __init__(self, count: Callable[[list[Any]], int]) -> None:
         self._count = count
+        self._name = getattr(count, "__name__", type(count).__name__)
 
     def group(self, messages: Sequence[Any]) -> int:
-        return int(self._count(list(messages)))
+        return whole_tokens(self._count(list(messages)), self._name)
 
     def total(self, messages: Sequence[Any]) -> int:
-        return int(self._count(list(messages))) if messages else 0
+        return self.group(messages) if messages else 0

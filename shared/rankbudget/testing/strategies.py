@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from ..segment import Scope
 from .application import Application, MemoryItem
 from .payloads import HOSTILE, WORDS
+from .shapes import SHAPES, STEPS
 from .turns import ANSWERED_BY_USER, BROKEN, ENDS, MEDIA, ODD, PLAIN, SYSTEMS, Writer
 
-__all__ = ["applications", "conversations", "texts", "tools"]
+__all__ = ["applications", "conversations", "shaped_turns", "shapes", "texts", "tools"]
 
 
 def texts(*, giant: bool = False) -> st.SearchStrategy[str]:
@@ -58,6 +59,28 @@ def conversations(
         st.sampled_from((*ENDS, "user_end", "user_results") if user_results else ENDS),
         st.sampled_from(WORDS),
     )
+
+
+def shaped_turns(*, max_turns: int = 5) -> st.SearchStrategy[list[tuple[str, str, int]]]:
+    """Draws what happens in a conversation, for `Shape.write`: kind of turn, text and size."""
+    turn = st.tuples(st.sampled_from(STEPS), st.sampled_from(WORDS), st.integers(0, 5))
+    return st.lists(turn, min_size=1, max_size=max_turns)
+
+
+def shapes() -> st.SearchStrategy[tuple[str, tuple[dict[str, Any], ...]]]:
+    """Draws a provider's name and a conversation as this provider's dicts."""
+    return st.builds(_shaped, st.sampled_from(sorted(SHAPES)), shaped_turns(), st.booleans())
+
+
+def _shaped(
+    name: str, turns: list[tuple[str, str, int]], asks: bool
+) -> tuple[str, tuple[dict[str, Any], ...]]:
+    shape = SHAPES[name]()
+    for turn in turns:
+        shape.write(*turn)
+    if asks:
+        shape.ask("Which is it?")
+    return name, tuple(shape.messages)
 
 
 def tools() -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
