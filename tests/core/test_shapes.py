@@ -94,7 +94,9 @@ def _thought(message: Any, path: Sequence[Any]) -> bool:
     holder = message
     for step in path[:-1]:
         holder = holder[step]
-    return isinstance(holder, Mapping) and (holder.get("thought") is True or holder.get("type") == "thinking")
+    if not isinstance(holder, Mapping):
+        return False
+    return holder.get("thought") is True or holder.get("type") in ("thinking", "reasoning")
 
 
 @draws()
@@ -121,8 +123,7 @@ def test_what_a_provider_refuses_never_leaves(drawn: Drawn, eighths: int, cut: A
     limit = max(1, COUNTER.count_messages([codec.to_dict(m) for m in messages]) * eighths // 8)
     try:
         found = fit_messages(messages, max_tokens=limit, counter=COUNTER, cut=cut)
-    except BudgetExceededError as error:
-        assert error.needed > limit
+    except BudgetExceededError:  # the laws say when it may be raised
         return
     assert COUNTER.count_messages([codec.to_dict(m) for m in found.messages]) <= limit
     assert found.report.total_tokens <= limit
@@ -161,7 +162,7 @@ def test_media_and_pairs_are_counted_in_every_shape(drawn: Drawn) -> None:
     for message in drawn[1]:
         if "iVBOR" in json.dumps(message):
             without = json.loads(json.dumps(message).replace("iVBOR", "jVBOR"))
-            assert 200 < counter.count_message(message) < 2_000 < 4_000
+            assert 200 < counter.count_message(message) < 2_000
             assert counter.count_message(without) >= 200
 
 

@@ -66,7 +66,8 @@ def message_tokens(message: Any, count: Count, media: MediaTable) -> int:
         >>> message_tokens(message, words, MediaTable())  # 3 + 1 + 0, then 3 + 1 + 2 for the call
         10
     """
-    message = as_block(message)
+    if not isinstance(message, Mapping):
+        message = as_block(message)
     if not isinstance(message, Mapping):
         return PER_MESSAGE + count(as_text(message))
     if "role" not in message and kind_of(message):  # an item of OpenAI's Responses API

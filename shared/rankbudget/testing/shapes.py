@@ -86,7 +86,7 @@ class OpenAI(Shape):
             {"id": one, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
             for one, (name, arguments) in zip(self.ids, calls, strict=True)
         ]
-        self.say("assistant", None, tool_calls=made)
+        self.say("assistant", thought, tool_calls=made)
 
     def results(self, results: Sequence[tuple[str, str]]) -> None:
         for one, (_, text) in zip(self.ids, results, strict=True):
@@ -110,11 +110,12 @@ class Legacy(Shape):
     """OpenAI's functions, older than tools: a call at a time, answered by name."""
 
     def call(self, calls: Sequence[tuple[str, dict[str, Any]]], thought: str) -> None:
-        self.calls = list(calls)
+        self.calls, self.thought = list(calls), thought
 
     def results(self, results: Sequence[tuple[str, str]]) -> None:
         for (name, arguments), (_, text) in zip(self.calls, results, strict=True):
-            self.say("assistant", None, function_call={"name": name, "arguments": json.dumps(arguments)})
+            asked = {"name": name, "arguments": json.dumps(arguments)}
+            self.say("assistant", self.thought, function_call=asked)
             self.say("function", text, name=name)
 
 
@@ -155,7 +156,9 @@ class Responses(Shape):
 
     def nothing(self, blank: str | None, thought: str) -> None:
         if thought:
-            self.item("reasoning", id="rs", summary=[{"type": "summary_text", "text": thought}])
+            self.item(
+                "reasoning", id=f"rs_{self.fresh()}", summary=[{"type": "summary_text", "text": thought}]
+            )
         else:
             self.say("assistant", [{"type": "output_text", "text": blank or ""}], type="message")
 

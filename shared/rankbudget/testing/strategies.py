@@ -69,17 +69,17 @@ def shaped_turns(*, max_turns: int = 5) -> st.SearchStrategy[list[tuple[str, str
 
 def shapes() -> st.SearchStrategy[tuple[str, tuple[dict[str, Any], ...]]]:
     """Draws a provider's name and a conversation as this provider's dicts."""
-    return st.builds(_shaped, st.sampled_from(sorted(SHAPES)), shaped_turns(), st.booleans())
+    return st.builds(
+        _shaped, st.sampled_from(sorted(SHAPES)), shaped_turns(), st.sampled_from(("", "Which is it?"))
+    )
 
 
-def _shaped(
-    name: str, turns: list[tuple[str, str, int]], asks: bool
-) -> tuple[str, tuple[dict[str, Any], ...]]:
+def _shaped(name: str, turns: list[tuple[str, str, int]], end: str) -> tuple[str, tuple[dict[str, Any], ...]]:
     shape = SHAPES[name]()
     for turn in turns:
         shape.write(*turn)
-    if asks:
-        shape.ask("Which is it?")
+    if end:
+        shape.ask(end)
     return name, tuple(shape.messages)
 
 
