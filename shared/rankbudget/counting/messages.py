@@ -72,27 +72,29 @@ def message_tokens(message: Any, count: Count, media: MediaTable) -> int:
         return PER_MESSAGE + count(as_text(message))
     if "role" not in message and kind_of(message):  # an item of OpenAI's Responses API
         return PER_MESSAGE + _block_tokens(message, count, media, 0)
-    total = PER_MESSAGE
-    for key, value in message.items():
-        if value is None:
-            continue
-        if key in _CONTENTS:
-            total += content_tokens(value, count, media)
-        elif key in _COUNTED_AS_TEXT:
-            total += count(as_text(value))
-        elif key == "name":
-            total += PER_NAME + count(as_text(value))
-        elif key == "tool_calls" and isinstance(value, (list, tuple)):
-            total += sum([_call_tokens(as_block(call), count) for call in value])
-        elif key == "tool_calls":
-            total += count(as_text(value))
-        elif key == "function_call":
-            total += _call_tokens(as_block(value), count)
-        elif key == "images":  # as Ollama takes them: base64, or a path
-            total += content_tokens([_image(image) for image in blocks_of(value)], count, media)
-        elif key == "audio" and isinstance(value, Mapping):
-            total += content_tokens({**value, "type": "audio"}, count, media)
-    return total
+    fields = [(key, value) for key, value in message.items() if value is not None]
+    return PER_MESSAGE + sum([_field_tokens(key, value, count, media) for key, value in fields])
+
+
+def _field_tokens(key: str, value: Any, count: Count, media: MediaTable) -> int:
+    """Returns the tokens of one field of a message; 0 for what is not sent, or not shown to a model."""
+    if key in _CONTENTS:
+        return content_tokens(value, count, media)
+    if key in _COUNTED_AS_TEXT:
+        return count(as_text(value))
+    if key == "name":
+        return PER_NAME + count(as_text(value))
+    if key == "tool_calls" and isinstance(value, (list, tuple)):
+        return sum([_call_tokens(as_block(call), count) for call in value])
+    if key == "tool_calls":
+        return count(as_text(value))
+    if key == "function_call":
+        return _call_tokens(value, count)
+    if key == "images":  # as Ollama takes them: base64, or a path
+        return content_tokens([_image(image) for image in blocks_of(value)], count, media)
+    if key == "audio" and isinstance(value, Mapping):
+        return content_tokens({**value, "type": "audio"}, count, media)
+    return 0
 
 
 def content_tokens(content: Any, count: Count, media: MediaTable, depth: int = 0) -> int:
