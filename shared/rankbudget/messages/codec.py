@@ -283,14 +283,20 @@ def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:
     return own if own is not None else lambda message: results_in(codec.to_dict(message).get("content"))
 
 
-def says_nothing(neutral: Mapping[str, Any]) -> bool:
+def says_nothing(neutral: Mapping[str, Any], *, last: bool = False) -> bool:
     """Returns whether an assistant message without calls has nothing but blanks or thinking, which providers refuse.
+
+    Args:
+        neutral: the message.
+        last: nothing follows it; providers accept one without any content there.
 
     Example:
         >>> says_nothing({"role": "assistant", "content": " "}), says_nothing({"role": "assistant", "content": "a"})
         (True, False)
     """
     content = neutral.get("content")
+    if last and not content:
+        return False
     if content.__class__ is str and content and not content.isspace():
         return False
     if any(neutral.get(key) for key in ("refusal", "audio", "images")):
