@@ -1,7 +1,7 @@
 """The content blocks of all providers, read one way: which are texts, calls, answers to calls, or thinking.
 
-Gemini's parts have no type and get the one of the block that says the same; objects of a provider's library are
-read as the dicts they are sent as.
+Gemini's parts have no type and get the one of the block that says the same; objects of a provider's library
+are read as the dicts they are sent as.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CALLS = frozenset(
         "computer_call", "apply_patch_call", "shell_call", "local_shell_call", "mcp_approval_request",
     }
 )  # fmt: skip
-"""Blocks that another block answers; calls that hold their own result, as `web_search_call`, are not among them."""
+"""Blocks that another block answers; those that hold their own result, as `web_search_call`, are left out."""
 _APPROVALS = frozenset({"mcp_approval_request", "mcp_approval_response"})
 _ANSWERED_BY = ("tool_use_id", "call_id", "approval_request_id", "tool_call_id", "id")
 _PARTS = {
@@ -119,38 +119,33 @@ def call_reference(call: Mapping[str, Any]) -> str:
 
 def called_in(content: Any) -> tuple[str, ...]:
     """Returns the references of the calls among content blocks, those answered in the same content apart."""
-    if isinstance(content, str) or content is None:
-        return ()
-    blocks = [as_block(block) for block in blocks_of(content)]
-    calls = [call_reference(block) for block in blocks if kind_of(block) in CALLS]
-    answers = [_answer(block) for block in blocks if is_result(kind_of(block))] if calls else []
-    return tuple(without_answered(calls, answers))
+    return tuple(_pairs_in(content)[0])
 
 
 def results_in(content: Any) -> tuple[str, ...]:
-    """Returns the references of the calls that results among content blocks answer, in order.
-
-    Results of calls in the same content are not among them.
+    """Returns the references of the calls that results among content blocks answer, those in it apart.
 
     Example:
         >>> results_in([{"type": "tool_result", "tool_use_id": "c1", "content": "42"}, "there"])
         ('c1',)
     """
-    if isinstance(content, str) or content is None:
-        return ()
-    open_calls: list[str] = []
-    found: list[str] = []
-    for block in map(as_block, blocks_of(content)):
+    return tuple(_pairs_in(content)[1])
+
+
+def _pairs_in(content: Any) -> tuple[list[str], list[str]]:
+    """Returns the calls of a content without an answer in it, and the answers without a call in it."""
+    calls: list[str] = []
+    answers: list[str] = []
+    for block in () if isinstance(content, str) else map(as_block, blocks_of(content)):
         kind = kind_of(block)
         if kind in CALLS:
-            open_calls.append(call_reference(block))
+            calls.append(call_reference(block))
         elif is_result(kind):
-            left = unanswered(open_calls, (_answer(block),)) if open_calls else None
-            if left is None:
-                found.append(_answer(block))
-            else:
-                open_calls = left
-    return tuple(found)
+            answer = _answer(block)
+            left = unanswered(calls, (answer,))
+            calls = calls if left is None else left
+            answers += [answer] if left is None else []
+    return calls, answers
 
 
 def unanswered(calls: Sequence[str], answers: Iterable[str | None]) -> list[str] | None:

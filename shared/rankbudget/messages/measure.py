@@ -62,17 +62,23 @@ class CodecMeasure:
 
 
 class ListMeasure:
-    """Counts with a callable over a list of host messages; nothing is assumed to add up."""
+    """Counts with a callable of the host's; nothing is assumed to add up but messages counted one by one.
 
-    additive = False
-    overhead = 0
+    Args:
+        count: tokens of a list of host messages, or of one.
+        single: `count` takes one message.
+        extra: tokens of a request that `count` does not see.
+    """
 
-    def __init__(self, count: Callable[[list[Any]], int]) -> None:
-        self._count = count
+    def __init__(self, count: Callable[[Any], int], *, single: bool = False, extra: int = 0) -> None:
+        self.additive = single
+        self.overhead = extra
+        self.count = count
         self._name = getattr(count, "__name__", type(count).__name__)
 
     def group(self, messages: Sequence[Any]) -> int:
-        return whole_tokens(self._count(list(messages)), self._name)
+        listed = messages if self.additive else [list(messages)]
+        return sum([whole_tokens(self.count(given), self._name) for given in listed])
 
     def total(self, messages: Sequence[Any]) -> int:
-        return self.group(messages) if messages else 0
+        return self.overhead + (self.group(messages) if messages else 0)
