@@ -51,6 +51,7 @@ _CALL_BLOCKS = frozenset(
     }
 )  # fmt: skip
 """Blocks that integrations also read from, or write to, `.tool_calls`."""
+_SENT = ("content", "name", "role", "tool_call_id", "tool_calls", "invalid_tool_calls", "additional_kwargs")
 _USAGE_KEYS = ("token_usage", "usage", "usage_metadata")
 
 
@@ -72,9 +73,8 @@ class LangChainCodec:
     """
 
     def __init__(self) -> None:
-        self._roles: dict[
-            type, str
-        ] = {}  # filled as classes are met; SystemMessage and ChatMessage say more than their class
+        # Filled as classes are met; SystemMessage and ChatMessage say more than their class.
+        self._roles: dict[type, str] = {}
 
     def __reduce__(self) -> Any:
         return _codec, ()  # the classes it has met stay here: one made inside a function does not travel
@@ -105,19 +105,9 @@ class LangChainCodec:
 
     def roles(self, messages: Sequence[Any]) -> list[str]:
         found: list[Any] = list(map(self._roles.get, map(type, messages)))
-        at = 0
-        while (
-            at < len(found) and found[at] is None
-        ):  # system messages say more than their class, and mostly stand in front
-            found[at] = self.role(messages[at])
-            at += 1
-        if None in set(
-            found
-        ):  # a set of a few words; looking through the list would compare every one with None
-            return [
-                self.role(m) if known is None else known for known, m in zip(found, messages, strict=True)
-            ]
-        return found
+        if None not in set(found):  # a set of a few words: faster than looking through the list
+            return found
+        return [self.role(m) if known is None else known for known, m in zip(found, messages, strict=True)]
 
     def kinds(self, messages: Sequence[Any], start: int) -> set[str]:
         """Returns which roles there are from a position on, from the classes alone where these say it."""
@@ -219,16 +209,7 @@ class LangChainCodec:
 
 
 def _whole_fingerprint(message: BaseMessage, fields: Mapping[str, Any]) -> str:
-    sent = (
-        "content",
-        "name",
-        "role",
-        "tool_call_id",
-        "tool_calls",
-        "invalid_tool_calls",
-        "additional_kwargs",
-    )
-    return "\x1f".join([message.__class__.__name__, *(repr(fields.get(key)) for key in sent)])
+    return "\x1f".join([message.__class__.__name__, *(repr(fields.get(key)) for key in _SENT)])
 
 
 def _is_plain(fields: Mapping[str, Any]) -> bool:

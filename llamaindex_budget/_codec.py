@@ -200,9 +200,7 @@ def copy_message(message: ChatMessage) -> ChatMessage:
     """
     fresh: ChatMessage = shallow_copy(message)
     blocks = [shallow_copy(b) if type(b) is TextBlock else _copy_block(b) for b in message.blocks]
-    fresh.__dict__["blocks"] = blocks[
-        :
-    ]  # a list of its very size: one that was grown keeps room for more in every stored message
+    fresh.__dict__["blocks"] = blocks[:]  # a list of its very size: one that was grown keeps room for more
     extra = message.additional_kwargs
     fresh.__dict__["additional_kwargs"] = _copy_plain(extra) if extra else {}
     return fresh
@@ -237,20 +235,14 @@ def _neutral_block(block: Any) -> dict[str, Any] | None:
 def _neutral_media(block: Any) -> dict[str, Any]:
     if isinstance(block, ImageBlock):
         image = {"url": _where(block, block.image, block.image_mimetype or "image/png")}
-        return {
-            "type": "image_url",
-            "image_url": {**image, "detail": block.detail} if block.detail else image,
-        }
+        detail = {"detail": block.detail} if block.detail else {}
+        return {"type": "image_url", "image_url": image | detail}
     if isinstance(block, AudioBlock):
-        return {
-            "type": "input_audio",
-            "input_audio": {"data": _where(block, block.audio, None), "format": block.format or ""},
-        }
+        audio = {"data": _where(block, block.audio, None), "format": block.format or ""}
+        return {"type": "input_audio", "input_audio": audio}
     if isinstance(block, VideoBlock):
-        return {
-            "type": "video",
-            "video": {"url": _where(block, block.video, block.video_mimetype or "video/mp4")},
-        }
+        video = {"url": _where(block, block.video, block.video_mimetype or "video/mp4")}
+        return {"type": "video", "video": video}
     data = _where(block, block.data, block.document_mimetype or "application/octet-stream")
     return {"type": "file", "file": {"filename": block.title or "", "file_data": data}}
 
@@ -295,11 +287,8 @@ def _calls(message: Any) -> list[dict[str, Any]]:
 
 
 def _call(call: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
-    text = (
-        arguments
-        if isinstance(arguments, str)
-        else json.dumps(arguments if arguments is not None else {}, default=str)
-    )
+    written = {} if arguments is None else arguments
+    text = written if isinstance(written, str) else json.dumps(written, default=str)
     function = {"name": str(call.get("name") or ""), "arguments": text}
     return {"id": call_reference(call), "type": "function", "function": function}
 

@@ -193,7 +193,9 @@ def test_results_alone_stay(name: str) -> None:
     shape.results([("find", "one"), ("find", "two")])
     results = [m for m in shape.messages[before:] if DictCodec().role(m) != "assistant"]
     system = {"role": "system", "content": "Be brief."}
-    assert fit_messages(results, max_tokens=10_000, counter=COUNTER).messages == results
+    found = fit_messages(results, max_tokens=10_000, counter=COUNTER)
+    assert found.messages == results
+    assert any("not counted" in warning for warning in found.report.warnings)
     assert fit_messages([system, *results], max_tokens=10_000, counter=COUNTER).messages == [system, *results]
 
 

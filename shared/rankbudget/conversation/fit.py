@@ -292,7 +292,7 @@ def _put_together(
         tokens=tokens,
         untouched=untouched,
         parts=decisions_on(timeline, thread.block, chosen, broken, selection.edits, written=written),
-        warnings=warnings,
+        warnings=(*warnings, *timeline.warnings),
         question=None if asked is None else bisect_left(chosen, asked) + shows_summary,
         state=remembered(timeline, selection, summary, failed=failed) if thread.remembers else None,
     )

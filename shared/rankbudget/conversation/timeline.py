@@ -24,6 +24,9 @@ NO_EDITS: Mapping[int, Any] = MappingProxyType({})
 """Nothing is shortened."""
 
 _UNKNOWN = -2
+_HELD_BY_SERVER = (
+    "server_history: the calls of these results are not among the messages; they are not counted"
+)
 _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assistant", "tool")}
 """A byte for each role: a long thread keeps one a message, and is searched for its questions at the speed of memory."""
 _NAMES = {code: role for role, code in _CODES.items()}
@@ -119,6 +122,7 @@ class Timeline:
         self.prints = prints or Prints(codec, self.messages)
         self._answers = answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
+        self.warnings: tuple[str, ...] = ()
         self._turns: list[Turn] = []  # newest first, parsed on demand
         self._tokens: dict[int, int] = {}
         self._first_user = _UNKNOWN
@@ -331,6 +335,7 @@ class Timeline:
             at += 1
         if broken and not body and not asked and not self.ended and _ASSISTANT not in roles:
             # Nothing but results: the server holds their calls (OpenAI's `previous_response_id`).
+            self.warnings = (_HELD_BY_SERVER,)
             results = [b.position for b in broken]
             holes = tuple([i for i in range(results[0], results[-1]) if i not in results])
             return Turn(start, stop, None, [Unit(results[0], results[-1] + 1, True, holes=holes)], [])
