@@ -236,7 +236,7 @@ def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[tuple[str, str, str
 def _not_among(
     calls: list[tuple[str, str, str]], others: list[tuple[str, str, str]]
 ) -> list[tuple[str, str, str]]:
-    """Returns the calls of another place that are not known yet; of those that are, the longer form is kept."""
+    """Returns the calls of another place that are new; of those that are not, the longer form is kept."""
     new: list[tuple[str, str, str]] = []
     unmatched = list(range(len(calls)))
     for other in others:

@@ -104,7 +104,7 @@ def _thought(message: Any, path: Sequence[Any]) -> bool:
 @draws()
 @given(shapes())
 def test_what_fits_stays_but_for_empty_answers(drawn: Drawn) -> None:
-    """No call and no result of any provider is an orphan; an answer that says nothing goes, and the report says so."""
+    """No call and no result is an orphan; an answer that says nothing goes, and the report says so."""
     _, messages = drawn
     result = fit_messages(messages, max_tokens=1_000_000, counter=COUNTER)
     gone = {d.segment_id: d.reason for d in result.report.decisions if d.action != "kept"}
@@ -228,7 +228,7 @@ def test_objects_of_a_library_are_read_as_their_dicts() -> None:
 
 
 def test_texts_are_cut_where_they_stand() -> None:
-    """A shortened text keeps the order of blocks: a caption stays beside its image, cited text keeps its citations."""
+    """A shortened text keeps the order of blocks: captions stay beside images, cited text its citations."""
     image = {"type": "image_url", "image_url": {"url": "x"}}
     content = [
         {"type": "text", "text": "First picture:"},
@@ -325,7 +325,7 @@ TOOLS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("tool", TOOLS, ids=["function", "custom", "hosted"])
 def test_every_text_of_a_tool_is_counted(tool: dict[str, Any]) -> None:
-    """Fifty words more anywhere in a schema cost tokens: definitions, alternatives, defaults, examples, constants."""
+    """Fifty words more anywhere in a schema cost tokens: definitions, defaults, examples, constants."""
     before = COUNTER.overhead([tool])
     for path in leaves(tool):
         assert COUNTER.overhead([grown(tool, path)]) >= before + 45, path

@@ -1,4 +1,4 @@
-"""LlamaIndex's messages as each integration makes them: pairs stay pairs, empty answers go, everything is counted."""
+"""LlamaIndex's messages as each integration makes them: pairs stay, empty answers go, all is counted."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def silent(message: ChatMessage) -> bool:
 @draws()
 @given(st.sampled_from(SHAPES), shaped_turns(), st.integers(1, 8))
 def test_pairs_of_every_integration_stay_pairs(shape: type[Shape], turns: Any, eighths: int) -> None:
-    """At any limit there are as many results as calls, nothing empty, and a question first; all of it where it fits."""
+    """At any limit there are as many results as calls, nothing empty, a question first; all where it fits."""
     messages = written(shape, turns)
     kept = [m for m in messages if not silent(m)]
     found = fit_messages(messages, max_tokens=1_000_000, counter=COUNTER, codec=CODEC).messages

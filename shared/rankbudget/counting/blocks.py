@@ -104,7 +104,7 @@ def is_result(kind: str) -> bool:
 
 
 def call_reference(call: Mapping[str, Any]) -> str:
-    """Returns the id of a call, or its function's name where it has no id, as Ollama's and Gemini's have none.
+    """Returns the id of a call, or the name of its function where it has none, as in Ollama and Gemini.
 
     Example:
         >>> call_reference({"id": "c1", "name": "f"}), call_reference({"function": {"name": "f"}})
@@ -151,8 +151,8 @@ def _pairs_in(content: Any) -> tuple[list[str], list[str]]:
 def unanswered(calls: Sequence[str], answers: Iterable[str | None]) -> list[str] | None:
     """Returns the calls that are still open after some answers; None where an answer belongs to none of them.
 
-    An answer belongs to the call with its id, else to the first one whose function it names. Where one of both
-    has no id, and no name says otherwise, answers belong to calls in order.
+    An answer belongs to the call with its id, else to the first one whose function it names. Where one of
+    both has no id, and no name says otherwise, answers belong to calls in order.
 
     Example:
         >>> unanswered(["c1", "c2"], ["c2"]), unanswered(["function:f", "function:f"], ["f"])

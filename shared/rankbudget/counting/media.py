@@ -1,8 +1,8 @@
 """What images, audio, files and videos cost.
 
 An image whose size is known costs what its provider publishes; an image of unknown size costs the most an
-image can, so that a prompt is never larger than counted. Embedded audio costs its length, an embedded file its
-text or its pages; what is only referred to costs what the table says.
+image can, so that a prompt is never larger than counted. Embedded audio costs its length, an embedded file
+its text or its pages; what is only referred to costs what the table says.
 
     formula  tokens of an image
     tiles    base + per_tile for each 512 x 512, within 2048 x 2048, shorter side 768; base for detail "low"

@@ -4,8 +4,8 @@
     request  = 3 + schemas of its tools + its messages
 
 The first line is OpenAI's published formula; the framing of a tool call is the one public estimators agree
-on. Parts are counted one by one, so message counts add up. Content blocks of all providers cost their text, or
-what `media.py` says; a block of an unknown type costs its JSON.
+on. Parts are counted one by one, so message counts add up. Content blocks of all providers cost their text,
+or what `media.py` says; a block of an unknown type costs its JSON.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ REPLY = 3
 
 _COUNTED_AS_TEXT = frozenset(
     {
-        "role", "tool_call_id", "tool_name", "reasoning_content", "reasoning", "reasoning_details", "thinking",
-        "refusal",
+        "role", "tool_call_id", "tool_name", "refusal",
+        "thinking", "reasoning", "reasoning_content", "reasoning_details",
     }
 )  # fmt: skip
 _CONTENTS = frozenset({"content", "parts", "output"})
@@ -167,7 +167,7 @@ def _block_tokens(block: Any, count: Count, media: MediaTable, depth: int) -> in
 
 
 def _thought_tokens(block: Mapping[str, Any], count: Count, media: MediaTable, depth: int) -> int:
-    """Returns the tokens of thinking: its text, or, where only its provider can read it, what its length says."""
+    """Returns the tokens of thinking: of its text, or, where it is encrypted, what its length says."""
     texts: Sequence[Any] = [block.get(key) for key in _THOUGHT_TEXTS]
     written = sum([content_tokens(text, count, media, depth + 1) for text in texts])
     sealed = _first(block, "encrypted_content", "data")

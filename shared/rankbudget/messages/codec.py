@@ -2,14 +2,16 @@
 
 A codec sees each message in one neutral form, the OpenAI-style dict of `counting/protocol.py`, so that
 counting, pairing and cutting are written once. `DictCodec` is the codec of plain dicts; each adapter has its
-own in `_convert.py`.
+own in `_codec.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import deepcopy
 from itertools import islice
 from operator import itemgetter
+from os.path import commonprefix
 from typing import Any, Protocol
 
 from ..counting.blocks import (
@@ -73,9 +75,8 @@ class Codec(Protocol):
         4. `to_dict` holds all that is sent to the model and nothing that is not.
         5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on, where
            that is faster than each role.
-        6. It may also have `answers(message) -> tuple[str, ...]`, the calls that a message of any role answers
-           with results among its content blocks, where that is faster than reading them from the neutral
-           form. Its role stays as it is.
+        6. It may also have `answers(message) -> tuple[str, ...]`, the calls that results among a message's
+           content blocks answer, where that is faster than reading them from the neutral form.
         7. It may also have `goes_on(message) -> bool`, whether an answer of several messages goes on in the
            next one.
     """
@@ -105,11 +106,11 @@ class Codec(Protocol):
         ...
 
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
-        """Returns for each message a text, or a tuple of texts, that is equal exactly while its content is."""
+        """Returns for each message a text, or a tuple of texts, that changes with its content."""
         ...
 
     def with_text(self, message: Any, text: str) -> Any:
-        """Returns a copy, marked as edited, whose plain text is `text`: other blocks stay, stale usage goes."""
+        """Returns a copy marked as edited, with `text` as its text: other blocks stay, stale usage goes."""
         ...
 
     def make(self, role: str, text: str, *, origin: str) -> Any:
@@ -230,9 +231,7 @@ class DictCodec:
         return {"role": role, "content": text}
 
     def copy(self, message: Any) -> Any:
-        import copy
-
-        return copy.deepcopy(message)
+        return deepcopy(message)
 
 
 def _role_of_item(message: Any) -> str | None:
@@ -278,21 +277,21 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
 
 
 def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:
-    """Returns what says which calls a message answers: the codec's own way, or the way through its neutral form."""
+    """Returns the reader of the calls that a message answers: the codec's own, or one of its neutral form."""
     own: Callable[[Any], tuple[str, ...]] | None = getattr(codec, "answers", None)
     return own if own is not None else lambda message: results_in(codec.to_dict(message).get("content"))
 
 
 def says_nothing(neutral: Mapping[str, Any], *, last: bool = False) -> bool:
-    """Returns whether an assistant message without calls has nothing but blanks or thinking, which providers refuse.
+    """Returns whether an assistant message without calls has only blanks or thinking, which providers refuse.
 
     Args:
         neutral: the message.
         last: nothing follows it; providers accept one without any content there.
 
     Example:
-        >>> says_nothing({"role": "assistant", "content": " "}), says_nothing({"role": "assistant", "content": "a"})
-        (True, False)
+        >>> [says_nothing({"role": "assistant", "content": text}) for text in (" ", "a")]
+        [True, False]
     """
     content = neutral.get("content")
     if last and not content:
@@ -325,7 +324,7 @@ def content_text(content: Any) -> str:
 
 
 def replace_text(content: Any, text: str) -> Any:
-    """Returns content whose plain text is `text`: atomic blocks and their places stay, a list stays a list."""
+    """Returns content whose plain text is `text`; atomic blocks keep their places, a list stays a list."""
     if not isinstance(content, (list, tuple)):
         return text
     texts = iter(spread_text([t for block in content if (t := block_text(block)) is not None], text))
@@ -358,29 +357,18 @@ def spread_text(texts: Sequence[str], text: str) -> list[str]:
     if len(texts) < 2:  # noqa: PLR2004 - nothing to divide
         return [text]
     whole = "\n".join(texts)
-    head = _common(whole, text)
-    tail = _common(whole[head:][::-1], text[head:][::-1])
+    head = len(commonprefix([whole, text]))
+    tail = len(commonprefix([whole[head:][::-1], text[head:][::-1]]))
     middle = text[head : len(text) - tail]
     parts: list[str] = []
     at = 0
     for own in texts:
         stop = at + len(own)
         part = own[: max(0, head - at)]
-        if middle and at <= head <= stop:
+        if at <= head <= stop:
             part, middle = part + middle, ""
-        part += own[max(len(part) if head >= stop else 0, len(whole) - tail - at) :] if head < stop else ""
+        if head < stop:
+            part += own[max(0, len(whole) - tail - at) :]
         parts.append(part)
         at = stop + 1
     return parts
-
-
-def _common(first: str, second: str) -> int:
-    """Returns how many characters two texts begin with alike."""
-    most = min(len(first), len(second))
-    if first[:most] == second[:most]:
-        return most
-    low, high = 0, most
-    while low < high:
-        half = (low + high + 1) // 2
-        low, high = (half, high) if first[:half] == second[:half] else (low, half - 1)
-    return low

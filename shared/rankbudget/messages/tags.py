@@ -57,7 +57,7 @@ _ESCAPED = {"<": "&lt;", ">": "&gt;", "[": "&#91;"}
 
 
 def escape_text(text: str, *, tags: tuple[str, ...] = ()) -> str:
-    """Returns `text` so that it can neither close nor open one of our tags, nor spell a chat template's control token.
+    """Returns `text` so that it can neither open nor close our tags, nor spell a model's control token.
 
     Args:
         text: what is inserted.
@@ -94,7 +94,7 @@ def role_line(role: str, text: str, *, tags: tuple[str, ...] = ()) -> str:
 
 
 def one_turn(text: str) -> str:
-    """Returns a text none of whose lines, the first apart, starts like a turn or a summary of the conversation."""
+    """Returns a text no later line of which starts like a turn or a summary of the conversation."""
     return _TURN.sub(r"\1\\[", text) if "[" in text else text
 
 

@@ -1,4 +1,4 @@
-"""What is left of a broken conversation: the rules providers set, written down a second time for the checker."""
+"""What is left of a broken conversation: the providers' rules, written a second time for the checker."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def says_nothing(message: Any, codec: Codec | None = None) -> bool:
     """Returns whether an assistant message has neither calls nor anything else but blanks and thinking.
 
     Example:
-        >>> says_nothing({"role": "assistant", "content": " "}), says_nothing({"role": "user", "content": " "})
-        (True, False)
+        >>> [says_nothing({"role": role, "content": " "}) for role in ("assistant", "user")]
+        [True, False]
     """
     codec = codec or DictCodec()
     if codec.role(message) != "assistant" or codec.call_ids(message) or answers(message, codec):
@@ -75,7 +75,7 @@ def _is_atom(block: Any) -> bool:
 
 
 def take(missing: list[str], answered: Sequence[str | None]) -> bool:
-    """Removes the calls that results answer, by id, by name, then in order; returns whether there is one for each.
+    """Removes the calls that results answer, by id, by name, then in order; says whether each has one.
 
     Example:
         >>> missing = ["function:f", "function:f"]
@@ -106,8 +106,8 @@ def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
 
     Example:
         >>> orphan = {"role": "tool", "tool_call_id": "x", "content": "of no call"}
-        >>> [m["role"] for m in repaired([{"role": "user", "content": "hi"}, orphan])], len(repaired([orphan]))
-        (['user'], 1)
+        >>> len(repaired([{"role": "user", "content": "hi"}, orphan])), len(repaired([orphan]))
+        (1, 1)
     """
     codec = codec or DictCodec()
     roles = [part(m, codec) for m in messages]
@@ -174,7 +174,7 @@ def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[
 
 
 def waiting_from(messages: Sequence[Any], codec: Codec | None = None) -> int:
-    """Returns the position of a call at the very end that waits for a result, the number of messages without one.
+    """Returns the position of a call at the very end that waits for a result, else the number of messages.
 
     Example:
         >>> call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}
@@ -194,7 +194,7 @@ def waiting_from(messages: Sequence[Any], codec: Codec | None = None) -> int:
 
 
 def least_messages(messages: Sequence[Any], codec: Codec | None = None) -> list[Mapping[str, Any]]:
-    """Returns what must stay of a valid conversation, in neutral form: system messages, question, last tool batch.
+    """Returns what must stay of a conversation, in neutral form: system messages, question, last batch.
 
     Such a batch waits for results, or has them all and waits for the model. Without a question, the newest
     answer or tool batch takes its place.

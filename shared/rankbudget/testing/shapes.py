@@ -1,4 +1,4 @@
-"""One conversation in the shapes of the providers' messages: OpenAI, Azure, Responses, Anthropic, Gemini, Ollama."""
+"""One conversation in the shapes of OpenAI's, Azure's, Anthropic's, Gemini's and Ollama's messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["SHAPES", "STEPS", "Shape"]
 
 STEPS = ("chat", "chat", "call", "twice", "parallel", "hosted", "picture", "silent", "thought")
-"""What may happen in a turn: an answer, one call, two of one tool, two of two, a provider's tool, nothing said."""
+"""What may happen in a turn: an answer, calls of one tool or two, a provider's own tool, nothing said."""
 _PNG = "iVBORw0KGgoAAAANSUhEUgAAAoAAAAHgCAIAAAA="
 
 

@@ -1,7 +1,7 @@
-"""Hypothesis strategies that draw one application at a time: a conversation, documents, examples, memories, tools, a question and a budget.
+"""Hypothesis strategies that draw one application at a time: messages, documents, tools, a question, a budget.
 
-Everything is drawn from few small choices and built by plain functions, so that a draw takes well under a millisecond of work and shrinks to
-something readable: fewer turns, the simplest kind of turn, short plain words.
+Everything is drawn from few small choices and built by plain functions, so that a draw takes well under a
+millisecond of work and shrinks to something readable: fewer turns, the simplest kind of turn, plain words.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def conversations(
         media: images, audio, files and thinking may occur.
         max_turns: most drawn turns; a drawn repetition may make the conversation longer.
         systems: system and developer messages may stand anywhere.
-        user_results: user messages may hold tool results among their content blocks, some of them broken; not every host has such messages.
+        user_results: user messages may hold tool results among their content blocks, some of them broken; not
+            every host has such messages.
     """
     kinds = PLAIN + ODD + (SYSTEMS if systems else ()) + (MEDIA if media else ()) + (BROKEN if broken else ())
     kinds += ANSWERED_BY_USER if user_results else ()
@@ -100,8 +101,8 @@ def applications(
 ) -> st.SearchStrategy[Application]:
     """Draws one application in neutral form; the arguments are those of `conversations`.
 
-    The limit is a number of tokens from 1 up, or lies within a few tokens of what an eighth, a half or all of the conversation takes, where mistakes by
-    one show.
+    The limit is a number of tokens from 1 up, or lies within a few tokens of what an eighth, a half or all of
+    the conversation takes, where mistakes by one show.
     """
     scope = st.builds(
         lambda user, project: Scope(user=user, project=project),
