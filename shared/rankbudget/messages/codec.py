@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
 from itertools import islice
 from operator import itemgetter
-from os.path import commonprefix
 from typing import Any, Protocol
 
 from ..counting.blocks import (
@@ -357,8 +356,8 @@ def spread_text(texts: Sequence[str], text: str) -> list[str]:
     if len(texts) < 2:  # noqa: PLR2004 - nothing to divide
         return [text]
     whole = "\n".join(texts)
-    head = len(commonprefix([whole, text]))
-    tail = len(commonprefix([whole[head:][::-1], text[head:][::-1]]))
+    head = _alike(whole, text)
+    tail = _alike(whole[head:][::-1], text[head:][::-1])
     middle = text[head : len(text) - tail]
     parts: list[str] = []
     at = 0
@@ -372,3 +371,9 @@ def spread_text(texts: Sequence[str], text: str) -> list[str]:
         parts.append(part)
         at = stop + 1
     return parts
+
+
+def _alike(first: str, second: str) -> int:
+    """Returns how many characters two texts begin with alike."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))

@@ -11,6 +11,7 @@ __all__ = [
     "answers",
     "is_broken",
     "least_messages",
+    "only_results",
     "pairing_errors",
     "part",
     "repaired",
@@ -97,6 +98,11 @@ def take(missing: list[str], answered: Sequence[str | None]) -> bool:
     return True
 
 
+def only_results(messages: Sequence[Any], codec: Codec | None = None) -> bool:
+    """Returns whether there are results and system messages alone: the server holds their calls."""
+    return {part(m, codec) for m in messages}.isdisjoint({"user", "assistant"})
+
+
 def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
     """Returns the messages a valid conversation keeps, the same objects.
 
@@ -111,7 +117,7 @@ def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
     """
     codec = codec or DictCodec()
     roles = [part(m, codec) for m in messages]
-    if set(roles).isdisjoint({"user", "assistant"}):
+    if only_results(messages, codec):
         return list(messages)
     keep = [not says_nothing(m, codec) for m in messages]
     if messages and not keep[-1]:  # an empty message at the end is where the model goes on
@@ -147,18 +153,15 @@ def is_broken(messages: Sequence[Any], codec: Codec | None = None) -> bool:
 def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[str]:
     """Returns what a provider would say about the tool calls of a conversation.
 
-    A call still waiting at the very end is allowed, and results alone, whose calls the server holds.
+    A call still waiting at the very end is allowed.
 
     Example:
-        >>> late = {"role": "tool", "tool_call_id": "c1", "content": "late"}
-        >>> pairing_errors([{"role": "user", "content": "hi"}, late])
-        ["result 'c1' at 1 follows no call that asks for it"]
+        >>> pairing_errors([{"role": "tool", "tool_call_id": "c1", "content": "late"}])
+        ["result 'c1' at 0 follows no call that asks for it"]
     """
     codec = codec or DictCodec()
     errors: list[str] = []
     missing: list[str] = []
-    if {part(m, codec) for m in messages}.isdisjoint({"user", "assistant"}):
-        return errors
     for position, message in enumerate(messages):
         if part(message, codec) == "tool":
             errors += [
