@@ -12,12 +12,12 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from rankbudget import TokenBudget
-from rankbudget.adapters import Steps, adrive, drive
-from rankbudget.errors import BudgetConfigError
+from rankbudget.adapters import SUMMARY_TIMEOUT, Steps, adrive, drive
+from rankbudget.errors import BudgetConfigError, shown
 
 from ._agent import AgentBudget, thread_id
 from ._limits import tool_schemas
-from ._serialize import named_options
+from ._options import checked
 
 __all__ = ["pre_model_hook"]
 
@@ -25,7 +25,7 @@ _REMOVE_ALL = "__remove_all__"
 """What langgraph calls REMOVE_ALL_MESSAGES; langchain-core alone must be enough to import this file."""
 
 
-@named_options
+@checked
 def pre_model_hook(
     budget: TokenBudget | None = None,
     *,
@@ -36,6 +36,7 @@ def pre_model_hook(
     prompt: str | BaseMessage | None = None,
     tools: Sequence[Any] | None = None,
     summarizer: Any = None,
+    summary_timeout: float | None = SUMMARY_TIMEOUT,
     into: Literal["llm_input_messages", "messages"] = "llm_input_messages",
     keep: int = 1000,
 ) -> Runnable[Mapping[str, Any], dict[str, Any]]:
@@ -43,14 +44,14 @@ def pre_model_hook(
 
     Args:
         budget: the limits.
-        model: a chat model or a model's name; gives window and tokenizer.
-        max_tokens: tokens a prompt may have; beside a budget the smaller wins.
-        context_window: the window in tokens, where the model does not say it.
+        model: a chat model or a model's name; gives window, answer and tokenizer.
+        max_tokens: most tokens of a prompt, from 1; beside a budget the smaller wins.
+        context_window: the window in tokens, where the model does not give it.
         counter: counts instead of the model's tokenizer.
         prompt: the system prompt the agent adds later; it is counted.
-        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty
-            list says nothing is.
+        tools: what is bound to the model; None takes what `model` itself has bound.
         summarizer: keeps a running summary of what is cut; it needs a `thread_id` in the config.
+        summary_timeout: seconds one summary may take; None for no timeout.
         into: "llm_input_messages" leaves the state whole; "messages" replaces the state's messages.
         keep: for how many threads the cut is remembered; the one not used for longest is forgotten.
 
@@ -61,8 +62,9 @@ def pre_model_hook(
         >>> [m.content for m in hook.invoke(state)["llm_input_messages"]]
         ['three']
     """
-    if into not in {"llm_input_messages", "messages"}:
-        msg = f"into must be 'llm_input_messages' or 'messages' (got {into!r})"
+    system: Any = SystemMessage(prompt) if isinstance(prompt, str) else prompt
+    if system is not None and not isinstance(system, BaseMessage):
+        msg = f"prompt must be the system prompt as a text or a message (got {shown(prompt)})"
         raise BudgetConfigError(msg)
     agent = AgentBudget(
         budget=budget,
@@ -71,17 +73,15 @@ def pre_model_hook(
         context_window=context_window,
         counter=counter,
         summarizer=summarizer,
+        summary_timeout=summary_timeout,
         keep=keep,
     )
-    tool_schemas(tools)  # says at once what is no tool
-    system = SystemMessage(prompt) if isinstance(prompt, str) else prompt
+    tool_schemas(tools)  # raises now for what is no tool
 
     def steps(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
         messages = state["messages"] if isinstance(state, Mapping) else state.messages
-        fitted = yield from agent.steps(messages, system=system, tools=tools, thread=thread_id(config))
-        if into == "messages":
-            return {"messages": [RemoveMessage(id=_REMOVE_ALL), *fitted.messages]}
-        return {"llm_input_messages": fitted.messages}
+        kept, _ = yield from agent.steps(messages, system=system, tools=tools, thread=thread_id(config))
+        return {into: kept if into == "llm_input_messages" else [RemoveMessage(id=_REMOVE_ALL), *kept]}
 
     def hook(state: Any, config: RunnableConfig) -> dict[str, Any]:
         return drive(steps(state, config))

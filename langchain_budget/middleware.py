@@ -5,22 +5,30 @@ agent = create_agent(model, tools, middleware=[BudgetMiddleware()])
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from typing_extensions import override
 
 from rankbudget import BudgetReport, TokenBudget
-from rankbudget.adapters import Call, Steps, adrive, content_text, drive, truncate_text
+from rankbudget.adapters import (
+    SUMMARY_TIMEOUT,
+    Call,
+    Plan,
+    Steps,
+    adrive,
+    content_text,
+    drive,
+    truncate_text,
+)
 
-from ._agent import AgentBudget, Prompt, thread_id
+from ._agent import AgentBudget, thread_id
 from ._codec import CODEC
-from ._limits import check_number
-from ._serialize import named_options
+from ._options import checked
+from ._serialize import SharedCopy
 from ._supported import require
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
@@ -40,7 +48,7 @@ ContextT = TypeVar("ContextT")
 Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 
 
-class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
     """Fits system prompt, tools and messages into the model's window before every model call of a run.
 
     The state keeps the full history; the model sees the part that fits, always a valid conversation: calls
@@ -49,14 +57,15 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     of it, so that prompt caches stay warm.
 
     Args:
-        budget: the limits; without any, each model's own profile or name says its window.
+        budget: the limits; without any, each model's own profile or name gives its window.
         model: gives window and tokenizer instead of the model that is called.
-        max_tokens: tokens a prompt may have; beside a budget the smaller wins.
-        context_window: the window in tokens, where the model does not say it.
+        max_tokens: most tokens of a prompt, from 1; beside a budget the smaller wins.
+        context_window: the window in tokens, where the model does not give it.
         counter: counts instead of the model's tokenizer.
-        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that
-            keeps a running summary of what is cut; runs then need a `thread_id`.
-        persist: writes the cut to the state, too: what was dropped is gone from it.
+        summarizer: a model, a chain, or a callable `(text, max_tokens) -> str`, that keeps a running summary
+            of what is cut; runs then need a `thread_id`.
+        summary_timeout: seconds one summary may take; None for no timeout.
+        persist: writes the cut to the state, too: what was dropped is removed from it.
         retry: after a `ContextOverflowError` the call is tried once more with three quarters of what was
             sent.
         tool_result_tokens: most tokens of one tool result as it enters the state; None leaves results whole.
@@ -72,7 +81,9 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         'fine'
     """
 
-    @named_options
+    _own = ("_budget",)
+
+    @checked
     def __init__(
         self,
         budget: TokenBudget | None = None,
@@ -82,6 +93,7 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         context_window: int | None = None,
         counter: Any = None,
         summarizer: Any = None,
+        summary_timeout: float | None = SUMMARY_TIMEOUT,
         persist: bool = False,
         retry: bool = True,
         tool_result_tokens: int | None = None,
@@ -89,7 +101,6 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         keep: int = 1000,
     ) -> None:
         super().__init__()
-        check_number("tool_result_tokens", tool_result_tokens, "or None to leave results whole")
         self.tools = []
         self.persist = persist
         self.retry = retry
@@ -102,6 +113,7 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             context_window=context_window,
             counter=counter,
             summarizer=summarizer,
+            summary_timeout=summary_timeout,
             keep=keep,
         )
 
@@ -140,18 +152,20 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         handler: Callable[..., Any] | None,
         awaitable: Callable[..., Awaitable[Any]] | None,
     ) -> Steps[Answer]:
-        prompt = yield from self._fit(request)
+        kept, plan = yield from self._fit(request)
         try:
-            answer = yield Call(handler, (request.override(messages=prompt.messages),), awaitable)
+            answer = yield Call(handler, (request.override(messages=kept),), awaitable)
         except ContextOverflowError:
             if not self.retry:
                 raise
-            prompt = yield from self._fit(request, refused=prompt)
-            answer = yield Call(handler, (request.override(messages=prompt.messages),), awaitable)
-        self._tell(request, prompt)
-        return self._persisted(request, prompt, answer) if self.persist else cast("Answer", answer)
+            kept, plan = yield from self._fit(request, refused=plan)
+            answer = yield Call(handler, (request.override(messages=kept),), awaitable)
+        self._send_report(request, kept, plan.report)
+        return _with_update(request, kept, answer) if self.persist else cast("Answer", answer)
 
-    def _fit(self, request: ModelRequest[Any], *, refused: Prompt | None = None) -> Steps[Prompt]:
+    def _fit(
+        self, request: ModelRequest[Any], *, refused: Plan | None = None
+    ) -> Steps[tuple[list[Any], Plan]]:
         return self._budget.steps(
             request.messages,
             model=request.model.bind(**request.model_settings) if request.model_settings else request.model,
@@ -161,58 +175,14 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             refused=refused,
         )
 
-    def _tell(self, request: ModelRequest[Any], prompt: Prompt) -> None:
+    def _send_report(self, request: ModelRequest[Any], kept: list[Any], report: BudgetReport) -> None:
         """Puts the figures into `stream_mode="custom"`, which callbacks' events do not reach."""
-        report = prompt.report
         if self.on_report is not None:
             self.on_report(report)
         writer = getattr(request.runtime, "stream_writer", None)
         if writer is not None:
-            figures = {
-                "total_tokens": report.total_tokens,
-                "limit": report.limit,
-                "kept": len(prompt.messages),
-                "given": len(request.messages),
-            }
-            writer({"context_budget": figures})
-
-    def _persisted(self, request: ModelRequest[Any], prompt: Prompt, answer: Any) -> Any:
-        """Returns the answer with a state update that leaves what was sent."""
-        sent = {id(m) for m in prompt.messages}
-        dropped = [m for m in request.messages if id(m) not in sent]
-        if not dropped:
-            return answer
-        known = {m.id for m in request.messages}
-        edited = [
-            m for m in prompt.messages if m.id in known and id(m) not in {id(g) for g in request.messages}
-        ]
-        if any(
-            m.id not in known or m.id is None for m in prompt.messages
-        ):  # a summary stands first: only a whole new list says where
-            update: list[Any] = [
-                RemoveMessage(id=REMOVE_ALL_MESSAGES),
-                *prompt.messages,
-                *_messages_of(answer),
-            ]
-        else:
-            kept = {m.id for m in prompt.messages}
-            update = [
-                *(RemoveMessage(id=m.id) for m in dropped if m.id is not None and m.id not in kept),
-                *edited,
-            ]
-        response, before = (
-            (answer.model_response, answer.command)
-            if isinstance(answer, ExtendedModelResponse)
-            else (answer, None)
-        )
-        if isinstance(response, AIMessage):
-            response = ModelResponse(result=[response])
-        if before is not None and isinstance(before.update, dict):
-            return ExtendedModelResponse(
-                response,
-                Command(update={**before.update, "messages": [*before.update.get("messages", []), *update]}),
-            )
-        return ExtendedModelResponse(response, Command(update={"messages": update}))
+            figures = {"total_tokens": report.total_tokens, "limit": report.limit}
+            writer({"context_budget": {**figures, "kept": len(kept), "given": len(request.messages)}})
 
     def _capped(self, answer: Any) -> Any:
         """Shortens results longer than `tool_result_tokens`, alone or in a command; artifacts stay."""
@@ -238,12 +208,6 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         made: ToolMessage = CODEC.with_text(result, truncate_text(text, most, counter))
         return made
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BudgetMiddleware:
-        """Returns a middleware that starts from the same cuts; models and callbacks are shared."""
-        twin = memo[id(self)] = copy.copy(self)
-        twin._budget = copy.deepcopy(self._budget, memo)  # noqa: SLF001 - its own kind
-        return twin
-
 
 def _is_results(value: Any) -> bool:
     """Says whether a part of a state update is a tool's result, or a list of messages that may hold one."""
@@ -252,10 +216,31 @@ def _is_results(value: Any) -> bool:
     )
 
 
-def _messages_of(answer: Any) -> list[BaseMessage]:
+def _with_update(request: ModelRequest[Any], kept: list[Any], answer: Any) -> Any:
+    """Returns the answer with a state update that leaves what was sent."""
+    given = {id(m) for m in request.messages}
+    sent = {id(m) for m in kept}
+    dropped = [m for m in request.messages if id(m) not in sent]
+    if not dropped:
+        return answer
+    response, update = answer, {}
     if isinstance(answer, ExtendedModelResponse):
-        answer = answer.model_response
-    return [answer] if isinstance(answer, BaseMessage) else list(getattr(answer, "result", []))
+        response = answer.model_response
+        if answer.command is not None and isinstance(answer.command.update, dict):
+            update = answer.command.update
+    if isinstance(response, AIMessage):
+        response = ModelResponse(result=[response])
+    known = {m.id for m in request.messages if m.id is not None}
+    if all(m.id in known for m in kept):
+        stays = {m.id for m in kept}
+        changes: list[Any] = [
+            RemoveMessage(id=m.id) for m in dropped if m.id is not None and m.id not in stays
+        ]
+        changes += [m for m in kept if id(m) not in given]
+    else:  # a summary comes first, and only a new list gives its place
+        changes = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept, *response.result]
+    update = {**update, "messages": [*update.get("messages", []), *changes]}
+    return ExtendedModelResponse(response, Command(update=update))
 
 
 def _structured_tools(response_format: Any) -> list[Any]:

@@ -24,8 +24,8 @@ from rankbudget.errors import BudgetConfigError, BudgetExceededError, CounterUna
 from ._codec import CODEC
 from ._convert import as_messages
 from ._counters import HostCounter, host_counter
+from ._options import checked
 from ._partial import Partial, keep_first, matches, may_end
-from ._serialize import named_options
 
 __all__ = ["trim_messages"]
 
@@ -35,7 +35,7 @@ _RESULT_CAP = 1000
 _ENCODINGS = ("o200k_base", "cl100k_base", "o200k_harmony", "p50k_base", "r50k_base")
 
 
-@named_options
+@checked
 def trim_messages(
     messages: Any = None,
     *,

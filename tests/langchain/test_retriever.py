@@ -113,7 +113,7 @@ def test_a_shared_compressor_and_a_limit_of_the_retriever() -> None:
             {"retriever": RunnableLambda(lambda q: [])},
             "retriever must be a BaseRetriever .*RunnableLambda",
         ),
-        ({}, "retriever must be .*NoneType"),
+        ({}, "needs retriever="),
         (
             {"retriever": Found(documents=[]), "max_token": 5},
             "BudgetRetriever has no option 'max_token'; did you mean 'max_tokens'",
