@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.language_models import BaseLanguageModel
@@ -19,10 +18,21 @@ from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import check_options
 from rankbudget.errors import BudgetConfigError, shown
 
-__all__ = ["check_given", "check_values", "checked"]
+__all__ = ["LimitOptions", "check_given", "check_values", "checked"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Rule = tuple[Callable[[Any], bool], str]
+
+
+class LimitOptions(TypedDict, total=False):
+    """Options that classes and functions share; `BudgetTrimmer` describes them."""
+
+    model: Any
+    max_tokens: int | None
+    context_window: int | None
+    counter: Any
+    summarizer: Any
+    summary_timeout: float | None
 
 
 def check_given(owner: str, given: Mapping[str, Any], allowed: Iterable[str]) -> None:
@@ -46,7 +56,9 @@ def checked(function: F) -> F:
     """Decorates a function or a constructor whose options are checked before it runs."""
     owner = function.__qualname__.removesuffix(".__init__")
     signature = inspect.signature(function)
-    allowed = [name for name in signature.parameters if name != "self"]
+    allowed = [name for name in signature.parameters if name not in {"self", "limits"}]
+    if "limits" in signature.parameters:
+        allowed += LimitOptions.__annotations__
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -56,7 +68,7 @@ def checked(function: F) -> F:
         except TypeError as error:
             msg = f"{owner} was called wrongly: {error}"
             raise BudgetConfigError(msg) from error
-        check_values(given)
+        check_values({**given, **kwargs})
         return function(*args, **kwargs)
 
     return cast("F", run)
@@ -71,6 +83,13 @@ def _whole(low: int, *, none: bool = True) -> Rule:
     return fits, f"a whole number from {low}" + (", or None" if none else "")
 
 
+def _number(low: float, high: float, words: str) -> Rule:
+    def fits(value: Any) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
+
+    return fits, words
+
+
 def _one_of(*words: str) -> Rule:
     return lambda value: isinstance(value, str) and value in words, f"one of {', '.join(map(repr, words))}"
 
@@ -79,53 +98,36 @@ def _of_kind(kinds: Any, words: str) -> Rule:
     return lambda value: isinstance(value, kinds), words
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _seconds(value: Any) -> bool:
-    return value is None or (_number(value) and value > 0)
-
-
-def _share(value: Any) -> bool:
-    return _number(value) and 0 <= value <= 1
-
-
-def _is_scorer(value: Any) -> bool:
-    return value is None or callable(getattr(value, "score", None))
-
-
-def _writes_examples(value: Any) -> bool:
-    return value is None or (hasattr(value, "format") and not isinstance(value, str))
-
-
-def _are(kind: Any, *, none: bool) -> Callable[[Any], bool]:
+def _list_of(kind: Any, words: str) -> Rule:
     def fits(value: Any) -> bool:
-        if value is None or isinstance(value, str):
-            return none and value is None
-        return isinstance(value, Sequence) and all(isinstance(item, kind) for item in value)
+        listed = isinstance(value, Sequence) and not isinstance(value, str)
+        return listed and all(isinstance(item, kind) for item in value)
 
-    return fits
+    return fits, words
 
 
-def _splits(value: Any) -> bool:
-    return value is None or callable(value) or hasattr(value, "split_text")
+def _with_one_of(names: Sequence[str], words: str) -> Rule:
+    """Returns the rule for objects with one of these methods; texts have `format` but are none of them."""
+
+    def fits(value: Any) -> bool:
+        return not isinstance(value, str) and any(callable(getattr(value, name, None)) for name in names)
+
+    return fits, words
+
+
+def _or_none(rule: Rule) -> Rule:
+    return lambda value: value is None or rule[0](value), f"{rule[1]}, or None"
 
 
 def _names_kinds(value: Any) -> bool:
     """Tells whether a value names types of messages, by name or as classes."""
     listed = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    return value is None or all(
-        kind in _MESSAGE_TYPES if isinstance(kind, str) else _is_message_class(kind) for kind in listed
-    )
-
-
-def _is_message_class(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseMessage)
+    classes = [kind for kind in listed if isinstance(kind, type) and issubclass(kind, BaseMessage)]
+    names = [kind for kind in listed if isinstance(kind, str) and kind in _MESSAGE_TYPES]
+    return len(classes) + len(names) == len(listed)
 
 
 _MESSAGE_TYPES = ("human", "ai", "system", "tool", "function", "chat", "developer", "remove")
-_NOTHING = type(None)
 _SWITCHES = (
     "allow_partial",
     "compress",
@@ -138,39 +140,40 @@ _SWITCHES = (
     "return_messages",
     "strict",
 )
+_EMBEDS = ("embed_documents", "embed", "get_text_embedding_batch", "score", "__call__")
 _KEYS = ("history_key", "documents_key", "examples_key", "memory_key", "question_key")
-_KINDS: Rule = _names_kinds, "message types, as 'human' or HumanMessage, or None"
-_BUDGET = _of_kind(
-    (TokenBudget, Mapping, _NOTHING), "a TokenBudget or its fields. Pass a number as max_tokens"
-)
-_TEXT = _of_kind(str, "a text")
+_KINDS = _or_none((_names_kinds, "message types, as 'human' or HumanMessage"))
+_BUDGET = "a TokenBudget or its fields. Pass a number as max_tokens"
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(("max_tokens", "context_window", "k", "tool_result_tokens"), _whole(1)),
     **dict.fromkeys(("trigger", "keep"), _whole(1, none=False)),
     "min_exchanges": _whole(0),
     "extra_tokens": _whole(0, none=False),
+    "diversity": _number(0, 1, "a number from 0 to 1"),
+    "summary_timeout": _or_none(_number(1e-9, 1e9, "seconds above 0")),
     **dict.fromkeys(_SWITCHES, _of_kind(bool, "True or False")),
-    **dict.fromkeys(_KEYS, (lambda value: isinstance(value, str) and bool(value), "a name")),
-    **dict.fromkeys(("separator", "human_prefix", "ai_prefix"), _TEXT),
+    **dict.fromkeys(_KEYS, (lambda value: isinstance(value, str) and value != "", "a name")),
+    **dict.fromkeys(("separator", "human_prefix", "ai_prefix", "query"), _of_kind(str, "a text")),
     "cut": _one_of("fill", "stable"),
+    "strategy": _one_of("first", "last"),
     "order": _one_of("original", "edges", "score"),
     "into": _one_of("llm_input_messages", "messages"),
-    "diversity": (_share, "a number from 0 to 1"),
-    "summary_timeout": (_seconds, "seconds above 0, or None for no timeout"),
-    "budget": _BUDGET,
-    "budget_or_session": (lambda value: isinstance(value, BudgetSession) or _BUDGET[0](value), _BUDGET[1]),
-    "session": _of_kind((BudgetSession, _NOTHING), "a BudgetSession"),
-    "model": _of_kind((str, BaseLanguageModel, Runnable, _NOTHING), "a language model or a model's name"),
-    "retriever": _of_kind((BaseRetriever, _NOTHING), "a BaseRetriever"),
-    "history": _of_kind((BaseChatMessageHistory, _NOTHING), "a BaseChatMessageHistory"),
-    "document_prompt": _of_kind((BasePromptTemplate, _NOTHING), "a prompt template, as PromptTemplate"),
-    "example_prompt": (_writes_examples, "a prompt template, as PromptTemplate"),
-    "scorer": (_is_scorer, "an object with score(query, segments)"),
-    "examples": (_are(Mapping, none=False), "a list of dicts"),
-    "input_keys": (_are(str, none=True), "a list of names, or None for all"),
-    "embeddings": (lambda value: not isinstance(value, str), "an embedding model or a callable"),
-    "on_report": (lambda value: value is None or callable(value), "a callable that takes a report"),
-    "text_splitter": (_splits, "a text splitter or a callable"),
+    "budget": _or_none(_of_kind((TokenBudget, Mapping), _BUDGET)),
+    "budget_or_session": _or_none(_of_kind((TokenBudget, Mapping, BudgetSession), _BUDGET)),
+    "session": _or_none(_of_kind(BudgetSession, "a BudgetSession")),
+    "model": _or_none(_of_kind((str, BaseLanguageModel, Runnable), "a language model or a model's name")),
+    "retriever": _or_none(_of_kind(BaseRetriever, "a BaseRetriever")),
+    "history": _or_none(_of_kind(BaseChatMessageHistory, "a BaseChatMessageHistory")),
+    "document_prompt": _or_none(_of_kind(BasePromptTemplate, "a prompt template")),
+    "example_prompt": _or_none(_with_one_of(("format",), "a prompt template")),
+    "scorer": _or_none(_with_one_of(("score",), "an object with score(query, segments)")),
+    "text_splitter": _or_none(_with_one_of(("split_text", "__call__"), "a text splitter or a callable")),
+    "embeddings": _or_none(_with_one_of(_EMBEDS, "an embedding model or a function from texts to vectors")),
+    "on_report": _or_none((callable, "a callable that takes a report")),
+    "get_session_history": (callable, "a callable that returns a BaseChatMessageHistory"),
+    "example": _of_kind(Mapping, "a dict"),
+    "examples": _list_of(Mapping, "a list of dicts"),
+    "input_keys": _or_none(_list_of(str, "a list of names")),
     "start_on": _KINDS,
     "end_on": _KINDS,
 }

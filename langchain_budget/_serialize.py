@@ -41,7 +41,7 @@ class Settings(BaseModel):
 
     @override
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in type(self).model_fields:
+        if name.startswith("_"):
             super().__setattr__(name, value)
             return
         check_given(type(self).__name__, {name: value}, type(self).model_fields)

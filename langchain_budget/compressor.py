@@ -19,6 +19,7 @@ from rankbudget.adapters import JOINT, Evidence, Piece, PromptRequest, drive, pl
 
 from ._codec import CODEC
 from ._convert import from_segment, to_segments
+from ._options import check_values
 from ._serialize import LimitSettings
 from ._slots import shown_by
 
@@ -35,11 +36,9 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
     Args:
         max_tokens: most tokens of all documents together, from 1, as `document_prompt` and `separator` show
             them.
-        budget: instead of a number: the documents get all that it leaves beside the question.
-        model: a chat model or a model's name; gives window, answer and tokenizer.
-        context_window: the window in tokens, where the model does not give it.
+        budget: instead of a number: the documents get all that it leaves beside the question. model,
+            context_window and counter are as in `BudgetTrimmer`.
         session: a session whose history is granted first; the documents get what it leaves this turn.
-        counter: counts instead of the model's tokenizer.
         scorer: rates the documents; None takes the default mix of words and meaning, unless the metadata has
             a score.
         compress: allows single sentences where few whole documents fit.
@@ -84,6 +83,7 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
 
     def fit(self, documents: Sequence[Document], query: str) -> FitResult:
         """Returns the kept documents as segments, with the report; a segment's `source` is its document."""
+        check_values({"query": query})
         segments = tuple(to_segments(documents))
         options = {"scorer": self.scorer, "compress": self.compress, "dedup": self.dedup, "order": self.order}
         if all(getattr(self, name) is None for name in ("session", "budget", "model", "context_window")):

@@ -15,7 +15,7 @@ from rankbudget.adapters import JOINT, CodecMeasure
 from ._codec import CODEC
 from ._convert import example_messages, example_text
 from ._limits import limits_for
-from ._options import checked
+from ._options import check_values, checked
 
 __all__ = ["BudgetExampleSelector"]
 
@@ -97,6 +97,7 @@ class BudgetExampleSelector(BaseExampleSelector):
 
     def add_example(self, example: dict[str, str]) -> Any:
         """Adds an example; selections that are under way do not see it."""
+        check_values({"example": example})
         with self._lock:
             self.examples = [*self.examples, example]
 

@@ -56,17 +56,11 @@ class BudgetMemory(LimitSettings, BaseMemory):
     and starts from the same cut.
 
     Args:
-        budget: the limits; the conversation gets its share of them, retrieved documents what it leaves.
-        model: a chat model or a model's name; gives window, answer and tokenizer.
+        budget: the limits; the conversation gets its share of them, retrieved documents what it leaves. model,
+            context_window, counter, tools, summarizer and summary_timeout are as in `BudgetTrimmer`.
         max_tokens: most tokens of conversation, documents and question together, from 1; beside a budget the
             smaller wins.
-        context_window: the window in tokens, where the model does not give it.
-        counter: counts instead of the model's tokenizer.
         prompt: the chain's prompt; the finished prompt is then counted.
-        tools: what is bound to the model; None takes what `model` itself has bound.
-        summarizer: a model, a chain, or a callable `(text, max_tokens) -> str`, that keeps a running summary
-            of what is cut.
-        summary_timeout: seconds one summary may take; None for no timeout.
         retriever: finds documents for the input; they are trimmed to what the conversation leaves.
         scorer: ranks the documents; None takes the core's default.
         chat_memory: where the messages are stored; None stores them in this process.
@@ -118,7 +112,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         if self.prompt is not None and not isinstance(self.prompt, BasePromptTemplate):
             msg = f"prompt must be a prompt template (got a {type(self.prompt).__name__})"
             raise BudgetConfigError(msg)
-        if self.retriever is not None and self.documents_key == self.memory_key:
+        if self.documents_key == self.memory_key:
             msg = f"documents_key must differ from memory_key (got {self.memory_key!r})"
             raise BudgetConfigError(msg)
         made_of = {name: value for name, value in self.__dict__.items() if name not in _NOT_IN_SESSION}
@@ -274,8 +268,12 @@ class BudgetMemory(LimitSettings, BaseMemory):
         return given if isinstance(given, str) else "\n".join(m.text for m in as_messages(given))
 
     def _turn(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> list[BaseMessage]:
-        asked = _messages(self._asked(inputs), HumanMessage)
-        return [*asked, *_messages(outputs[self._output_key(outputs)], AIMessage)]
+        try:
+            asked = self._asked(inputs)
+        except (KeyError, ValueError) as error:
+            msg = f"input_key must name the user's input (got the inputs {list(inputs)})"
+            raise BudgetConfigError(msg) from error
+        return [*_messages(asked, HumanMessage), *_messages(outputs[self._output_key(outputs)], AIMessage)]
 
     def _output_key(self, outputs: dict[str, Any]) -> str:
         if self.output_key is not None:
@@ -286,8 +284,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
             msg = f"output_key must name the output to store (got {list(outputs)}); 'output' is stored"
             warnings.warn(msg, stacklevel=4)
             return "output"
-        msg = f"Got multiple output keys: {list(outputs)}, or none; set output_key to the model's answer"
-        raise ValueError(msg)
+        msg = f"output_key must name the model's answer (got the outputs {list(outputs)})"
+        raise BudgetConfigError(msg)
 
 
 _NOT_IN_SESSION = {

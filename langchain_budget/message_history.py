@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
+from typing_extensions import Unpack
 
 from rankbudget import BudgetReport, BudgetSession, FitResult, TokenBudget
-from rankbudget.adapters import SUMMARY_TIMEOUT, Call, CallableCounter, SessionPool, Steps, adrive, drive
+from rankbudget.adapters import Call, CallableCounter, SessionPool, Steps, adrive, drive
 
 from ._codec import CODEC
 from ._limits import limits_for
-from ._options import check_values, checked
+from ._options import LimitOptions, check_values, checked
 from ._serialize import SharedCopy
 from ._slots import planned
 
@@ -38,15 +39,10 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     Args:
         history: the history that stores the messages; None stores them in this process.
         budget: the limits; the conversation gets its share of them.
-        model: a chat model or a model's name; gives window, answer and tokenizer.
-        max_tokens: most tokens of the conversation, from 1; beside a budget the smaller wins.
-        context_window: the window in tokens, where the model does not give it.
-        counter: counts instead of the model's tokenizer.
         tools: what is bound to the model; None takes what `model` itself has bound.
-        summarizer: a model, a chain, or a callable `(text, max_tokens) -> str`, that keeps a running summary
-            of what is cut.
-        summary_timeout: seconds one summary may take; None for no timeout.
         extra_tokens: tokens of the prompt beside the conversation: system prompt, question, documents.
+        limits: model, max_tokens (of the conversation), context_window, counter, summarizer and
+            summary_timeout, as in `BudgetTrimmer`.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage
@@ -68,28 +64,14 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         history: BaseChatMessageHistory | None = None,
         *,
         budget: TokenBudget | None = None,
-        model: Any = None,
-        max_tokens: int | None = None,
-        context_window: int | None = None,
-        counter: Any = None,
         tools: Sequence[Any] | None = None,
-        summarizer: Any = None,
-        summary_timeout: float | None = SUMMARY_TIMEOUT,
         extra_tokens: int = 0,
+        **limits: Unpack[LimitOptions],
     ) -> None:
         super().__init__()
         self.history: BaseChatMessageHistory = history if history is not None else Store()
         self.extra_tokens = extra_tokens
-        self._options: dict[str, Any] = {
-            "budget": budget,
-            "model": model,
-            "max_tokens": max_tokens,
-            "context_window": context_window,
-            "counter": counter,
-            "tools": tools,
-            "summarizer": summarizer,
-            "summary_timeout": summary_timeout,
-        }
+        self._options: dict[str, Any] = {"budget": budget, "tools": tools, **limits}
         self._limits = limits_for(**self._options)
         self._session = self._limits.session()
 
@@ -115,7 +97,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
                 compared, no cut is remembered.
             options: what the constructor takes.
         """
-        check_values({"keep": keep})
+        check_values({"keep": keep, "get_session_history": get_session_history})
         first = cls(**options)  # raises now, not when the first user comes
         pool = SessionPool(keep)
 

@@ -11,11 +11,10 @@ from typing import Any, TypeVar, cast
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from rankbudget import BudgetReport, TokenBudget
 from rankbudget.adapters import (
-    SUMMARY_TIMEOUT,
     Call,
     Plan,
     Steps,
@@ -27,7 +26,7 @@ from rankbudget.adapters import (
 
 from ._agent import AgentBudget, thread_id
 from ._codec import CODEC
-from ._options import checked
+from ._options import LimitOptions, checked
 from ._serialize import SharedCopy
 from ._supported import require
 
@@ -58,19 +57,14 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
 
     Args:
         budget: the limits; without any, each model's own profile or name gives its window.
-        model: gives window and tokenizer instead of the model that is called.
-        max_tokens: most tokens of a prompt, from 1; beside a budget the smaller wins.
-        context_window: the window in tokens, where the model does not give it.
-        counter: counts instead of the model's tokenizer.
-        summarizer: a model, a chain, or a callable `(text, max_tokens) -> str`, that keeps a running summary
-            of what is cut; runs then need a `thread_id`.
-        summary_timeout: seconds one summary may take; None for no timeout.
         persist: writes the cut to the state, too: what was dropped is removed from it.
         retry: after a `ContextOverflowError` the call is tried once more with three quarters of what was
             sent.
         tool_result_tokens: most tokens of one tool result as it enters the state; None leaves results whole.
         on_report: is called with the report of every model call.
         keep: for how many threads the cut is remembered; the one not used for longest is forgotten.
+        limits: model (instead of the one that is called), max_tokens, context_window, counter, summarizer
+            and summary_timeout, as in `BudgetTrimmer`; with a summarizer, runs need a `thread_id`.
 
     Example:
         >>> from langchain.agents import create_agent
@@ -88,17 +82,12 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         self,
         budget: TokenBudget | None = None,
         *,
-        model: Any = None,
-        max_tokens: int | None = None,
-        context_window: int | None = None,
-        counter: Any = None,
-        summarizer: Any = None,
-        summary_timeout: float | None = SUMMARY_TIMEOUT,
         persist: bool = False,
         retry: bool = True,
         tool_result_tokens: int | None = None,
         on_report: Callable[[BudgetReport], Any] | None = None,
         keep: int = 1000,
+        **limits: Unpack[LimitOptions],
     ) -> None:
         super().__init__()
         self.tools = []
@@ -106,16 +95,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         self.retry = retry
         self.tool_result_tokens = tool_result_tokens
         self.on_report = on_report
-        self._budget = AgentBudget(
-            budget=budget,
-            model=model,
-            max_tokens=max_tokens,
-            context_window=context_window,
-            counter=counter,
-            summarizer=summarizer,
-            summary_timeout=summary_timeout,
-            keep=keep,
-        )
+        self._budget = AgentBudget(budget=budget, keep=keep, **limits)
 
     def forget(self, thread_id: Any) -> bool:
         """Forgets the cut and the summary of a thread; returns whether it was known."""

@@ -111,7 +111,7 @@ def test_a_shared_compressor_and_a_limit_of_the_retriever() -> None:
     [
         (
             {"retriever": RunnableLambda(lambda q: [])},
-            "retriever must be a BaseRetriever .*RunnableLambda",
+            r"retriever must be a BaseRetriever.*RunnableLambda",
         ),
         ({}, "needs retriever="),
         (
