@@ -168,7 +168,12 @@ def test_what_no_slot_reads_is_warned_of_once(key: str) -> None:
     """Documents and messages under other keys pass uncounted: the report names the option; each warning is given once."""
     held: list[Any] = [Document("Fact.")] if key in {"docs", "retrieved"} else [HumanMessage("said")]
     option = "documents_key" if key in {"docs", "retrieved"} else "history_key"
-    slots = {"memory": long_documents("m", 3), key: held, "question": QUESTION}
+    slots = {
+        "history": [HumanMessage("one " * 80), AIMessage("two")],
+        "memory": long_documents("m"),
+        key: held,
+        "question": QUESTION,
+    }
     report = BudgetTrimmer(max_tokens=100).fit(slots).report
     assert [w for w in report.warnings if repr(key) in w and f"{option}={key!r}" in w]
     assert len(report.warnings) == len(set(report.warnings)) > 1
