@@ -271,7 +271,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         try:
             asked = self._asked(inputs)
         except (KeyError, ValueError) as error:
-            msg = f"input_key must name the user's input (got the inputs {list(inputs)})"
+            msg = f"{error}; name the user's input with input_key="
             raise BudgetConfigError(msg) from error
         return [*_messages(asked, HumanMessage), *_messages(outputs[self._output_key(outputs)], AIMessage)]
 
@@ -284,7 +284,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
             msg = f"output_key must name the output to store (got {list(outputs)}); 'output' is stored"
             warnings.warn(msg, stacklevel=4)
             return "output"
-        msg = f"output_key must name the model's answer (got the outputs {list(outputs)})"
+        msg = f"Got multiple output keys: {list(outputs)}, or none; name the model's answer with output_key="
         raise BudgetConfigError(msg)
 
 
