@@ -24,14 +24,7 @@ _TIGHTER = 0.75
 
 
 class AgentBudget(SharedCopy):
-    """Fits the requests of agents; one object serves all threads.
-
-    Args:
-        budget: the limits; without any, each model's own profile or name gives its window.
-        model: gives window and tokenizer instead of the model that is called.
-        keep: for how many threads the cut is remembered.
-        options: what else `limits_for` takes.
-    """
+    """Fits the requests of agents; one object serves all threads."""
 
     _own = ("_sessions",)
 
@@ -40,7 +33,7 @@ class AgentBudget(SharedCopy):
         if budget is not None and options.get("counter") is None:
             options["counter"] = budget.model
         self._options: dict[str, Any] = {**options, "budget": budget, "tools": []}
-        self._model = model
+        self.model = model
         self._sessions = SessionPool(keep)
         self._latest: TokenCounter | None = None
         self.limits_for(model)  # raises now what cannot work
@@ -48,14 +41,20 @@ class AgentBudget(SharedCopy):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_latest": None}
 
+    @property
+    def stateless(self) -> dict[str, Any]:
+        """Returns the options of a budget with these limits that remembers nothing."""
+        own = ("budget", "max_tokens", "context_window", "counter")
+        return {"model": self.model, **{name: self._options.get(name) for name in own}}
+
     def forget(self, thread: Any) -> bool:
         """Forgets the cut and the summary of a thread; returns whether it was known."""
         return self._sessions.forget(thread)
 
     def text_counter(self) -> TokenCounter:
         """Returns the given counter, or that of the given model, or of the one that was called last."""
-        if self._options.get("counter") is not None or self._model is not None:
-            return self.limits_for(self._model).counter
+        if self._options.get("counter") is not None or self.model is not None:
+            return self.limits_for(self.model).counter
         return self._latest if self._latest is not None else counter_for("o200k_base")
 
     def limits_for(self, model: Any) -> HostLimits:
@@ -72,17 +71,11 @@ class AgentBudget(SharedCopy):
         thread: Any = None,
         refused: Plan | None = None,
     ) -> Steps[tuple[list[Any], Plan]]:
-        """Fits one request; returns the messages to send, without the system message, and the plan.
+        """Returns the messages to send for one request, without its system message, and the plan.
 
-        Args:
-            messages: the conversation, without `system`.
-            model: the model that will be called.
-            system: the system message that will be sent before it.
-            tools: what is bound to the model; None takes what the model itself has bound.
-            thread: the name of the conversation; None fits it without a memory of its own.
-            refused: what the model refused as too long; the next one has at most three quarters of its tokens.
+        `refused` is what the model refused as too long: the next one has three quarters of its tokens.
         """
-        own = self._model if self._model is not None else model
+        own = self.model if self.model is not None else model
         limits = self.limits_for(own).with_tools(bound_tools(own) if tools is None else tool_schemas(tools))
         self._latest = limits.counter
         whole = [*messages] if system is None else [system, *messages]
@@ -93,11 +86,7 @@ class AgentBudget(SharedCopy):
     def plan(
         self, messages: Sequence[Any], limits: HostLimits, *, thread: Any = None, refused: Plan | None = None
     ) -> Steps[Plan]:
-        """Plans a whole request; a thread's cut and summary are remembered.
-
-        Raises:
-            BudgetConfigError: there is a summarizer, and no thread whose summary it would be.
-        """
+        """Plans a whole request; a thread's cut and summary are remembered."""
         if limits.summarizer is not None and thread is None:
             msg = (
                 "thread_id must be given beside a summarizer (got None): a summary belongs to a thread. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,18 +20,6 @@ from .models import as_summarizer, facts_of, unwrapped
 
 __all__ = ["OPTIONS", "HostLimits", "bound_tools", "limits_for", "schemas_in", "tool_schemas"]
 
-OPTIONS = (
-    "budget",
-    "model",
-    "max_tokens",
-    "context_window",
-    "counter",
-    "tools",
-    "summarizer",
-    "summary_timeout",
-    "session",
-)
-"""The options of `limits_for`; a class has some of them."""
 _SCHEMA_NAMES = (
     "response_format",
     "format",
@@ -45,12 +34,7 @@ _SCHEMA_NAMES = (
 
 @dataclass(frozen=True, kw_only=True)
 class HostLimits(Limits):
-    """Limits of LangChain's messages, with what summarizes those that are dropped.
-
-    Args:
-        summarizer: writes the summary; None drops without one.
-        summary_timeout: seconds one call of it may take; None for no timeout.
-    """
+    """Limits of LangChain's messages, with what summarizes those that are dropped."""
 
     summarizer: Summarizer | None = None
     summary_timeout: float | None = SUMMARY_TIMEOUT
@@ -99,20 +83,7 @@ def limits_for(
     summary_timeout: float | None = SUMMARY_TIMEOUT,
     session: BudgetSession | None = None,
 ) -> HostLimits:
-    """Returns the limits that options mean; options that are not given are read from the session.
-
-    Args:
-        budget: a TokenBudget or its fields.
-        model: a chat model or a model's name; gives window, answer and tokenizer.
-        max_tokens: most tokens of the prompt, from 1; beside a budget the smaller wins.
-        context_window: the window in tokens, where the model does not give it.
-        counter: counts instead of the model's tokenizer: a name, a TokenCounter, a model, or a callable over
-            messages or text.
-        tools: what is bound to the model; None counts what `model` itself has bound, an empty list nothing.
-        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`.
-        summary_timeout: seconds one summary may take; None for no timeout.
-        session: one conversation's budget, counter, tools and summarizer.
-    """
+    """Returns the limits that options mean; a session gives those that are not given otherwise."""
     check_values({"budget": budget, "model": model, "session": session, "summary_timeout": summary_timeout})
     if session is not None:
         if budget is None and model is None:
@@ -146,6 +117,10 @@ def limits_for(
     return made.with_tools(bound_tools(model) if tools is None else tool_schemas(tools))
 
 
+OPTIONS = tuple(inspect.signature(limits_for).parameters)
+"""The options of which each class has some."""
+
+
 def bound_tools(model: Any) -> list[dict[str, Any]] | None:
     """Returns the tools and output schemas that are bound to a model; None when there are none."""
     return schemas_in(unwrapped(model)[1])
@@ -166,11 +141,7 @@ def schemas_in(arguments: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def tool_schemas(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
-    """Returns tools as the model will see them.
-
-    Raises:
-        BudgetConfigError: for what `bind_tools` does not take either.
-    """
+    """Returns tools as the model will see them; raises for what `bind_tools` does not take either."""
     if isinstance(tools, (str, Mapping)) or (tools is not None and not isinstance(tools, Iterable)):
         msg = f"tools must be a list of tools, functions, models or schemas (got a {type(tools).__name__})"
         raise BudgetConfigError(msg)

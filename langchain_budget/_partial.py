@@ -19,13 +19,7 @@ __all__ = ["Partial", "keep_first", "matches", "may_end"]
 
 
 class Partial:
-    """Cuts one message so that a list with it fits.
-
-    Args:
-        measure: counts messages.
-        limit: most tokens of a list.
-        splitter: splits a text into parts that join to it again.
-    """
+    """Cuts one message so that a list with it fits; `splitter` makes parts that join to the text again."""
 
     def __init__(self, measure: Measure, limit: int, splitter: Any = None) -> None:
         self._measure = measure

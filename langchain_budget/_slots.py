@@ -124,13 +124,7 @@ class SlotSettings(LimitSettings):
     def _slots_steps(
         self, value: Mapping[str, Any], names: Iterable[str], show: Callable[[Any], list[BaseMessage]] | None
     ) -> Steps[Trimmed]:
-        """Plans the slots of a dict together; other keys pass.
-
-        Args:
-            value: the dict.
-            names: the keys that the prompt may ever have.
-            show: the prompt of the values; None where it is rendered elsewhere.
-        """
+        """Plans the slots of a dict; `names` are the keys its prompt may ever have, `show` renders the prompt."""
         keys = self._keys_in([*names, *value])
         read = set(keys.values())
         question = self._question(value.get(keys.pop("query", "")), show)
@@ -228,13 +222,7 @@ class SlotSettings(LimitSettings):
 
 
 def planned(request: PromptRequest, session: BudgetSession | None, *, read: bool = False) -> Steps[Plan]:
-    """Makes the plan; a history of tuples, dicts or removals is converted first.
-
-    Args:
-        request: what is asked for.
-        session: remembers the cut; None plans without one.
-        read: the history is a stored one, whose question may be elsewhere.
-    """
+    """Makes the plan; a history of tuples, dicts or removals is converted first."""
     plan = plan_steps if session is None else session.read_steps if read else session.plan_steps
     try:
         return (yield from plan(request))

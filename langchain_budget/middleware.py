@@ -29,6 +29,7 @@ from ._codec import CODEC
 from ._options import LimitOptions, checked
 from ._serialize import SharedCopy
 from ._supported import require
+from .model import guarded
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
 from langchain.agents.middleware import (  # noqa: E402 - the line above names the extra
@@ -134,14 +135,19 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> Steps[Answer]:
         kept, plan = yield from self._fit(request)
         try:
-            answer = yield Call(handler, (request.override(messages=kept),), awaitable)
+            answer = yield Call(handler, (self._request(request, kept),), awaitable)
         except ContextOverflowError:
             if not self.retry:
                 raise
             kept, plan = yield from self._fit(request, refused=plan)
-            answer = yield Call(handler, (request.override(messages=kept),), awaitable)
+            answer = yield Call(handler, (self._request(request, kept),), awaitable)
         self._send_report(request, kept, plan.report)
         return _with_update(request, kept, answer) if self.persist else cast("Answer", answer)
+
+    def _request(self, request: ModelRequest[Any], kept: list[Any]) -> ModelRequest[Any]:
+        """Returns the request with its model guarded: a later middleware may add to the prompt."""
+        planned = kept if request.system_message is None else [request.system_message, *kept]
+        return request.override(messages=kept, model=guarded(request.model, self._budget, planned))
 
     def _fit(
         self, request: ModelRequest[Any], *, refused: Plan | None = None

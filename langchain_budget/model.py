@@ -28,7 +28,7 @@ from ._limits import HostLimits, schemas_in
 from ._options import checked
 from .models import ANSWER_NAMES, facts_of
 
-__all__ = ["budget_model"]
+__all__ = ["budget_model", "guarded"]
 
 ModelT = TypeVar("ModelT")
 _FIELD = "context_budget"
@@ -131,6 +131,12 @@ def _wrapped(model: Any, budget: Any, options: dict[str, Any]) -> Any:
     raise BudgetConfigError(msg)
 
 
+def guarded(model: Any, agent: AgentBudget, planned: Sequence[Any]) -> Any:
+    """Returns the model with the limits of an agent's plan; the planned messages are not counted again."""
+    options = agent.stateless
+    return _wrapped(model, options.pop("budget"), {**options, "planned": tuple(map(id, planned))})
+
+
 class RequestBudget:
     """A limit for every request of a bounded model, and a remembered cut for every named thread."""
 
@@ -138,12 +144,15 @@ class RequestBudget:
         self,
         model: BaseLanguageModel[Any],
         budget: Any,
+        /,
         *,
-        on_report: Callable[[BudgetReport], Any] | None,
+        on_report: Callable[[BudgetReport], Any] | None = None,
+        planned: tuple[int, ...] = (),
         **options: Any,
     ) -> None:
         self._agent = AgentBudget(budget=budget, **options)
         self._on_report = on_report
+        self._planned = planned
         # A model that is bounded twice keeps to the smaller limit.
         self._inner: RequestBudget | None = getattr(model, _FIELD, None)
         self._limits(model, {})  # raises now where the limit is unknown
@@ -151,6 +160,8 @@ class RequestBudget:
     def steps(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
         """Returns what may be sent for a request: messages, or for a completion model the same texts."""
         if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
+            return request
+        if self._planned and tuple(map(id, request)) == self._planned:
             return request
         limits = self._limits(model, asked)
         if isinstance(model, BaseLLM):
@@ -171,7 +182,8 @@ class RequestBudget:
         answer = {name: arguments[name] for name in ANSWER_NAMES if name in arguments}
         named = asked.get("model")
         called: Any = named if isinstance(named, str) else model.bind(**answer) if answer else model
-        limits = self._agent.limits_for(called).with_tools(schemas_in(arguments))
+        own = called if self._agent.model is None else self._agent.model
+        limits = self._agent.limits_for(own).with_tools(schemas_in(arguments))
         if self._inner is not None:
             most = self._inner._limits(model, asked).most  # noqa: SLF001 - its own kind
             limits = replace(limits, ceiling=min(most, limits.most))
