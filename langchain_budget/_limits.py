@@ -18,7 +18,7 @@ from ._counters import HostCounter, host_counter
 from ._options import check_values
 from .models import as_summarizer, facts_of, unwrapped
 
-__all__ = ["OPTIONS", "HostLimits", "bound_tools", "limits_for", "schemas_in", "tool_schemas"]
+__all__ = ["OPTIONS", "HostLimits", "bound_tools", "limit_of", "limits_for", "schemas_in", "tool_schemas"]
 
 _SCHEMA_NAMES = (
     "response_format",
@@ -87,10 +87,7 @@ def limits_for(
     check_values({"budget": budget, "model": model, "session": session, "summary_timeout": summary_timeout})
     if session is not None:
         if budget is None and model is None:
-            if isinstance(session.budget, TokenBudget):
-                budget = session.budget
-            else:
-                max_tokens = min(session.budget, max_tokens or session.budget)
+            budget, max_tokens = limit_of(session, max_tokens)
         counter = session.counter if counter is None else counter
         tools = session.tools if tools is None else tools
         if summarizer is None:
@@ -115,6 +112,13 @@ def limits_for(
         summary_timeout=summary_timeout,
     )
     return made.with_tools(bound_tools(model) if tools is None else tool_schemas(tools))
+
+
+def limit_of(session: BudgetSession, max_tokens: int | None) -> tuple[TokenBudget | None, int | None]:
+    """Returns a session's limit as `budget` and `max_tokens`."""
+    if isinstance(session.budget, TokenBudget):
+        return session.budget, max_tokens
+    return None, min(session.budget, max_tokens or session.budget)
 
 
 OPTIONS = tuple(inspect.signature(limits_for).parameters)

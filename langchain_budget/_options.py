@@ -1,4 +1,4 @@
-"""Options of every class and function, checked in one place: a wrong name or value raises a BudgetConfigError."""
+"""Options of every class and function, checked in one place: wrong ones raise a BudgetConfigError."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar, cast
 
-from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import BasePromptTemplate
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable
 
 from rankbudget import BudgetSession, TokenBudget
@@ -162,8 +160,10 @@ _RULES: dict[str, Rule] = {
     "budget_or_session": _or_none(_of_kind((TokenBudget, Mapping, BudgetSession), _BUDGET)),
     "session": _or_none(_of_kind(BudgetSession, "a BudgetSession")),
     "model": _or_none(_of_kind((str, BaseLanguageModel, Runnable), "a language model or a model's name")),
-    "retriever": _or_none(_of_kind(BaseRetriever, "a BaseRetriever")),
-    "history": _or_none(_of_kind(BaseChatMessageHistory, "a BaseChatMessageHistory")),
+    "retriever": _or_none(
+        _with_one_of(("get_relevant_documents", "_get_relevant_documents"), "a BaseRetriever")
+    ),
+    "history": _or_none(_with_one_of(("add_messages",), "a BaseChatMessageHistory")),
     "document_prompt": _or_none(_of_kind(BasePromptTemplate, "a prompt template")),
     "example_prompt": _or_none(_with_one_of(("format",), "a prompt template")),
     "scorer": _or_none(_with_one_of(("score",), "an object with score(query, segments)")),

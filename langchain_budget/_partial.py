@@ -1,6 +1,6 @@
 """Cuts the message at the edge, as langchain-core's `trim_messages` does, without breaking it.
 
-Only text is cut. The cut message is a copy without stale usage, and without a mark: langchain-core's has none.
+Only text is cut. The cut message is a copy without stale usage and, as langchain-core's, without a mark.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Partial:
         parts = self._split((block_text(edge[0]) or "") if blocks else message.text)
 
         def shortened(count: int) -> BaseMessage:
-            """Returns the message with so many parts of the text at its edge, then with so many whole blocks."""
+            """Returns the message with so many parts of its edge's text, then with so many whole blocks."""
             if count < len(parts):
                 kept = parts[-count:] if end else parts[:count]
                 return _with_content(message, replace_text(edge, "".join(kept)))

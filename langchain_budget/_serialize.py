@@ -1,7 +1,7 @@
 """Settings as pydantic fields: wrong ones raise, changed ones take effect, all can be pickled and copied.
 
-Pydantic ignores a name it does not know and keeps what was worked out from an old value; for a limit both mean
-a prompt that is too large.
+Pydantic ignores a name it does not know and keeps what was worked out from an old value. For a limit both
+mean a prompt that is too large.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class SlotSettings(LimitSettings):
     def _slots_steps(
         self, value: Mapping[str, Any], names: Iterable[str], show: Callable[[Any], list[BaseMessage]] | None
     ) -> Steps[Trimmed]:
-        """Plans the slots of a dict; `names` are the keys its prompt may ever have, `show` renders the prompt."""
+        """Plans the slots of a dict; `names` are the keys its prompt may ever have, `show` renders it."""
         keys = self._keys_in([*names, *value])
         read = set(keys.values())
         question = self._question(value.get(keys.pop("query", "")), show)

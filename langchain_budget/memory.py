@@ -56,8 +56,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
     and starts from the same cut.
 
     Args:
-        budget: the limits; the conversation gets its share of them, retrieved documents what it leaves. model,
-            context_window, counter, tools, summarizer and summary_timeout are as in `BudgetTrimmer`.
+        budget: the limits; the conversation gets its share of them, retrieved documents what it leaves.
+            model, context_window, counter, tools, summarizer and summary_timeout are as in `BudgetTrimmer`.
         max_tokens: most tokens of conversation, documents and question together, from 1; beside a budget the
             smaller wins.
         prompt: the chain's prompt; the finished prompt is then counted.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
@@ -44,7 +44,6 @@ from langgraph.types import Command  # noqa: E402 - the same
 
 __all__ = ["BudgetMiddleware"]
 
-ContextT = TypeVar("ContextT")
 Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 
 
@@ -179,10 +178,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         if isinstance(answer, list):
             return [self._capped(part) for part in answer]
         if isinstance(answer, Command) and isinstance(answer.update, dict):
-            update = {
-                key: self._capped(value) if _is_results(value) else value
-                for key, value in answer.update.items()
-            }
+            update = {key: self._capped(value) for key, value in answer.update.items()}
             return dataclasses.replace(answer, update=update)
         return answer
 
@@ -193,13 +189,6 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
             return result
         made: ToolMessage = CODEC.with_text(result, truncate_text(text, most, counter))
         return made
-
-
-def _is_results(value: Any) -> bool:
-    """Says whether a part of a state update is a tool's result, or a list of messages that may hold one."""
-    return isinstance(value, ToolMessage) or (
-        isinstance(value, list) and any(isinstance(m, ToolMessage) for m in value)
-    )
 
 
 def _with_update(request: ModelRequest[Any], kept: list[Any], answer: Any) -> Any:

@@ -24,7 +24,7 @@ from rankbudget.adapters import Limits, Steps, adrive, drive, limits_of
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
 from ._agent import AgentBudget, thread_id
-from ._limits import HostLimits, schemas_in
+from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
 from .models import ANSWER_NAMES, facts_of
 
@@ -33,7 +33,7 @@ __all__ = ["budget_model", "guarded"]
 ModelT = TypeVar("ModelT")
 _FIELD = "context_budget"
 _SESSION = "rankbudget-session"
-"""The thread of requests without a thread_id, where a session brought a summarizer: it is one conversation."""
+"""The thread of requests without a thread_id, where a session brought a summarizer."""
 _ALWAYS = ("_generate_with_cache", "_agenerate_with_cache")
 """Fitted before the cache is asked, so that an answer is stored under the request that was sent."""
 _WHERE_IMPLEMENTED = (
@@ -89,12 +89,11 @@ def budget_model(
     budget: Any = budget_or_session
     options: dict[str, Any] = {"max_tokens": max_tokens, "counter": counter}
     if isinstance(budget, BudgetSession):
-        session, budget = budget, budget.budget
+        session = budget
+        budget, options["max_tokens"] = limit_of(session, max_tokens)
         options |= {"summarizer": session.summarizer, "summary_timeout": session.summary_timeout}
         if counter is None:
             options["counter"] = session.counter
-        if isinstance(budget, int):
-            options["max_tokens"], budget = min(budget, max_tokens or budget), None
     elif isinstance(budget, Mapping):
         budget = TokenBudget.from_dict(budget)
     return cast("ModelT", _wrapped(model, budget, {**options, "on_report": on_report}))

@@ -1,4 +1,4 @@
-"""LangChain's models in the core's words: what a model object says about itself, and any model as a summarizer."""
+"""What a model object says about itself, and any model or chain as a summarizer."""
 
 from __future__ import annotations
 

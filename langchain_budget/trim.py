@@ -30,6 +30,7 @@ from ._partial import Partial, keep_first, matches, may_end
 
 __all__ = ["trim_messages"]
 
+Fit = Callable[[list[BaseMessage]], list[BaseMessage]]
 Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]] | None
 _RESULT_CAP = 1000
 """Most tokens a result of the newest tool call keeps where they cannot all stay whole."""
@@ -55,31 +56,26 @@ def trim_messages(
     """Returns the newest (or first) messages within `max_tokens`, always a valid conversation.
 
     Args:
-        messages: a list of messages, tuples, dicts or strings, or a PromptValue; None returns a Runnable that
-            trims what it is given.
-        max_tokens: most tokens of the result.
+        messages: a list of messages, tuples, dicts or strings, or a PromptValue; None returns a Runnable.
+        max_tokens: most tokens of the result, from 1.
         token_counter: a callable over a list of messages or over one message, a model, "approximate" (counts
-            exactly with o200k_base, at no cost worth naming), or the name of an encoding or a known model;
-            `len` counts messages.
+            exactly with o200k_base), or the name of an encoding or a known model; `len` counts messages.
         strategy: "last" keeps the newest, "first" the oldest.
         allow_partial: cuts the text of the message at the edge instead of dropping it; thinking, calls and
             media are never cut.
-        end_on: drops what follows the last message of these types: before trimming for "last", after it for
-            "first".
+        end_on: drops what follows the last message of these types.
         start_on: drops what precedes the first message of these types, system messages apart; only with
             "last".
-        include_system: keeps the system messages; only with "last". Without it they are the first to go.
-        text_splitter: splits a text into parts that join to it again, for `allow_partial`; None splits after
-            newlines.
+        include_system: keeps the system messages; only with "last". Without it they are dropped first.
+        text_splitter: splits a text into parts that join to it again; None splits after newlines.
 
     Returns:
-        The same message objects; copies are a message cut under `allow_partial`, and results of the newest
-        tool call, shortened where they cannot stay whole and the model has not answered them yet.
+        The same message objects. Copies are a message cut under `allow_partial`, and unanswered tool results,
+        shortened where they cannot stay whole.
 
     Raises:
-        ValueError: arguments that exclude each other, or a limit that cannot hold the system messages, the
-            current question and, when the thread ends on results, the call that asked for them with all of
-            them.
+        BudgetError: a ValueError, for wrong options, or a limit that cannot hold the system messages, the
+            current question and unanswered tool results with their call.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -87,12 +83,13 @@ def trim_messages(
         >>> [m.content for m in trim_messages(thread, max_tokens=2, token_counter=len, include_system=True)]
         ['Be kind.', 'three']
     """
-    if strategy == "first" and (start_on or include_system):
-        name = "start_on" if start_on else "include_system"
-        msg = f"{name} parameter is only valid with strategy='last'"
-        raise BudgetConfigError(msg)
+    options = dict(locals())
+    del options["messages"]
+    for name, value in (("start_on", start_on), ("include_system", include_system)):
+        if value and strategy == "first":
+            msg = f"{name} parameter is only valid with strategy='last'"
+            raise BudgetConfigError(msg)
     if messages is None:
-        options = {name: value for name, value in locals().items() if name != "messages"}
         return RunnableLambda(partial(trim_messages, **options), name="trim_messages")
     host = _counter(token_counter)
     measure = host.measure or CodecMeasure(CODEC, host.counter)
@@ -104,11 +101,14 @@ def trim_messages(
         given.pop()
     if not include_system and measure.total(given) > max_tokens:
         given = list(dropwhile(lambda m: isinstance(m, SystemMessage), given))
+    kept = _newest(given, cut, partial(_fitted, host=host, measure=measure, max_tokens=max_tokens))
+    return _started(kept, start_on, include_system=include_system) if start_on else kept
+
+
+def _newest(given: list[BaseMessage], cut: Partial | None, fit: Fit) -> list[BaseMessage]:
     if not given:
         return []
-    fit = partial(_fitted, host=host, measure=measure, max_tokens=max_tokens)
-    kept = fit(given) if cut is None else cut.newest(given, fit)
-    return _started(kept, start_on, include_system=include_system) if start_on else kept
+    return fit(given) if cut is None else cut.newest(given, fit)
 
 
 def _fitted(

@@ -1,7 +1,7 @@
 """The budget as a step of a chain: messages that fit, or all slots of a prompt at once.
 
 chain = BudgetTrimmer(model="gpt-4o") | model
-chain = {"history": .., "documents": .., "question": ..} | BudgetTrimmer(budget, prompt=prompt) | prompt | model
+chain = {"history": .., "documents": .., "question": ..} | BudgetTrimmer(prompt=prompt) | prompt | model
 """
 
 from __future__ import annotations
