@@ -160,9 +160,6 @@ _RULES: dict[str, Rule] = {
     "budget_or_session": _or_none(_of_kind((TokenBudget, Mapping, BudgetSession), _BUDGET)),
     "session": _or_none(_of_kind(BudgetSession, "a BudgetSession")),
     "model": _or_none(_of_kind((str, BaseLanguageModel, Runnable), "a language model or a model's name")),
-    "retriever": _or_none(
-        _with_one_of(("get_relevant_documents", "_get_relevant_documents"), "a BaseRetriever")
-    ),
     "history": _or_none(_with_one_of(("add_messages",), "a BaseChatMessageHistory")),
     "document_prompt": _or_none(_of_kind(BasePromptTemplate, "a prompt template")),
     "example_prompt": _or_none(_with_one_of(("format",), "a prompt template")),

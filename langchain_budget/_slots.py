@@ -104,7 +104,7 @@ class SlotSettings(LimitSettings):
             msg = f"each slot must have a key of its own (got {', '.join(keys)})"
             raise BudgetConfigError(msg)
         own = {"scorer": self.scorer, "cut": self.cut, "strict": self.strict}
-        self._fields = {**self._limits.fields(), **own}
+        self._fields = {**self._limits.fields(), **own, "shown": shown_by(self.document_prompt)}
         if self.min_exchanges is not None:
             self._fields["min_exchanges"] = self.min_exchanges
 
@@ -150,7 +150,6 @@ class SlotSettings(LimitSettings):
             question=question,
             question_text=question.text if question is not None else "",
             sources=frozenset(keys) | (self.session.sources if self.session is not None else frozenset()),
-            shown=shown_by(self.document_prompt),
         )
         plan = yield from planned(request, self.session)
         out = {**value, **_values(value, found, plan.kept, plan.history)}
