@@ -16,15 +16,15 @@ asked for would ask again.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from .state import Cut, KeptRun, Summary, ThreadState
 from .timeline import NO_EDITS, Broken, Timeline, Turn, Unit
 
-__all__ = ["Selection", "fill", "minimum_sets", "remembered", "resume", "stable"]
+__all__ = ["Selection", "fill", "in_order_of_importance", "minimum_sets", "remembered", "resume", "stable"]
 
 
 @dataclass(slots=True)
@@ -73,31 +73,34 @@ class Selection:
 
 
 def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
-    """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit.
-
-    The last exchanges come first, then their other steps, then older turns, newest first.
-    """
-    turns, tokens_of = timeline.turns(), timeline.tokens_of
-    newest = list(islice(turns, max(1, minimum)))
+    """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit."""
     kept: list[Unit] = []
-    used = 0
-    for turn in newest:
-        core = turn.core()
-        used += sum([tokens_of(unit) for unit in core])
-        if used > room:
-            return None
-        kept += core
-    steps = ([unit] for turn in newest for unit in reversed(turn.body[:-1]))
-    older = (
-        group for turn in turns for group in (turn.core(), *([unit] for unit in reversed(turn.body[:-1])))
-    )
-    for group in chain(steps, older):
-        with_group = used + sum([tokens_of(unit) for unit in group])
-        if with_group > room:
-            return Selection(kept, used)
-        kept += group
-        used = with_group
+    used, tokens_of = 0, timeline.tokens_of
+    for must, link in in_order_of_importance(timeline, minimum):
+        with_link = used
+        for unit in link:
+            with_link += tokens_of(unit)
+        if with_link > room:
+            return None if must else Selection(kept, used)
+        kept += link
+        used = with_link
     return Selection(kept, used, complete=True)
+
+
+def in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[bool, list[Unit]]]:
+    """Yields what to add next, and whether it must stay: last exchanges, their steps, older turns."""
+    turns = timeline.turns()
+    newest = []
+    for turn in islice(turns, max(1, minimum)):
+        newest.append(turn)
+        yield True, turn.core()
+    for turn in newest:
+        for unit in reversed(turn.body[:-1]):
+            yield False, [unit]
+    for turn in turns:
+        yield False, turn.core()
+        for unit in reversed(turn.body[:-1]):
+            yield False, [unit]
 
 
 def minimum_sets(timeline: Timeline, minimum: int) -> list[list[Unit]]:
