@@ -347,3 +347,18 @@ def test_a_setting_that_cannot_work_says_what_is_allowed(options: dict[str, Any]
     """Bad settings are refused when the trimmer is made, with what was seen and what is allowed."""
     with pytest.raises(ValueError, match=message):
         BudgetTrimmer(**options)
+
+
+@pytest.mark.parametrize("shorten", [False, True])
+def test_a_question_that_does_not_fit(shorten: bool) -> None:
+    """As the last message it is cut where the budget says so; one under a key of its own is shown as it is, so it raises."""
+    budget = TokenBudget(context_window=300, reserve=100, shorten_question=shorten)
+    trimmer, asked = BudgetTrimmer(budget=budget, counter=WORDS), "why " * 400
+    if shorten:
+        kept = trimmer.invoke([*chat(2), HumanMessage(asked)])
+        assert 190 < WORDS.count_messages([CODEC.to_dict(m) for m in kept]) <= 200
+    else:
+        with pytest.raises(BudgetExceededError, match="shorten_question=True"):
+            trimmer.invoke([*chat(2), HumanMessage(asked)])
+    with pytest.raises(BudgetExceededError, match="question"):
+        trimmer.invoke({"history": chat(2), "question": asked})

@@ -170,6 +170,7 @@ class Assembler:
             strict=self.strict,
             summarizer=self.summarizer,
             summary_timeout=self.summary_timeout,
+            shorten_question=self.budget.shorten_question,
             task_turns=self._task_turns(by_name.get("task"), history),
         )
         steps = plan_steps if self.session is None else self.session.plan_steps

@@ -57,7 +57,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             cut=request.cut,
             min_exchanges=budget.min_exchanges if minimum is None else minimum,
             message_cap=None if request.message_cap is None else budget.message_cap,
-            shorten_question=request.shorten_question or budget.shorten_question,
+            shorten_question=bool(request.shorten_question or budget.shorten_question),
             summarizer=request.summarizer,
             summary_timeout=request.summary_timeout,
             strict=request.strict,
@@ -147,11 +147,10 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         fixed = measure.overhead + system_tokens + question
     fixed += request.extra_tokens
     if fixed > limit:
-        hint = "." if request.question is None else "; shorten_question=True cuts the question."
         msg = (
             f"what always stays needs {fixed:,} tokens ({system_tokens:,} of them the system prompt), the "
             f"limit is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, "
-            f"or take a larger window{hint}"
+            "or take a larger window."
         )
         held = {"system": system_tokens, "other": fixed - system_tokens}
         raise BudgetExceededError(msg, limit=limit, needed=fixed, blocks=held)

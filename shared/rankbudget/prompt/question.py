@@ -25,9 +25,11 @@ def price_with_short_question(
     Raises:
         BudgetExceededError: `error`, where the question may not be cut or cutting it does not help.
     """
-    allowed = request.shorten_question or request.budget.shorten_question
-    if not allowed or request.question is None or "other" not in error.blocks:
+    if request.question is None or request.shorten_question is None or "other" not in error.blocks:
         raise error
+    if not request.shorten_question:
+        msg = f"{error} Or pass shorten_question=True, which cuts the question."
+        raise BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks) from None
     before = inputs.measure.group([request.question])
     text = content_text(request.codec.to_dict(request.question).get("content"))
     most = request.counter.count(text)

@@ -65,7 +65,8 @@ class PromptRequest:
         query: what older messages should be relevant to; None keeps by age alone.
         min_exchanges: question-and-answer pairs that stay if that can be; None asks the budget.
         message_cap: None never shortens a long text so that the last exchanges fit.
-        shorten_question: cuts a question that does not fit to what is free; so does the budget's own.
+        shorten_question: cuts a question that does not fit to what is free. The budget's own holds for the
+            history; None: a `question` is shown by the host, who would not see it cut.
         strict: refuses a broken conversation instead of repairing it.
         summarizer: writes a summary of the history that is dropped.
         summary_timeout: seconds one call of it may take; None for no timeout.
@@ -103,7 +104,7 @@ class PromptRequest:
     query: str | None = None
     min_exchanges: int | None = None
     message_cap: int | None = 1000
-    shorten_question: bool = False
+    shorten_question: bool | None = None
     strict: bool = False
     summarizer: Summarizer | None = None
     summary_timeout: float | None = SUMMARY_TIMEOUT
