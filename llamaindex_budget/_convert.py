@@ -17,10 +17,20 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.schema import ImageNode, MetadataMode, Node, NodeWithScore, TextNode
 
 from rankbudget import Provenance, Segment, TokenCounter
+from rankbudget.adapters import segment_signals
 
 from ._codec import CODEC
 
-__all__ = ["emptied", "media_cost", "media_tokens", "node_text", "shortened", "to_nodes", "to_segments"]
+__all__ = [
+    "emptied",
+    "media_cost",
+    "media_tokens",
+    "metadata_around",
+    "node_text",
+    "shortened",
+    "to_nodes",
+    "to_segments",
+]
 
 _TITLES = ("title", "file_name", "filename", "source", "file_path")
 
@@ -28,6 +38,25 @@ _TITLES = ("title", "file_name", "filename", "source", "file_path")
 def node_text(item: NodeWithScore) -> str:
     """Returns what a response synthesizer puts in front of the model for this node."""
     return str(item.node.get_content(metadata_mode=MetadataMode.LLM))
+
+
+def metadata_around(item: NodeWithScore) -> tuple[str, str]:
+    """Returns the metadata lines that the model sees before and after a node's text.
+
+    Example:
+        >>> node = TextNode(text="tea", metadata={"file_name": "drinks.pdf"})
+        >>> metadata_around(NodeWithScore(node=node))
+        ('file_name: drinks.pdf\\n\\n', '')
+    """
+    text = _own_text(item)
+    before, found, after = node_text(item).rpartition(text)
+    return (before, after) if found and text.strip() else ("", "")
+
+
+def _own_text(item: NodeWithScore) -> str:
+    """Returns a node's text without metadata, all that the model sees where it has none."""
+    text = str(item.node.get_content(metadata_mode=MetadataMode.NONE))
+    return text if text.strip() and text in node_text(item) else node_text(item)
 
 
 def media_tokens(item: NodeWithScore, counter: TokenCounter) -> int:
@@ -92,7 +121,7 @@ def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
         >>> node = TextNode(id_="n1", text="tea", metadata={"title": "Drinks"})
         >>> [s] = to_segments([NodeWithScore(node=node, score=0.5)])
         >>> s.id, s.text, s.score
-        ('n1', 'title: Drinks\n\ntea', 0.5)
+        ('n1', 'tea', 0.5)
     """
     segments: list[Segment] = []
     seen: set[str] = set()
@@ -101,16 +130,19 @@ def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
         if identity in seen:
             identity = f"{identity}#{place}"
         seen.add(identity)
+        signals = segment_signals(node.metadata, name=node.ref_doc_id or identity)
         title = next((str(node.metadata[key]) for key in _TITLES if node.metadata.get(key)), None)
+        if node.ref_doc_id and "provenance" not in signals:
+            signals["provenance"] = Provenance(source_id=node.ref_doc_id)
+        if item.score is not None:
+            signals["score"] = item.score
         segments.append(
             Segment(
                 id=identity,
-                text=node_text(item),
-                score=item.score,
-                title=title,
-                provenance=Provenance(source_id=node.ref_doc_id) if node.ref_doc_id else None,
+                text=_own_text(item),
                 metadata=node.metadata,
                 source=item,
+                **{**signals, "title": title},
             )
         )
     return segments
@@ -123,12 +155,10 @@ def to_nodes(segments: Iterable[Segment], given: Sequence[Segment]) -> list[Node
 
 
 def shortened(item: NodeWithScore, text: str) -> NodeWithScore:
-    """Returns a copy that the model sees as `text`; id, score, metadata and relationships stay."""
+    """Returns a copy with another text; id, score, metadata and relationships stay."""
     node: Any = item.node.model_copy()
     node.metadata = dict(node.metadata)
     node.relationships = dict(node.relationships)
-    # The text already holds the metadata that the model should see; shown again it would cost twice.
-    node.excluded_llm_metadata_keys = list(node.metadata)
     node.set_content(text)
     return NodeWithScore(node=node, score=item.score)
 

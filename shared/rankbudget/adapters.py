@@ -37,6 +37,7 @@ from .messages.tags import (
     wrapper_of,
 )
 from .prompt.limits import Limits, ModelFacts, check_options, limits_of
+from .prompt.options import named_options, typed_errors
 from .prompt.plain import plain_budget
 from .prompt.plan import Plan
 from .prompt.pool import SessionPool
@@ -110,6 +111,7 @@ __all__ = [
     "function_name",
     "function_named",
     "limits_of",
+    "named_options",
     "plain_budget",
     "plan_steps",
     "read_counter",
@@ -120,6 +122,7 @@ __all__ = [
     "summarize_steps",
     "summarizer_or_warning",
     "truncate_text",
+    "typed_errors",
     "wrapper_of",
     "write_counter",
     "write_session",
