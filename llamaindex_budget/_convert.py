@@ -41,12 +41,12 @@ def node_text(item: NodeWithScore) -> str:
 
 
 def metadata_around(item: NodeWithScore) -> tuple[str, str]:
-    """Returns the metadata lines that the model sees before and after a node's text.
+    r"""Returns the metadata lines that the model sees before and after a node's text.
 
     Example:
         >>> node = TextNode(text="tea", metadata={"file_name": "drinks.pdf"})
         >>> metadata_around(NodeWithScore(node=node))
-        ('file_name: drinks.pdf\\n\\n', '')
+        ('file_name: drinks.pdf\n\n', '')
     """
     text = _own_text(item)
     before, found, after = node_text(item).rpartition(text)

@@ -14,10 +14,11 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import PINNED
 
-__all__ = ["HostPrompt"]
+__all__ = ["QUESTIONS", "HostPrompt"]
 
 _CONTEXT = ("context_str", "context_msg")
-_QUESTION = ("query_str", "question")
+QUESTIONS = ("query_str", "question")
+"""What LlamaIndex's templates call the question."""
 
 
 class HostPrompt:
@@ -52,7 +53,7 @@ class HostPrompt:
             before: tokens that an engine says stand before the history, those of this prompt included.
         """
         variables = self.prompt.template_vars if isinstance(self.prompt, BasePromptTemplate) else ()
-        asks = any(name in variables for name in _QUESTION)
+        asks = any(name in variables for name in QUESTIONS)
 
         inner = request.render
 
@@ -81,5 +82,5 @@ class HostPrompt:
             return [*self.prompt, *([ChatMessage(role=MessageRole.SYSTEM, blocks=shown)] if shown else [])]
         values = dict.fromkeys(variables, "")
         values |= {name: context for name in _CONTEXT if name in values}
-        values |= {name: question for name in _QUESTION if name in values}
+        values |= {name: question for name in QUESTIONS if name in values}
         return list(self.prompt.format_messages(None, **values))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -149,11 +150,21 @@ class SessionMemory(BaseMemory):
         raise NotImplementedError
 
     def _plan_steps(
-        self, session: BudgetSession, request: PromptRequest, asked: str | None, initial: int, prompt: Any
+        self,
+        session: BudgetSession,
+        request: PromptRequest,
+        asked: str | None,
+        initial: int,
+        prompt: Any,
+        *,
+        capped: bool = False,
     ) -> Steps[Plan]:
+        """Plans a request with the host's prompt in it; `capped` keeps all but that within `token_limit`."""
         prompt = self._given["prompt"] if prompt is None else prompt
         if prompt is not None:
             request = HostPrompt(prompt).around(request, asked, session.host_tokens, before=initial)
+        if capped:
+            request = replace(request, ceiling=self.token_limit + _beside(request))
         try:
             return (yield from session.read_steps(request))
         except BudgetExceededError as error:
@@ -214,3 +225,11 @@ class SessionMemory(BaseMemory):
             {"token_limit"} if self.token_limit == self._derived else set()
         )
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
+
+
+def _beside(request: PromptRequest) -> int:
+    """Returns the tokens of a request that are not the memory's."""
+    if request.render is None or request.measure is None:
+        return request.extra_tokens
+    shown = request.measure.total(list(request.render({}, [])))
+    return request.extra_tokens + shown - request.measure.overhead

@@ -63,7 +63,9 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
     check_values({"llm": llm})
     metadata = llm.metadata
     reserve = metadata.num_output if metadata.num_output > 1 else 256
-    own = {"context_window": metadata.context_window, "reserve": reserve, "max_system_ratio": None}
+    limit = getattr(llm, "request_limit", None)  # of a `budget_model`
+    window = metadata.context_window if limit is None else limit + reserve
+    own = {"context_window": window, "reserve": reserve, "max_system_ratio": None}
     return TokenBudget.from_dict({**own, **fields})
 
 

@@ -19,7 +19,6 @@ from rankbudget import Assembly, Block, BudgetSession, TokenBudget
 from rankbudget.adapters import (
     NOTICE,
     Call,
-    PromptRequest,
     Steps,
     adrive,
     plain_budget,
@@ -150,9 +149,8 @@ class BudgetMemory(SessionMemory, Memory):
             **fields,
         )
         request = replace(request, render=render)
-        if self._has_budget and self.token_limit != self._derived and not blocks:
-            request = replace(request, ceiling=self.token_limit + _beside(request))
-        plan = yield from self._plan_steps(session, request, asked, initial, prompt)
+        capped = self._has_budget and self.token_limit != self._derived and not blocks
+        plan = yield from self._plan_steps(session, request, asked, initial, prompt, capped=capped)
         return plan, plan.history if render is None else render(plan.kept, list(plan.history))
 
     async def _read(self, question: Any, options: dict[str, Any]) -> tuple[list[ChatMessage], Any, Any]:
@@ -277,11 +275,3 @@ class BudgetMemory(SessionMemory, Memory):
             "memory_blocks": copy.deepcopy(self.memory_blocks, memo),
             "sql_store": read_database(written, self.session_id),
         }
-
-
-def _beside(request: PromptRequest) -> int:
-    """Returns the tokens of a request that are not the memory's."""
-    if request.render is None or request.measure is None:
-        return request.extra_tokens
-    shown = request.measure.total(list(request.render({}, [])))
-    return request.extra_tokens + shown - request.measure.overhead
