@@ -15,8 +15,6 @@ __all__ = ["BudgetEvent"]
 class BudgetEvent(BaseEvent):
     """Says what was kept, shortened and dropped, and why.
 
-    The report counts dropped messages only when somebody looks.
-
     Args:
         report: the report of one fit; written out as plain data when the event is.
     """

@@ -124,7 +124,7 @@ class FlatConversation:
 
     def __init__(self, request: Sequence[ChatMessage]) -> None:
         self._front = list(request[:-1])
-        texts = [block.text for block in request[-1].blocks]
+        texts = _texts(request[-1])
         end = texts.index(_FLAT_END)
         self._tail = [TextBlock(text=text) for text in texts[end + 1 :]]
         self.messages: list[ChatMessage] = []
@@ -144,8 +144,12 @@ class FlatConversation:
 
 def is_flat(message: ChatMessage) -> bool:
     """Returns whether a message holds a conversation that `messages_to_xml_format` wrote."""
-    texts = [block.text for block in message.blocks if isinstance(block, TextBlock)]
+    texts = _texts(message)
     return texts[:1] == [_FLAT_START] and _FLAT_END in texts and len(texts) == len(message.blocks)
+
+
+def _texts(message: ChatMessage) -> list[str]:
+    return [block.text for block in message.blocks if isinstance(block, TextBlock)]
 
 
 class FixedPrompt(ChatPromptTemplate):  # type: ignore[no-redef]  # pydantic's plugin stumbles over `kwargs`

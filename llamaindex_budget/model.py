@@ -77,6 +77,7 @@ def budget_model(
         >>> isinstance(llm, MockLLM)
         True
     """
+    model: Any = llm
     budget: Any = budget_or_session
     session = adopt(budget) if isinstance(budget, BudgetSession) else None
     if session is not None:
@@ -84,7 +85,7 @@ def budget_model(
         budget = session.budget
     if isinstance(budget, int) and not isinstance(budget, bool):
         budget, max_tokens = None, min(budget, max_tokens or budget)
-    if not isinstance(llm, LLM):
+    if not isinstance(model, LLM):
         msg = f"llm must be a LlamaIndex LLM (got a {type(llm).__name__}). Wrap it before you build engines."
         raise BudgetConfigError(msg)
     if budget is not None and not isinstance(budget, TokenBudget):
@@ -101,7 +102,7 @@ def budget_model(
         counter=counter,
         on_report=on_report,
         session=session,
-        inner=getattr(llm, _BUDGET) if isinstance(llm, _BudgetLLM) else None,
+        inner=getattr(model, _BUDGET) if isinstance(model, _BudgetLLM) else None,
     )
     made: LLMT = _bounded(_unbounded(llm), limits)
     return made
@@ -250,8 +251,8 @@ def _with_tools(
 
 
 def _predict(llm: LLM, limits: RequestBudget, _: Any, prompt: Any, **variables: Any) -> Steps[_Request]:
+    yield from ()  # there is nothing to wait for
     return _Request((prompt,), limits.variables(llm, prompt, variables, {}))
-    yield  # nothing to wait for
 
 
 def _structured(
@@ -274,7 +275,7 @@ def _structured(
     return _Request((output_cls, prompt), {"llm_kwargs": llm_kwargs, **made})
 
 
-_WITH_TOOLS: dict[str, type[LLM]] = dict.fromkeys(
+_WITH_TOOLS: dict[str, Any] = dict.fromkeys(
     ("chat_with_tools", "stream_chat_with_tools", "achat_with_tools", "astream_chat_with_tools"),
     FunctionCallingLLM,
 )

@@ -12,6 +12,7 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms.llm import LLM
+from llama_index.core.memory import BaseMemory
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
@@ -127,7 +128,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         max_tokens: int | None = None,
         token_limit: int | None = None,
         session: BudgetSession | None = None,
-        memory: SessionMemory | None = None,
+        memory: BaseMemory | None = None,
         budget: TokenBudget | None = None,
         llm: LLM | None = None,
         prompt: Any = None,
