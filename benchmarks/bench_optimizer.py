@@ -1,30 +1,29 @@
 """What compression and the optimizer save, what they lose, and what they cost.
 
-    time      the specification's example (3,400 tokens) and 50 documents of 200 tokens, no text of them seen before
-    savings   the optimizer on its benchmark prompts, with the answers that are left
-    ratios    what each strategy takes away, beside the band of the token-optimization specification
-
-`python benchmarks/bench_optimizer.py --answers` measures on public questions how often the answer survives, where QUALITY_DIR (or `--data`) names the folder
-of the quality benchmark; with `--model NAME --base-url URL` a model answers from the compressed text and is judged from 1 to 5.
+time      the specification's example (3,400 tokens) and 50 documents of 200 tokens, no text of them seen before
+savings   the optimizer on its benchmark prompts, with the answers that are left
+ratios    what each strategy takes away, beside the band of the token-optimization specification
+public    prompts made of the documents of public questions: what is saved, and how much evidence is left beside what
+          `fit_documents` keeps at equal tokens; needs QUALITY_DIR, the folder of the quality benchmark
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import importlib.util
 import os
 import random
-import re
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from harness import Contender, bundled_vocabulary, documents, race, table
 from optimizer_prompts import PADDING, QUESTION, benchmark_prompts, spec_example
 
-SETS = ("covidqa", "xquad_en")
-SHARES = (0.5, 0.2)
+QUESTIONS = 40
+SETS = (
+    *(("dev", name) for name in ("hotpotqa", "2wiki", "musique", "covidqa", "xquad_en")),
+    *(("wide", name) for name in ("chroma_docs", "policyqa", "pycode", "jsquad_ja")),
+)
 DOCUMENTS, WORDS = (
     50,
     95,
@@ -122,136 +121,68 @@ def _ratios() -> str:
 
 
 def main(*, rounds: int = 15) -> None:
-    """Runs all of it that needs no data."""
+    """Prints all of it; what needs the data of the quality benchmark only where that is."""
     bundled_vocabulary()
     contenders = _contenders()
     race(contenders, rounds=rounds, seed="optimizer")
     print(table("overhead, no model calls", contenders, base=contenders[0], describe=_describe))
     print(_savings())
     print(_ratios())
-
-
-def _questions(folder: Path, name: str) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
-    texts = {row["doc_id"]: row["items"] for row in rows if row["kind"] == "doc"}
-    for row in rows:
-        items = texts[row["doc_id"]]
-        if (
-            row["kind"] != "doc"
-            and row.get("answers")
-            and _holds("\n\n".join(item["text"] for item in items), row["answers"])
-        ):
-            yield row, items
-
-
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
-
-
-def _holds(text: str, answers: list[str]) -> bool:
-    plain = f" {' '.join(_WORD.findall(text.lower()))} "
-    return any(f" {' '.join(_WORD.findall(answer.lower()))} " in plain for answer in answers)
-
-
-def answers(folder: Path, *, limit: int | None, judge: Callable[[str, str, list[str]], float] | None) -> None:
-    """Prints how many answers survive compression of all a question's documents, and the optimizer on retrieved passages."""
-    from rankbudget import PromptCompressor, TokenOptimizer, counter_for
-
-    compressor, optimizer, counter = PromptCompressor(), TokenOptimizer(), counter_for("o200k_base")
-    for name in SETS:
-        found = list(_questions(folder, name))
-        random.Random(0).shuffle(found)
-        found = found[:limit]
-        for share in SHARES:
-            left, marks = 0, []
-            for row, items in found:
-                text = "\n\n".join(item["text"] for item in items)
-                result = compressor.compress(text, int(share * counter.count(text)), query=row["query"])
-                left += _holds(result.compressed_text, row["answers"])
-                if judge:
-                    marks.append(judge(row["query"], result.compressed_text, row["answers"]))
-            mark = f", judged {sum(marks) / len(marks):.2f} of 5" if marks else ""
-            print(
-                f"  {name:<10} extractive to {share:>4.0%}: {left} of {len(found)} answers left ({left / len(found):.1%}){mark}",
-                flush=True,
-            )
-        for passages in (5, 10):
-            print(
-                f"  {name:<10} optimizer, {passages:>2} passages: {_retrieved(found, passages, optimizer)}",
-                flush=True,
-            )
-
-
-def _retrieved(
-    found: list[tuple[dict[str, Any], list[dict[str, Any]]]], passages: int, optimizer: Any
-) -> str:
-    from rankbudget import Segment
-    from rankbudget.relevance.bm25 import Bm25Scorer
-
-    left, saved = 0, []
-    for row, items in found:
-        scores = Bm25Scorer().score(
-            row["query"], [Segment(id=item["id"], text=item["text"]) for item in items]
-        )
-        gold = {piece["item"] for piece in row["gold"]}
-        best = sorted(range(len(items)), key=lambda i: (items[i]["id"] not in gold, -scores[i]))[:passages]
-        text = "\n\n".join(items[i]["text"] for i in sorted(best))
-        result = optimizer.optimize(f"Context:\n{text}\n\nQuestion: {row['query']}")
-        left += _holds(result.optimized_prompt, row["answers"]) or not _holds(text, row["answers"])
-        saved.append(result.savings_percent)
-    return f"{sum(saved) / len(saved):.1f} % saved on average, {left} of {len(found)} answers left ({left / len(found):.1%})"
-
-
-def _judge(model: str, base_url: str) -> Callable[[str, str, list[str]], float]:
-    def ask(prompt: str) -> str:
-        body = json.dumps(
-            {"model": model, "temperature": 0, "messages": [{"role": "user", "content": prompt}]}
-        ).encode()
-        headers = {
-            "Content-Type": "application/json",
-            "Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', 'none')}",
-        }
-        request = urllib.request.Request(f"{base_url.rstrip('/')}/chat/completions", body, headers)  # noqa: S310 - the user's own address
-        with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - see above
-            return str(json.load(answer)["choices"][0]["message"]["content"])
-
-    def judge(question: str, text: str, right: list[str]) -> float:
-        answer = ask(f"Answer from the text only.\n\nText:\n{text}\n\nQuestion: {question}")
-        verdict = ask(
-            f"Question: {question}\nRight answers: {right}\nGiven answer: {answer}\nHow good is the given answer, 1 to 5? Say one digit."
-        )
-        digit = re.search(r"[1-5]", verdict)
-        return float(digit.group()) if digit else 1.0
-
-    return judge
-
-
-def _command_line() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    folder = os.environ.get("QUALITY_DIR")
+    print(
+        _public(Path(folder)) if folder else "public questions: not run, QUALITY_DIR must name their folder"
     )
-    parser.add_argument(
-        "--answers", action="store_true", help="measure how many answers survive, on the quality data"
-    )
-    parser.add_argument(
-        "--data",
-        default=os.environ.get("QUALITY_DIR"),
-        help="folder of the quality benchmark; default QUALITY_DIR",
-    )
-    parser.add_argument("--limit", type=int, help="questions of each set; default all")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--model", help="an OpenAI-compatible model that answers and judges")
-    parser.add_argument("--base-url", default="https://api.openai.com/v1")
-    given = parser.parse_args()
-    bundled_vocabulary()
-    if not given.answers:
-        main(rounds=given.rounds)
-        return
-    folder = Path(given.data or "") / "dev"
-    if not given.data or not folder.is_dir():
-        print("no quality data: set QUALITY_DIR or --data to its folder")
-        return
-    answers(folder, limit=given.limit, judge=_judge(given.model, given.base_url) if given.model else None)
+
+
+def _public(folder: Path) -> str:
+    """Returns a table of `QUESTIONS` questions of each set, each with ten documents and with all of them."""
+    spec = importlib.util.spec_from_file_location("score", folder / "score.py")
+    assert spec is not None
+    assert spec.loader is not None
+    judge = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(judge)
+    lines = [f"public questions, {QUESTIONS} of each set{'':14}tokens   saved   evidence   at equal tokens"]
+    for split, name in SETS:
+        rows = list(judge.load(split, name, full=True, data=str(folder)))
+        random.Random(0).shuffle(rows)
+        for most in (10, None):
+            figures = [
+                _judged(judge, question, _some(question, items, most)) for question, items in rows[:QUESTIONS]
+            ]
+            tokens, saved, left, equal = (sum(column) / len(figures) for column in zip(*figures, strict=True))
+            kind = "all documents" if most is None else f"{most} documents"
+            lines.append(f"  {name:<14}{kind:<28}{tokens:>8,.0f}{saved:>7.1f}%{left:>11.3f}{equal:>18.3f}")
+    return "\n".join(lines)
+
+
+def _some(question: dict[str, Any], items: list[dict[str, Any]], most: int | None) -> list[dict[str, Any]]:
+    """Returns the documents with the evidence, among others up to `most`, in their order."""
+    if most is None:
+        return items
+    gold = {piece["item"] for piece in question["gold"]}
+    others = [item["id"] for item in items if item["id"] not in gold]
+    random.Random(question["id"]).shuffle(others)
+    chosen = gold | set(others[: max(0, most - len(gold))])
+    return [item for item in items if item["id"] in chosen]
+
+
+def _judged(judge: Any, question: dict[str, Any], items: list[dict[str, Any]]) -> tuple[float, ...]:
+    """Returns tokens, percent saved, evidence left, and the evidence `fit_documents` keeps at equal tokens."""
+    from rankbudget import TokenOptimizer, counter_for, fit_documents
+
+    texts = {item["id"]: item["text"] for item in items}
+    prompt = "Context:\n" + "\n\n".join(texts.values()) + f"\n\nQuestion: {question['query']}"
+    made = TokenOptimizer().optimize(prompt)
+    context = made.optimized_prompt.rpartition("Question:")[0]
+    room = counter_for("o200k_base").count(context)
+    equal = fit_documents(list(texts.values()), max_tokens=room, query=question["query"]).text
+    gold = [piece.get("text") or texts[piece["item"]] for piece in question["gold"]]
+    shares = [
+        sum(judge.cover(text, *judge.shingles(kept)) for text in gold) / len(gold)
+        for kept in (context, equal)
+    ]
+    return (float(made.original_tokens), made.savings_percent, *shares)
 
 
 if __name__ == "__main__":
-    _command_line()
+    main()

@@ -10,7 +10,7 @@ import pytest
 
 HEAVY = [
     "faiss", "fastokens", "jinja2", "langchain", "langchain_classic", "langchain_core", "llama_index", "nltk", "numpy", "openai",
-    "pydantic.main", "sqlalchemy", "tokenizers", "torch", "transformers", "wordllama", "yaml",
+    "pydantic.main", "sqlalchemy", "tokenizers", "onnxruntime", "torch", "transformers", "wordllama", "yaml",
 ]  # fmt: skip
 LANGCHAIN = """
 from langchain_core.language_models import BaseChatModel

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import counter_for
+from rankbudget import counter_for, fit_documents
 from rankbudget.compression.prompt_parts import parse_prompt, split_paragraphs
 from rankbudget.errors import BudgetConfigError
 from rankbudget.optimizer.analyzer import AnalyzerConfig, ContextAnalyzer
@@ -71,39 +71,32 @@ def test_no_answer_is_lost_on_the_benchmark_prompts(prompts):
     assert sum(savings) / len(savings) >= 20
 
 
-def test_one_word_of_a_short_question_is_enough():
-    """Of four words one is a quarter, under the threshold; a document that has it may still hold the answer, and stays."""
-    prompt = "Alphavirus vectors work well.\n\nSuch vectors carry genes.\n\nSoup is served at noon.\n\nHow do modern alphavirus vectors work?"
-    short = TokenOptimizer().optimize(prompt)
-    assert "carry genes" in short.optimized_prompt
-    assert "Soup" not in short.optimized_prompt
+def test_savings_are_those_aimed_at():
+    """Where several documents may answer, a quarter of them goes, half of long ones, the best stay."""
+    body = [
+        f"Refunds for faulty lamps of series {i} are paid within {i} days after the return."
+        for i in range(40)
+    ]
+    short = TokenOptimizer().optimize("\n\n".join([*body, QUESTION]))
+    assert 18 <= short.savings_percent <= 25
+    long = TokenOptimizer(config=OptimizerConfig(long_tokens=500)).optimize("\n\n".join([*body, QUESTION]))
+    assert 40 <= long.savings_percent <= 50
+    assert set(long.optimized_prompt.splitlines()) <= set(short.optimized_prompt.splitlines())
 
 
-def test_a_document_that_continues_a_relevant_one_stays_with_it():
-    """What goes on about the relevant document right before it stays, though it has none of the question's words; set apart from it, it goes."""
-    relevant = "Alphavirus vectors are replicons that carry a foreign gene into the cell."
-    continued = "The replicons make many copies of the gene."
-    question = "How do alphavirus vectors work?"
-    together = TokenOptimizer().optimize(
-        f"{relevant}\n\n{continued}\n\nSoup is served at noon.\n\n{question}"
-    )
-    assert continued in together.optimized_prompt
-    assert "Soup" not in together.optimized_prompt
-    apart = TokenOptimizer().optimize(f"{relevant}\n\nSoup is served at noon.\n\n{continued}\n\n{question}")
-    assert continued not in apart.optimized_prompt
+def test_what_stays_is_what_fit_documents_keeps():
+    """At equal tokens the optimizer and `fit_documents` keep the same documents."""
+    body = [f"Refunds for faulty lamps of series {i} are paid within {i} days." for i in range(20)]
+    result = TokenOptimizer().optimize("\n\n".join([*body, QUESTION]))
+    left = [line for line in result.optimized_prompt.splitlines() if line in body]
+    fitted = fit_documents(body, max_tokens=sum(EXACT.count(f"{line}\n") for line in left), query=QUESTION)
+    assert [segment.text for segment in fitted.segments] == left
 
 
-def test_a_document_about_a_name_in_a_relevant_one_stays():
-    """A page that opens with a name a relevant page gives may hold the answer; a page with one word of the name does not."""
-    film = "The film The Zone was directed by Denys Roy and shot in Quebec."
-    director = "Denys Roy comes from Montreal."
-    namesake = "Denys Blanc is a baker."
-    result = TokenOptimizer().optimize(
-        f"{namesake}\n\n{director}\n\nSoup is served at noon.\n\n{film}\n\nWho directed the film The Zone?"
-    )
-    assert director in result.optimized_prompt
-    assert namesake not in result.optimized_prompt
-    assert "Soup" not in result.optimized_prompt
+def test_an_indented_paragraph_stays_with_the_one_before():
+    """A function's body is no document of its own."""
+    code = "def refund():\n    lamp = 1\n\n    return lamp"
+    assert [text for text, _ in split_paragraphs(f"{code}\n\nSoup.")] == [code, "Soup."]
 
 
 def test_figures_are_counted_on_the_prompts_themselves():

@@ -248,7 +248,7 @@ def test_the_offline_summarizer_is_the_default():
         ("We agreed on the blue one.", {"decision"}),
         ("I'll send the file tomorrow.", {"commitment"}),
         ("Actually, that is wrong.", {"correction"}),
-        ("I am allergic to nuts.", {"preference"}),
+        ("I am allergic to nuts.", {"fact"}),
         ("we meet Grace there", {"name"}),
         ("it costs 40", {"number"}),
         ("it says `rm -rf` there", {"quote"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,8 @@ from langchain_core.messages import (
 )
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import set_config_context
 from langgraph.graph.message import add_messages
 
 from langchain_budget import (
@@ -187,7 +189,12 @@ def _memory(app: Application, limit: int, counter: Any) -> Opened:
     return Opened(run, arun, lambda: made.chat_memory.messages)
 
 
-def _middleware(**options: Any) -> Callable[[Application, int, Any], Opened]:
+_THREAD: RunnableConfig = {"configurable": {"thread_id": "t"}}
+
+
+def _middleware(*, thread: bool = True, **options: Any) -> Callable[[Application, int, Any], Opened]:
+    config = _THREAD if thread else RunnableConfig()
+
     def opened(app: Application, limit: int, counter: Any) -> Opened:
         made = BudgetMiddleware(max_tokens=limit, counter=counter, **options)
         sent: list[Any] = []
@@ -220,11 +227,14 @@ def _middleware(**options: Any) -> Callable[[Application, int, Any], Opened]:
 
         def run(messages: list[Any]) -> Any:
             asked = request(messages)
-            return seen(asked, made.wrap_model_call(asked, note))
+            with set_config_context(config) as context:
+                return seen(asked, context.run(made.wrap_model_call, asked, note))
 
         async def arun(messages: list[Any]) -> Any:
             asked = request(messages)
-            return seen(asked, await made.awrap_model_call(asked, anote))
+            with set_config_context(config) as context:
+                task = context.run(asyncio.ensure_future, made.awrap_model_call(asked, anote))
+                return seen(asked, await task)
 
         return Opened(run, arun)
 
@@ -235,9 +245,9 @@ def _hook(app: Application, limit: int, counter: Any) -> Opened:
     made = pre_model_hook(max_tokens=limit, counter=counter, tools=list(app.tools))
 
     async def arun(messages: list[Any]) -> Any:
-        return (await made.ainvoke({"messages": messages}))["llm_input_messages"]
+        return (await made.ainvoke({"messages": messages}, _THREAD))["llm_input_messages"]
 
-    return Opened(lambda messages: made.invoke({"messages": messages})["llm_input_messages"], arun)
+    return Opened(lambda messages: made.invoke({"messages": messages}, _THREAD)["llm_input_messages"], arun)
 
 
 def _edit(app: Application, limit: int, counter: Any) -> Opened:
@@ -333,6 +343,7 @@ ENTRIES = [
     ),
     EntryPoint(name="memory", open=_memory, identity=False, stored=True, remembers=True),
     EntryPoint(name="middleware", open=_middleware(), remembers=True),
+    EntryPoint(name="middleware without a thread", open=_middleware(thread=False), superset=False),
     EntryPoint(name="middleware that persists", open=_middleware(persist=True), remembers=True),
     EntryPoint(name="hook", open=_hook, remembers=True),
     EntryPoint(name="model", open=_model(thread=False), superset=False),

@@ -1,7 +1,7 @@
 """Finding the moments of a conversation that later turns depend on, without a model.
 
-A decision, a commitment, a correction, a preference, a name, a number. Everything else, thanks and small talk
-most of all, can be shortened or dropped. Names and numbers are found in every language by their form; the
+A decision, a commitment, a correction, a preference, a fact about somebody, a feeling, a name, a number.
+Everything else, thanks and small talk most of all, can be shortened or dropped. Names and numbers are found in every language by their form; the
 other moments by English phrases: for other languages, pass a summarizer or a plan of your own.
 """
 
@@ -13,33 +13,89 @@ from typing import Literal
 
 __all__ = ["Moment", "find_moments", "is_filler", "weigh"]
 
-Moment = Literal["decision", "commitment", "correction", "preference", "name", "number", "quote"]
+Moment = Literal[
+    "decision", "commitment", "correction", "preference", "fact", "feeling", "name", "number", "quote"
+]
+
+
+def _phrases(*phrases: str) -> re.Pattern[str]:
+    """Returns a pattern of whole words; "@" is the one who speaks, "~" what may stand after it."""
+    who = r"(?:i|we|he|she|they|the (?:user|customer|team|board))"
+    after = (
+        r"(?:'m|'re|'ve|'ll|'d| am| are| is| was| were| have| has| had| will| would)?"
+        r"(?: \w+ly| just| also| all| both| so| very| a bit)?"
+    )
+    words = "|".join(phrases).replace("@", who).replace("~", after)
+    return re.compile(rf"(?:\b|(?<=\s)|^)(?:{words})\b", re.MULTILINE)
+
 
 _PATTERNS: dict[Moment, re.Pattern[str]] = {
-    "decision": re.compile(
-        r"\b(?:(?:we|i|they|let's|lets|team|board|user)(?:'ve|'ll| have| will| had| has)? (?:just "
-        r"|finally |all |both )?(?:chose|choose|chosen|pick(?:ed)?|settled?|go(?:ing)? with|went with|use"
-        r"|using|opt(?:ed)? for)|deci(?:de[ds]?|ding|sions?)|agree[ds]?|approve[ds]?|rejected|confirmed"
-        r"|finali[sz]ed|concluded|conclusion|resolved|instead of)\b"
+    "decision": _phrases(
+        r"deci(?:de[ds]?|ding|sions?)|agree[ds]?(?: on| to| that)?|approve[ds]?|rejected|confirmed"
+        r"|finali[sz]ed",
+        r"concluded|conclusion|resolved|settled?|instead of|(?:made|make) up (?:my|our) minds?",
+        r"@~ (?:chose|choose|chosen|pick(?:ed|ing)?|go(?:ing)? with|went with|us(?:e|ed|ing)|opt(?:ed"
+        r"|ing)? for|stick(?:ing)? (?:to|with)|went for|choosing|voted|going ahead",
+        r"end(?:ed)? up|take the|took the|not \w+ing the)",
+        r"let(?:'s|s| us)(?: just)? (?!me\b|see\b|say\b|look\b|talk\b)(?:do|go|meet|book|buy|use|take"
+        r"|pick|keep|drop|scrap|skip|stick|make|try|start|stop|move)",
+        r"\w+ it is(?=[ .!]*$)|(?:do|go) with (?:that|this|the)",
     ),
-    "commitment": re.compile(
-        r"\b(?:i(?:'ll| will| shall| promise| am going to|'m going to)|we(?:'ll| will| shall)|promised?"
-        r"|deadline|will (?:send|deliver|call|pay|fix|ship|finish|do)|due (?:by|on)|to-?do|action items?"
-        r"|next steps?|by (?:monday|tuesday|wednesday|thursday|friday|saturday|sunday|tomorrow|tonight"
-        r"|noon|eod|end of)|remind(?:er)?|appointment|scheduled?|booked|must|have to|needs? to"
-        r"|require[ds]?)\b"
+    "commitment": _phrases(
+        r"(?:i|we)(?:'ll| will| shall|(?:'m|'re| am| are) going to)|gonna|promised?"
+        r"|deadlines?",
+        r"will (?:send|deliver|call|pay|fix|ship|finish|do|get|let|be|check|bring|write)|due (?:by|on"
+        r"|mon|tue|wed|thu|fri|sat|sun|tomorrow|next)\w*|to-?do|let me forget",
+        r"action items?|next steps?|remind(?:er)?|appointments?|scheduled?|booked|must|have to"
+        r"|needs? to|require[ds]?",
+        r"(?:by|before|until|next|this) (?:mon|tues|wednes|thurs|fri|satur|sun)day|by (?:tomorrow"
+        r"|tonight|noon|eod|end of)",
+        r"(?:meeting|call|flight|interview|exam|surgery|wedding|party|trip) (?:is |with .{1,30} )?(?:on"
+        r"|at|next|in|tomorrow)",
     ),
-    "correction": re.compile(
-        r"\b(?:actually|correction|i meant|i mean|not .{1,40}? but|wrong|mistake|mistaken|sorry, (?:it|i"
-        r"|that)|scratch that|change[ds]? (?:it|that|my|to|from)|should(?:n't| not)? (?:be|have been))\b"
-        r"|^no[,.]",
-        re.MULTILINE,
+    "correction": _phrases(
+        r"actually|correction|@ mea?nt?(?! to)|not .{1,40}? but|it's .{1,40}?,? not|wrong|mistake[ns]?"
+        r"|mistaken|oops",
+        r"sorry,? (?:it|i|that)|scra(?:tch|p) (?:that|what)|change[ds]? (?:it|that|my|to|from)|no,? wait",
+        r"should(?:n't| not)? (?:be|have been|say|read)|(?:that's|that is|it's|this is|is) not (?:what"
+        r"|how|right|true|correct)",
+        r"(?:is|was) spelled|misspelled|typo|not what @|never said|@ said|mixed .{0,20}up|my bad"
+        r"|incorrect|ignore (?:that|the)|^no,? (?:that's|it's|i|the|not)",
     ),
-    "preference": re.compile(
-        r"\b(?:i|we|she|he|they|user|customer)(?:'d| would| really| always| also){0,3} (?:prefers?|likes?"
-        r"|loves?|hates?|dislikes?|wants?|can't stand|enjoys?|avoids?|never (?:eat|use|drink|buy|want))\b"
-        r"|\b(?:favou?rite|allergic|vegetarian|vegan|(?:don't|do not) like|prefer(?:ence|red|s)?"
-        r"|my name is|call me|i am from|i'm from|i live|i work)\b"
+    "preference": _phrases(
+        r"@~(?: would| always| never| usually| don't| do not| really){0,3} (?:prefers?|likes?|loves?"
+        r"|hates?|dislikes?",
+        r"wants?|enjoys?|avoids?|eat|drink|shop|rather|can't stand|more of an?|into"
+        r"|an? .{1,20} (?:person|fan))",
+        r"(?:can't|cannot) stand|favou?rites?|vegetarian|vegan|(?:don't|do not|not) (?:really )?like",
+        r"prefer(?:ence|red|s)?|rather .{1,40}? than|not (?:a|my) (?:big )?(?:fan|thing)|call me"
+        r"|address me",
+        r"from now on|(?:please )?(?:always|never|don't ever) (?!mind\b)\w+|keep (?:your |the )?answers"
+        r"|stop \w+ing|please (?:write|use|answer|reply|call) (?!the\b|a\b)|@ only|not into",
+    ),
+    "fact": _phrases(
+        r"my (?:\w+ )?(?:wife|husband|partner|son|daughter|kids?|child(?:ren)?|mom|mum|dad|mother"
+        r"|father|parents?|brother|sister",
+        r"(?:girl|boy)?friend|dog|cat|boss|job|name|birthday|house|flat|apartment|car|doctor|team"
+        r"|company|school|age)(?:'s)?",
+        r"our (?:son|daughter|kids?|baby|house|flat|dog|cat|company|team)|@(?:'m| am| was) an? (?!bit\b"
+        r"|little\b|fan\b|lot\b|big\b|sorry\b|more\b|good\b)\w+",
+        r"@~ (?:live[sd]?|moved?|born|grew up|work(?:s|ed)? (?:at|as|for|in)|study(?:ing)?|studied"
+        r"|bought|sold|broke my|originally|got married|married|divorced|pregnant|retired",
+        r"allergic|diabetic|years old)|i(?:'m| am) (?:from|\d\d)|@ have (?:an?|two|three|four|\d+) \w+"
+        r"|allergic|live alone",
+    ),
+    "feeling": _phrases(
+        r"(?:worr(?:ied|ying)|anxious|nervous|scared|afraid|terrified|frightened|depressed|lonely|alone"
+        r"|sad|upset|angry|furious|mad at",
+        r"frustrat(?:ed|ing)|annoy(?:ed|ing)|overwhelmed|exhausted|stressed|ashamed|guilty|embarrassed"
+        r"|jealous|hurt|heartbroken",
+        r"devastated|disappointed|hopeless|excited|happy|thrilled|proud|grateful|relieved|in love"
+        r"|delighted)(?! to (?:help|assist))",
+        r"@~ feel(?:ing|s)?|felt|crying|cried|tears|miss(?:ed)? (?:her|him|them|you|my|home)|scares? me"
+        r"|made my (?:day|week)",
+        r"passed away|died|funeral|grie(?:f|ving)|ugh|can't (?:cope|take it|sleep|believe)|love (?:her"
+        r"|him|them|you)|breaks? my heart",
     ),
     "number": re.compile(r"\d"),
     "quote": re.compile(r"[\"“«][^\"”»\n]{2,80}[\"”»]|`[^`\n]+`|https?://\S+"),
@@ -55,6 +111,8 @@ _WEIGHTS: dict[Moment, float] = {
     "commitment": 2.0,
     "correction": 2.5,
     "preference": 2.5,
+    "fact": 2.0,
+    "feeling": 2.0,
     "name": 1.0,
     "number": 1.0,
     "quote": 1.0,

@@ -68,11 +68,11 @@ def parse_prompt(prompt: str) -> list[PromptPart]:
 
 
 def split_paragraphs(text: str) -> list[tuple[str, str]]:
-    r"""Returns the paragraphs of a text, each with the white space that follows it."""
+    """Returns the paragraphs of a text with the white space after each; an indented one continues the last."""
     found: list[tuple[str, str]] = []
     start = 0
     for match in _PARAGRAPH.finditer(text):
-        if match.start() > start:
+        if match.start() > start and match.group()[-1] == "\n":
             found.append((text[start : match.start()], match.group()))
             start = match.end()
     if start < len(text):

@@ -1,8 +1,7 @@
 """Token classifier: a small model rates every word and the least important go, as in LLMLingua-2.
 
-Works with any token-classification weights whose last label means "keep", from a folder the user gives;
-nothing is downloaded. Numbers, negations, URLs, quoted names, code, JSON and tables go last. This file owns
-transformers and torch.
+Runs exported weights on ONNX Runtime, from a folder the user gives; nothing is downloaded. Numbers,
+negations, URLs, quoted names, code, JSON and tables go last. This file owns onnxruntime and tokenizers.
 """
 
 from __future__ import annotations
@@ -27,6 +26,9 @@ _PROTECTED = re.compile(
     r"|n['’]t\W*$|^\w+@\w|[_{}<>]|\w/\w",
     re.IGNORECASE,
 )
+_MODELS = ("model.onnx", "onnx/model.onnx")
+_WINDOW = 512
+"""Most tokens of one run, the special ones included: what encoders of this kind are trained on."""
 _BATCH_WORDS = 200
 
 
@@ -34,8 +36,8 @@ class TokenClassifier:
     """Drops the words a token-classification model finds least worth keeping.
 
     Args:
-        path: folder with a tokenizer and a token-classification model, as `save_pretrained` writes them; the
-            model's last label means "keep".
+        path: folder with `tokenizer.json` and `model.onnx`, as exporters write them; the last label of the
+            model means "keep".
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -67,32 +69,15 @@ class TokenClassifier:
         if not words:
             return []
         tokenizer, model = self._load()
-        import torch  # type: ignore[import-not-found,unused-ignore]  # optional, ships types when installed
-
-        chances: list[float] = []
-        window = min(int(getattr(model.config, "max_position_embeddings", 512)) - 2, 510)
+        best = [0.0] * len(words)
         for start in range(0, len(words), _BATCH_WORDS):
-            part = words[start : start + _BATCH_WORDS]
-            # Long parts come back as several rows of the model's own window; no word is cut off.
-            encoded = tokenizer(
-                part,
-                is_split_into_words=True,
-                truncation=True,
-                max_length=window,
-                return_overflowing_tokens=True,
-                padding=True,
-                return_tensors="pt",
-            )
-            inputs = {key: encoded[key] for key in ("input_ids", "attention_mask") if key in encoded}
-            with torch.no_grad():
-                keep = torch.softmax(model(**inputs).logits.float(), dim=-1)[..., -1]
-            best = [0.0] * len(part)
-            for row in range(keep.shape[0]):
-                for position, word in enumerate(encoded.word_ids(row)):
+            encoded = tokenizer.encode(words[start : start + _BATCH_WORDS], is_pretokenized=True)
+            # A part longer than the window comes in several rows; no word is cut off.
+            for row in (encoded, *encoded.overflowing):
+                for word, chance in zip(row.word_ids, _chances(model, row), strict=True):
                     if word is not None:
-                        best[word] = max(best[word], float(keep[row, position]))
-            chances.extend(best)
-        return chances
+                        best[start + word] = max(best[start + word], chance)
+        return best
 
     def _ranked(self, text: str) -> tuple[list[str], list[tuple[bool, float]]]:
         """Returns the words, a block as one word, and their ranks: protected first, then the best rated."""
@@ -117,24 +102,47 @@ class TokenClassifier:
     def _load(self) -> tuple[Any, Any]:
         with self._lock:
             if self._loaded is None:
-                self._loaded = self._read()
+                self._loaded = _read(self.path)
             return self._loaded
 
-    def _read(self) -> tuple[Any, Any]:
-        if not self.path.is_dir():
-            msg = f"the token classifier's path must be a folder of weights (got {str(self.path)!r})."
-            raise BudgetConfigError(msg)
-        try:
-            import torch  # noqa: F401 - the model needs it; a missing one is named here
-            from transformers import AutoModelForTokenClassification, AutoTokenizer
-        except ImportError as error:
-            msg = f'the token classifier needs {error.name}: pip install "rankbudget[transformers]" torch'
-            raise CounterUnavailableError(msg) from error
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(str(self.path), local_files_only=True, use_fast=True)
-            model = AutoModelForTokenClassification.from_pretrained(str(self.path), local_files_only=True)
-        except (OSError, ValueError, KeyError) as error:
-            msg = f"the folder {str(self.path)!r} holds no token-classification model: {error}"
-            raise BudgetConfigError(msg) from error
-        model.eval()
-        return tokenizer, model
+
+def _chances(model: Any, row: Any) -> list[float]:
+    """Returns for each token of a row how sure the model is of its last label."""
+    import numpy as np
+
+    named = {"input_ids": row.ids, "attention_mask": row.attention_mask, "token_type_ids": row.type_ids}
+    wanted = [given.name for given in model.get_inputs()]
+    logits = model.run(None, {name: np.array([named[name]], dtype=np.int64) for name in wanted})[0][0]
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return [float(chance) for chance in shifted[:, -1] / shifted.sum(axis=-1)]
+
+
+def _read(folder: Path) -> tuple[Any, Any]:
+    model = next((folder / name for name in _MODELS if (folder / name).is_file()), None)
+    if model is None or not (folder / "tokenizer.json").is_file():
+        msg = f"classifier_path must be a folder with tokenizer.json and model.onnx (got {str(folder)!r})."
+        raise BudgetConfigError(msg)
+    try:
+        import onnxruntime
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        msg = f'the token classifier needs {error.name}: pip install "rankbudget[onnx]"'
+        raise CounterUnavailableError(msg) from error
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        msg = f"{str(folder)!r} must hold a tokenizer and a model that can be read ({error})."
+        raise BudgetConfigError(msg) from error
+    unknown = {given.name for given in session.get_inputs()} - {
+        "input_ids",
+        "attention_mask",
+        "token_type_ids",
+    }
+    if unknown:
+        msg = f"the model must take input_ids, attention_mask and token_type_ids (got {sorted(unknown)})."
+        raise BudgetConfigError(msg)
+    own = (tokenizer.truncation or {}).get("max_length", _WINDOW)
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length=min(own, _WINDOW))
+    return tokenizer, session

@@ -9,6 +9,7 @@ because that can cost an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal, get_args
 
@@ -20,8 +21,9 @@ from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_choice
 from ..messages.codec import content_text
-from ..relevance.passages import needed_passages
-from ..relevance.words import content_words, raw_words
+from ..prompt.fit_documents import fit_documents
+from ..relevance.words import content_words
+from ..segment import Segment
 from .analyzer import AnalyzerConfig, ContextAnalyzer
 from .compressor import CompressorConfig, PromptCompressor
 from .few_shot import FewShotSelector, example_text
@@ -33,13 +35,8 @@ QualityRisk = Literal["none", "low", "medium", "high"]
 Percent = Annotated[float, Field(ge=0, le=100)]
 Messages = Sequence[Mapping[str, Any]]
 _PREFERENCES = ("low", "medium", "high")
-# Documents are removed only when one is so relevant, or has so many more of the question's words than others.
-_DECISIVE_RELEVANCE = 0.65
-_DECISIVE_WORDS = 6
-_SHORT_QUESTION = 4
-"""Up to so many words in the question, one of them in a document is enough to keep it."""
-_CONTINUED_SHARE = 0.15
-"""Share of its words that a document must have in common with the relevant one before it to stay."""
+_DECISIVE_GAP, _DECISIVE_WORDS = 0.5, 6
+"""Share, and number, of the question's words by which some documents must lead for all others to go."""
 _LASTING = {"decision", "commitment", "correction", "preference"}
 
 
@@ -48,7 +45,9 @@ class OptimizerConfig(BaseModel):
 
     Attributes:
         counter: model, encoding or tokenizer folder that counts.
-        low_quality_ratio: share of the kept documents that is removed with quality_preference="low", 0 to 1.
+        ratio: share of the documents' tokens that is removed where none clearly answers, 0 to 1.
+        long_ratio: the same of long documents, and of all with quality_preference="low".
+        long_tokens: documents from so many tokens on are long.
         compress_system_prompt: whether the system prompt is shortened; its instructions stay as they are
             written.
         recent_turns: newest turns of the history that always stay.
@@ -69,7 +68,9 @@ class OptimizerConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     counter: str = "o200k_base"
-    low_quality_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    ratio: Annotated[float, Field(ge=0, lt=1)] = 0.25
+    long_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    long_tokens: NonNegativeInt = 4000
     compress_system_prompt: bool = False
     recent_turns: NonNegativeInt = 1
     max_examples: NonNegativeInt | None = 3
@@ -140,6 +141,7 @@ class TokenOptimizer:
     ) -> None:
         self.config = config or OptimizerConfig()
         self.counter: TokenCounter = counter_for(self.config.counter)
+        self._own_analyzer = analyzer is not None
         by_words = AnalyzerConfig(scoring_method="keyword", max_segment_tokens=2000)
         self.analyzer = analyzer or ContextAnalyzer(by_words, counter=self.counter)
         self.compressor = compressor or PromptCompressor(CompressorConfig(), counter=self.counter)
@@ -180,7 +182,7 @@ class TokenOptimizer:
         query = "\n".join(part.text for part in parts if part.category == "query")
         applied: list[str] = []
         optimized = _assemble(
-            parts=self._documents(parts, query, applied, shorten=quality_preference == "low"),
+            parts=self._documents(parts, query, applied, low=quality_preference == "low"),
             system=self._system(system_prompt, applied),
             history=self._history(history, query, applied) if query.strip() else history,
             examples=self._examples(examples, query, applied),
@@ -205,60 +207,63 @@ class TokenOptimizer:
             found[i] = max(found[i], score.relevance_score)
         return found
 
-    def _document_threshold(self, relevance: Sequence[float], query: str) -> float:
-        """Returns the relevance below which documents are removed; 0 where none is clearly relevant."""
-        least = self.analyzer.config.min_relevance_threshold
-        rated = sorted(relevance)
-        if not rated or rated[-1] < least:
-            return 0.0
-        words = len(set(content_words(query)))
-        if rated[-1] >= _DECISIVE_RELEVANCE:
-            return min(least, 1 / max(words, 1)) if words <= _SHORT_QUESTION else least
-        # No document has most words of a long question; a wide gap between the scores decides too.
-        low, high = max(pairwise(rated), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
-        return min(least, high) if (high - low) * words >= _DECISIVE_WORDS else 0.0
-
     def _documents(
-        self, parts: Sequence[PromptPart], query: str, applied: list[str], *, shorten: bool
+        self, parts: Sequence[PromptPart], query: str, applied: list[str], *, low: bool
     ) -> list[PromptPart]:
-        """Returns the parts with repeated and irrelevant paragraphs of documents removed."""
+        """Returns the parts without the paragraphs, or with `low` the sentences, that the question needs least."""
         documents = {p: part for p, part in enumerate(parts) if part.category == "document" and part.text}
         paragraphs = [(p, *pair) for p, part in documents.items() for pair in split_paragraphs(part.text)]
-        words = [tuple(raw_words(text)) for _, text, _ in paragraphs]
-        ratings = self._relevance("document", [text for _, text, _ in paragraphs], query)
-        threshold = self._document_threshold(ratings, query)
-        needed = needed_passages(words, ratings, threshold=threshold, continued_share=_CONTINUED_SHARE)
-        kept: dict[int, list[str]] = {p: [] for p in documents}
-        removed: set[int] = set()
-        seen: set[tuple[str, ...]] = set()
-        for (p, text, gap), own_words, is_needed in zip(paragraphs, words, needed, strict=True):
-            repeated = bool(own_words) and own_words in seen
-            seen.add(own_words)
-            if is_needed and not repeated:
-                kept[p].append(text + gap)
-            else:
-                removed.add(p)
-                _note(applied, "deduplicate" if repeated else "relevance_filter")
-        out: list[PromptPart] = []
-        for p, part in enumerate(parts):
-            if p not in documents:
-                out.append(part)
-                continue
-            text = "".join(kept[p]).rstrip() if p in removed else part.text
-            if shorten and text:
-                text = self._shortened(text, query, applied)
-            if text:  # without a text, a label is removed too
-                out.append(PromptPart("document", part.before, text, part.after))
-        return out
+        kept = self._needed([text for _, text, _ in paragraphs], query, applied, low=low)
+        texts = dict.fromkeys(documents, "")
+        for (p, _, gap), text in zip(paragraphs, kept, strict=True):
+            texts[p] += text + gap if text else ""
+        return [
+            replace(part, text=texts[p].rstrip()) if p in documents else part
+            for p, part in enumerate(parts)
+            if p not in documents or texts[p]  # without a text, a label is removed too
+        ]
 
-    def _shortened(self, text: str, query: str, applied: list[str]) -> str:
-        tokens = self.counter.count(text)
-        target = tokens - int(tokens * self.config.low_quality_ratio)
-        least = self.compressor.config.min_tokens
-        result = self.compressor.compress(text, max(target, least), query=query)
-        if result.strategy_used != "none":
-            _note(applied, result.strategy_used)
-        return result.compressed_text
+    def _needed(self, texts: list[str], query: str, applied: list[str], *, low: bool) -> list[str]:
+        """Returns what `fit_documents` keeps of each text in the tokens that are aimed at; "" for nothing."""
+        kept = dict.fromkeys(texts)
+        tokens = dict(zip(kept, self.counter.count_many([f"{text}\n" for text in kept]), strict=True))
+        if len(kept) < len(texts):
+            _note(applied, "deduplicate")
+        target = self._target(tokens, query, low=low)
+        if target < sum(tokens.values()):
+            rated = (
+                self._relevance("document", list(kept), query) if self._own_analyzer else [None] * len(kept)
+            )
+            given = [
+                Segment(id=str(i), text=t, score=r) for i, (t, r) in enumerate(zip(kept, rated, strict=True))
+            ]
+            fitted = fit_documents(given, max_tokens=target, query=query, counter=self.counter, compress=low)
+            stays = {given[int(s.id)].text: s.text for s in fitted.segments}
+            if any(text not in stays for text in kept):
+                _note(applied, "relevance_filter")
+            if any(text != short for text, short in stays.items()):
+                _note(applied, "extractive")
+        else:
+            stays = {text: text for text in kept}
+        return [stays.pop(text, "") for text in texts]  # what is repeated stays where it comes first
+
+    def _target(self, tokens: Mapping[str, int], query: str, *, low: bool) -> int:
+        """Returns how many tokens of documents stay: fewer where some clearly answer and all others do not."""
+        total = sum(tokens.values())
+        ratings = self._relevance("document", list(tokens), query)
+        least, best = self.analyzer.config.min_relevance_threshold, max(ratings, default=0.0)
+        if not query.strip() or best < least or not least:
+            return total  # where none stands out, none is known to be irrelevant
+        config = self.config
+        share = config.long_ratio if low or total >= config.long_tokens else config.ratio
+        target = total - int(total * share)
+        ordered = sorted(ratings)
+        below, above = max(pairwise(ordered), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
+        words = len(set(content_words(query)))
+        if above - below >= _DECISIVE_GAP or (above - below) * words >= _DECISIVE_WORDS:
+            clear = [n for n, rating in zip(tokens.values(), ratings, strict=True) if rating >= above]
+            return min(target, sum(clear))
+        return target if low else max(target, *tokens.values())
 
     def _system(self, system: str | None, applied: list[str]) -> str | None:
         if not system or not self.config.compress_system_prompt:

@@ -173,11 +173,8 @@ def check_outcome(
     listed = list(tools) if tools else None
     if before is not None and snapshot(given) != before:
         raise LawBroken(5, "the messages given were changed")
-    if (
-        stored
-        and _finished(given, codec)
-        and counter.count_messages(least_messages(repaired(given, codec), codec), listed) > limit
-    ):
+    wanted = repaired(given, codec) if stored else []
+    if _finished(wanted, codec) and counter.count_messages(least_messages(wanted, codec), listed) > limit:
         floor = counter.overhead(listed)
         if isinstance(found, BudgetExceededError) and limit < floor:
             return  # not even an empty prompt fits

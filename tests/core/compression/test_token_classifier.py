@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
 
 from rankbudget import CounterUnavailableError, counter_for
 from rankbudget.compression.token_classifier import TokenClassifier
@@ -23,7 +29,7 @@ KEPT_WORDS = ("harbour", "built", "mayor")
 
 
 class LongWordsStay(TokenClassifier):
-    """Rates by a rule instead of a model, so that everything but the model is tested where torch is not."""
+    """Rates by a rule instead of a model, so that the packing is tested alone."""
 
     def __init__(self):
         super().__init__("no folder")
@@ -71,53 +77,44 @@ def test_better_rated_words_stay_in_their_order():
     )
 
 
-def test_a_missing_library_names_what_to_install(tmp_path, monkeypatch):
-    """Without torch the error is an ImportError that says what to install."""
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(CounterUnavailableError, match=r"needs torch: pip install") as caught:
-        TokenClassifier(tmp_path).rate(["a"])
+def test_a_missing_library_names_what_to_install(folder, monkeypatch):
+    """Without ONNX Runtime the error is an ImportError that says what to install."""
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(CounterUnavailableError, match=r"needs onnxruntime: pip install") as caught:
+        TokenClassifier(folder).rate(["a"])
     assert isinstance(caught.value, ImportError)
+
+
+WORDS = sorted({word for word in TEXT.replace('"', " ").replace("`", " ").split() if word.isalpha()})
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+def write_model(path, vocabulary, inputs=INPUTS):
+    """Writes a classifier of one table: a word's row says whether it stays."""
+    table = np.array([[-3.0, 3.0] if word in KEPT_WORDS else [3.0, -3.0] for word in vocabulary], np.float32)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Gather", ["table", inputs[0]], ["logits"])],
+        "words",
+        [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [1, "n"]) for name in inputs],
+        [onnx.helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, [1, "n", 2])],
+        [onnx.numpy_helper.from_array(table, "table")],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path / "model.onnx")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A tiny BERT whose classifier keeps a few words: it has no layers, so what a word's vector says is what the model says."""
-    torch = pytest.importorskip(
-        "torch", reason="the token classifier runs on torch, which is no dependency of this project"
-    )
-    transformers = pytest.importorskip(
-        "transformers", reason="the token classifier is loaded through transformers"
-    )
+    """A tokenizer and a model of a few dozen words, as an exporter leaves them."""
     path = tmp_path_factory.mktemp("weights")
-    words = sorted({word for word in TEXT.replace('"', " ").replace("`", " ").split() if word.isalpha()})
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-    (path / "vocab.txt").write_text("\n".join(vocabulary))
-    transformers.BertTokenizerFast(
-        vocab=str(path / "vocab.txt"), vocab_file=str(path / "vocab.txt")
-    ).save_pretrained(path)
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=4,
-        num_hidden_layers=0,
-        num_attention_heads=1,
-        intermediate_size=4,
-        max_position_embeddings=64,
-        num_labels=2,
+    vocabulary = ["[UNK]", "[CLS]", "[SEP]", *WORDS]
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
-    model = transformers.BertForTokenClassification(config)
-    with torch.no_grad():
-        embeddings = model.bert.embeddings
-        for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
-            table.weight.zero_()
-        embeddings.word_embeddings.weight.copy_(
-            torch.tensor([[1.0, -1.0, 0.0, 0.0]]).repeat(len(vocabulary), 1)
-        )
-        for word in KEPT_WORDS:
-            embeddings.word_embeddings.weight[vocabulary.index(word)] = torch.tensor([-1.0, 1.0, 0.0, 0.0])
-        model.classifier.weight.copy_(torch.tensor([[1.0, -1.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0]]))
-        model.classifier.bias.zero_()
-    model.save_pretrained(path)
+    tokenizer.save(str(path / "tokenizer.json"))
+    write_model(path, vocabulary)
     return path
 
 
@@ -156,10 +153,13 @@ def test_the_order_of_words_stays(folder):
     assert all(word in source for word in kept)
 
 
-def test_long_texts_pass_the_window_in_parts(folder):
-    """More words than the model's window holds are all rated."""
-    words = ["harbour", "well"] * 300
-    assert len(TokenClassifier(folder).rate(words)) == 600
+def test_words_of_more_pieces_than_the_window_are_rated(folder):
+    """Words that are many tokens each fill several rows, and the last of them is rated as the first."""
+    words = ["harbour" + "-a" * 20, "well"] * 200
+    rated = TokenClassifier(folder).rate(words)
+    assert rated == pytest.approx(rated[:2] * 200)
+    assert rated[0] > 0.9
+    assert rated[1] < 0.1
 
 
 def test_the_compressor_loads_it_from_its_path(folder):
@@ -170,10 +170,14 @@ def test_the_compressor_loads_it_from_its_path(folder):
     assert result.compressed_tokens <= result.original_tokens - int(result.original_tokens * 0.5)
 
 
-def test_a_folder_without_weights_is_a_typed_error(tmp_path):
-    """A path that is no folder, and a folder that holds no model, say so."""
+def test_a_folder_without_weights_is_a_typed_error(folder, tmp_path):
+    """A path that is no folder, files that hold no model, and a model of another kind say so."""
     with pytest.raises(BudgetConfigError, match="must be a folder"):
         TokenClassifier(tmp_path / "nothing").rate(["a"])
-    pytest.importorskip("torch", reason="reading weights needs torch")
-    with pytest.raises(BudgetConfigError, match="holds no token-classification model"):
+    (tmp_path / "tokenizer.json").write_text((folder / "tokenizer.json").read_text())
+    (tmp_path / "model.onnx").write_bytes(b"nothing")
+    with pytest.raises(BudgetConfigError, match="must hold a tokenizer and a model"):
+        TokenClassifier(tmp_path).rate(["a"])
+    write_model(tmp_path, ["a"], inputs=("pixels",))
+    with pytest.raises(BudgetConfigError, match=r"must take input_ids.*pixels"):
         TokenClassifier(tmp_path).rate(["a"])

@@ -12,7 +12,6 @@ from rankbudget.relevance.evidence import (
     rate_documents,
     rate_sentences,
 )
-from rankbudget.relevance.passages import needed_passages
 
 PAGES = [
     Segment(
@@ -54,37 +53,3 @@ def test_the_second_page_is_kept_by_its_sentence() -> None:
     documents = rate_documents(QUESTION, PAGES, Bm25Scorer())
     assert documents[0] > documents[2] < documents[1]
     assert ratings[1][1] > max(ratings[1][0], ratings[0][1], *ratings[2])
-
-
-def test_passages_stay_with_what_they_belong_to() -> None:
-    """What continues or is named by a needed passage is needed; what continues or is named by those only is not, nor what shares too little."""
-    passages = [
-        "the zone by denys roy",
-        "roy made it",
-        "then he made more",
-        "denys roy of quebec",
-        "quebec is cold",
-        "the roy family",
-        "",
-    ]
-    words = [passage.split() for passage in passages]
-    ratings = [0.9, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]
-    assert needed_passages(words, ratings, threshold=0.5, continued_share=0.3) == [
-        True,
-        True,
-        False,
-        True,
-        False,
-        False,
-        False,
-    ]
-    assert needed_passages(words, ratings, threshold=0.5, continued_share=1.0) == [
-        True,
-        False,
-        False,
-        True,
-        False,
-        False,
-        False,
-    ]
-    assert needed_passages(words, ratings, threshold=0.0, continued_share=0.3) == [True] * 7
