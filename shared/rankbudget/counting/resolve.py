@@ -189,8 +189,12 @@ def _from_object(spec: Any) -> TokenCounter:
     from .huggingface import from_tokenizer, is_tokenizer
 
     if type(spec).__module__.partition(".")[0] == "tiktoken":
+        import tiktoken.registry
+
         from .tiktoken_counter import TiktokenCounter
 
+        if tiktoken.registry.ENCODINGS.get(spec.name) is spec:
+            return counter_for(spec.name)  # which can be written as plain data, by its name
         return TiktokenCounter(spec)
     if is_tokenizer(spec):
         return from_tokenizer(spec)
