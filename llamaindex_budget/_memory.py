@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +14,26 @@ from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory
 
-from rankbudget import BudgetSession, FitResult, TokenBudget
-from rankbudget.adapters import Plan, PromptRequest, Steps, adrive, drive, summarizer_or_warning, typed_errors
+from rankbudget import Block, BudgetSession, FitResult, TokenBudget
+from rankbudget.adapters import (
+    Call,
+    Plan,
+    PromptRequest,
+    Steps,
+    adrive,
+    drive,
+    summarizer_or_warning,
+    typed_errors,
+)
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import STORED
+from ._codec import STORED, pending
 from ._counters import counter_of
 from ._events import BudgetEvent
 from ._host_prompt import HostPrompt
 from ._measured import host_copies
 from ._options import check_part
+from ._parts import Part, Rendering
 from ._serialize import add_settings, name_of_tokenizer, tokenizer_named
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
@@ -56,6 +66,15 @@ class SessionMemory(BaseMemory):
         token_limit: int
         tokenizer_fn: Callable[[str], list[Any]]
 
+        def _own_limits(self) -> TokenBudget | int:
+            """Returns the limits of what the memory itself may return, where there is no budget."""
+
+        def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
+            """Returns the call that reads the stored messages, and pairs of memory blocks and contents."""
+
+        def _copies(self, memo: dict[int, Any]) -> dict[str, Any]:
+            """Returns the fields that a copy has of its own."""
+
     def __init__(
         self,
         *,
@@ -85,7 +104,10 @@ class SessionMemory(BaseMemory):
         self._derived = derived
         self._has_budget = limits is not None
         self._one_call = None if llm is None else one_call_limit(llm)
-        self._session = adopt(session or self._own_session())
+        self._use(session or self._own_session())
+
+    def _use(self, session: BudgetSession) -> None:
+        self._session = adopt(session)
 
     def _own_session(self) -> BudgetSession:
         return BudgetSession(
@@ -94,10 +116,6 @@ class SessionMemory(BaseMemory):
             codec=STORED,
             summarizer=self._given["summarizer"],
         )
-
-    def _own_limits(self) -> TokenBudget | int:
-        """Returns the limits of what this memory itself may return, where neither budget nor session say it."""
-        raise NotImplementedError
 
     # ---- reading ---------------------------------------------------------------------------------
     @property
@@ -138,40 +156,66 @@ class SessionMemory(BaseMemory):
         """Returns what `fit` returns, without blocking the event loop."""
         return self._result(await adrive(self.turn_steps(question, initial_token_count, read=options)))
 
-    def turn_steps(self, question: Any = None, initial: int = 0, **options: Any) -> Steps[Turn]:
+    def turn_steps(
+        self,
+        question: Any = None,
+        initial: int = 0,
+        *,
+        blocks: Sequence[Block] = (),
+        ceiling: int | None = None,
+        prompt: Any = None,
+        read: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Steps[Turn]:
         """Makes the plan of a turn.
 
         Args:
             question: what is asked now; it may be the last stored message.
             initial: tokens that come before the history.
-            options: `blocks` of the same turn, as retrieved nodes; `ceiling` and `prompt` instead of the
-                memory's own; `read`, what is handed on to memory blocks; other fields of the request.
+            blocks: blocks of the same turn, as retrieved nodes.
+            ceiling: most tokens of the whole prompt, beside the budget.
+            prompt: what the host sends around it all; None takes the memory's.
+            read: what is handed on to memory blocks.
+            fields: other fields of the request.
         """
-        raise NotImplementedError
-
-    def _plan_steps(
-        self,
-        session: BudgetSession,
-        request: PromptRequest,
-        asked: str | None,
-        initial: int,
-        prompt: Any,
-        *,
-        capped: bool = False,
-    ) -> Steps[Plan]:
-        """Plans a request with the host's prompt in it; `capped` keeps all but that within `token_limit`."""
+        session = self.session
+        stored, contents = yield self._reading(question, read or {})
+        asked = pending(question, stored)
+        parts = [Part.of(block, content, session) for block, content in contents]
+        render = Rendering(self, parts, pending=asked is not None) if parts else None
+        bounded = self._has_budget and self.token_limit != self._derived
+        if parts:
+            media = {name: cost for part in parts for name, cost in part.media.items()}
+            fields["beside"] = {**fields.get("beside", {}), **media}
+        elif bounded:
+            fields["history_tokens"] = max(0, self.token_limit - session.counter.overhead())
+        request = session.request(
+            stored,
+            question=asked,
+            blocks=[*(p.block for p in parts), *blocks],
+            extra_tokens=initial,
+            ceiling=self._one_call if blocks and ceiling is None else ceiling,
+            covers="prompt" if blocks else "history",
+            **fields,
+        )
+        if render is not None:  # the session counts the question, which the host renders
+            request = replace(request, render=render)
         prompt = self._given["prompt"] if prompt is None else prompt
         if prompt is not None:
             request = HostPrompt(prompt).around(request, asked, session.host_tokens, before=initial)
-        if capped:
+        if parts and bounded and not blocks:
             request = replace(request, ceiling=self.token_limit + _beside(request))
         try:
-            return (yield from session.read_steps(request))
+            plan = yield from session.read_steps(request)
         except BudgetExceededError as error:
             msg = f"{error} token_limit={self.token_limit} bounds the history: raise it or the budget."
+            if initial > self.token_limit:  # the first words are those of the stock buffer
+                least = f"token_limit must be {initial} or more (got {self.token_limit})"
+                msg = f"Initial token count exceeds token limit: {least}. {error}"
             raise BudgetExceededError(
                 msg, limit=error.limit, needed=error.needed, blocks=error.blocks
             ) from error
+        return plan, plan.history if render is None else render(plan.kept, list(plan.history))
 
     def _result(self, turn: Turn) -> FitResult:
         plan, messages = turn
@@ -208,17 +252,9 @@ class SessionMemory(BaseMemory):
         session = copy.deepcopy(self._session, memo)
         given = {**self._given, "session": session if self._given["session"] is not None else None}
         twin = type(self)(**{**self._fields(), **self._copies(memo), **given}, tokenizer_fn=self.tokenizer_fn)
-        twin._session = session  # noqa: SLF001 - its own kind
-        twin._share()  # noqa: SLF001 - its own kind
+        twin._use(session)  # noqa: SLF001 - its own kind
         memo[id(self)] = twin
         return twin
-
-    def _copies(self, memo: dict[int, Any]) -> dict[str, Any]:
-        """Returns the fields that a copy has of its own."""
-        raise NotImplementedError
-
-    def _share(self) -> None:
-        """Says to the session where this conversation is read."""
 
     def _fields(self) -> dict[str, Any]:
         left_out = {"tokenizer_fn", "counter"} | (

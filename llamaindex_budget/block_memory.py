@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,10 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-from rankbudget import Assembly, Block, BudgetSession, TokenBudget
+from rankbudget import Assembly, BudgetSession, TokenBudget
 from rankbudget.adapters import (
     NOTICE,
     Call,
-    Steps,
     adrive,
     plain_budget,
     plan_steps,
@@ -27,9 +26,8 @@ from rankbudget.adapters import (
 )
 
 from ._codec import PINNED, copy_message, pending
-from ._memory import OPTIONS, SessionMemory, Turn
+from ._memory import OPTIONS, SessionMemory
 from ._options import check_part
-from ._parts import Part, Rendering
 from ._serialize import load_block, read_database, read_settings, write_database
 from .blocks import HistorySummaryMemoryBlock
 
@@ -45,12 +43,7 @@ class BudgetMemory(SessionMemory, Memory):
 
     Args:
         budget: limits of the whole prompt; None shares `token_limit` by `chat_history_token_ratio`.
-        session: the `BudgetSession` shared with a `BudgetNodePostprocessor`.
-        llm: its window, answer and tokenizer are the budget and the counter when neither is given.
-        prompt: what the host sends around it: a prompt template, a text or messages.
-        counter: a model or encoding name, or what else `counter_for` takes; None counts with `tokenizer_fn`.
-        summarizer: an LLM, or `(text, max_tokens) -> str`; adds a summary of what no longer fits. With
-            `session=` the session has it.
+        session, llm, prompt, counter, summarizer: see `BudgetChatMemoryBuffer`.
         notice: the sentence before the blocks that says they are data; None leaves it out.
 
     Raises:
@@ -118,46 +111,13 @@ class BudgetMemory(SessionMemory, Memory):
         turn = await adrive(self.turn_steps(question, initial_token_count, read=block_kwargs))
         return replace(turn[0], messages=self._result(turn).messages)
 
-    def turn_steps(
-        self,
-        question: Any = None,
-        initial: int = 0,
-        *,
-        blocks: Sequence[Block] = (),
-        ceiling: int | None = None,
-        prompt: Any = None,
-        read: dict[str, Any] | None = None,
-        **fields: Any,
-    ) -> Steps[Turn]:
-        session, options = self.session, read or {}
-        stored, asked, contents = yield Call(
-            lambda: asyncio_run(self._read(question, options)),
-            awaitable=lambda: self._read(question, options),
-        )
-        given = [(block, contents[block.name]) for block in self.memory_blocks if contents.get(block.name)]
-        parts = [Part.of(block, content, session) for block, content in given]
-        media = {name: cost for part in parts for name, cost in part.media.items()}
-        render = Rendering(self, parts, pending=asked is not None) if parts else None
-        request = session.request(
-            stored,
-            question=asked,
-            blocks=[*(p.block for p in parts), *blocks],
-            extra_tokens=initial,
-            ceiling=self._one_call if blocks and ceiling is None else ceiling,
-            beside={**fields.pop("beside", {}), **media},
-            covers="prompt" if blocks else "history",
-            **fields,
-        )
-        request = replace(request, render=render)
-        capped = self._has_budget and self.token_limit != self._derived and not blocks
-        plan = yield from self._plan_steps(session, request, asked, initial, prompt, capped=capped)
-        return plan, plan.history if render is None else render(plan.kept, list(plan.history))
+    def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
+        async def aread() -> Any:
+            stored = await self._stored()
+            said = await self._get_memory_blocks_content(stored, input=pending(question, stored), **options)
+            return stored, [(block, said[block.name]) for block in self.memory_blocks if said.get(block.name)]
 
-    async def _read(self, question: Any, options: dict[str, Any]) -> tuple[list[ChatMessage], Any, Any]:
-        """Returns the stored messages, the question that is not among them, and what the blocks say."""
-        stored = await self._stored()
-        asked = pending(question, stored)
-        return stored, asked, await self._get_memory_blocks_content(stored, input=asked, **options)
+        return Call(lambda: asyncio_run(aread()), awaitable=aread)
 
     async def _stored(self) -> list[ChatMessage]:
         return list(await self.sql_store.get_messages(self.session_id, status=MessageStatus.ACTIVE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
@@ -15,12 +15,11 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 
-from rankbudget import Block
-from rankbudget.adapters import Call, Steps
-from rankbudget.errors import BudgetExceededError
+from rankbudget import BudgetSession
+from rankbudget.adapters import Call
 
-from ._codec import copy_message, pending
-from ._memory import OPTIONS, SessionMemory, Turn
+from ._codec import copy_message
+from ._memory import OPTIONS, SessionMemory
 from ._options import check_part
 from ._serialize import dump_store, load_store, read_settings
 
@@ -60,10 +59,6 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     """
 
     _lock: Any = PrivateAttr(default_factory=threading.RLock)
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._share()
 
     @classmethod
     def class_name(cls) -> str:
@@ -105,40 +100,16 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     def _own_limits(self) -> int:
         return self.token_limit
 
+    def _use(self, session: BudgetSession) -> None:
+        super()._use(session)
+        session.attach(self.stored)
+
     # ---- reading ---------------------------------------------------------------------------------
-    def turn_steps(
-        self,
-        question: Any = None,
-        initial: int = 0,
-        *,
-        blocks: Sequence[Block] = (),
-        ceiling: int | None = None,
-        prompt: Any = None,
-        read: Any = None,  # noqa: ARG002 - there are no blocks to hand it to
-        **fields: Any,
-    ) -> Steps[Turn]:
-        if initial > self.token_limit and not self._has_budget:
-            msg = (
-                f"Initial token count exceeds token limit: token_limit must be {initial} or more "
-                f"(got {self.token_limit}). Shorten the system prompt or raise token_limit."
-            )
-            raise BudgetExceededError(msg, limit=self.token_limit, needed=initial)
-        session = self.session
-        stored = yield Call(self.stored, awaitable=self.astored)
-        asked = pending(question, stored)
-        bounded = self._has_budget and self.token_limit != self._derived
-        request = session.request(
-            stored,
-            question=asked,
-            blocks=blocks,
-            extra_tokens=initial,
-            ceiling=self._one_call if blocks and ceiling is None else ceiling,
-            history_tokens=max(0, self.token_limit - session.counter.overhead()) if bounded else None,
-            covers="prompt" if blocks else "history",
-            **fields,
-        )
-        plan = yield from self._plan_steps(session, request, asked, initial, prompt)
-        return plan, plan.history
+    def _reading(self, *_: Any) -> Call:
+        async def aread() -> Any:
+            return await self.astored(), ()
+
+        return Call(lambda: (self.stored(), ()), awaitable=aread)
 
     def stored(self) -> list[ChatMessage]:
         """Returns the stored messages themselves, which must not be changed."""
@@ -235,6 +206,3 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
 
     def _copies(self, memo: dict[int, Any]) -> dict[str, Any]:
         return {"chat_store": copy.deepcopy(self.chat_store, memo)}
-
-    def _share(self) -> None:
-        self._session.attach(self.stored)
