@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from llama_index.core.bridge.pydantic import ConfigDict, field_serializer
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.instrumentation.events import BaseEvent
 
 from rankbudget import BudgetReport
 
-__all__ = ["BudgetEvent"]
+__all__ = ["BudgetEvent", "send_report"]
+
+_dispatcher = get_dispatcher(__name__)
 
 
 class BudgetEvent(BaseEvent):
@@ -30,3 +33,8 @@ class BudgetEvent(BaseEvent):
     @classmethod
     def class_name(cls) -> str:
         return "BudgetEvent"
+
+
+def send_report(report: BudgetReport) -> None:
+    """Tells LlamaIndex's event handlers about a fit."""
+    _dispatcher.event(BudgetEvent(report=report))

@@ -8,7 +8,6 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public
 from llama_index.core.llms.llm import LLM
 from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 
@@ -27,14 +26,12 @@ from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
 from ._counters import counter_for_llm
-from ._events import BudgetEvent
+from ._events import send_report
 from ._host_prompt import QUESTIONS
 from ._request import FlatConversation, StepCodec, is_flat, schemas_in
 from ._sharing import budget_for
 
 __all__ = ["RequestBudget", "as_text"]
-
-dispatcher = get_dispatcher(__name__)
 
 _HELPER_SPARE = 2048
 """More than LlamaIndex's synthesizers keep free beside nodes."""
@@ -115,15 +112,9 @@ class RequestBudget:
     def fit_steps(
         self, llm: LLM, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> Steps[Sequence[ChatMessage]]:
-        """Plans a request until the result fits in the form the model reads; the same sequence when it fits.
+        """Returns what of a request fits in the form the model reads; the same sequence where all of it does.
 
-        Args:
-            llm: the LLM without its limits.
-            messages: the request.
-            arguments: keyword arguments of the call; tools, schemas and the answer's length are read.
-
-        Raises:
-            BudgetExceededError: system messages, tools and the current question alone exceed the limit.
+        Of the call's `arguments` tools, schemas and the answer's length are read.
         """
         limit, budget = self.limit(llm, arguments), self.budget or TokenBudget()
         tools = schemas_in(llm, arguments) or None
@@ -166,7 +157,7 @@ class RequestBudget:
             session.learn(CodecMeasure(codec, session.counter, tools).total(messages))
 
     def _report(self, report: BudgetReport) -> None:
-        dispatcher.event(BudgetEvent(report=report))
+        send_report(report)
         if self.on_report is not None:
             self.on_report(report)
 
@@ -181,16 +172,7 @@ class RequestBudget:
     def variables(
         self, llm: LLM, prompt: BasePromptTemplate, given: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns a template's variables; where the prompt is too long, its longest text is shortened.
-
-        The question is never shortened. What answers it stays.
-
-        Args:
-            llm: the LLM without its limits.
-            prompt: the template.
-            given: its variables.
-            arguments: what the request holds beside the prompt.
-        """
+        """Returns a template's variables; where the prompt is too long, the longest but the question is shortened."""
         limit, counter = self.limit(llm, arguments), self.counter_of(llm)
         chosen = prompt.select(llm=llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         values = {**chosen.kwargs, **given}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory
 
@@ -29,7 +28,7 @@ from rankbudget.errors import BudgetExceededError
 
 from ._codec import STORED, pending
 from ._counters import counter_of
-from ._events import BudgetEvent
+from ._events import send_report
 from ._host_prompt import HostPrompt
 from ._measured import host_copies
 from ._options import check_part
@@ -39,8 +38,6 @@ from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
 
 __all__ = ["OPTIONS", "SessionMemory", "Turn"]
-
-dispatcher = get_dispatcher(__name__)
 
 OPTIONS = ("budget", "session", "llm", "prompt", "counter", "summarizer")
 """What our memories take beside the options of LlamaIndex's."""
@@ -182,7 +179,8 @@ class SessionMemory(BaseMemory):
         stored, contents = yield self._reading(question, read or {})
         asked = pending(question, stored)
         parts = [Part.of(block, content, session) for block, content in contents]
-        render = Rendering(self, parts, pending=asked is not None) if parts else None
+        shown = fields.get("shown")
+        render = Rendering(self, parts, pending=asked is not None, shown=shown) if parts else None
         bounded = self._has_budget and self.token_limit != self._derived
         if parts:
             media = {name: cost for part in parts for name, cost in part.media.items()}
@@ -219,7 +217,7 @@ class SessionMemory(BaseMemory):
 
     def _result(self, turn: Turn) -> FitResult:
         plan, messages = turn
-        dispatcher.event(BudgetEvent(report=plan.report))
+        send_report(plan.report)
         return FitResult(messages=host_copies(messages, plan.counter), report=plan.report)
 
     # ---- copies and plain data -------------------------------------------------------------------

@@ -25,12 +25,7 @@ _FLAT_MESSAGE = re.compile(r"\t\t<message>(.*)</message>\n", re.DOTALL)
 
 
 def schemas_in(llm: Any, arguments: Mapping[str, Any]) -> list[Any]:
-    """Returns all tools and schemas of a request, of the call and of the LLM itself.
-
-    Args:
-        llm: its `additional_kwargs`, `instructions` and `built_in_tools` are sent with every request.
-        arguments: keyword arguments of the call.
-    """
+    """Returns all tools and schemas of a request: of the call, and what the LLM sends with every call."""
     fields = {key: getattr(llm, key, None) for key in ("instructions", "built_in_tools")}
     extra = getattr(llm, "additional_kwargs", None)
     asked = {**fields, **arguments, **(extra if isinstance(extra, Mapping) else {})}
@@ -43,15 +38,7 @@ def schemas_in(llm: Any, arguments: Mapping[str, Any]) -> list[Any]:
 
 
 def schema_of(output_cls: Any) -> dict[str, Any]:
-    """Returns the schema of an output class as a request holds it.
-
-    Example:
-        >>> from pydantic import BaseModel
-        >>> class Room(BaseModel):
-        ...     windows: int
-        >>> schema_of(Room)["json_schema"]["name"]
-        'Room'
-    """
+    """Returns the schema of an output class as a request holds it."""
     return {
         "type": "json_schema",
         "json_schema": {"name": output_cls.__name__, "schema": output_cls.model_json_schema()},
@@ -71,11 +58,7 @@ class StepCodec(ChatCodec):
     """Reads one request; an agent's step and its results that are written as text are a call and its answers.
 
     `ReActAgent` and `CodeActAgent` send a tool's result as a user message. Read as a question, it would take
-    the place of the user's. A flattened conversation has lost the ids of its calls.
-
-    Args:
-        messages: the request.
-        flat: whether it was read from a flattened conversation.
+    the place of the user's. A `flat` conversation has lost the ids of its calls.
     """
 
     def __init__(self, messages: Sequence[ChatMessage], *, flat: bool = False) -> None:
@@ -117,9 +100,6 @@ class FlatConversation:
     """A conversation that `messages_to_xml_format` wrote as one user message, read back.
 
     Agents with an `output_cls` ask for their structured answer so. Cut as one text, it would lose the question.
-
-    Args:
-        request: the messages of a request whose last one `is_flat`.
     """
 
     def __init__(self, request: Sequence[ChatMessage]) -> None:

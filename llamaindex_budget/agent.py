@@ -13,7 +13,6 @@ from llama_index.core.agent.workflow.agent_context import AgentContext
 from llama_index.core.agent.workflow.base_agent import WORKFLOW_KWARGS
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool
@@ -23,15 +22,13 @@ from rankbudget.adapters import adrive, plan_steps, typed_errors
 
 from ._codec import CODEC
 from ._counters import counter_of
-from ._events import BudgetEvent
+from ._events import send_report
 from ._options import check_part
 from ._sharing import budget_for
 from .model import budget_model
 from .models import as_summarizer
 
 __all__ = ["BudgetFunctionAgent"]
-
-dispatcher = get_dispatcher(__name__)
 
 _run: ContextVar[BudgetSession | None] = ContextVar("rankbudget_run", default=None)
 """The session of the run whose step is being taken."""
@@ -86,7 +83,7 @@ class BudgetFunctionAgent(FunctionAgent):
         cut = "fill" if run is not None else "stable"
         request = session.request(messages, tools=schemas, sources=frozenset({"history"}), cut=cut)
         plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
-        dispatcher.event(BudgetEvent(report=plan.report))
+        send_report(plan.report)
         return list(plan.history)
 
     def _session(self) -> BudgetSession:

@@ -164,17 +164,11 @@ def _bounded_class(own: type[LLM]) -> type[LLM]:
 
 
 class _Request(NamedTuple):
-    """The arguments of a checked call.
-
-    Args:
-        positional: its positional arguments.
-        named: its keyword arguments.
-        sent: limits and messages or prompt; None where the call makes the request itself later.
-    """
+    """The arguments of a checked call."""
 
     positional: tuple[Any, ...]
     named: dict[str, Any]
-    sent: tuple[Any, Any] | None = None
+    sent: tuple[Any, Any] | None = None  # limits and messages; None where another method sends the request
 
 
 _sending: ContextVar[tuple[Any, Any]] = ContextVar("rankbudget_sending", default=(None, None))

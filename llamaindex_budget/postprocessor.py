@@ -39,7 +39,7 @@ from rankbudget.errors import BudgetConfigError, shown
 
 from ._convert import emptied, media_tokens, metadata_around, to_nodes, to_segments
 from ._counters import counter_of
-from ._events import BudgetEvent
+from ._events import send_report
 from ._host_prompt import HostPrompt
 from ._memory import SessionMemory
 from ._options import check_part
@@ -202,7 +202,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         for together in [[s] for s in given] if self.each_alone else [given]:
             kept, report = yield from self._fit_steps(together, seen, query)
             segments += kept
-            dispatcher.event(BudgetEvent(report=report))
+            send_report(report)
         found = to_nodes(segments, given)
         if nodes and not found:
             found = [emptied(nodes)]

@@ -10,7 +10,6 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
 from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
 from llama_index.core.indices.prompt_helper import DEFAULT_CHUNK_OVERLAP_RATIO, DEFAULT_PADDING, PromptHelper
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
@@ -22,7 +21,7 @@ from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
 from ._counters import counter_of
-from ._events import BudgetEvent
+from ._events import send_report
 from ._host_prompt import QUESTIONS
 from ._options import check_values
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool
 
 __all__ = ["BudgetPromptHelper"]
-
-dispatcher = get_dispatcher(__name__)
 
 _SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will
@@ -165,7 +162,7 @@ class BudgetPromptHelper(PromptHelper):
             cost=lambda segment, text: counter.count(text + JOINT),
             dedup=False,
         )
-        dispatcher.event(BudgetEvent(report=result.report))
+        send_report(result.report)
         return {segment.id: segment.text for segment in result.segments}
 
     def _get_available_chunk_size(
