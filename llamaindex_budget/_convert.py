@@ -48,15 +48,15 @@ def metadata_around(item: NodeWithScore) -> tuple[str, str]:
         >>> metadata_around(NodeWithScore(node=node))
         ('file_name: drinks.pdf\n\n', '')
     """
-    text = _own_text(item)
-    before, found, after = node_text(item).rpartition(text)
-    return (before, after) if found and text.strip() else ("", "")
+    text, seen = _own_text(item), node_text(item)
+    before, _, after = seen.rpartition(text) if text else (seen, "", "")
+    return (before, after)
 
 
 def _own_text(item: NodeWithScore) -> str:
-    """Returns a node's text without metadata, all that the model sees where it has none."""
-    text = str(item.node.get_content(metadata_mode=MetadataMode.NONE))
-    return text if text.strip() and text in node_text(item) else node_text(item)
+    """Returns a node's text without metadata; all that the model sees where it is not found in that."""
+    text, seen = str(item.node.get_content(metadata_mode=MetadataMode.NONE)).strip(), node_text(item)
+    return text if text and text in seen else seen
 
 
 def media_tokens(item: NodeWithScore, counter: TokenCounter) -> int:
@@ -159,6 +159,8 @@ def shortened(item: NodeWithScore, text: str) -> NodeWithScore:
     node: Any = item.node.model_copy()
     node.metadata = dict(node.metadata)
     node.relationships = dict(node.relationships)
+    if not any(metadata_around(item)):  # the text holds all that the model sees; it must not see it twice
+        node.excluded_llm_metadata_keys = list(node.metadata)
     node.set_content(text)
     return NodeWithScore(node=node, score=item.score)
 

@@ -18,14 +18,13 @@ from rankbudget import (
     Segment,
     TokenBudget,
     TokenCounter,
-    counter_for,
     fit_documents,
 )
 from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, plain_budget, plan_steps
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
-from ._counters import counter_for_llm
+from ._counters import counter_of
 from ._events import send_report
 from ._host_prompt import QUESTIONS
 from ._request import FlatConversation, StepCodec, is_flat, schemas_in
@@ -82,11 +81,8 @@ class RequestBudget:
         return self
 
     def counter_of(self, llm: LLM) -> TokenCounter:
-        if self.counter is not None:
-            return counter_for(self.counter)
-        if self.budget is not None and self.budget.model is not None:
-            return counter_for(self.budget.model)
-        return counter_for_llm(llm)
+        model = None if self.budget is None else self.budget.model
+        return counter_of(None, model if self.counter is None else self.counter, llm=llm)
 
     def limit(self, llm: LLM, arguments: Mapping[str, Any]) -> int:
         """Returns the most tokens of a request; a longer answer that the call asks for is kept free."""

@@ -59,11 +59,7 @@ def load_store(data: dict[str, Any]) -> BaseChatStore:
         written = data.get("store") or {}
         store = {key: [ChatMessage.model_validate(m) for m in found] for key, found in written.items()}
         return SimpleChatStore(store=store)
-    stores = {found.class_name(): found for found in _subclasses(BaseChatStore)}
-    if name not in stores:
-        msg = f"chat store {name!r} is not known here. Import its class before loading, or pass chat_store=."
-        raise BudgetConfigError(msg)
-    loaded: BaseChatStore = stores[name].from_dict(data)
+    loaded: BaseChatStore = _class_named(name, BaseChatStore, "chat_store").from_dict(data)
     return loaded
 
 
@@ -73,11 +69,7 @@ def load_block(data: Any) -> BaseMemoryBlock[Any]:
         return data
     values = dict(data)
     name = values.pop("class", None)
-    blocks = {found.__name__: found for found in _subclasses(BaseMemoryBlock)}
-    if name not in blocks:
-        msg = f"memory block {name!r} is not known here. Import its class, or pass memory_blocks=."
-        raise BudgetConfigError(msg)
-    made: BaseMemoryBlock[Any] = blocks[name](**values)
+    made: BaseMemoryBlock[Any] = _class_named(name, BaseMemoryBlock, "memory_blocks")(**values)
     return made
 
 
@@ -174,5 +166,12 @@ def read_database(data: dict[str, Any], session_id: str) -> AsyncDBChatStore:
     return store
 
 
-def _subclasses(base: Any) -> list[Any]:
-    return [found for one in base.__subclasses__() for found in (one, *_subclasses(one))]
+def _class_named(name: Any, base: Any, option: str) -> Any:
+    """Returns the loaded subclass with a name; nothing is imported because data names it."""
+    known = list(base.__subclasses__())
+    for found in known:  # grows: subclasses of subclasses follow
+        known += found.__subclasses__()
+        if name in (found.__name__, getattr(found, "class_name", lambda: None)()):
+            return found
+    msg = f"class {name!r} is not known here. Import it before loading, or pass {option}=."
+    raise BudgetConfigError(msg)

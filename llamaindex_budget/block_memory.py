@@ -6,7 +6,6 @@ import copy
 import inspect
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
@@ -15,7 +14,7 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-from rankbudget import Assembly, BudgetSession, TokenBudget
+from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import (
     NOTICE,
     Call,
@@ -100,17 +99,6 @@ class BudgetMemory(SessionMemory, Memory):
         )
 
     # ---- reading ---------------------------------------------------------------------------------
-    async def aassemble(
-        self, question: Any = None, initial_token_count: int = 0, **block_kwargs: Any
-    ) -> Assembly:
-        """Returns what `aget` returns, with the whole plan and the report that says why.
-
-        Raises:
-            BudgetExceededError: system messages and the current question alone exceed the limit.
-        """
-        turn = await adrive(self.turn_steps(question, initial_token_count, read=block_kwargs))
-        return replace(turn[0], messages=self._result(turn).messages)
-
     def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
         async def aread() -> Any:
             stored = await self._stored()

@@ -67,6 +67,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     )
 
     _tokens: TokenCounter | None = PrivateAttr(default=None)
+    _asked: str = PrivateAttr(default="")
 
     def __init__(self, **options: Any) -> None:
         check_part(type(self), options)
@@ -114,19 +115,15 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         return truncate_text(content, most, self.tokens, ellipsis="") or None if most > 0 else None
 
     def _fewer(self, content: Sequence[Any], tokens_to_truncate: int) -> Any:
-        """Returns content blocks without the last ones, the last that stays cut."""
+        """Returns the content blocks that answer the question, the last ones shortened; media are whole or gone."""
         texts = [getattr(block, "text", None) for block in content]
         if any(text is None for text in texts):
-            return None  # media are whole or gone
-        sizes = self.tokens.count_many([str(text) for text in texts])
-        room = sum(sizes) - tokens_to_truncate
-        kept: list[TextBlock] = []
-        for text, size in zip(texts, sizes, strict=True):
-            shown = text if size <= room else truncate_text(str(text), max(0, room), self.tokens, ellipsis="")
-            if room > 0 and shown:
-                kept.append(TextBlock(text=shown))
-            room -= size
-        return kept or None
+            return None
+        room = sum(self.tokens.count_many([f"{text}\n" for text in texts])) - tokens_to_truncate
+        if room <= 0:
+            return None
+        kept = fit_documents(texts, max_tokens=room, query=self._asked, counter=self.tokens).segments
+        return [TextBlock(text=s.text) for s in kept] or None
 
 
 class SystemMemoryBlock(BudgetMemoryBlock):
@@ -162,27 +159,15 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
     rank: int = 7
     retriever: Any = Field(default=None, exclude=True, description="Any LlamaIndex retriever.")
 
-    _asked: str = PrivateAttr(default="")
-
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
         if self.retriever is None:
             return await super()._aget(messages, **block_kwargs)
-        query = next(
-            (m.content for m in reversed(messages or ()) if CODEC.role(m) == "user" and m.content), None
-        )
-        if not query:
+        asked = [m.content for m in messages or () if CODEC.role(m) == "user" and m.content]
+        if not asked:
             return []
-        self._asked = query
-        found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(query))
+        self._asked = asked[-1]
+        found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(asked[-1]))
         return [TextBlock(text=text) for text in dict.fromkeys(map(node_text, found)) if text]
-
-    def _fewer(self, content: Sequence[Any], tokens_to_truncate: int) -> Any:
-        texts = [str(getattr(block, "text", "")) for block in content]
-        room = sum(self.tokens.count_many([t + "\n" for t in texts])) - tokens_to_truncate
-        if room <= 0:
-            return None
-        kept = fit_documents(texts, max_tokens=room, query=self._asked, counter=self.tokens).segments
-        return [TextBlock(text=s.text) for s in kept] or None
 
 
 class HistorySummaryMemoryBlock(BudgetMemoryBlock):

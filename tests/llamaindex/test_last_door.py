@@ -252,6 +252,28 @@ def test_shortened_nodes_keep_their_metadata_lines() -> None:
         assert counter_for("cl100k_base").count("\n\n".join(seen)) <= limit
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        TextNode(text=""),
+        TextNode(text="", metadata={"file_name": "a.txt"}),
+        TextNode(text="The tea is {green}. " * 20, metadata={"a": "{b}"}),
+        TextNode(text="x", metadata={"x": "x"}),
+        TextNode(
+            text="Tea is green. " * 20, metadata={"f": "x"}, text_template="{content}\n--\n{metadata_str}"
+        ),
+        TextNode(text="Tea is green. " * 20, metadata={"f": words(30)}, text_template="{metadata_str}"),
+    ],
+)
+def test_metadata_lines_are_seen_once(node: TextNode) -> None:
+    """Whatever a node's template makes of its text and metadata, a shortened copy shows each of them once."""
+    post = BudgetNodePostprocessor(max_tokens=30)
+    [kept] = post.postprocess_nodes([NodeWithScore(node=node, score=1.0)], query_str="tea")
+    seen = kept.node.get_content("llm")
+    assert counter_for("cl100k_base").count(seen) <= 30
+    assert all(seen.count(f"{key}: {value}") <= 1 for key, value in node.metadata.items())
+
+
 def test_a_nodes_metadata_is_read() -> None:
     """Priority, date, confidence and a reranker's score in the metadata of a node are those of its segment."""
     metadata = {"priority": 90, "created_at": "2026-01-02", "confidence": 0.4, "relevance_score": 0.7}

@@ -46,7 +46,9 @@ def typed_errors() -> Iterator[None]:
 
 
 def _described(title: str, problem: Any) -> str:
-    option = ".".join(map(str, problem["loc"])) or "its options"
+    option = ".".join(map(str, problem["loc"]))
+    if not option:
+        return f"{title}: {problem['msg']}"
     if problem["type"] == "missing":
         return f"{title} needs {option}="
     return f"{title}: {option} must be valid (got {shown(problem['input'])}). {problem['msg']}"
