@@ -116,8 +116,8 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
 
     def _fewer(self, content: Sequence[Any], tokens_to_truncate: int) -> Any:
         """Returns the content blocks that answer the question, the last ones shortened; media are whole or gone."""
-        texts = [getattr(block, "text", None) for block in content]
-        if any(text is None for text in texts):
+        texts = [str(block.text) for block in content if hasattr(block, "text")]
+        if len(texts) < len(content):
             return None
         room = sum(self.tokens.count_many([f"{text}\n" for text in texts])) - tokens_to_truncate
         if room <= 0:

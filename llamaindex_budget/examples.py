@@ -80,8 +80,9 @@ class few_shot_function:  # noqa: N801 - used as a function
         self.max_examples = max_examples
         self.render = render
         self.query_key = query_key
-        own = session is None or counter is not None
-        self._counter = counter_of(None, counter, budget=budget) if own else session.counter
+        if counter is None and session is not None:
+            counter = session.counter
+        self._counter = counter_of(None, counter, budget=budget)
         model = embedder(embed_model) if isinstance(embed_model, BaseEmbedding) else embed_model
         self._selector = FewShotSelector(model)
         self._known: OrderedDict[str, str] = OrderedDict()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import MetadataMode
 
 from llamaindex_budget import (
     BudgetChatMemoryBuffer,
@@ -54,7 +55,7 @@ def test_metadata_lines_are_counted_in_the_hosts_prompt() -> None:
         budget = TokenBudget(context_window=limit, reserve=20)
         post = BudgetNodePostprocessor(budget=budget, counter="cl100k_base", prompt=template)
         kept = post.postprocess_nodes(found, query_str="why?")
-        seen = "\n\n".join(n.node.get_content("llm") for n in kept)
+        seen = "\n\n".join(n.node.get_content(MetadataMode.LLM) for n in kept)
         assert tokens([say("user", f"{seen} why?")]) <= budget.limit()
 
 

@@ -17,7 +17,13 @@ from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.indices.document_summary import DocumentSummaryIndex
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
-from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.schema import (
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
 from llama_index.core.settings import Settings
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context
@@ -161,7 +167,7 @@ def test_an_index_is_built_from_all_of_its_text(kind: Any) -> None:
     finally:
         Settings._llm, Settings._prompt_helper, Settings._embed_model = before
     sent = "".join(str(m.content) for messages, _ in llm.requests for m in messages)
-    facts = [s for node in found for s in node.text.split(". ")]
+    facts = [s for node in found for s in node.get_content().split(". ")]
     assert sum(fact in sent for fact in facts) > 0.95 * len(facts)
 
 
@@ -182,7 +188,7 @@ def test_a_sessions_summarizer_is_used_at_the_last_door() -> None:
             budget_model(base, session).chat(past)
             found = base.requests[0][0]
         else:
-            kind = BudgetChatMemoryBuffer if door == "buffer" else BudgetMemory
+            kind: Any = BudgetChatMemoryBuffer if door == "buffer" else BudgetMemory
             store = {} if kind is BudgetChatMemoryBuffer else {"chat_store": ListStore()}
             found = kind.from_defaults(session=session, chat_history=past, **store).get()
         assert taken
@@ -192,7 +198,7 @@ def test_a_sessions_summarizer_is_used_at_the_last_door() -> None:
 
 def test_a_session_may_name_a_llamaindex_model_as_summarizer() -> None:
     """An LLM given to a session is wrapped, as one given to a memory is."""
-    writer = _llm(4096, 256, answer="They spoke of tea.")
+    writer: Any = _llm(4096, 256, answer="They spoke of tea.")
     session = BudgetSession(400, summarizer=writer)
     kept = BudgetChatMemoryBuffer.from_defaults(session=session, chat_history=exchanges(60)).get()
     assert any("They spoke of tea." in str(m.content) for m in kept)
@@ -244,7 +250,7 @@ def test_shortened_nodes_keep_their_metadata_lines() -> None:
         node.node.metadata = {"file_name": "weights of all items.pdf", "page_label": str(number)}
     for limit in range(60, 400, 20):
         kept = BudgetNodePostprocessor(max_tokens=limit).postprocess_nodes(found, query_str=QUESTION)
-        seen = [n.node.get_content("llm") for n in kept if n.text]
+        seen = [n.node.get_content(MetadataMode.LLM) for n in kept if n.text]
         for text, node in zip(seen, kept, strict=False):
             lines = text.split("\n\n")[0].splitlines()
             page = f"page_label: {node.metadata['page_label']}"
@@ -269,7 +275,7 @@ def test_metadata_lines_are_seen_once(node: TextNode) -> None:
     """Whatever a node's template makes of its text and metadata, a shortened copy shows each of them once."""
     post = BudgetNodePostprocessor(max_tokens=30)
     [kept] = post.postprocess_nodes([NodeWithScore(node=node, score=1.0)], query_str="tea")
-    seen = kept.node.get_content("llm")
+    seen = kept.node.get_content(MetadataMode.LLM)
     assert counter_for("cl100k_base").count(seen) <= 30
     assert all(seen.count(f"{key}: {value}") <= 1 for key, value in node.metadata.items())
 

@@ -221,7 +221,9 @@ def test_packed_chunks_fit_their_prompt(app: Application) -> None:
         return
     assert len(packed) <= 1
     for chunk in packed:
-        sent = counter.count_messages([{"role": "user", "content": prompt.format(context_str=chunk, query_str="")}])
+        sent = counter.count_messages(
+            [{"role": "user", "content": prompt.format(context_str=chunk, query_str="")}]
+        )
         assert sent <= helper.context_window - helper.num_output
 
 

@@ -193,8 +193,9 @@ def _from_object(spec: Any) -> TokenCounter:
 
         from .tiktoken_counter import TiktokenCounter
 
-        if tiktoken.registry.ENCODINGS.get(spec.name) is spec:
-            return counter_for(spec.name)  # which can be written as plain data, by its name
+        name = str(spec.name)
+        if tiktoken.registry.ENCODINGS.get(name) is spec:
+            return counter_for(name)  # which can be written as plain data, by its name
         return TiktokenCounter(spec)
     if is_tokenizer(spec):
         return from_tokenizer(spec)
