@@ -172,15 +172,16 @@ class RequestBudget:
         limit, counter = self.limit(llm, arguments), self.counter_of(llm)
         chosen = prompt.select(llm=llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         values = {**chosen.kwargs, **given}
-        texts = {
-            name: text for name, text in values.items() if isinstance(text, str) and name not in QUESTIONS
-        }
+        texts = {name: _text_of(value) for name, value in values.items() if name not in QUESTIONS}
         query = next((str(values[name]) for name in QUESTIONS if values.get(name)), "")
         made = dict(given)
-        while texts and (needed := self._prompt_tokens(llm, chosen, {**values, **made}, arguments)) > limit:
-            name = max(texts, key=lambda key: len(texts[key]))
-            size = counter.count(texts[name])
-            made[name] = self._shortened(texts.pop(name), size - (needed - limit) - _JOINTS, query, counter)
+        while (needed := self._prompt_tokens(llm, chosen, {**values, **made}, arguments)) > limit:
+            name = max(texts, key=lambda key: len(texts[key]), default="")
+            if not texts.get(name):
+                break
+            most = counter.count(texts[name]) - (needed - limit) - _JOINTS
+            text = self._shortened(texts.pop(name), most, query, counter)
+            made[name] = text if isinstance(values[name], str) else [text]
         return made
 
     def _shortened(self, text: str, most: int, query: str, counter: TokenCounter) -> str:
@@ -220,6 +221,13 @@ def as_text(llm: LLM, prompt: str, *, formatted: bool) -> str:
     """Returns a prompt as the LLM writes it around."""
     to_prompt: Any = llm.completion_to_prompt
     return prompt if formatted or to_prompt is None else str(to_prompt(prompt))
+
+
+def _text_of(value: Any) -> str:
+    """Returns a variable's text; "" for what is neither a text nor a list of texts."""
+    parts = [value] if isinstance(value, str) else value
+    is_text = isinstance(parts, (list, tuple)) and all(isinstance(part, str) for part in parts)
+    return JOINT.join(parts) if is_text else ""
 
 
 def _is_whole(kept: Sequence[ChatMessage], given: Sequence[ChatMessage]) -> bool:
