@@ -10,9 +10,9 @@ from llama_index.core.instrumentation.events import BaseEvent
 
 from rankbudget import BudgetReport
 
-__all__ = ["BudgetEvent", "send_report"]
+__all__ = ["BudgetEvent", "dispatcher", "send_report"]
 
-_dispatcher = get_dispatcher(__name__)
+dispatcher = get_dispatcher(__name__)
 
 
 class BudgetEvent(BaseEvent):
@@ -37,4 +37,4 @@ class BudgetEvent(BaseEvent):
 
 def send_report(report: BudgetReport) -> None:
     """Tells LlamaIndex's event handlers about a fit."""
-    _dispatcher.event(BudgetEvent(report=report))
+    dispatcher.event(BudgetEvent(report=report))

@@ -131,6 +131,7 @@ class RequestBudget:
                 min_exchanges=budget.min_exchanges,
                 message_cap=budget.message_cap,
                 summarizer=None if self.session is None else self.session.summarizer,
+                shorten_question=budget.shorten_question,
             )
             try:
                 plan = yield from plan_steps(request)

@@ -28,7 +28,7 @@ from rankbudget.errors import BudgetExceededError
 
 from ._codec import STORED, pending
 from ._counters import counter_of
-from ._events import send_report
+from ._events import BudgetEvent, dispatcher
 from ._host_prompt import HostPrompt
 from ._measured import host_copies
 from ._options import check_part
@@ -217,7 +217,7 @@ class SessionMemory(BaseMemory):
 
     def _result(self, turn: Turn) -> FitResult:
         plan, messages = turn
-        send_report(plan.report)
+        dispatcher.event(BudgetEvent(report=plan.report))
         return FitResult(messages=host_copies(messages, plan.counter), report=plan.report)
 
     # ---- copies and plain data -------------------------------------------------------------------

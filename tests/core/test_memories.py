@@ -98,12 +98,6 @@ def test_other_blocks_can_name_it_and_do_not_get_it_unasked():
     assert isinstance(strategy_for("notes", "memories").strategy, Memories)
 
 
-def test_memories_with_a_score_keep_it():
-    """Who has ranked already is believed."""
-    exp, core = pair()
-    assert in_block([dataclasses.replace(exp, score=0.9), dataclasses.replace(core, score=0.1)]) == ["exp"]
-
-
 @given(
     texts=st.lists(st.sampled_from(FACTS), min_size=1, max_size=8, unique=False),
     limit=st.integers(0, 60),

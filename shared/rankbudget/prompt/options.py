@@ -10,8 +10,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from ..errors import BudgetConfigError, BudgetError, shown
-from .limits import check_options
+from ..errors import BudgetConfigError, BudgetError, check_options, shown
 
 __all__ = ["named_options", "typed_errors"]
 
