@@ -41,6 +41,7 @@ from .messages.tags import (
     wrapper_of,
 )
 from .prompt.limits import Limits, ModelFacts, limits_of
+from .prompt.options import named_options, typed_errors
 from .prompt.plan import Plan
 from .prompt.pool import SessionPool
 from .prompt.request import PromptRequest, Render, Shown
@@ -115,6 +116,7 @@ __all__ = [
     "function_name",
     "function_named",
     "limits_of",
+    "named_options",
     "plain_budget",
     "plan_steps",
     "read_counter",
@@ -127,6 +129,7 @@ __all__ = [
     "summarize_steps",
     "summarizer_or_warning",
     "truncate_text",
+    "typed_errors",
     "whole_tokens",
     "without_answered",
     "wrapper_of",
