@@ -57,6 +57,8 @@ def check_messages(messages: Any) -> Sequence[Any]:
     Raises:
         MessageError: it is no list of messages.
     """
+    if isinstance(messages, list):
+        return messages
     if isinstance(messages, (str, bytes, bytearray, Mapping)) or not isinstance(messages, Iterable):
         hint = "Put it in a list" if messages else "Give [] for an empty conversation"
         msg = f"messages must be a list of messages, oldest first (got {shown(messages)}). {hint}."

@@ -63,7 +63,7 @@ class Selection:
         return found
 
     def messages(self, timeline: Timeline, chosen: Sequence[int] | None = None) -> list[Any]:
-        """Returns the messages that stay, shortened copies in the place of some; `chosen` are their positions."""
+        """Returns the messages that stay, shortened copies in the place of some; `chosen`: positions."""
         whole, edits = timeline.messages, self.edits
         if chosen is None:
             chosen = self.positions(timeline.pinned)
@@ -223,7 +223,7 @@ def _from_cut(
     return Selection(units, used, complete=cut is None, cut=cut, run=run, edits=edits)
 
 
-# ---- what a session remembers of it -------------------------------------------------------------------------
+# ---- what a session remembers of it ----------------------------------------------------------------------
 
 
 def remembered(
