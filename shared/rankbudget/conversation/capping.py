@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ..compression.structured import compress_structured
 from ..compression.truncate import truncate_text
 from ..counting.protocol import TokenCounter
 from ..messages.codec import content_text
@@ -61,6 +60,8 @@ def cap_units(
 
 def shortened(timeline: Timeline, caps: Mapping[int, int], counter: TokenCounter) -> dict[int, Any]:
     """Returns copies of the messages at the positions of `caps` with at most so many tokens of text."""
+    from ..compression.structured import compress_structured  # loaded only where a result is shortened
+
     made = {}
     for position, tokens in caps.items():
         text = _text(timeline, position)
