@@ -13,7 +13,6 @@ from .._drivers import Steps
 from ..counting.protocol import TokenCounter
 from ..errors import SummaryError, shown
 from .summarizer import LateError, Summarizer, input_window_of, summary_call
-from .summary import extractive_summary
 from .truncate import truncate_text
 
 __all__ = ["Summarizer", "summarize_steps"]
@@ -60,6 +59,8 @@ def summarize_steps(
         msg = f"max_tokens of a summary must be 1 or more (got {max_tokens}). Give it more room."
         raise SummaryError(msg)
     if summarizer is None or summarizer == "extractive":
+        from .summary import extractive_summary  # loads the ranking of sentences
+
         return extractive_summary("\n".join(texts), max_tokens, counter, previous=previous)
     window = input_window_of(summarizer) if input_window is None else input_window
     running = previous
