@@ -1,7 +1,7 @@
 """One context budget for LangChain: what does not fit is trimmed in rank order, and a report says why.
 
 `langchain-core` alone is enough to import this package; a name that needs more raises an ImportError that
-names the extra. docs/langchain.md tells which class goes where.
+names the extra. docs/langchain.md shows which class goes where.
 """
 
 from __future__ import annotations

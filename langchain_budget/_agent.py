@@ -41,12 +41,6 @@ class AgentBudget(SharedCopy):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_latest": None}
 
-    @property
-    def stateless(self) -> dict[str, Any]:
-        """Returns the options of a budget with these limits that remembers nothing."""
-        own = ("budget", "max_tokens", "context_window", "counter")
-        return {"model": self.model, **{name: self._options.get(name) for name in own}}
-
     def forget(self, thread: Any) -> bool:
         """Forgets the cut and the summary of a thread; returns whether it was known."""
         return self._sessions.forget(thread)

@@ -126,7 +126,7 @@ def keep_first(
 
 
 def may_end(message: BaseMessage, kinds: Any) -> bool:
-    """Tells whether a list may end on a message: one of the types, and no call that nobody answers."""
+    """Tells whether a list may end on a message: one of the types, and no unanswered call."""
     return matches(message, kinds) and not CODEC.call_ids(message)
 
 

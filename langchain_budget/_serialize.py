@@ -7,20 +7,19 @@ mean a prompt that is too large.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
 from rankbudget import TokenBudget
-from rankbudget.errors import BudgetConfigError, BudgetError
+from rankbudget.adapters import typed_errors
 
 from ._limits import OPTIONS, HostLimits, limits_for
 from ._options import check_given
 
-__all__ = ["LimitSettings", "Settings", "SharedCopy", "typed_errors"]
+__all__ = ["LimitSettings", "Settings", "SharedCopy"]
 
 
 class Settings(BaseModel):
@@ -105,25 +104,3 @@ class SharedCopy:
         for name in self._own:
             twin.__dict__[name] = copy.deepcopy(self.__dict__[name], memo)
         return twin
-
-
-@contextmanager
-def typed_errors() -> Iterator[None]:
-    """Makes errors of pydantic's a BudgetConfigError that names the option."""
-    try:
-        yield
-    except ValidationError as error:
-        found = error.errors()
-        for problem in found:
-            cause = problem.get("ctx", {}).get("error")
-            if isinstance(cause, BudgetError):
-                raise cause from None
-        raise BudgetConfigError.of([_message(error.title, problem) for problem in found]) from error
-
-
-def _message(title: str, problem: Any) -> str:
-    where = ".".join(map(str, problem["loc"]))
-    if problem["type"] == "missing":
-        return f"{title} needs {where}="
-    seen = f"{where} is {problem['input']!r:.80}: " if where else ""
-    return f"{title}: {seen}{problem['msg']}"

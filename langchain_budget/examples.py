@@ -29,7 +29,7 @@ class BudgetExampleSelector(BaseExampleSelector):
             their roles; None has no limit but `k`.
         k: most examples; None has no limit but the tokens.
         example_prompt: the few-shot prompt's own; None counts the fields of an example, one on a line.
-        separator: stands between two examples.
+        separator: joins two examples.
         input_keys: the input variables that make the question; None takes all.
         model: a chat model or a model's name; gives the tokenizer.
         counter: counts instead of the model's tokenizer.

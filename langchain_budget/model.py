@@ -132,8 +132,7 @@ def _wrapped(model: Any, budget: Any, options: dict[str, Any]) -> Any:
 
 def guarded(model: Any, agent: AgentBudget, planned: Sequence[Any]) -> Any:
     """Returns the model with the limits of an agent's plan; the planned messages are not counted again."""
-    options = agent.stateless
-    return _wrapped(model, options.pop("budget"), {**options, "planned": tuple(map(id, planned))})
+    return _wrapped(model, None, {"agent": agent, "planned": tuple(map(id, planned))})
 
 
 class RequestBudget:
@@ -146,15 +145,17 @@ class RequestBudget:
         /,
         *,
         on_report: Callable[[BudgetReport], Any] | None = None,
+        agent: AgentBudget | None = None,
         planned: tuple[int, ...] = (),
         **options: Any,
     ) -> None:
-        self._agent = AgentBudget(budget=budget, **options)
+        self._agent = AgentBudget(budget=budget, **options) if agent is None else agent
         self._on_report = on_report
         self._planned = planned
         # A model that is bounded twice keeps to the smaller limit.
         self._inner: RequestBudget | None = getattr(model, _FIELD, None)
-        self._limits(model, {})  # raises now where the limit is unknown
+        if agent is None:
+            self._limits(model, {})  # raises now where the limit is unknown
 
     def steps(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
         """Returns what may be sent for a request: messages, or for a completion model the same texts."""
@@ -167,9 +168,11 @@ class RequestBudget:
             for text in [request] if isinstance(request, str) else request:
                 _check_text(text, limits)
             return request
-        thread = thread_id()
-        if thread is None and limits.summarizer is not None:
-            thread = _SESSION
+        thread = None
+        if self._planned:  # the plan has its cut and its summary already
+            limits = replace(limits, summarizer=None)
+        else:
+            thread = thread_id() or (_SESSION if limits.summarizer is not None else None)
         plan = yield from self._agent.plan(request, limits, thread=thread)
         if self._on_report is not None:
             self._on_report(plan.report)
@@ -208,7 +211,7 @@ class _Bounded:
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """Says no: LangChain's JSON would bring back the model without its limit."""
+        """Returns False: LangChain's JSON would bring back the model without its limit."""
         return False
 
 

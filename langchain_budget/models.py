@@ -46,7 +46,7 @@ _FRAMING = 32
 
 
 def facts_of(model: Any) -> ModelFacts:
-    """Returns what a model object says about itself; a name says nothing but itself."""
+    """Returns what a model object says about itself; a name is only itself."""
     if isinstance(model, str):
         return ModelFacts(name=model)
     own = unwrapped(model)[0]
@@ -179,7 +179,7 @@ def _fallback_windows(model: Any) -> Iterator[int]:
 def _answer(model: Any) -> tuple[int | None, bool]:
     """Returns the longest answer a model's requests ask for, and whether the user chose it.
 
-    Bound arguments are read before the model's own fields. A field that nobody set, or that holds the most
+    Bound arguments are read before the model's own fields. A field that was not set, or that holds the most
     the model's profile allows, may be the integration's default.
     """
     own, arguments = unwrapped(model)

@@ -43,32 +43,45 @@ from .messages.tags import (
 from .prompt.limits import Limits, ModelFacts, limits_of
 from .prompt.options import named_options, typed_errors
 from .prompt.plan import Plan
-from .prompt.pool import SessionPool
 from .prompt.request import PromptRequest, Render, Shown
-from .prompt.settings import (
-    function_name,
-    function_named,
-    read_counter,
-    read_session,
-    summarizer_or_warning,
-    write_counter,
-    write_session,
-)
 from .prompt.signals import segment_signals
 from .prompt.stages import plain_budget, plan_steps
 
 if TYPE_CHECKING:
     from .fitting.evidence import Evidence
     from .optimizer.few_shot import example_text
+    from .prompt.pool import SessionPool
+    from .prompt.settings import (
+        function_name,
+        function_named,
+        read_counter,
+        read_session,
+        summarizer_or_warning,
+        write_counter,
+        write_session,
+    )
     from .relevance.embedding import EmbeddingScorer, default_embedder
 
 _LATER = {
+    "SessionPool": "prompt.pool",
+    **dict.fromkeys(
+        (
+            "function_name",
+            "function_named",
+            "read_counter",
+            "read_session",
+            "summarizer_or_warning",
+            "write_counter",
+            "write_session",
+        ),
+        "prompt.settings",
+    ),
     "EmbeddingScorer": "relevance.embedding",
     "Evidence": "fitting.evidence",
     "default_embedder": "relevance.embedding",
     "example_text": "optimizer.few_shot",
 }
-"""What ranks texts is loaded only where texts are ranked."""
+"""What ranks texts, writes settings or serves many threads is loaded only where it is used."""
 
 __all__ = [
     "JOINT",
