@@ -70,8 +70,6 @@ def empty_ones(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     """Returns the assistant's messages that a provider refuses for having nothing in them."""
     found = []
     for place, message in enumerate(messages):
-        if place + 1 == len(messages) and not message.get("content", message.get("parts", "item")):
-            continue  # where the model goes on
         goes_on = "role" not in message and place + 1 < len(messages)
         if not (goes_on and DictCodec().role(messages[place + 1]) == "assistant") and _is_empty(message):
             found.append(message)

@@ -120,8 +120,6 @@ def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
     if only_results(messages, codec):
         return list(messages)
     keep = [not says_nothing(m, codec) for m in messages]
-    if messages and not keep[-1]:  # an empty message at the end is where the model goes on
-        keep[-1] = not codec.to_dict(messages[-1]).get("content")
     at = 0
     while at < len(messages):
         if roles[at] == "tool":  # a result that follows no call; batches skip over theirs below
