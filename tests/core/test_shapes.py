@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from rankbudget import BudgetConfigError, BudgetExceededError, counter_for, fit_messages
 from rankbudget.counting.blocks import results_in, unanswered
+from rankbudget.counting.profiles import PROFILES, apply_profile
 from rankbudget.messages.codec import DictCodec, content_text, replace_text
 from rankbudget.testing.shapes import SHAPES
 from rankbudget.testing.strategies import shapes
@@ -152,6 +155,15 @@ def test_every_text_is_counted(drawn: Drawn) -> None:
             more = grown(message, path)
             assert COUNTER.count_message(more) >= COUNTER.count_message(message) + 45, path
             assert COUNTER.count_message(codec.to_dict(more)) > COUNTER.count_message(codec.to_dict(message))
+
+
+@draws()
+@given(shapes(), st.sampled_from(sorted(PROFILES)))
+def test_profiles_lose_nothing_of_any_shape(drawn: Drawn, profile: str) -> None:
+    """Whatever a provider demands, every text, call and image is still there."""
+    messages = list(drawn[1])
+    words = Counter(re.findall(r"n\d+|iVBOR", json.dumps(messages)))
+    assert Counter(re.findall(r"n\d+|iVBOR", json.dumps(apply_profile(messages, PROFILES[profile])))) == words
 
 
 @draws()
