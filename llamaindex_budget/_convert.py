@@ -21,7 +21,16 @@ from rankbudget.adapters import segment_signals
 
 from ._codec import CODEC
 
-__all__ = ["emptied", "media_cost", "media_tokens", "node_text", "shortened", "to_nodes", "to_segments"]
+__all__ = [
+    "emptied",
+    "media_cost",
+    "media_tokens",
+    "metadata_around",
+    "node_text",
+    "shortened",
+    "to_nodes",
+    "to_segments",
+]
 
 _MEDIA: tuple[tuple[Any, str], ...] = ((ImageBlock, "image"), (AudioBlock, "audio"), (VideoBlock, "video"))
 
@@ -29,6 +38,25 @@ _MEDIA: tuple[tuple[Any, str], ...] = ((ImageBlock, "image"), (AudioBlock, "audi
 def node_text(item: NodeWithScore) -> str:
     """Returns what a response synthesizer puts in front of the model for this node."""
     return str(item.node.get_content(metadata_mode=MetadataMode.LLM))
+
+
+def metadata_around(item: NodeWithScore) -> tuple[str, str]:
+    r"""Returns the metadata lines that the model sees before and after a node's text.
+
+    Example:
+        >>> node = TextNode(text="tea", metadata={"file_name": "drinks.pdf"})
+        >>> metadata_around(NodeWithScore(node=node))
+        ('file_name: drinks.pdf\n\n', '')
+    """
+    text, seen = _own_text(item), node_text(item)
+    before, _, after = seen.rpartition(text) if text else (seen, "", "")
+    return (before, after)
+
+
+def _own_text(item: NodeWithScore) -> str:
+    """Returns a node's text without metadata; all that the model sees where it is not found in that."""
+    text, seen = str(item.node.get_content(metadata_mode=MetadataMode.NONE)).strip(), node_text(item)
+    return text if text and text in seen else seen
 
 
 def media_tokens(item: NodeWithScore, counter: TokenCounter) -> int:
@@ -75,7 +103,7 @@ def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
         >>> node = TextNode(id_="n1", text="tea", metadata={"title": "Drinks"})
         >>> [s] = to_segments([NodeWithScore(node=node, score=0.5)])
         >>> s.id, s.text, s.score
-        ('n1', 'title: Drinks\n\ntea', 0.5)
+        ('n1', 'tea', 0.5)
     """
     segments: list[Segment] = []
     seen: set[str] = set()
@@ -91,7 +119,7 @@ def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
             known = found.get("provenance")
             confidence = known.confidence if known is not None else None
             found["provenance"] = Provenance(source_id=node.ref_doc_id, confidence=confidence)
-        text = node_text(item)
+        text = _own_text(item)
         segments.append(Segment(id=identity, text=text, metadata=node.metadata, source=item, **found))
     return segments
 
@@ -103,12 +131,12 @@ def to_nodes(segments: Iterable[Segment], given: Sequence[Segment]) -> list[Node
 
 
 def shortened(item: NodeWithScore, text: str) -> NodeWithScore:
-    """Returns a copy that the model sees as `text`; id, score, metadata and relationships stay."""
+    """Returns a copy with another text; id, score, metadata and relationships stay."""
     node: Any = item.node.model_copy()
     node.metadata = dict(node.metadata)
     node.relationships = dict(node.relationships)
-    # The text already holds the metadata that the model should see; shown again it would cost twice.
-    node.excluded_llm_metadata_keys = list(node.metadata)
+    if not any(metadata_around(item)):  # the text holds all that the model sees; it must not see it twice
+        node.excluded_llm_metadata_keys = list(node.metadata)
     node.set_content(text)
     return NodeWithScore(node=node, score=item.score)
 

@@ -19,6 +19,7 @@ from .counting.base import whole_tokens
 from .counting.blocks import call_reference, called_in, results_in, without_answered
 from .counting.callables import CallableCounter
 from .counting.protocol import Message, Tool
+from .errors import check_options
 from .fitting.protocol import Cost, Fit, Piece
 from .messages.codec import (
     KNOWN_ROLES,
@@ -39,8 +40,8 @@ from .messages.tags import (
     render_block,
     wrapper_of,
 )
-from .prompt.limits import Limits, ModelFacts, check_options, limits_of
-from .prompt.plain import plain_budget
+from .prompt.limits import Limits, ModelFacts, limits_of
+from .prompt.options import named_options, typed_errors
 from .prompt.plan import Plan
 from .prompt.pool import SessionPool
 from .prompt.request import PromptRequest, Render, Shown
@@ -54,7 +55,7 @@ from .prompt.settings import (
     write_session,
 )
 from .prompt.signals import segment_signals
-from .prompt.stages import plan_steps
+from .prompt.stages import plain_budget, plan_steps
 
 if TYPE_CHECKING:
     from .fitting.evidence import Evidence
@@ -115,6 +116,7 @@ __all__ = [
     "function_name",
     "function_named",
     "limits_of",
+    "named_options",
     "plain_budget",
     "plan_steps",
     "read_counter",
@@ -127,6 +129,7 @@ __all__ = [
     "summarize_steps",
     "summarizer_or_warning",
     "truncate_text",
+    "typed_errors",
     "whole_tokens",
     "without_answered",
     "wrapper_of",

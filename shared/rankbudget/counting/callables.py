@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..errors import BudgetError, CounterUnavailableError
 from .base import TextCounter, whole_tokens
 
 __all__ = ["CallableCounter"]
@@ -23,4 +24,11 @@ class CallableCounter(TextCounter):
         self._callable = count
 
     def _measure(self, text: str) -> int:
-        return whole_tokens(self._callable(text), self.name)
+        try:
+            counted = self._callable(text)
+        except BudgetError:
+            raise
+        except Exception as error:
+            msg = f"the counter {self.name!r} must count every text (it raised {type(error).__name__}: {error})."
+            raise CounterUnavailableError(msg) from error
+        return whole_tokens(counted, self.name)

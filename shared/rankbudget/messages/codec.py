@@ -270,7 +270,8 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
     """
     for message in reversed(messages):
         role = codec.role(message)
-        if role in PINNED_ROLES:  # a note after the question does not answer it
+        # A note after the question does not answer it; a result without its call is repaired away.
+        if role in PINNED_ROLES or role == "tool":
             continue
         if role != "assistant" or codec.call_ids(message):
             return False
