@@ -116,18 +116,15 @@ class ChatCodec:
         return found if isinstance(found, str) else None
 
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
-        try:
-            return [
-                (fields["role"], blocks[0].__dict__["text"])
-                if not fields["additional_kwargs"]
-                and len(blocks := fields["blocks"]) == 1
-                and type(blocks[0]) is TextBlock
-                else _fingerprint(message)
-                for message in messages
-                if (fields := message.__dict__) is not None
-            ]
-        except (AttributeError, KeyError):
-            return [_fingerprint(message) for message in messages]
+        return [
+            (fields["role"], blocks[0].__dict__["text"])
+            if not fields["additional_kwargs"]
+            and len(blocks := fields["blocks"]) == 1
+            and type(blocks[0]) is TextBlock
+            else _fingerprint(message)
+            for message in messages
+            if (fields := message.__dict__) is not None
+        ]
 
     def with_text(self, message: Any, text: str) -> Any:
         edited = copy_message(message)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import (
     ChatMessage,
+    DocumentBlock,
     ImageBlock,
     TextBlock,
     ThinkingBlock,
@@ -166,3 +167,14 @@ def test_every_text_of_a_message_is_counted() -> None:
             .replace("thought", "thought" + " m" * 50)
         )
         assert COUNTER.count_message(CODEC.to_dict(grown)) >= before + (50 if "one" in str(message) else 0)
+
+
+def test_a_document_of_text_costs_its_text() -> None:
+    """Inline text counts as text whatever type it says it has; a path is only referred to."""
+    inline = DocumentBlock(
+        data=b"word " * 20_000, title="notes", document_mimetype="application/octet-stream"
+    )
+    message = ChatMessage(role="user", blocks=[inline])
+    assert COUNTER.count_message(CODEC.to_dict(message)) >= 20_000
+    there = ChatMessage(role="user", blocks=[DocumentBlock(url="https://example.org/a.pdf")])
+    assert COUNTER.count_message(CODEC.to_dict(there)) >= 3_000

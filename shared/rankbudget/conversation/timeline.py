@@ -309,9 +309,7 @@ class Timeline:
         ids = [call for message in messages[at:after] for call in self.codec.call_ids(message)]
         if ids:
             return self._batch(at, after, stop, ids, body, broken)
-        last = after == len(roles) and not self.ended
-        # Anthropic takes an empty message at the very end, for the model to go on with, and nowhere else.
-        if all(says_nothing(self.codec.to_dict(m), last=last) for m in messages[at:after]):
+        if all(says_nothing(self.codec.to_dict(message)) for message in messages[at:after]):
             broken += [(i, "empty_message") for i in range(at, after)]
         elif self._answers(messages[at]):
             broken += [(i, "orphan_result") for i in range(at, after)]

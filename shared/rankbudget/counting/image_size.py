@@ -17,6 +17,7 @@ __all__ = ["embedded_bytes", "image_size", "media_type"]
 Size = tuple[int, int]
 
 _DATA_URL = re.compile(r"^data:([^,;]{0,100})(?:;[^,]{0,99})?;base64,", re.IGNORECASE)
+_BASE64 = re.compile(r"[\w+/=\s-]*\Z", re.ASCII)
 _PLACES = ("image_url", "source", "inlineData", "inline_data", "input_audio", "file", "metadata", "extras")
 _DATA = ("url", "image_url", "data", "base64", "file_data", "result")
 _TYPES = ("media_type", "mime_type", "mimeType", "mimetype")
@@ -51,7 +52,7 @@ def embedded_bytes(block: Mapping[str, Any], *, most: int) -> bytes | None:
             if not isinstance(found, str):
                 continue
             data_url = _DATA_URL.match(found[:400])
-            if data_url is None and key in {"url", "image_url"}:
+            if data_url is None and (key in {"url", "image_url"} or not _BASE64.match(found[:200])):
                 continue
             start = data_url.end() if data_url else 0
             raw = found[start : start + -(-most // 3) * 4]

@@ -39,9 +39,6 @@ _KINDS = {
     "video": ("video", "video_url", "input_video"),
 }
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
-_TEXT_FILE = re.compile(
-    r"text/|application/(?:[\w.+-]*\+)?(?:json|xml|yaml|x-yaml|javascript|sql|csv)\b", re.IGNORECASE
-)
 _PAGE = re.compile(rb"/Type\s*/Page\b(?!s)")
 _PAGES = re.compile(rb"/Count\s+(\d{1,5})\b")
 _BYTES_PER_PAGE = 30_000  # where a PDF does not say how many pages it has
@@ -145,10 +142,13 @@ def inline_content(block: Mapping[str, Any]) -> Any:
         return found
     if source.get("type") == "text" and isinstance(source.get("data"), str):
         return source["data"]
-    if not _TEXT_FILE.match(media_type(block)):
-        return None
     data = embedded_bytes(block, most=_MOST_BYTES)
-    return None if data is None else data.decode("utf-8", "replace")
+    if not data or data.startswith(b"%PDF") or b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _kind_of(block: Mapping[str, Any]) -> str | None:

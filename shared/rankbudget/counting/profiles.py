@@ -18,6 +18,7 @@ __all__ = ["PROFILES", "RenderingProfile", "apply_profile", "join_contents", "pr
 
 _SYSTEM = frozenset({"system", "developer"})
 _RESULTS = frozenset({"tool", "function"})
+_HELD = {"content", "parts", "images"}
 _JOINER = "\n\n"
 
 
@@ -111,12 +112,13 @@ def _joined(messages: Iterable[Message], speakers: Sequence[Collection[str]]) ->
     for message in messages:
         last = result[-1] if result else None
         roles = next((roles for roles in speakers if _role(message) in roles), ())
-        if last is None or _role(last) not in roles or last.get("tool_calls"):
+        calls = last is not None and (last.get("tool_calls") or last.get("function_call"))
+        if last is None or _role(last) not in roles or calls:
             result.append(message)
             continue
-        merged = {**last, "content": join_contents(last.get("content"), message.get("content"))}
-        if message.get("tool_calls"):
-            merged["tool_calls"] = list(message["tool_calls"])
+        merged = {**message, **{key: value for key, value in last.items() if value is not None}}
+        for key in _HELD & message.keys() & last.keys():
+            merged[key] = join_contents(last[key], message[key])
         result[-1] = merged
     return result
 

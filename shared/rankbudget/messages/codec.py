@@ -271,8 +271,12 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
     for message in reversed(messages):
         role = codec.role(message)
         # A note after the question does not answer it; a result without its call is repaired away.
-        if role not in PINNED_ROLES and role != "tool":
-            return role == "assistant" and not codec.call_ids(message)
+        if role in PINNED_ROLES or role == "tool":
+            continue
+        if role != "assistant" or codec.call_ids(message):
+            return False
+        if not says_nothing(codec.to_dict(message)):
+            return True
     return True
 
 
@@ -282,20 +286,14 @@ def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:
     return own if own is not None else lambda message: results_in(codec.to_dict(message).get("content"))
 
 
-def says_nothing(neutral: Mapping[str, Any], *, last: bool = False) -> bool:
+def says_nothing(neutral: Mapping[str, Any]) -> bool:
     """Returns whether an assistant message without calls has only blanks or thinking, which providers refuse.
-
-    Args:
-        neutral: the message.
-        last: nothing follows it; providers accept one without any content there.
 
     Example:
         >>> [says_nothing({"role": "assistant", "content": text}) for text in (" ", "a")]
         [True, False]
     """
     content = neutral.get("content")
-    if last and not content:
-        return False
     if content.__class__ is str and content and not content.isspace():
         return False
     if any(neutral.get(key) for key in ("refusal", "audio", "images")):

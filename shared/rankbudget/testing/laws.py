@@ -26,7 +26,7 @@ from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError, MessageError
 from ..messages.codec import Codec, DictCodec
 from .broken import LAWS, LawBroken
-from .repairs import is_broken, least_messages, only_results, pairing_errors, part, repaired
+from .repairs import is_broken, least_messages, pairing_errors, part, repaired
 from .single_laws import (
     align,
     check_alternation,
@@ -105,8 +105,8 @@ def check_laws(
     total = counter.count_messages([codec.to_dict(m) for m in result], schemas) + extra_tokens
     if result:
         _check_total(total, limit, reported, shape(result, codec))
-    problems = pairing_errors(result, codec)
-    if problems and not only_results(given, codec):
+    problems = pairing_errors(result, codec, given=given)
+    if problems:
         raise LawBroken(2, f"{problems[0]} in {shape(result, codec)}")
     wanted = repaired(given, codec)
     if wanted and not result:

@@ -120,8 +120,6 @@ def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
     if only_results(messages, codec):
         return list(messages)
     keep = [not says_nothing(m, codec) for m in messages]
-    if messages and not keep[-1]:  # an empty message at the end is where the model goes on
-        keep[-1] = not codec.to_dict(messages[-1]).get("content")
     at = 0
     while at < len(messages):
         if roles[at] == "tool":  # a result that follows no call; batches skip over theirs below
@@ -150,10 +148,12 @@ def is_broken(messages: Sequence[Any], codec: Codec | None = None) -> bool:
     return len(repaired(messages, codec)) != len(messages)
 
 
-def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[str]:
+def pairing_errors(
+    messages: Sequence[Any], codec: Codec | None = None, *, given: Sequence[Any] | None = None
+) -> list[str]:
     """Returns what a provider would say about the tool calls of a conversation.
 
-    A call still waiting at the very end is allowed.
+    A call still waiting at the very end is allowed, and results alone where no more was `given`.
 
     Example:
         >>> pairing_errors([{"role": "tool", "tool_call_id": "c1", "content": "late"}])
@@ -162,6 +162,8 @@ def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[
     codec = codec or DictCodec()
     errors: list[str] = []
     missing: list[str] = []
+    if given is not None and only_results(given, codec):
+        return errors
     for position, message in enumerate(messages):
         if part(message, codec) == "tool":
             errors += [

@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain.agents import create_agent
 from langchain.agents import middleware as stock
-from langchain_core.agents import AgentFinish
+from langchain_core.agents import AgentAction, AgentFinish
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from langchain_core.prompts.string import StringPromptTemplate
@@ -111,7 +111,10 @@ def xml(model: Any, text: str) -> Any:
     made = of("agents.XMLAgent")
     prompt, parser = made.get_default_prompt(), made.get_default_output_parser()
     chain = of("chains.LLMChain")(llm=model, prompt=prompt, output_parser=parser)
-    return made(tools=[look], llm_chain=chain).plan([], input=text, question=text)
+    done = [
+        (AgentAction("look", text, ""), "nothing")
+    ]  # without a step its last message is empty, and dropped
+    return made(tools=[look], llm_chain=chain).plan(done, input=text, question=text)
 
 
 # ---------------------------------------------------------------- langchain-classic: agents as Runnables
