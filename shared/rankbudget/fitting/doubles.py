@@ -34,12 +34,11 @@ def find_doubles(segments: Sequence[Segment], ranked: Sequence[int]) -> dict[int
         ranked: their positions, the best first.
     """
     words = [word_counts(segment.text) for segment in segments]
-    holders = Counter([word for counts in words for word in counts])
-    rarest: set[str] = set()
+    holders: Counter[str] = Counter()
     for counts in words:
-        rare = min(counts, key=holders.__getitem__, default="")
-        if holders[rare] > 1:
-            rarest.add(rare)
+        holders.update(counts.keys())
+    shared = [counts for counts in words if counts and 1 not in map(holders.__getitem__, counts)]
+    rarest = {min(counts, key=holders.__getitem__) for counts in shared}
     doubles = Doubles()
     twins: dict[int, str] = {}
     for i in ranked if rarest else ():
