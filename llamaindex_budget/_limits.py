@@ -140,6 +140,7 @@ class RequestBudget:
                 cut="stable",
                 min_exchanges=budget.min_exchanges,
                 message_cap=budget.message_cap,
+                shorten_question=budget.shorten_question,
             )
             plan = yield from plan_steps(request)
             needed = 0 if is_chat else self._text_tokens(llm, _written(llm, plan.messages), tools)

@@ -17,6 +17,7 @@ from .conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from .conversation.timeline import Timeline, Unit
 from .counting.callables import CallableCounter
 from .counting.protocol import Message, Tool
+from .errors import check_options
 from .fitting.protocol import Cost, Fit, Piece
 from .messages.codec import (
     KNOWN_ROLES,
@@ -36,8 +37,7 @@ from .messages.tags import (
     render_block,
     wrapper_of,
 )
-from .prompt.limits import Limits, ModelFacts, check_options, limits_of
-from .prompt.plain import plain_budget
+from .prompt.limits import Limits, ModelFacts, limits_of
 from .prompt.plan import Plan
 from .prompt.pool import SessionPool
 from .prompt.request import PromptRequest, Render, Shown
@@ -51,7 +51,7 @@ from .prompt.settings import (
     write_session,
 )
 from .prompt.signals import segment_signals
-from .prompt.stages import plan_steps
+from .prompt.stages import plain_budget, plan_steps
 
 if TYPE_CHECKING:
     from .fitting.evidence import Evidence

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..errors import BudgetConfigError, check_list, shown
 from . import messages as framing
 from .cutting import cut_text
 from .media import MediaTable
@@ -115,21 +116,26 @@ class TextCounter(ABC):
         """Returns what a request costs before any message: reply priming and tool schemas."""
         if not tools:
             return self._request_start
+        check_list("tools", tools, "tool schemas")
         return self._request_start + schema_tokens(tools, self.count, start=self._function_start)
 
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
         """Returns the tokens of the whole request."""
+        check_list("messages", messages, "messages")
         return self.overhead(tools) + sum(map(self.count_message, messages))
 
     @abstractmethod
     def _measure(self, text: str) -> int:
         """Returns the tokens of a text that is not remembered."""
 
-    def _count_new(self, text: str) -> int:
+    def _count_new(self, text: Any) -> int:
         """Counts a text that the recent generation does not know, and remembers the count.
 
         There is no lock: two threads at once can only forget more than they must, never count wrong.
         """
+        if not isinstance(text, str):
+            msg = f"a text to count must be a str (got {shown(text)})."
+            raise BudgetConfigError(msg)
         size = len(text)
         if not size:
             return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..errors import BudgetConfigError, shown
+from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError, shown
 from .base import TextCounter
 
 __all__ = ["CallableCounter"]
@@ -25,7 +25,13 @@ class CallableCounter(TextCounter):
         self._callable = count
 
     def _measure(self, text: str) -> int:
-        counted = self._callable(text)
+        try:
+            counted = self._callable(text)
+        except BudgetError:
+            raise
+        except Exception as error:
+            msg = f"the counter {self.name!r} must count every text (it raised {type(error).__name__}: {error})."
+            raise CounterUnavailableError(msg) from error
         try:
             tokens = math.ceil(counted)
         except (TypeError, ValueError, OverflowError):

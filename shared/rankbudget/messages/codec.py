@@ -211,7 +211,8 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
     """
     for message in reversed(messages):
         role = codec.role(message)
-        if role not in PINNED_ROLES:  # a note after the question does not answer it
+        # A note after the question does not answer it; a result without its call is repaired away.
+        if role not in PINNED_ROLES and role != "tool":
             return role == "assistant" and not codec.call_ids(message)
     return True
 
