@@ -166,7 +166,7 @@ class Packing:
                 return
 
     def _start(self, i: int, j: int, most: int) -> str:
-        """Returns the words at the start of a sentence that have `most` tokens; part of the first if need be."""
+        """Returns the words at the start of a sentence that have `most` tokens, or part of the first."""
         sentence = self._sentences(i)[j]
         ends = [word.end() for word in islice(_WORD.finditer(sentence), most)]
         fit = bisect_right(ends, most, key=lambda end: self._counter.count(sentence[:end]))
