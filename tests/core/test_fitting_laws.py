@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from rankbudget import Assembler, Block, BudgetExceededError, Segment, counter_for, fit_documents
 from rankbudget.fitting.best_first import BestFirst
 from rankbudget.fitting.block import fit_block
-from rankbudget.fitting.doubles import MOST_PLACES, Doubles
+from rankbudget.fitting.doubles import find_doubles
 from rankbudget.fitting.evidence import Evidence
 from rankbudget.fitting.memories import Memories
 from rankbudget.fitting.protocol import Fit, plain_cost
@@ -71,6 +72,10 @@ def shown(fit: Fit) -> dict[str, str]:
 
 def wrapped(segment: Segment, text: str) -> int:
     return O200K.count(f"<document source={segment.id!r}>\n{text.replace('<', '&lt;')}\n</document>\n")
+
+
+def framed(segment: Segment, text: str) -> int:
+    return O200K.count(f"<document source={segment.id!r}>\n{text}\n</document>\n")
 
 
 def fit(strategy: Any, segments: list[Segment], limit: int, **options: Any) -> Fit | None:
@@ -135,7 +140,7 @@ def test_a_larger_budget_keeps_no_less_of_a_block(segments: list[Segment], name:
 @pytest.mark.parametrize(
     "strategy", [Evidence(), Evidence(compress=False), BestFirst(), Memories(), Truncate()]
 )
-@pytest.mark.parametrize("cost", [None, wrapped])
+@pytest.mark.parametrize("cost", [None, framed])
 @draws()
 @given(segments=documents(), limit=st.integers(0, 120))
 def test_what_a_dropped_text_needs_is_exact(
@@ -223,12 +228,16 @@ def test_the_same_words_are_a_double(text: str, change: Any, around: str) -> Non
     ]
 
 
-def test_a_sentence_that_all_texts_share_is_looked_up_in_few() -> None:
-    """Near-equal texts take linear time: each is compared with a bounded number of others."""
-    doubles = Doubles()
-    for i in range(3 * MOST_PLACES):
-        doubles.add(Segment(id=str(i), text=f"{COMMON} Number {i}."))
-    assert doubles.of(Segment(id="new", text=f"{COMMON} Number 90.")) == "90"
-    assert doubles.of(Segment(id="new", text="Number 90.")) == "90"
-    assert doubles.of(Segment(id="new", text=f"{COMMON} Number 900.")) is None
-    assert max(map(len, doubles._places.values())) == MOST_PLACES
+def test_near_equal_texts_are_compared_in_linear_time() -> None:
+    """Ten times as many texts that share all but one sentence take about ten times as long, and a late double is found."""
+
+    def seconds(count: int) -> float:
+        numbers = [*range(count), count - 1]
+        segments = [
+            Segment(id=str(i), text=f"{COMMON} Number {n // 2}, {n % 2}.") for i, n in enumerate(numbers)
+        ]
+        begin = time.process_time()
+        assert find_doubles(segments, range(len(segments))) == {count: str(count - 1)}
+        return time.process_time() - begin
+
+    assert seconds(4_000) < 20 * min(seconds(400), seconds(400)) + 0.1

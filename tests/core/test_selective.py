@@ -40,9 +40,7 @@ class TestPlannedSelectiveStrategy(FitStrategyConformance):
     """With a plan the rules hold as well."""
 
     def make(self):
-        return Selective(
-            plan={"preserve_full": ["s1"], "summarize": ["s2"], "discard": ["s0", "s3"]}, merge_share=None
-        )
+        return Selective(plan={"preserve_full": ["s1"], "summarize": ["s2"], "discard": ["s0", "s3"]})
 
     def test_rule_5_what_fits_comes_back_untouched(self):
         """With room for all, only what the plan discards goes, and only what it summarizes is said shorter."""
@@ -171,20 +169,19 @@ def test_old_filler_is_discarded_near_filler_is_not():
     assert plan.preserve_full == {"8", "9"}
 
 
-def test_near_duplicate_neighbours_are_merged():
-    """Of two messages of one role in almost the same words the later one stays."""
+def test_of_two_that_say_the_same_the_later_one_stays():
+    """A long message that is repeated stays once; one that adds a word is another message."""
+    asked = "please check the red valve in hall seven today and tell me what you find there"
     segments = [
-        Segment(id="a", role="user", text="please check the red valve in hall seven today"),
-        Segment(id="b", role="user", text="please check the red valve in hall seven today now"),
-        Segment(
-            id="c", role="assistant", text="it was checked twice and it is tight again as far as one can see"
-        ),
+        Segment(id="a", role="user", text=asked),
+        Segment(id="b", role="user", text=asked.capitalize() + "!"),
+        Segment(id="c", role="user", text=asked + " again"),
+        Segment(id="d", role="assistant", text=LONG),
     ]
-    result = fit(segments, 25)
-    assert next(iter(result.decisions)).reason == "repeats_next"
-    assert "b" in {piece.segment.id for piece in result.pieces}
-    kept = {piece.segment.id for piece in fit(segments, 25, merge_share=None).pieces}
-    assert "b" in kept
+    result = fit(segments, 60)
+    assert [(d.segment_id, d.reason) for d in result.decisions if d.action == "trimmed"] == [
+        ("a", "duplicate")
+    ]
 
 
 def test_negations_are_not_merged_away():
@@ -195,7 +192,7 @@ def test_negations_are_not_merged_away():
         Segment(id="c", text=LONG),
     ]
     result = fit(segments, 15)
-    assert {d.segment_id: d.reason for d in result.decisions}["a"] != "repeats_next"
+    assert {d.segment_id: d.reason for d in result.decisions}["a"] != "duplicate"
 
 
 def test_groups_live_or_die_together():
@@ -223,5 +220,5 @@ def test_wrong_plans_and_options_are_refused():
         SelectivePlan.of({"keep": ["a"]})
     with pytest.raises(BudgetConfigError, match="'a' twice"):
         SelectivePlan.of({"discard": ["a"], "summarize": ["a"]})
-    with pytest.raises(BudgetConfigError, match=r"recent must.*-1.*merge_share must.*2"):
-        Selective(recent=-1, merge_share=2)
+    with pytest.raises(BudgetConfigError, match=r"recent must.*-1.*old must.*-2"):
+        Selective(recent=-1, old=-2)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from rankbudget import SummaryError, counter_for
 from rankbudget._drivers import adrive, drive
+from rankbudget.compression.abstractive import summarize_steps
 from rankbudget.compression.key_moments import find_moments, is_filler, weigh
-from rankbudget.fitting.summarize import extractive_summary, summarize_steps
+from rankbudget.compression.summary import extractive_summary
 from rankbudget.testing import WordCounter
 
 WORDS = WordCounter()

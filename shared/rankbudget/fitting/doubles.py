@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..relevance.corpus import word_counts
 from ..segment import Segment
 
-__all__ = ["Doubles", "find_doubles"]
+__all__ = ["find_doubles"]
 
 SHORT_TURN = 12
-"""Words up to which a turn of a conversation is never a double: "Yeah." is new each time."""
+"""Words up to which a turn of a conversation neither is a double nor has one: "Yeah." is new each time."""
 MOST_PLACES = 32
 """Texts that are remembered for one sentence: more would take quadratic time where all texts share it."""
 _END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)]*\s+|[。！？]+")
@@ -24,79 +24,63 @@ _MARKS = re.compile(
 """Punctuation around words; 5' and -5 keep what belongs to the number."""
 
 
-def find_doubles(segments: Sequence[Segment], ranked: Sequence[int]) -> dict[int, str]:
-    """Returns which segments repeat a better one, by position, and the id of that.
+def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int, str]:
+    """Returns which segments repeat a better one, by position, and the id of that one.
 
-    Only texts whose words all stand in other texts as well are compared.
+    Case, spaces and punctuation do not matter; numbers, names, negations and dates stay what they are, so
+    texts that differ in one word are no doubles.
 
     Args:
         segments: what is looked through.
         ranked: their positions, the best first.
+
+    Example:
+        >>> texts = ["The tea is hot. It costs -2.", "the TEA is hot!"]
+        >>> texts += ["It costs 2.", "The tea is hot, it costs -2"]
+        >>> find_doubles([Segment(id=str(i), text=text) for i, text in enumerate(texts)], range(4))
+        {1: '0', 3: '0'}
     """
     words = [word_counts(segment.text) for segment in segments]
-    holders = Counter([word for counts in words for word in counts])
-    rarest: set[str] = set()
+    holders: Counter[str] = Counter()
     for counts in words:
-        rare = min(counts, key=holders.__getitem__, default="")
-        if holders[rare] > 1:
-            rarest.add(rare)
-    doubles = Doubles()
+        holders.update(counts.keys())
+    # Only texts whose words all stand in other texts as well can be doubles: few are, so few are compared.
+    shared = [counts for counts in words if counts and 1 not in map(holders.__getitem__, counts)]
+    rarest = {min(counts, key=holders.__getitem__) for counts in shared}
     twins: dict[int, str] = {}
+    better: list[tuple[str, list[str]]] = []
+    same: dict[str, str] = {}
+    places: dict[str, list[tuple[int, int]]] = {}
     for i in ranked if rarest else ():
-        if rarest.isdisjoint(words[i]):
+        segment = segments[i]
+        if rarest.isdisjoint(words[i]) or (segment.role and sum(words[i].values()) <= SHORT_TURN):
             continue
-        twin = doubles.of(segments[i])
-        if twin is None:
-            doubles.add(segments[i])
-        else:
+        said = _said(segment.text)
+        whole = " ".join(said)
+        twin = same.get(whole) or _container(said, better, places)
+        if twin is not None:
             twins[i] = twin
+            continue
+        same[whole] = segment.id
+        for position, sentence in enumerate(said):
+            known = places.setdefault(sentence, [])
+            if len(known) < MOST_PLACES:
+                known.append((len(better), position))
+        better.append((segment.id, said))
     return twins
 
 
-class Doubles:
-    """Finds texts that repeat an earlier one, apart from case, spaces and punctuation.
-
-    Numbers, names, negations and dates stay what they are: texts that differ in one word are no doubles. A
-    short turn of a conversation, such as "Yes.", is new every time.
-
-    Example:
-        >>> doubles = Doubles()
-        >>> doubles.add(Segment(id="a", text="The tea is hot. It costs -2."))
-        >>> said = "the TEA is hot!", "It costs 2.", "The tea is hot, it costs -2"
-        >>> [doubles.of(Segment(id="b", text=text)) for text in said]
-        ['a', None, 'a']
-    """
-
-    def __init__(self) -> None:
-        self._texts: list[tuple[str, list[str]]] = []
-        self._same: dict[str, str] = {}
-        self._places: dict[str, list[tuple[int, int]]] = {}
-
-    def add(self, segment: Segment) -> None:
-        """Remembers a segment that is no double itself."""
-        said = _said(segment.text)
-        self._same.setdefault(" ".join(said), segment.id)
-        for position, sentence in enumerate(said):
-            places = self._places.setdefault(sentence, [])
-            if len(places) < MOST_PLACES:
-                places.append((len(self._texts), position))
-        self._texts.append((segment.id, said))
-
-    def of(self, segment: Segment) -> str | None:
-        """Returns the id of a segment that says all of this one, None where it is new."""
-        said = _said(segment.text)
-        words = " ".join(said)
-        if not said or (segment.role and sum(word_counts(segment.text).values()) <= SHORT_TURN):
-            return None
-        if words in self._same:
-            return self._same[words]
-        rarest = min(range(len(said)), key=lambda k: len(self._places.get(said[k], ())))
-        for text, position in self._places.get(said[rarest], ()):
-            name, other = self._texts[text]
-            start = position - rarest
-            if start >= 0 and other[start : start + len(said)] == said:
-                return name
-        return None
+def _container(
+    said: list[str], better: list[tuple[str, list[str]]], places: Mapping[str, list[tuple[int, int]]]
+) -> str | None:
+    """Returns the id of a text that has these sentences one after the other."""
+    rarest = min(range(len(said)), key=lambda k: len(places.get(said[k], ())))
+    for text, position in places.get(said[rarest], ()):
+        name, other = better[text]
+        start = position - rarest
+        if start >= 0 and other[start : start + len(said)] == said:
+            return name
+    return None
 
 
 def _said(text: str) -> list[str]:

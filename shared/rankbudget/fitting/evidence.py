@@ -85,7 +85,7 @@ class Evidence:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
         units = _sentences(rater, segments) if self._compress else _texts(rater, segments)
-        twins = find_doubles(segments, list(dict.fromkeys([i for i, _ in units]))) if self._dedup else {}
+        twins = find_doubles(segments, dict.fromkeys([i for i, _ in units])) if self._dedup else {}
         if twins:
             units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
         skip = 0 if self._compress else len(units) - len(twins)

@@ -17,9 +17,9 @@ class Memories(Evidence):
     """Keeps the memories that matter now, by the formula of `MemoryScorer`.
 
     What `Evidence` would rank by is the similarity; memories that state no priority, date or kind are kept
-    exactly as `Evidence` keeps them. Where every memory comes with a score of its own, that is the similarity.
-    Of more than fifty memories the nearest to the question compete for the room, and all of kind "core"; the
-    others take what is left.
+    exactly as `Evidence` keeps them. Where all memories come with a score, that is the similarity. Of more
+    than fifty memories the nearest to the question compete for the room, and all of kind "core"; the others
+    take what is left.
 
     Args:
         scorer: rates nearness; a `MemoryScorer` brings its own weights; None takes the default mix.
@@ -74,8 +74,8 @@ class _MemoryRater(Rater):
     def _rate_sentences(self) -> list[list[float]]:
         """Rates the sentences of each memory; the best sentence of a memory stands for its nearness."""
         rows = super()._rate_sentences()
-        if self.rated != "documents":  # sentences of turns go by their turn, which is ranked already
-            return rows
+        if self.rated != "documents" or all(len(row) == 1 for row in rows):
+            return rows  # they go by their turn or text, which is ranked already
         lowest = min([max(row) for row in rows if row], default=0.0)
         shifts = self._ranking.shifts([max(row, default=lowest) for row in rows], self._memories)
         return [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]

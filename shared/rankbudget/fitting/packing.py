@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from ..counting.protocol import TokenCounter
 from ..relevance.sentences import split_sentences
@@ -16,6 +19,7 @@ Unit = tuple[int, int]
 WHOLE = -1
 SHORTEST_CUT = 10
 """Tokens of room below which no sentence is cut: a shorter start says too little."""
+_WORD = re.compile(r"\S+")
 MOST_TRIES = 64
 """Lengths that are tried for a cut: its price differs from the count of its words by a few tokens at most."""
 
@@ -65,7 +69,10 @@ class Packing:
             self._take_start(*stopped_at)
 
     def needed(self) -> Mapping[str, int]:
-        """Returns the smallest limit that keeps something of each dropped segment, by its id."""
+        """Returns the smallest limit that keeps something of each dropped segment, by its id.
+
+        Where `price` escapes a text that is kept in part, the limit may lack the tokens that escaping adds.
+        """
         found: dict[str, int] = {}
         everything, used, most = sum(self._costs), 0, 0
         for i, j, tokens in self._priced():
@@ -83,7 +90,7 @@ class Packing:
         return f"{len(self._taken[i])} of {len(self._sentences(i))} sentences{cut}"
 
     def _priced(self) -> Iterator[tuple[int, int, int]]:
-        """Yields each unit with the tokens it adds; the last sentence of a segment makes up for the wrapping."""
+        """Yields each unit with the tokens it adds; all sentences of a text add up to its price."""
         spent: dict[int, tuple[int, int]] = {}
         for i, j in self._units:
             if j == WHOLE:
@@ -159,8 +166,11 @@ class Packing:
                 return
 
     def _start(self, i: int, j: int, most: int) -> str:
+        """Returns the words at the start of a sentence that have `most` tokens, or part of the first."""
         sentence = self._sentences(i)[j]
-        return _at_word_end(sentence, self._counter.truncate(sentence, most))
+        ends = [word.end() for word in islice(_WORD.finditer(sentence), most)]
+        fit = bisect_right(ends, most, key=lambda end: self._counter.count(sentence[:end]))
+        return sentence[: ends[fit - 1]] if fit else self._counter.truncate(sentence, most)
 
     def _shortest(self, i: int, j: int) -> int:
         """Returns the tokens of the shortest start of a sentence that is kept of a segment."""
@@ -197,10 +207,3 @@ class Packing:
             text += shown[j]
             before = -1 if cut is not None and j == cut[0] else j
         return text.strip()
-
-
-def _at_word_end(sentence: str, start: str) -> str:
-    """Returns a start of a sentence without its last word where that is cut in two."""
-    if len(start) >= len(sentence) or sentence[len(start)].isspace() or " " not in start.strip():
-        return start
-    return start[: start.rstrip().rfind(" ")]

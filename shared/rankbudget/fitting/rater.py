@@ -76,13 +76,13 @@ class Rater:
 
     def _rate_sentences(self) -> list[list[float]]:
         """Rates sentences of documents by themselves, others by their segment and their place in it."""
+        texts = [split_sentences(segment.text) for segment in self._segments]
+        if all(len(pieces) == 1 for pieces in texts):
+            return [[rating] for rating in self.documents]
         if self.rated == "documents":
             return rate_sentences(self._query, self._segments, self._scorer)
-        texts = [split_sentences(segment.text) for segment in self._segments]
         flat = [Segment(id=str(i), text=text) for i, pieces in enumerate(texts) for text in pieces]
-        near = [0.0] * len(flat)
-        if len(flat) > len(texts):
-            near = normalised(self._scorer.score(self._query, flat))
+        near = normalised(self._scorer.score(self._query, flat))
         found = []
         start = 0
         for rating, pieces in zip(self.documents, texts, strict=True):

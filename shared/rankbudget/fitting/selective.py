@@ -2,7 +2,7 @@
 
 The analysis needs no model: the newest segments, and those with a decision, a commitment, a correction, a
 preference, names or numbers, are worth keeping whole; other segments become "[Earlier: ...]"; pleasantries
-and repeats go first. A plan of your own overrules it, and holds even where everything fits.
+and doubles go first. A plan of your own overrules it, and holds even where everything fits.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..compression.key_moments import find_moments, is_filler, weigh
 from ..compression.summary import extractive_summary
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..relevance.words import raw_words
 from ..segment import Rendition, Segment
+from .doubles import find_doubles
 from .protocol import Cost, Fit, Group, Piece, members_of, plain_cost, whole
 
 __all__ = ["Preservation", "Selective", "SelectivePlan", "plan_segments"]
@@ -63,21 +63,14 @@ class SelectivePlan:
             )
         return cls(**sets)
 
-    def fate(self, segment_id: str) -> Preservation | None:
-        """Returns what the plan says about a segment, None when it says nothing."""
-        if segment_id in self.preserve_full:
+    def fate(self, segment: Segment) -> Preservation | None:
+        """Returns what the plan says about a segment, for a group about its members; None for nothing."""
+        ids = {member.id for member in members_of(segment)}
+        if ids & self.preserve_full:
             return "preserve_full"
-        if segment_id in self.summarize:
-            return "summarize"
-        return "discard" if segment_id in self.discard else None
-
-    def fate_of(self, segment: Segment) -> Preservation | None:
-        """Returns what the plan says about a segment, for a group about its members together."""
-        fates = [self.fate(member.id) for member in members_of(segment)]
-        for fate in ("preserve_full", "discard", "summarize"):
-            if fate in fates:
-                return fate
-        return None
+        if ids & self.discard:
+            return "discard"
+        return "summarize" if ids & self.summarize else None
 
 
 def plan_segments(segments: Sequence[Segment], *, recent: int = 6, old: int = 50) -> SelectivePlan:
@@ -121,7 +114,6 @@ class Selective:
         recent: newest segments that count as preserved.
         old: filler further back than this many segments is discarded.
         earlier_tokens: most tokens of one "[Earlier: ...]" text.
-        merge_share: of neighbours that share this part of their words, the later one stays; None merges none.
 
     Example:
         >>> from rankbudget.testing.fakes import WordCounter
@@ -139,22 +131,18 @@ class Selective:
         recent: int = 6,
         old: int = 50,
         earlier_tokens: int = 40,
-        merge_share: float | None = 0.85,
     ) -> None:
         problems = [
             f"{name} must be 0 or more (got {value})"
             for name, value in (("recent", recent), ("old", old))
             if value < 0
         ]
-        if merge_share is not None and not 0 < merge_share <= 1:
-            problems.append(f"merge_share must be above 0 and at most 1, or None (got {merge_share})")
         if problems:
             raise BudgetConfigError.of(problems)
         self.plan = plan if isinstance(plan, SelectivePlan) else SelectivePlan.of(plan or {})
         self.recent = recent
         self.old = old
         self.earlier_tokens = earlier_tokens
-        self.merge_share = merge_share
 
     def fit(
         self,
@@ -169,13 +157,16 @@ class Selective:
         """Returns the segments that fit, in their order, some as "[Earlier: ...]"."""
         del block, query  # what later turns depend on is judged by what was said, not by the next question
         work = _Selection(self, segments, limit, counter, cost or plain_cost(counter))
-        if sum([tokens for i, tokens in enumerate(work.costs) if i not in work.reasons]) <= limit:
+        if sum([work.costs[i] for i in work.left()]) <= limit:
             work.keep_all()
         else:
-            work.leave_out_repeats()
-            work.keep_moments()
-            work.shorten_rest()
-        return work.result()
+            work.keep_what_fits()
+        pieces = tuple([work.pieces[i] for i in sorted(work.pieces)])
+        return Fit(
+            pieces=pieces,
+            tokens=limit - work.room,
+            reasons={segments[i].id: (reason, "") for i, reason in work.reasons.items()},
+        )
 
 
 class _Selection:
@@ -190,80 +181,49 @@ class _Selection:
         self.counter = counter
         self.price = price
         self.costs = [price(segment, segment.text) for segment in segments]
-        self.planned = [setup.plan.fate_of(segment) for segment in segments]
+        self.planned = [setup.plan.fate(segment) for segment in segments]
         self.pieces: dict[int, Piece] = {}
-        self.reasons: dict[int, str] = {
-            i: "discarded" for i, fate in enumerate(self.planned) if fate == "discard"
-        }
+        self.reasons: dict[int, str] = {}
+        for i, fate in enumerate(self.planned):
+            if fate == "discard":
+                self.reasons[i] = "discarded"
+
+    def left(self) -> list[int]:
+        """Returns the segments nothing is decided about."""
+        return [i for i in range(len(self.segments)) if i not in self.reasons]
 
     def keep_all(self) -> None:
         """Keeps all that the plan does not discard; says shorter what it wants said shorter."""
-        for i, segment in enumerate(self.segments):
-            if i in self.reasons:
-                continue
-            tokens = self.costs[i]
-            short = None
-            wanted = self.planned[i] == "summarize" and tokens > self.setup.earlier_tokens
-            if wanted and not isinstance(segment, Group) and not segment.text.startswith("[Earlier: "):
-                short = self._earlier(i, tokens - 1)
-            self._keep(i, short or whole(segment, tokens), "filler" if short else "fits")
+        for i in self.left():
+            long = self.costs[i] > self.setup.earlier_tokens
+            short = long and self.planned[i] == "summarize" and self._say_shorter(i, self.costs[i] - 1)
+            if not short:
+                self._keep_whole(i, "fits")
 
-    def leave_out_repeats(self) -> None:
-        """Leaves out a segment whose next neighbour has the same role and nearly the same words."""
-        share = self.setup.merge_share
-        if share is None:
-            return
-        role, words = None, frozenset[str]()
-        for i in reversed(range(len(self.segments))):
-            segment = self.segments[i]
-            own = frozenset(raw_words(segment.text))
-            alike = segment.role == role and len(own & words) >= share * len(own | words)
-            if alike and own and not isinstance(segment, Group):
-                self.reasons.setdefault(i, "repeats_next")
-            else:
-                role, words = segment.role, own
-
-    def keep_moments(self) -> None:
-        """Keeps whole what the plan preserves, the newest segments, and key moments by weight."""
+    def keep_what_fits(self) -> None:
+        """Keeps key moments whole, then says the rest in few words while there is room."""
+        newest_first = range(len(self.segments) - 1, -1, -1)
+        for i in find_doubles(self.segments, newest_first):
+            self.reasons.setdefault(i, "duplicate")
         found = plan_segments(self.segments, recent=self.setup.recent, old=self.setup.old)
-        self.fates = [
-            planned or found.fate(segment.id) or "summarize"
+        fates = [
+            planned or found.fate(segment) or "summarize"
             for planned, segment in zip(self.planned, self.segments, strict=True)
         ]
-        wanted = [i for i, fate in enumerate(self.fates) if fate == "preserve_full" and i not in self.reasons]
-        for i in sorted(wanted, key=self._urgency):
+        moments = {i for i in self.left() if fates[i] == "preserve_full"}
+        for i in sorted(moments, key=self._urgency):
             if self.costs[i] <= self.room:
-                self._keep(i, whole(self.segments[i], self.costs[i]), "key_moment")
-
-    def shorten_rest(self) -> None:
-        """Says the rest in few words while there is room; key moments first, then the newest."""
-        left = [i for i in range(len(self.segments)) if i not in self.pieces and i not in self.reasons]
-        for i in sorted(left, key=lambda i: (_FATES.index(self.fates[i]), -i)):
-            reason = "key_moment" if self.fates[i] == "preserve_full" else "filler"
+                self._keep_whole(i, "key_moment")
+        for i in sorted(self.left(), key=lambda i: (i not in moments, -i)):
             group = isinstance(self.segments[i], Group)
-            if self.fates[i] == "discard":
+            if fates[i] == "discard":
                 self.reasons[i] = "filler"
             elif self.costs[i] <= (self.room if group else min(self.room, self.setup.earlier_tokens)):
-                self._keep(i, whole(self.segments[i], self.costs[i]), reason)
-            elif not group and (short := self._earlier(i, min(self.room, self.costs[i] - 1))):
-                self._keep(i, short, reason)
-            else:
+                self._keep_whole(i, "key_moment" if i in moments else "fits")
+            elif not self._say_shorter(i, min(self.room, self.costs[i] - 1)):
                 self.reasons[i] = "no_room"
-
-    def result(self) -> Fit:
-        """Returns what is kept, in order."""
-        pieces = tuple([self.pieces[i] for i in sorted(self.pieces)])
-        reasons = {}
-        for i, reason in self.reasons.items():
-            plain = reason == "filler" and i in self.pieces and self.pieces[i].whole
-            reasons[self.segments[i].id] = ("fits" if plain else reason, "")
-        used = sum([piece.rendition.tokens for piece in pieces])
-        return Fit(pieces=pieces, tokens=used, reasons=reasons)
-
-    def _keep(self, i: int, piece: Piece, reason: str) -> None:
-        self.pieces[i] = piece
-        self.reasons[i] = reason
-        self.room -= piece.rendition.tokens
+            elif i in moments:
+                self.reasons[i] = "key_moment"
 
     def _urgency(self, i: int) -> tuple[int, float, int]:
         if self.planned[i] == "preserve_full":
@@ -272,19 +232,31 @@ class _Selection:
             return 1, 0.0, -i
         return 2, -weigh(self.segments[i].text), -i
 
-    def _earlier(self, i: int, room: int) -> Piece | None:
-        """Returns a segment in few words that cost at most `room`; None where nothing is left to say."""
+    def _keep_whole(self, i: int, reason: str) -> None:
+        self._keep(i, whole(self.segments[i], self.costs[i]), reason)
+
+    def _keep(self, i: int, piece: Piece, reason: str) -> None:
+        self.pieces[i] = piece
+        self.reasons[i] = reason
+        self.room -= piece.rendition.tokens
+
+    def _say_shorter(self, i: int, room: int) -> bool:
+        """Keeps a segment in few words that cost at most `room`; False where nothing is left to say."""
         segment = self.segments[i]
+        if isinstance(segment, Group) or segment.text.startswith(_EARLIER.format("").rstrip("]")):
+            return False
         limit = min(self.setup.earlier_tokens, room - self.price(segment, _EARLIER.format("")))
         own = segment.metadata.get("summary")
         said = own if isinstance(own, str) and own.strip() else segment.text
         while limit > 0:
             text = extractive_summary(said, limit, self.counter)
             if not text.strip(" ."):
-                return None
+                return False
             shown = _EARLIER.format(text)
             tokens = self.price(segment, shown)
             if tokens <= room:
-                return Piece(segment, Rendition(kind="summarized", text=shown, tokens=tokens))
+                rendition = Rendition(kind="summarized", text=shown, tokens=tokens)
+                self._keep(i, Piece(segment, rendition), "filler")
+                return True
             limit -= max(tokens - room, 1)
-        return None
+        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from ..errors import BudgetConfigError
@@ -13,10 +14,19 @@ from .protocol import Fit, FitStrategy
 
 __all__ = ["STRATEGIES", "BlockStrategy", "strategy_for"]
 
-STRATEGIES = ("best_first", "evidence", "in_order", "memories", "selective", "truncate")
-"""best_first: whole segments by score. evidence: by score, sentences of them where few fit whole. memories:
-evidence, ranked by importance, age and kind as well. selective: key moments whole, the rest in few words.
-in_order, truncate: as given, last one cut."""
+_CLASSES = {
+    "best_first": "best_first.BestFirst",
+    "evidence": "evidence.Evidence",
+    "in_order": "truncate.Truncate",
+    "memories": "memories.Memories",
+    "selective": "selective.Selective",
+    "truncate": "truncate.Truncate",
+}
+"""Loaded only where a block asks for them."""
+STRATEGIES = tuple(_CLASSES)
+"""best_first: whole segments by score. evidence: the best sentences of all. memories: evidence, ranked by
+importance, age and kind as well. selective: key moments whole, the rest in few words. in_order, truncate: as
+given, last one cut."""
 
 _DEFAULTS = {
     "system": "truncate",
@@ -57,39 +67,16 @@ def strategy_for(block: str, strategy: Any = None, *, scorer: Scorer | None = No
         >>> [type(strategy_for(name).strategy).__name__ for name in ("memory", "knowledge", "task")]
         ['Memories', 'Evidence', 'Truncate']
     """
-    if strategy is not None and not isinstance(strategy, str):
-        if callable(getattr(strategy, "fit", None)) and not isinstance(strategy, type):
-            return BlockStrategy(strategy)
-        raise _unknown(block, strategy)
-    return BlockStrategy(_named(block, strategy or _DEFAULTS.get(block, "evidence"), scorer))
-
-
-def _named(block: str, name: str, scorer: Scorer | None) -> FitStrategy:
-    if name in ("truncate", "in_order"):
-        from .truncate import Truncate
-
-        return Truncate()
-    if name == "best_first":
-        from .best_first import BestFirst
-
-        return BestFirst(scorer=scorer)
-    if name == "evidence":
-        from .evidence import Evidence
-
-        return Evidence(scorer=scorer)
-    if name == "memories":
-        from .memories import Memories
-
-        return Memories(scorer=scorer)
-    if name == "selective":
-        from .selective import Selective
-
-        return Selective()
-    raise _unknown(block, name)
-
-
-def _unknown(block: str, given: object) -> BudgetConfigError:
-    names = ", ".join(map(repr, STRATEGIES))
-    return BudgetConfigError(
-        f"strategy of block {block!r} must be one of {names}, or an object with fit() (got {given!r})."
+    if strategy is None or isinstance(strategy, str):
+        name = strategy or _DEFAULTS.get(block, "evidence")
+        if name in STRATEGIES:
+            module, _, made = _CLASSES[name].partition(".")
+            scorers = {"scorer": scorer} if name in ("best_first", "evidence", "memories") else {}
+            return BlockStrategy(getattr(import_module(f"{__package__}.{module}"), made)(**scorers))
+    elif callable(getattr(strategy, "fit", None)) and not isinstance(strategy, type):
+        return BlockStrategy(strategy)
+    msg = (
+        f"strategy of block {block!r} must be one of {', '.join(map(repr, STRATEGIES))}, "
+        f"or an object with fit() (got {strategy!r})."
     )
+    raise BudgetConfigError(msg)

@@ -14,7 +14,7 @@ __all__ = ["Truncate"]
 MOST_TRIES = 64
 """Limits that are tried for the shortest start of a text."""
 NEAR = 8
-"""Tokens above the best limit of a cut that are tried as well: tokens merge, so a longer cut may cost less."""
+"""Tokens above the best limit of a cut that are tried, too: as tokens merge, a longer cut may cost less."""
 
 
 class Truncate:
