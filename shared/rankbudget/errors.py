@@ -11,12 +11,15 @@ BudgetError(ValueError)
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from reprlib import Repr
-from typing import Any
+from typing import Any, TypeVar, cast
 
 __all__ = [
     "BudgetConfigError",
@@ -28,9 +31,18 @@ __all__ = [
     "SummaryError",
     "check_choice",
     "check_count",
+    "check_list",
     "check_number",
+    "check_options",
+    "did_you_mean",
+    "misspelt",
+    "named_fields",
+    "named_options",
     "shown",
 ]
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _repr = Repr()
 _repr.maxstring = _repr.maxother = 80
@@ -122,6 +134,13 @@ def check_number(
     return int(number) if number > 1 and number.is_integer() else number
 
 
+def check_flag(name: str, value: Any, problems: list[str]) -> bool:
+    """Returns True or False; anything else is a problem."""
+    if not isinstance(value, bool):
+        problems.append(f"{name} must be True or False (got {shown(value)})")
+    return bool(value)
+
+
 def check_count(name: str, value: Any, problems: list[str], *, low: int = 0, instead: str = "") -> int:
     """Returns a whole number of at least `low`; a float, a bool or a text is a problem."""
     try:
@@ -133,9 +152,93 @@ def check_count(name: str, value: Any, problems: list[str], *, low: int = 0, ins
     return count
 
 
+def check_list(name: str, value: Any, of: str) -> None:
+    """Raises BudgetConfigError for one text or mapping, or a single value, where a list is meant."""
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, bytearray, Mapping)):
+        msg = f"{name} must be a list of {of} (got {shown(value)}). Put a single one into a list."
+        raise BudgetConfigError(msg)
+
+
 def check_choice(name: str, value: Any, problems: list[str], allowed: tuple[str | None, ...]) -> Any:
     """Returns one of the allowed words."""
     if not (value is None or isinstance(value, str)) or value not in allowed:
         words = ", ".join(map(repr, allowed))
-        problems.append(f"{name} must be one of {words} (got {shown(value)})")
+        hint = did_you_mean(value, [word for word in allowed if word])
+        problems.append(f"{name} must be one of {words} (got {shown(value)}){hint}")
     return value
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Returns "; did you mean 'x'?" with the known name nearest to `name`, or "" when none is near."""
+    near = get_close_matches(name.lower(), list(known), n=1) if isinstance(name, str) else []
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def misspelt(name: str, known: Collection[str]) -> str:
+    """Returns the known name of which `name` is surely a misspelling, or "", because other names are allowed.
+
+    Example:
+        >>> [misspelt(name, ["task", "knowledge"]) for name in ("knowlege", "taks", "tasks", "task_2", "rules")]
+        ['knowledge', 'task', '', '', '']
+    """
+    if name in known:
+        return ""
+    for word in get_close_matches(name, known, n=1, cutoff=0.7):
+        is_variant = name.rstrip("s_-0123456789") == word.rstrip("s")
+        is_near = sorted(name) == sorted(word) or bool(get_close_matches(name, [word], cutoff=0.85))
+        if is_near and not is_variant:
+            return word
+    return ""
+
+
+def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Raises BudgetConfigError for the options that do not exist, with the nearest name that does.
+
+    Example:
+        >>> check_options("Trimmer", ["max_token"], ["max_tokens", "counter"])
+        Traceback (most recent call last):
+        ...
+        rankbudget.errors.BudgetConfigError: Trimmer has no option 'max_token'; did you mean 'max_tokens'?
+    """
+    known = list(allowed)
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        listed = f"; allowed: {', '.join(known)}"
+        raise BudgetConfigError.of(
+            f"{owner} has no option {name!r}{did_you_mean(name, known) or listed}" for name in unknown
+        )
+
+
+def named_options(function: F) -> F:
+    """Makes a call with unknown or missing options a BudgetConfigError that names the nearest option."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except TypeError as error:
+            _check_call(function, args, options, error)
+            raise
+
+    return cast("F", call)
+
+
+def named_fields(cls: type[T]) -> type[T]:
+    """Makes a dataclass built with unknown or missing fields a BudgetConfigError, see `named_options`."""
+    setattr(cls, "__init__", named_options(cls.__init__))  # noqa: B010 - mypy refuses the plain form
+    return cls
+
+
+def _check_call(
+    function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any], error: TypeError
+) -> None:
+    """Raises BudgetConfigError when Python refused the arguments; else the function itself failed."""
+    signature = inspect.signature(function)
+    owner = function.__qualname__.removesuffix(".__init__")
+    try:
+        signature.bind(*args, **options)
+    except TypeError as refused:
+        names = [name for name in signature.parameters if name not in {"self", "cls"}]
+        check_options(owner, options, names)
+        msg = f"{owner} must be called as {owner}({', '.join(names)}), by name (got: {refused})."
+        raise BudgetConfigError(msg) from error

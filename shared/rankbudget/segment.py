@@ -8,11 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from numbers import Real
+from operator import attrgetter
+from types import NoneType
 from typing import Any, Literal
 
-from .errors import BudgetConfigError, check_count, check_number, shown
+from .errors import BudgetConfigError, check_count, check_number, misspelt, named_fields, shown
 
-__all__ = ["Action", "Block", "Decision", "DecisionRange", "Provenance", "Rendition", "Scope", "Segment"]
+__all__ = [
+    "Action",
+    "Block",
+    "Decision",
+    "DecisionRange",
+    "Provenance",
+    "Rendition",
+    "Scope",
+    "Segment",
+    "check_block_name",
+]
+
+_BLOCKS = ("system", "query", "project", "task", "memory", "history", "examples", "knowledge")
+_TEXT = (str, NoneType)
+_NUMBER = (float, int, Real, NoneType)
+_TIME = (datetime, NoneType)
+_MOST_TYPES = 1_000
 
 Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
 """What became of a segment: whole, dropped whole, cut inside its text, its own words only, new words."""
@@ -20,6 +39,45 @@ Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
 RenditionKind = Literal["whole", "truncated", "compressed", "summarized", "placeholder"]
 
 
+class _Types:
+    """The types that the fields of a class may have; the first one is named in errors."""
+
+    def __init__(self, owner: str, **allowed: tuple[type, ...]) -> None:
+        self._owner = owner
+        self._allowed = allowed
+        self._read = attrgetter(*allowed)
+        self._checked: set[tuple[type, ...]] = set()
+
+    def check(self, value: Any) -> None:
+        """Raises BudgetConfigError for the fields of `value` that are of another type."""
+        given = self._read(value)
+        types = tuple(map(type, given))
+        if types in self._checked:  # hosts make thousands of equal kind
+            return
+        problems = []
+        for (name, allowed), one in zip(self._allowed.items(), given, strict=True):
+            if not isinstance(one, allowed):
+                wanted = f"{name} of the {self._owner} must be a {allowed[0].__name__}"
+                problems.append(f"{wanted} (got {shown(one)})")
+        if problems:
+            raise BudgetConfigError.of(problems)
+        if len(self._checked) < _MOST_TYPES:
+            self._checked.add(types)
+
+
+_PROVENANCE = _Types(
+    "provenance",
+    source_id=(str,),
+    source_type=(str,),
+    confidence=_NUMBER,
+    created_at=_TIME,
+    retrieval_score=_NUMBER,
+)
+_SCOPE = _Types("scope", user=_TEXT, project=_TEXT)
+_BLOCK = _Types("block", pinned=(bool,), query=_TEXT)
+
+
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Says where a text comes from, so that an answer can cite it.
@@ -38,7 +96,11 @@ class Provenance:
     created_at: datetime | None = None
     retrieval_score: float | None = None
 
+    def __post_init__(self) -> None:
+        _PROVENANCE.check(self)
 
+
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """Says who may see a text; a field left out is open to all.
@@ -53,12 +115,16 @@ class Scope:
     user: str | None = None
     project: str | None = None
 
+    def __post_init__(self) -> None:
+        _SCOPE.check(self)
+
     def visible_to(self, reader: Scope | None) -> bool:
         """Returns whether a reader with the scope `reader` may see a text of this scope."""
         user, project = (reader.user, reader.project) if reader else (None, None)
         return self.user in (None, user) and self.project in (None, project)
 
 
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """The smallest thing kept or cut.
@@ -111,9 +177,29 @@ class Segment:
         if not isinstance(text, str):
             msg = (
                 f"the text of segment {self.id!r} must be a str (got {shown(text)}). "
-                'Give "" for an empty one, or leave the segment out.'
+                'Give "" for an empty one, or leave the segment out; Block.of takes its texts one by one.'
             )
             raise BudgetConfigError(msg)
+        _SEGMENT.check(self)
+
+
+_SEGMENT = _Types(
+    "segment",
+    id=(str,),
+    role=_TEXT,
+    tokens=(int, NoneType),
+    score=_NUMBER,
+    group=_TEXT,
+    pinned=(bool,),
+    title=_TEXT,
+    label=_TEXT,
+    kind=_TEXT,
+    priority=_NUMBER,
+    provenance=(Provenance, NoneType),
+    scope=(Scope, NoneType),
+    created_at=_TIME,
+    metadata=(dict, Mapping),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +216,7 @@ class Decision:
     """What became of one segment, and why.
 
     Args:
-        segment_id: the segment's id.
-        block: the name of its block.
+        segment_id: the segment's id; `block` is the name of its block.
         action: what happened.
         reason: a short fixed word, as "fits", "no_room", "older_than_cut", "orphan_result".
         before: tokens of the whole segment; 0 for a summary, which was not part of the input.
@@ -150,16 +235,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRange:
-    """Equal decisions over many segments, made one by one only when somebody reads them.
+    """Equal decisions over `size` segments; `expand` makes the single ones when they are read.
 
     The host's own messages are read then: read `report.decisions` before you change a message in place.
-
-    Args:
-        block: the name of the block.
-        action: what happened to each.
-        reason: a short fixed word.
-        size: how many segments.
-        expand: makes the single decisions.
     """
 
     block: str
@@ -169,6 +247,7 @@ class DecisionRange:
     expand: Callable[[], Iterator[Decision]]
 
 
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """A named, ranked region of the prompt.
@@ -203,12 +282,9 @@ class Block:
     query: str | None = None
 
     def __post_init__(self) -> None:
-        if self.rank is not None or self.ratio is not None or self.size is not None:
-            self._check()
-
-    def _check(self) -> None:
         problems: list[str] = []
         whose = f"of block {self.name!r}"
+        check_block_name("name of a block", self.name, problems)
         if self.rank is not None:
             check_count(f"rank {whose}", self.rank, problems, low=1)
         if self.size is not None:
@@ -217,8 +293,16 @@ class Block:
             check_number(f"ratio {whose}", self.ratio, problems, high=1, allowed="a share from 0 to 1")
         if self.ratio is not None and self.size is not None:
             problems.append(f"block {self.name!r} must have a ratio or a size (got both)")
+        if not _is_list(self.segments) or not all(isinstance(one, Segment) for one in self.segments):
+            advice = "Block.of(name, *texts) takes texts"
+            problems.append(
+                f"segments {whose} must be Segment objects in a list (got {shown(self.segments)}). {advice}"
+            )
+        if self.messages is not None and not _is_list(self.messages):
+            problems.append(f"messages {whose} must be a list of messages (got {shown(self.messages)})")
         if problems:
             raise BudgetConfigError.of(problems)
+        _BLOCK.check(self)
 
     @classmethod
     def of(cls, name: str, *texts: str, **fields: Any) -> Block:
@@ -231,13 +315,18 @@ class Block:
             >>> [s.id for s in Block.of("knowledge", "one", "two").segments]
             ['knowledge-0', 'knowledge-1']
         """
-        given: tuple[Any, ...] = texts
-        odd = [type(text).__name__ for text in given if not isinstance(text, str)]
-        if odd:
-            msg = (
-                f"the texts of block {name!r} must be str (got {', '.join(odd[:5])}). "
-                "Give them one by one, Block.of(name, *texts), or Block(name=.., segments=..)."
-            )
-            raise BudgetConfigError(msg)
         segments = tuple(Segment(id=f"{name}-{i}", text=text) for i, text in enumerate(texts))
         return cls(name=name, segments=segments, **fields)
+
+
+def check_block_name(what: str, name: object, problems: list[str]) -> None:
+    """Adds a problem when `name` cannot be a block's name or is a misspelt one, as "knowlege"."""
+    if not isinstance(name, str) or not name:
+        problems.append(f"{what} must be a block's name, as 'memory' (got {shown(name)})")
+    elif name not in _BLOCKS and (meant := misspelt(name, _BLOCKS)):
+        problems.append(f"{what} must be a block's name (got {name!r}); did you mean {meant!r}?")
+
+
+def _is_list(value: Any) -> bool:
+    """Returns whether a value can be read by position and is not one text or one mapping."""
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from rankbudget.budget.token_budget import TokenBudget
@@ -218,9 +220,9 @@ def test_a_missing_window_is_looked_up_by_model(written):
     """A known model needs no window; an unknown one is told with its way out."""
     assert TokenBudget.from_file(written("llm: {model: gpt-4o}")).context_window == 128_000
     message = refused(written("llm: {model: nobody-knows-this-model}"))
-    assert "context_window must be given" in message
+    assert "context window must be known" in message
     assert "nobody-knows-this-model" in message
-    assert "context_window must be given" in refused(written("llm: {temperature: 1}"))
+    assert "context window must be known" in refused(written("llm: {temperature: 1}"))
 
 
 @pytest.mark.parametrize(
@@ -302,3 +304,19 @@ def test_all_slips_of_a_section_come_at_once(written):
     message = refused(written("llm: {contxt_window: 1, mesage_cap: 2}"))
     assert "'context_window'?" in message
     assert "'message_cap'?" in message
+
+
+@pytest.mark.parametrize("depth", [7, 9, 12])
+def test_merged_mappings_are_bounded(written, depth):
+    """A few lines of merges of merges, which would be millions of keys, are refused at once."""
+    merges = [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, depth)]
+    text = "\n".join(["a0: &a0 {k: 1}", *merges, "llm: {context_window: 9000}"])
+    begin = time.process_time()
+    assert "merged mappings" in refused(written(text))
+    assert time.process_time() - begin < 5
+
+
+def test_ordinary_merges_are_read(written):
+    """Anchors and merges as people write them work."""
+    text = "base: &base {context_window: 9000, reserve: 500}\nllm: {<<: *base, reserve: 600}"
+    assert TokenBudget.from_file(written(text)).available == 8400

@@ -108,11 +108,11 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
     own = _shares(room, ranked)
     shares = list(own)
     for i, demand in enumerate(ranked):
-        _meet(room, ranked, own, i, demand.pinned, [(False, _needed), (True, _needed), (True, _pinned)])
+        _fill_up(room, ranked, own, i, demand.pinned, [(False, _needed), (True, _needed), (True, _pinned)])
     for i, demand in enumerate(ranked):
-        _meet(room, ranked, own, i, demand.minimum, [(False, _needed), (False, _pinned)])
+        _fill_up(room, ranked, own, i, demand.minimum, [(False, _needed), (False, _pinned)])
     for i, demand in enumerate(ranked):
-        _meet(room, ranked, own, i, demand.wanted if demand.first else 0, [(False, _needed)])
+        _fill_up(room, ranked, own, i, demand.wanted if demand.first else 0, [(False, _needed)])
     grants = [min(tokens, demand.wanted) for tokens, demand in zip(own, ranked, strict=True)]
     if surplus == "waterfall":
         _flow_down(room, ranked, own, grants)
@@ -138,14 +138,7 @@ def demand_for(
 ) -> Demand:
     """Returns the demand of one block, with the rank, ratio and size of the block or else of the budget.
 
-    Args:
-        budget: gives rank, ratio, size and preset.
-        name: the block's name.
-        block: its own rank, ratio and size come before the budget's; if it is pinned, all it wants is pinned.
-        wanted: see `Demand`.
-        minimum: see `Demand`.
-        pinned: see `Demand`.
-        stable: None: the history's grant is, except with "rag".
+    All that a pinned block wants is pinned. `stable=None`: the history's grant is stable, except with "rag".
 
     Example:
         >>> demand = demand_for(TokenBudget(), "history", 500)
@@ -238,7 +231,7 @@ def _needed(demand: Demand) -> int:
     return min(max(demand.pinned, demand.minimum), demand.wanted)
 
 
-def _meet(
+def _fill_up(
     room: int,
     ranked: Sequence[Demand],
     own: list[int],
@@ -246,9 +239,9 @@ def _meet(
     target: int,
     rounds: Sequence[tuple[bool, Floor]],
 ) -> None:
-    """Moves tokens to one block until it has `target`: what nobody can use, then round by round.
+    """Moves tokens in `own` to one block until it has `target`: unused ones, then round by round.
 
-    `rounds` says whether higher ranks give, too, and what is left to each giver; `own` is changed in place.
+    A round says whether higher ranks give, too, and what is left to each giver.
     """
     need = min(target, ranked[taker].wanted) - own[taker]
     if need <= 0:
@@ -256,8 +249,8 @@ def _meet(
     rest = min(need, room - sum(own))
     own[taker] += rest
     need -= rest
-    everybody: list[tuple[bool, Floor]] = [(True, lambda demand: demand.wanted), *rounds]
-    for higher_give, floor in everybody:
+    unused: tuple[bool, Floor] = (True, lambda demand: demand.wanted)
+    for higher_give, floor in [unused, *rounds]:
         for giver in range(len(ranked) - 1, -1, -1):
             if giver == taker or not (higher_give or ranked[giver].rank > ranked[taker].rank):
                 continue
@@ -281,7 +274,7 @@ def _flow_down(room: int, ranked: Sequence[Demand], own: Sequence[int], grants: 
 
 
 def _borrow(room: int, ranked: Sequence[Demand], shares: Sequence[int], grants: list[int]) -> None:
-    """Gives what nobody uses to the hungry, the most important first; a stable block borrows whole steps."""
+    """Gives unused tokens to the hungry, the most important first; a stable block borrows whole steps."""
     left = room - sum(grants)
     for i, demand in enumerate(ranked):
         step = max(1, shares[i] // STEPS) if demand.stable else 1

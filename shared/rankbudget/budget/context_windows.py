@@ -5,96 +5,19 @@ Nothing is guessed: an unknown model is an error that says how to go on, or the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..counting.models import plain_name
-from ..errors import BudgetConfigError, CounterUnavailableError
+from ..counting.models import listed_limits, near_models
+from ..errors import BudgetConfigError, CounterUnavailableError, check_count, shown
 
 __all__ = ["context_window_of", "max_output_of", "name_of"]
 
-# name: (context window, largest answer), as the providers' pages had it in 2026-11. The longest name that a
-# model's name starts with wins. Where a provider's limit for the prompt is smaller than the window (gpt-5:
-# 272,000 of 400,000), it is used: no prompt within it is refused.
-_TABLE: dict[str, tuple[int, int | None]] = {
-    "gpt-3.5-turbo": (16_385, 4_096),
-    "gpt-3.5-turbo-instruct": (4_096, 4_096),
-    "gpt-35-turbo": (4_096, 4_096),
-    "gpt-4": (8_192, 8_192),
-    "gpt-4-32k": (32_768, 8_192),
-    "gpt-4-0125-preview": (128_000, 4_096),
-    "gpt-4-turbo": (128_000, 4_096),
-    "gpt-4.1": (1_047_576, 32_768),
-    "gpt-4.5": (128_000, 16_384),
-    "gpt-4o": (128_000, 16_384),
-    "gpt-4o-2024-05-13": (128_000, 4_096),
-    "chatgpt-4o": (128_000, 16_384),
-    "gpt-5": (272_000, 128_000),
-    "gpt-5-chat": (128_000, 16_384),
-    "gpt-5.1-chat": (128_000, 16_384),
-    "gpt-5.2-chat": (128_000, 16_384),
-    "gpt-5.3-chat": (128_000, 16_384),
-    "gpt-5.4": (1_050_000, 128_000),
-    "gpt-5.4-mini": (272_000, 128_000),
-    "gpt-5.4-nano": (272_000, 128_000),
-    "gpt-5.5": (1_050_000, 128_000),
-    "gpt-oss": (131_072, 131_072),
-    "o1": (200_000, 100_000),
-    "o1-mini": (128_000, 65_536),
-    "o3": (200_000, 100_000),
-    "o4-mini": (200_000, 100_000),
-    "claude-3": (200_000, 4_096),
-    "claude-3-5": (200_000, 8_192),
-    "claude-3-7": (200_000, 64_000),
-    "claude-opus-4": (200_000, 32_000),
-    "claude-opus-4-5": (200_000, 64_000),
-    "claude-opus-4-6": (1_000_000, 128_000),
-    "claude-opus-4-7": (1_000_000, 128_000),
-    "claude-opus-4-8": (1_000_000, 128_000),
-    "claude-sonnet-4": (200_000, 64_000),
-    "claude-sonnet-4-6": (1_000_000, 128_000),
-    "claude-haiku-4-5": (200_000, 64_000),
-    "gemini-1.5-flash": (1_048_576, 8_192),
-    "gemini-1.5-pro": (2_097_152, 8_192),
-    "gemini-2.0": (1_048_576, 8_192),
-    "gemini-2.5": (1_048_576, 65_536),
-    "gemini-3": (1_048_576, 65_536),
-    "llama-2": (4_096, None),
-    "llama-3": (8_192, None),
-    "llama-3.1": (131_072, None),
-    "llama-3.2": (131_072, None),
-    "llama-3.3": (131_072, None),
-    "llama-4": (131_072, None),  # hosts run it with this or more
-    "mistral-7b": (32_768, None),
-    "mistral-large": (131_072, None),
-    "mistral-nemo": (131_072, None),
-    "mistral-small": (32_768, None),
-    "mixtral-8x7b": (32_768, None),
-    "mixtral-8x22b": (65_536, None),
-    "codestral": (32_768, None),
-    "qwen2.5": (32_768, None),
-    "qwen3": (32_768, None),
-    "deepseek-chat": (131_072, 8_192),
-    "deepseek-reasoner": (131_072, 65_536),
-    "deepseek-r1": (131_072, None),
-    "gemma-2": (8_192, None),
-    "gemma-3": (131_072, None),
-    "gemma-3-1b": (32_768, None),
-    "gemma-3:1b": (32_768, None),
-    "phi-4": (16_384, None),
-    "command-r": (128_000, 4_096),
-    "grok-3": (131_072, None),
-    "grok-4": (256_000, None),
-    "kimi-k2": (131_072, None),
-    "glm-4": (128_000, None),
-    "glm-4.6": (200_000, None),
-    "nova-lite": (300_000, None),
-    "nova-micro": (128_000, None),
-    "nova-pro": (300_000, None),
-}
-_SAID = re.compile(r"(?:^|[-_.:])(\d{1,4})k(?:$|[-_.:])")  # phi-3-mini-128k-instruct names its own window
 _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment")
+_SERVED = (
+    "num_ctx",
+    "n_ctx",
+)  # what Ollama and llama.cpp are asked to run with: less than the model can read
 _HOST_UNKNOWN = 3_900  # what LlamaIndex reports for a model it does not know
 
 
@@ -131,11 +54,12 @@ def context_window_of(model: Any, *, default: int | None = None, base_url: str |
         return found
     if default is not None:
         return _checked(default, "default")
+    name = name_of(model)
     asked = f"; {'; '.join(answers)}" if answers else ""
     msg = (
-        f"the model's context window must be known (got {name_of(model) or model!r:.80}{asked}). "
-        "Give context_window=<tokens>, or default=8192 for unknown models, "
-        "or base_url=<server> to ask Ollama, LM Studio or vLLM."
+        f"the model's context window must be known (got {name or shown(model)}{asked}){near_models(name or '')}. "
+        "Give context_window=<tokens>, or a budget=TokenBudget.for_model(model, ...) with default=8192 for "
+        "unknown models or base_url=<server> to ask Ollama, LM Studio or vLLM."
     )
     raise CounterUnavailableError(msg)
 
@@ -160,29 +84,24 @@ def name_of(model: Any) -> str | None:
 def _known(model: Any) -> tuple[int | None, int | None]:
     """Returns the window and the largest answer, each None where unknown."""
     name = name_of(model)
-    listed = _listed(name) if name else (None, None)
+    listed = listed_limits(name) if name else (None, None)
     if model is None or isinstance(model, (str, int, float)):
         return listed
-    window: int | None = None
-    answer: int | None = None
     profile = model if isinstance(model, Mapping) else _attribute(model, "profile")
-    if isinstance(profile, Mapping):
-        window = _positive(profile.get("max_input_tokens"))
-        answer = _positive(profile.get("max_output_tokens"))
-    if window is None:
-        # Not `num_output`: it is what the host asks for, mostly a default, and limits nothing.
-        window = _positive(_attribute(_attribute(model, "metadata"), "context_window"))
-        window = None if window == _HOST_UNKNOWN and listed[0] else window
-    return window or listed[0], answer or listed[1]
-
-
-def _listed(name: str) -> tuple[int | None, int | None]:
-    plain = plain_name(name)
-    found = [start for start in _TABLE if re.match(rf"{re.escape(start)}(?!\d)", plain)]
-    if found:
-        return _TABLE[max(found, key=len)]
-    said = _SAID.search(name.lower())
-    return (int(said[1]) * 1_024, None) if said else (None, None)
+    profile = profile if isinstance(profile, Mapping) else {}
+    # Not `num_output`: it is what the host asks for, mostly a default, and limits nothing.
+    said = _positive(_attribute(_attribute(model, "metadata"), "context_window"))
+    windows = [
+        *[_positive(_attribute(model, served)) for served in _SERVED],
+        _positive(profile.get("max_input_tokens")),
+        None if said == _HOST_UNKNOWN and listed[0] else said,
+        listed[0],
+    ]
+    window = next(filter(None, windows), None)
+    fallbacks = _attribute(model, "fallbacks")
+    for other in fallbacks if isinstance(fallbacks, (list, tuple)) else ():
+        window = min(filter(None, [window, _known(other)[0]]), default=None)
+    return window, _positive(profile.get("max_output_tokens")) or listed[1]
 
 
 def _attribute(thing: Any, name: str) -> Any:
@@ -197,8 +116,10 @@ def _positive(value: Any) -> int | None:
     return int(value) if is_number and value >= 1 else None
 
 
-def _checked(value: float, what: str) -> int:
-    if value != int(value) or value < 1:
-        msg = f"{what} must be a whole number of tokens from 1 (got {value!r})."
-        raise BudgetConfigError(msg)
-    return int(value)
+def _checked(value: Any, what: str) -> int:
+    problems: list[str] = []
+    is_whole = isinstance(value, float) and value.is_integer()
+    window = check_count(what, int(value) if is_whole else value, problems, low=1)
+    if problems:
+        raise BudgetConfigError.of(problems)
+    return window

@@ -30,7 +30,7 @@ _LISTS = (
 
 def served_window(base_url: str, model: str | None) -> tuple[int | None, list[str]]:
     """Returns the window a server runs a model with (None: the only model), and what else it answered."""
-    parts = urlsplit(base_url.strip())
+    parts = urlsplit(str(base_url).strip())
     if parts.scheme not in {"http", "https"} or not parts.netloc:
         msg = f"base_url must be http://host:port or https://host (got {base_url!r}). Name the server."
         raise BudgetConfigError(msg)

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Literal
 
-from ..errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError, shown
+from ..errors import (
+    BudgetConfigError,
+    BudgetExceededError,
+    CounterUnavailableError,
+    check_options,
+    named_fields,
+    named_options,
+    shown,
+)
 from .validation import (
     DEFAULT_RATIOS,
     DEFAULT_RESERVE,
@@ -33,6 +41,7 @@ _RAG_RANKS = FrozenDict({**DEFAULT_RANKS, "history": 7, "knowledge": 5})
 _UNKNOWN_RANK = 7
 
 
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenBudget:
     """Immutable limits for one prompt; one budget may serve all users, threads and frameworks.
@@ -50,10 +59,12 @@ class TokenBudget:
         surplus: where unused tokens go.
         safety: kept empty because counts may be too low: tokens if above 1, else a share of the window; None
             takes the counter's own band.
+        keep_band: the counter's band is kept empty, too, where it is more than `safety`.
         max_system_ratio: largest share of the window for the system prompt; None allows any.
         min_exchanges: question-and-answer pairs of the history that stay when anything of it stays.
-        message_cap: a number from 200 lets long texts of the last exchanges be shortened when these do not fit; None
-            never shortens.
+        message_cap: a number from 200 lets long texts of the last exchanges be shortened when these do not
+            fit; None never shortens.
+        shorten_question: cuts a question that does not fit to what is free; otherwise it raises.
         model: the model's name, for its tokenizer.
         max_output: the longest answer in tokens the model can give; caps a reserve given as a share.
         preset: "rag" swaps the ranks of history and knowledge and grants knowledge all it wants first.
@@ -76,9 +87,11 @@ class TokenBudget:
     ranks: Mapping[str, int] = field(default_factory=FrozenDict)
     surplus: Surplus = "waterfall"
     safety: float | None = None
+    keep_band: bool = False
     max_system_ratio: float | None = 0.25
     min_exchanges: int = 3
     message_cap: int | None = 1000
+    shorten_question: bool = False
     model: str | None = None
     max_output: int | None = None
     preset: Preset | None = None
@@ -113,12 +126,12 @@ class TokenBudget:
 
         Args:
             model: a model's name, or a host's model object that knows its own window.
-            default: the window in tokens of an unknown model; None raises.
+            default: see `context_window_of`, as `base_url`.
             base_url: an Ollama, LM Studio or vLLM server that runs the model; it is asked first.
             fields: any other field of the budget.
 
         Raises:
-            CounterUnavailableError: when the window is unknown and there is no `default`.
+            CounterUnavailableError: the window is unknown and there is no `default`.
 
         Example:
             >>> TokenBudget.for_model("gpt-4o").context_window
@@ -134,7 +147,8 @@ class TokenBudget:
     def five_blocks(cls, model: str = "gpt-4", **fields: Any) -> TokenBudget:
         """Returns the fixed sizes of the five-block form for a window of 4K, 8K or 128K.
 
-        A model whose window is unknown gets the 8K table.
+        A model whose window is unknown gets the 8K table. Where counts of the model are estimates, their band
+        is kept free and the blocks that are cut first shrink.
 
         Example:
             >>> budget = TokenBudget.five_blocks("gpt-4")
@@ -149,9 +163,10 @@ class TokenBudget:
             "reserve": sizes.pop("reserve"),
             "safety": sizes.pop("safety"),
         }
-        return cls(**{**plain, "ratios": {}, "sizes": sizes, "model": model, **fields})
+        return cls(**{**plain, "keep_band": True, "ratios": {}, "sizes": sizes, "model": model, **fields})
 
     @classmethod
+    @named_options
     def from_file(
         cls,
         path: str | PathLike[str],
@@ -179,18 +194,14 @@ class TokenBudget:
         """
         from .yaml_profiles import read_profile  # loads YAML
 
-        names = tuple(f.name for f in dataclasses.fields(cls))
-        values = read_profile(path, profile, defaults=defaults, fields=names)
+        values = read_profile(path, profile, defaults=defaults, fields=_names(cls))
         where = f"{path}" + (f" (profile {profile!r})" if profile else "")
         try:
             if values.get("context_window") is not None:
                 return cls(**values)
             values.pop("context_window", None)
             return cls.for_model(values.pop("model", None), **values)
-        except CounterUnavailableError as error:
-            msg = f"{where}: context_window must be given where the model does not say it. {error}"
-            raise BudgetConfigError(msg) from error
-        except BudgetConfigError as error:
+        except (BudgetConfigError, CounterUnavailableError) as error:
             msg = f"{where}: {error}"
             raise BudgetConfigError(msg) from error
 
@@ -209,16 +220,12 @@ class TokenBudget:
         if not isinstance(read, Mapping):
             msg = f"budget must be a mapping of its fields (got {shown(read)})."
             raise BudgetConfigError(msg)
-        names = [f.name for f in dataclasses.fields(cls)]
-        unknown = [key for key in data if key not in names]
-        if unknown:
-            msg = f"a budget's fields must be {', '.join(names)} (got {', '.join(map(shown, unknown))})."
-            raise BudgetConfigError(msg)
+        check_options("TokenBudget", data, _names(cls))
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the budget as plain data that survives JSON."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values = {name: getattr(self, name) for name in _names(TokenBudget)}
         return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
     def replace(self, **fields: Any) -> TokenBudget:
@@ -262,14 +269,26 @@ class TokenBudget:
         prompt = self.context_window - self.reserve_tokens(system_tokens)
         return prompt - self.limit(system_tokens=system_tokens, band=band)
 
-    def limit(self, *, system_tokens: int = 0, band: float = 0.0) -> int:
-        """Returns the largest prompt: window - reserve - safety."""
+    def limit(self, *, system_tokens: int = 0, band: float = 0.0, ceiling: int | None = None) -> int:
+        """Returns the largest prompt: window - reserve - safety.
+
+        Args:
+            system_tokens: of them the system prompt.
+            band: by what share the counter may be too low.
+            ceiling: most tokens of the prompt beside the budget, from which the band is kept free, too.
+
+        Example:
+            >>> TokenBudget(context_window=1000, reserve=100).limit(band=0.5, ceiling=300)
+            200
+        """
         prompt = self.context_window - self.reserve_tokens(system_tokens)
+        counted = prompt if ceiling is None else min(prompt, ceiling)
+        if self.safety is None or self.keep_band:
+            counted = counted * PARTS // (PARTS + round(band * PARTS))
         if self.safety is None:
-            return prompt * PARTS // (PARTS + round(band * PARTS))
-        if self.safety > 1:
-            return prompt - int(self.safety)
-        return prompt - self.context_window * round(self.safety * PARTS) // PARTS
+            return counted
+        share = self.context_window * round(self.safety * PARTS) // PARTS
+        return min(counted, prompt - (int(self.safety) if self.safety > 1 else share))
 
     def room(self, *, fixed: int = 0, system_tokens: int | None = None, band: float = 0.0) -> int:
         """Returns what the blocks may share: window - reserve - safety - `fixed`.
@@ -345,6 +364,10 @@ class TokenBudget:
         return {
             "type": "object",
             "title": "TokenBudget",
-            "properties": {f.name: {} for f in dataclasses.fields(cls)},
+            "properties": {name: {} for name in _names(cls)},
             "additionalProperties": False,
         }
+
+
+def _names(cls: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls)]

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from ..errors import check_choice, check_count, check_number, shown
+from ..errors import check_choice, check_count, check_flag, check_number, shown
+from ..segment import check_block_name
 
 __all__ = [
     "DEFAULT_RATIOS",
@@ -17,9 +18,11 @@ __all__ = [
     "LEAST_MESSAGE_CAP",
     "NO_CAP",
     "PARTS",
+    "SHARE",
     "FrozenDict",
     "check_choice",
     "check_count",
+    "check_flag",
     "check_number",
     "checked_fields",
     "parts_of",
@@ -64,38 +67,38 @@ def parts_of(ratio: float) -> int:
     return round(ratio * PARTS)
 
 
-def _check_name(name: str, value: Any, problems: list[str]) -> Any:
-    if not isinstance(value, str):
-        problems.append(f"{name} must be a model's name (got {shown(value)}). Give objects to a counter")
+def _check_type(name: str, value: Any, problems: list[str], *, kind: type, allowed: str) -> Any:
+    if not isinstance(value, kind):
+        problems.append(f"{name} must be {allowed} (got {shown(value)})")
     return value
 
 
-_share = partial(check_number, high=1, allowed="a share from 0 to 1")
+SHARE: Mapping[str, Any] = {"high": 1, "allowed": "a share from 0 to 1"}
+_TOKENS_OR_SHARE = partial(check_number, allowed="tokens above 1, or a share from 0 to 1")
 _RULES: dict[str, Callable[[str, Any, list[str]], Any]] = {
     "context_window": partial(check_count, low=1),
-    "reserve": partial(check_number, allowed="tokens above 1, or a share from 0 to 1"),
-    "safety": partial(check_number, allowed="tokens above 1, or a share from 0 to 1"),
+    "reserve": _TOKENS_OR_SHARE,
+    "safety": _TOKENS_OR_SHARE,
+    "keep_band": partial(_check_type, kind=bool, allowed="True or False"),
     "max_system_ratio": partial(check_number, high=1, above=True, allowed="a share above 0 to 1, or None"),
     "min_exchanges": check_count,
     "message_cap": partial(check_count, low=LEAST_MESSAGE_CAP, instead=NO_CAP),
-    "model": _check_name,
+    "shorten_question": check_flag,
+    "model": partial(_check_type, kind=str, allowed="a model's name; a counter takes objects"),
     "max_output": partial(check_count, low=1),
     "surplus": partial(check_choice, allowed=("waterfall", "borrow", "keep")),
     "preset": partial(check_choice, allowed=(None, "chat", "rag")),
 }
 _MAY_BE_NONE = ("safety", "max_system_ratio", "message_cap", "model", "max_output")
 _ENTRY_RULES: dict[str, tuple[str, Callable[[str, Any, list[str]], Any]]] = {
-    "ratios": ("ratio", _share),
+    "ratios": ("ratio", partial(check_number, **SHARE)),
     "sizes": ("size", check_count),
     "ranks": ("rank", partial(check_count, low=1)),
 }
 
 
 def checked_fields(given: Any, problems: list[str]) -> dict[str, Any]:
-    """Returns a budget's fields in their plain form; adds what is wrong with single fields to `problems`.
-
-    A "reserve" among the ratios is the budget's reserve, as profiles write it.
-    """
+    """Returns a budget's fields in their plain form, a "reserve" among the ratios as its reserve."""
     values = {name: getattr(given, name) for name in (*_RULES, *_ENTRY_RULES)}
     if values["ratios"] is None:
         values["ratios"] = DEFAULT_RATIOS
@@ -127,10 +130,9 @@ def _entries(
         return {}
     entries: dict[str, Any] = {}
     for key, entry in value.items():
-        if isinstance(key, str) and key:
-            entries[key] = check(f"{word} of {shown(key)}", entry, problems)
-        else:
-            problems.append(f"{field} must have block names as keys, as 'memory' (got {shown(key)})")
+        if key != "reserve":
+            check_block_name(f"each key of {field}", key, problems)
+        entries[key] = check(f"{word} of {shown(key)}", entry, problems)
     return entries
 
 

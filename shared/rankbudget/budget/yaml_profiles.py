@@ -19,14 +19,13 @@ belong to the host and pass, except misspelt ones of ours.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Container, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..errors import BudgetConfigError, shown
-from .validation import DEFAULT_RATIOS
+from ..errors import BudgetConfigError, check_number, misspelt, shown
+from .validation import DEFAULT_RATIOS, SHARE
 
 __all__ = ["read_profile"]
 
@@ -35,6 +34,7 @@ _MERGED = ("ratios", "sizes", "ranks")
 _DEFAULTS, _OVERRIDES = "llm", "preferred_llm"
 _GROUPS = ("profiles", "characters")
 _LARGEST_FILE = 1_000_000
+_MOST_MERGED = 200_000
 
 
 def read_profile(
@@ -44,17 +44,7 @@ def read_profile(
     defaults: str | PathLike[str] | None,
     fields: Sequence[str],
 ) -> dict[str, Any]:
-    """Returns the values of a budget's fields that a YAML file gives, each level merged over the one before.
-
-    Args:
-        path: the file.
-        profile: a name under `profiles` (or `characters`), or at the top of the file.
-        defaults: another file whose `llm` section is read first.
-        fields: the names of a budget's fields.
-
-    Raises:
-        BudgetConfigError: with file, key, what was seen and what is allowed.
-    """
+    """Returns the values of a budget's `fields` that a YAML file gives, each level merged over the one before."""
     values: dict[str, Any] = {}
     for where, section in _levels(path, profile, defaults):
         if not isinstance(section, Mapping):
@@ -101,12 +91,13 @@ def _read(path: str | PathLike[str]) -> Mapping[str, Any]:
 
     try:
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise _error(path, f"cannot be read ({error.strerror or error}). Give a YAML file") from error
+    except (OSError, TypeError, ValueError) as error:
+        seen = getattr(error, "strerror", None) or error
+        raise _error(path, f"cannot be read ({seen}). Give the path of a YAML file") from error
     if len(data) > _LARGEST_FILE:
         raise _error(path, f"must have at most {_LARGEST_FILE:,} bytes (got {len(data):,})")
     try:
-        document = yaml.safe_load(data)  # refuses tags that build objects
+        document = _loader()(data).get_single_data()
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise _error(path, f"must be plain YAML (got {' '.join(str(error).split())[:300]})") from error
     if not isinstance(document, Mapping):
@@ -114,6 +105,27 @@ def _read(path: str | PathLike[str]) -> Mapping[str, Any]:
             path, f"must hold a mapping with {_DEFAULTS!r} or {_OVERRIDES!r} (got {shown(document)})"
         )
     return document
+
+
+def _loader() -> Any:
+    """Returns YAML's safe loader, which builds no objects, with a bound for merged mappings.
+
+    A merge copies the keys of other mappings: seven mappings that each merge the one before nine times make
+    millions.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        merged = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            self.merged += len(node.value)
+            if self.merged > _MOST_MERGED:
+                msg = f"merged mappings have more than {_MOST_MERGED:,} keys"
+                raise yaml.constructor.ConstructorError(problem=msg)
+
+    return Loader
 
 
 def _profiles(document: Mapping[Any, Any]) -> dict[str, tuple[str, Any]]:
@@ -139,45 +151,43 @@ def _read_level(section: Mapping[Any, Any], where: str, fields: Sequence[str]) -
     for key, value in section.items():
         name = _RENAMED.get(key, key) if isinstance(key, str) else ""
         if name not in fields:
-            close = difflib.get_close_matches(str(key), (*_RENAMED, *fields), n=1, cutoff=0.8)
-            if close:
-                problems.append(f"{where}.{shown(key)} is unknown; did you mean {close[0]!r}?")
+            meant = misspelt(str(key), (*_RENAMED, *fields))
+            if meant:
+                problems.append(f"{where}.{shown(key)} is unknown; did you mean {meant!r}?")
             continue
         if name in given:
             problems.append(f"{where}: {name} must be given once (got {key!r} and another spelling)")
         if name in _MERGED and not isinstance(value, Mapping):
-            problems.append(
-                f"{where}.{key} must be a mapping from block names to numbers (got {shown(value)})"
-            )
-        given[name] = value
+            allowed = "a mapping from block names to numbers"
+            problems.append(f"{where}.{key} must be {allowed} (got {shown(value)})")
+        given[name] = dict(value) if isinstance(value, Mapping) else value
     if not problems:
         ratios, sizes = given.get("ratios", {}), given.get("sizes", {})
         both = ", ".join(shown(name) for name in ratios if name in sizes)
         if both:
             problems.append(f"{where}: a block must have a ratio or a size (got both for {both})")
-        if "reserve" in given and given["reserve"] != ratios.get("reserve", given["reserve"]):
-            said = f"{shown(given['reserve'])} beside a ratio of {shown(ratios['reserve'])}"
-            problems.append(f"{where}: reserve must be given once (got {said})")
+        if "reserve" in ratios:
+            among = ratios.pop("reserve")
+            check_number(f"{where}: ratio of 'reserve'", among, problems, **SHARE)
+            if given.setdefault("reserve", among) != among:
+                said = f"{shown(given['reserve'])} beside a ratio of {shown(among)}"
+                problems.append(f"{where}: reserve must be given once (got {said})")
     if problems:
         raise BudgetConfigError.of(problems)
     return given
 
 
-def _merged(values: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values with those of the next level over them, in either spelling."""
-    merged = dict(values)
-    ratios, sizes = given.get("ratios", {}), given.get("sizes", {})
-    if "reserve" in given and "ratios" in merged:
-        merged["ratios"] = _without(merged["ratios"], ["reserve"])
-    if "reserve" in ratios:
-        merged.pop("reserve", None)
+def _merged(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values with those of the next level over them; a block has its later size or ratio."""
+    merged = {**values, **given}
+    for name in _MERGED:
+        if name in merged:
+            merged[name] = {**values.get(name, {}), **given.get(name, {})}
     if "sizes" in merged:
-        merged["sizes"] = _without(merged["sizes"], ratios)
-    inherited = merged.get("ratios", DEFAULT_RATIOS)
-    if any(name in inherited for name in sizes):
-        merged["ratios"] = _shared_out(inherited, sizes)
-    for name, value in given.items():
-        merged[name] = {**merged.get(name, {}), **value} if name in _MERGED else value
+        merged["sizes"] = _without(merged["sizes"], given.get("ratios", {}))
+    inherited, sized = values.get("ratios", DEFAULT_RATIOS), given.get("sizes", {})
+    if any(name in inherited for name in sized):
+        merged["ratios"] = {**_shared_out(inherited, sized), **given.get("ratios", {})}
     return merged
 
 
@@ -189,10 +199,7 @@ def _shared_out(ratios: Mapping[str, Any], sized: Container[str]) -> dict[str, A
     """Returns the ratios of the blocks that have no size; they share those of the others in proportion."""
     rest = _without(ratios, sized)
     try:
-        total, left = (sum(_without(some, ["reserve"]).values()) for some in (ratios, rest))
-    except TypeError:  # the budget reports the ratio that is not a number
+        factor = sum(ratios.values()) / sum(rest.values())
+    except (TypeError, ZeroDivisionError):  # the budget reports a ratio that is not a number
         return rest
-    for name, ratio in rest.items():
-        if left and name != "reserve":
-            rest[name] = min(1.0, round(ratio * total / left, 9))
-    return rest
+    return {name: min(1.0, round(ratio * factor, 9)) for name, ratio in rest.items()}

@@ -1,8 +1,7 @@
 """Measures text, messages, tools and media as the model will see them.
 
 In: a model's name, an encoding, a tokenizer or a callable. Out: a `TokenCounter`, which says whether it is
-    `exact`, and
-`why`; if it estimates, it states the `band` by which it may be too low, and the budget keeps that much room.
+`exact`, and `why`; where it estimates, the budget keeps its `band` free, by which it may be too low.
 """
 
 from __future__ import annotations

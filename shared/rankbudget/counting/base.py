@@ -6,17 +6,19 @@ A subclass counts one text (`_measure`); everything else follows.
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..errors import BudgetConfigError, check_list, shown
 from . import messages as framing
 from .cutting import cut_text
 from .media import MediaTable
 from .protocol import Message, Side, TokenCounter, Tool
 from .tools import schema_tokens
 
-__all__ = ["COUNTERS", "MAKERS", "MOST_TEXTS", "TextCounter"]
+__all__ = ["COUNTERS", "MAKERS", "MOST_TEXTS", "TextCounter", "whole_tokens"]
 
 _GENERATION_CHARACTERS = 8_000_000  # there are two generations: at most 16 M characters are kept
 MOST_TEXTS = 200_000
@@ -115,21 +117,26 @@ class TextCounter(ABC):
         """Returns what a request costs before any message: reply priming and tool schemas."""
         if not tools:
             return self._request_start
+        check_list("tools", tools, "tool schemas")
         return self._request_start + schema_tokens(tools, self.count, start=self._function_start)
 
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
         """Returns the tokens of the whole request."""
+        check_list("messages", messages, "messages")
         return self.overhead(tools) + sum(map(self.count_message, messages))
 
     @abstractmethod
     def _measure(self, text: str) -> int:
         """Returns the tokens of a text that is not remembered."""
 
-    def _count_new(self, text: str) -> int:
+    def _count_new(self, text: Any) -> int:
         """Counts a text that the recent generation does not know, and remembers the count.
 
         There is no lock: two threads at once can only forget more than they must, never count wrong.
         """
+        if not isinstance(text, str):
+            msg = f"a text to count must be a str (got {shown(text)})."
+            raise BudgetConfigError(msg)
         size = len(text)
         if not size:
             return 0
@@ -157,6 +164,25 @@ class TextCounter(ABC):
             if type(role) is str and role not in self._framed and len(self._framed) < _MOST_ROLES:
                 self._framed[role] = self._message_start + self.count(role)
         return total
+
+
+def whole_tokens(counted: Any, name: str) -> int:
+    """Returns what a user's callable counted as a whole number, fractions rounded up.
+
+    Raises:
+        BudgetConfigError: it is no number from 0.
+    """
+    try:
+        tokens: int = math.ceil(counted)
+    except (TypeError, ValueError, OverflowError):
+        tokens = -1
+    if tokens < 0:
+        msg = (
+            f"the counter {name!r} must return a whole number from 0 (got {shown(counted)}). "
+            "Return the number of tokens."
+        )
+        raise BudgetConfigError(msg)
+    return tokens
 
 
 def _digest(text: str) -> bytes:

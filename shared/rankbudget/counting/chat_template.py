@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ class TemplateRefusedError(ValueError):
 
 
 class ChatTemplate:
-    """Renders messages with a chat template, in a sandbox: a template is somebody else's program.
+    """Renders messages with a chat template, in a sandbox with bounded work: it is somebody else's program.
 
     Args:
         source: the template.
@@ -29,12 +28,15 @@ class ChatTemplate:
     def __init__(self, source: str, variables: Mapping[str, str] | None = None) -> None:
         try:
             from jinja2 import TemplateError
+
+            from .template_sandbox import BoundedEnvironment
         except ImportError as error:  # pragma: no cover - jinja2 comes with the extra
             msg = 'chat templates need jinja2: pip install "rankbudget[transformers]"'
             raise CounterUnavailableError(msg) from error
+        self._environment = BoundedEnvironment()
         try:
-            self._template = _environment().from_string(source)
-        except TemplateError as error:
+            self._template = self._environment.read(source)
+        except (TemplateError, RecursionError) as error:
             msg = f"the chat template cannot be read: {error}"
             raise CounterUnavailableError(msg) from error
         self._variables = dict(variables or {})
@@ -44,19 +46,21 @@ class ChatTemplate:
 
         Raises:
             TemplateRefusedError: when the template does not accept the conversation.
+            CounterUnavailableError: when it computes more than any chat template needs.
         """
+        given = {
+            "messages": list(messages),
+            "tools": list(tools) if tools else None,
+            "documents": None,
+            "add_generation_prompt": True,
+        }
         try:
-            rendered = self._template.render(
-                messages=list(messages),
-                tools=list(tools) if tools else None,
-                documents=None,
-                add_generation_prompt=True,
-                **self._variables,
-            )
+            return self._environment.rendered(self._template, {**given, **self._variables})
+        except CounterUnavailableError:
+            raise
         except Exception as error:
             msg = f"{type(error).__name__}: {error}"
             raise TemplateRefusedError(msg) from error
-        return str(rendered)
 
 
 def template_of_folder(folder: Path) -> ChatTemplate | None:
@@ -72,17 +76,12 @@ def template_of_folder(folder: Path) -> ChatTemplate | None:
         source = named.get("default") or next(iter(named.values()), None)
     if not isinstance(source, str):
         return None
-    tokens = {**_read_json(folder / "special_tokens_map.json"), **config}
-    variables = {
-        key: _content(value)
-        for key, value in tokens.items()
-        if key.endswith("_token") and isinstance(value, (str, dict))
-    }
+    variables = {}
+    for key, token in {**_read_json(folder / "special_tokens_map.json"), **config}.items():
+        text = token.get("content", "") if isinstance(token, dict) else token
+        if key.endswith("_token") and isinstance(text, str):
+            variables[key] = text
     return ChatTemplate(source, variables)
-
-
-def _content(token: Any) -> str:
-    return str(token.get("content", "")) if isinstance(token, dict) else str(token)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -94,35 +93,3 @@ def _read_json(path: Path) -> dict[str, Any]:
         msg = f"{path} cannot be read: {error}"
         raise CounterUnavailableError(msg) from error
     return read if isinstance(read, dict) else {}
-
-
-def _environment() -> Any:
-    """Returns jinja as chat templates expect it: trimmed blocks, loop controls, plain JSON, helpers."""
-    from jinja2 import TemplateError, nodes
-    from jinja2.ext import Extension
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Generation(Extension):
-        """Renders `{% generation %}` blocks, which mark the assistant's words for training."""
-
-        tags = {"generation"}  # noqa: RUF012 - as jinja declares it
-
-        def parse(self, parser: Any) -> Any:
-            line = next(parser.stream).lineno
-            return nodes.Scope(
-                parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line
-            )
-
-    def tojson(value: Any, **options: Any) -> str:
-        return json.dumps(value, **{"ensure_ascii": False, **options})
-
-    def raise_exception(message: str) -> None:
-        raise TemplateError(message)
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = tojson
-    environment.globals["raise_exception"] = raise_exception
-    environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
-    return environment

@@ -8,12 +8,14 @@ counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import regex
 
+from ..errors import BudgetConfigError, check_choice, shown
 from .protocol import Side
 
-__all__ = ["cut_text", "grapheme_edges"]
+__all__ = ["check_cut", "cut_text", "grapheme_edges"]
 
 _GRAPHEME = regex.compile(r"\X")
 # Two neighbours of these kinds never share a grapheme: segmentation may start between them.
@@ -47,10 +49,9 @@ def cut_text(
         count: counts a text.
         side: which side is cut off.
         guess: characters that are likely to fit.
-        widest: characters of the longest token; a text of more than `widest * max_tokens` is not counted
-            whole.
-        joints: counts add up where a word follows a space or a line starts, so that only the text next to the
-            cut is counted again and again; what is returned has been counted whole.
+        widest: most characters of one token; a longer text than `widest * max_tokens` is not counted whole.
+        joints: counts add up where a word follows a space or a line starts: only the text near the cut is
+            counted again and again, and what is returned is counted whole.
 
     Example:
         >>> cut_text("one two three", 2, lambda text: len(text.split()))
@@ -58,6 +59,7 @@ def cut_text(
         >>> cut_text("cafe\u0301 au lait", 4, len)  # an accent stays with its letter
         'caf'
     """
+    check_cut(text, max_tokens, side)
     if max_tokens <= 0 or not text:
         return ""
     size = len(text)
@@ -84,6 +86,18 @@ def cut_text(
         if keep.tokens(length) <= max_tokens:
             return keep.cut(length)
     return ""
+
+
+def check_cut(text: Any, max_tokens: Any, side: Any) -> None:
+    """Raises BudgetConfigError for what cannot be cut, or cannot be cut to."""
+    is_count = hasattr(max_tokens, "__index__")
+    if isinstance(text, str) and is_count and side in {"right", "left"}:
+        return
+    problems: list[str] = [] if isinstance(text, str) else [f"text must be a str (got {shown(text)})"]
+    if not is_count:
+        problems.append(f"max_tokens must be a whole number (got {shown(max_tokens)})")
+    check_choice("side", side, problems, ("right", "left"))
+    raise BudgetConfigError.of(problems)
 
 
 class _Keep:

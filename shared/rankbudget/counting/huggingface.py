@@ -37,11 +37,11 @@ def from_folder(
         raise CounterUnavailableError(msg)
     try:
         from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(file))
     except ImportError as error:  # pragma: no cover - comes with the extra
         msg = f'{str(file)!r} needs the tokenizers library: pip install "rankbudget[transformers]"'
         raise CounterUnavailableError(msg) from error
-    try:
-        tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:
         msg = f"{str(file)!r} cannot be read as a tokenizer: {error}"
         raise CounterUnavailableError(msg) from error
@@ -56,14 +56,9 @@ def from_tokenizer(
     template: ChatTemplate | str | None = None,
     media: MediaTable | None = None,
 ) -> TokenizerCounter:
-    """Returns the counter of a tokenizer object.
+    """Returns the counter of a `tokenizers` or `transformers` tokenizer, or of anything whose `encode` returns tokens.
 
-    Args:
-        tokenizer: a `tokenizers.Tokenizer`, a `transformers` tokenizer, or anything whose `encode` returns
-            tokens.
-        name: what it counts for; None takes the tokenizer's own name.
-        template: a chat template for a tokenizer that has none.
-        media: what images, audio, files and videos cost.
+    `template` is a chat template for a tokenizer that has none.
     """
     if isinstance(template, str):
         template = ChatTemplate(template)

@@ -1,55 +1,44 @@
-"""Which tokenizer a model's name stands for: one of tiktoken's encodings, or the one that comes nearest."""
+"""What is known of models by their names: their tokenizers and their windows, as `data/models.json` lists them.
+
+The file has
+    windows: name: [context window, largest answer], as the providers' pages had it in 2026-11. Where the
+        limit for the prompt is smaller than the window (gpt-5: 272,000 of 400,000), it is given;
+    encodings: tiktoken's encodings by name; other names are looked up in tiktoken's own table;
+    families: a pattern, the encoding that comes nearest, and by what share its counts may be too low. 0.5
+        covers vocabularies of 32,000 pieces on every kind of text in the table of docs/counting.md; 0.3 is
+        assumed for larger ones that are not public: reports speak of 20-30 % over GPT for Claude. The first
+        match is taken;
+    hosts, vendors: what may be before a name.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
-__all__ = ["encoding_for", "plain_name", "similar_to"]
+from ..errors import did_you_mean
 
-# The longest matching start wins. Names that are not here are looked up in tiktoken's own table.
-_OPENAI = {
-    "gpt-5": "o200k_base",
-    "gpt-4.5": "o200k_base",
-    "gpt-4.1": "o200k_base",
-    "gpt-4o": "o200k_base",
-    "chatgpt": "o200k_base",
-    "computer-use-preview": "o200k_base",
-    "codex-mini": "o200k_base",
-    "gpt-audio": "o200k_base",
-    "gpt-realtime": "o200k_base",
-    "gpt-oss": "o200k_harmony",
-    "o1": "o200k_base",
-    "o3": "o200k_base",
-    "o4-mini": "o200k_base",
-    "gpt-4": "cl100k_base",
-    "gpt-3.5": "cl100k_base",
-    "gpt-35": "cl100k_base",
-    "text-embedding-3": "cl100k_base",
-}
-# The count is the larger of the encoding's and the estimate's; the number is the band. 0.5 covers
-# vocabularies of 32,000 pieces on every kind of text in the table of docs/counting.md; 0.3 is assumed for
-# larger ones that are not public: reports speak of 20-30 % over GPT for Claude. The first match is taken.
-_FAMILIES = {
-    r"claude|gemini|gemma|deepseek|command|grok|glm|kimi": ("o200k_base", 0.30),
-    r"llama-?2|mi[sx]tral|codestral": ("cl100k_base", 0.50),
-    r"llama|qwen": ("cl100k_base", 0.30),
-    r"phi-?4": ("cl100k_base", 0.10),
-    r"phi": ("cl100k_base", 0.50),
-}
+__all__ = ["encoding_for", "is_known", "listed_limits", "near_models", "plain_name", "similar_to"]
+
+_DATA: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "data" / "models.json").read_text(encoding="utf-8")
+)
 _UNKNOWN = ("o200k_base", 0.50)  # as for the smallest vocabularies in use
-
-_HOSTS = (
-    "azure|azure_openai|openai|openai-responses|anthropic|google|google_genai|google_vertexai|google-gla|"
-    "google-vertex|vertex_ai|gemini|bedrock|bedrock_converse|cohere|deepseek|fireworks|github|groq|"
-    "huggingface|litellm|mistralai|moonshot|moonshotai|nvidia|ollama|openrouter|perplexity|together|xai|zai"
-)
 _PREFIX = re.compile(
-    rf"^(?:ft:|meta-|(?:{_HOSTS}):(?=\D)|"
-    r"(?:us|eu|apac|global|amazon|anthropic|cohere|deepseek|google|meta|mistral|moonshot|openai|qwen|zai)\.)"
+    rf"^(?:ft:|meta-|(?:{'|'.join(_DATA['hosts'])}):(?=\D)|(?:{'|'.join(_DATA['vendors'])})\.)"
 )
-_AZURE = re.compile(r"^gpt-4([15])(?!\d)")  # Azure allows no dots: gpt-41 is gpt-4.1
-_DASHLESS = re.compile(r"^(gemma|llama|phi)(?=\d)")  # Ollama's llama3.1:8b
-_LLAMA = re.compile(r"^llama-?v?(\d)[-p](\d)(?=-)")  # llama3-1-8b (Bedrock), llama-v3p1-8b (Fireworks)
+_REWRITTEN = (
+    (re.compile(r"^gpt-4([15])(?!\d)"), r"gpt-4.\1"),  # Azure allows no dots: gpt-41 is gpt-4.1
+    (re.compile(r"^(gemma|llama|phi)(?=\d)"), r"\1-"),  # Ollama's llama3.1:8b
+    (
+        re.compile(r"^llama-?v?(\d)[-p](\d)(?=-)"),
+        r"llama-\1.\2",
+    ),  # Bedrock's llama3-1-8b, Fireworks' llama-v3p1
+)
+_SAID = re.compile(r"(?:^|[-_.:])(\d{1,4})k(?:$|[-_.:])")  # phi-3-mini-128k-instruct names its own window
 
 
 def plain_name(model: str) -> str:
@@ -66,8 +55,9 @@ def plain_name(model: str) -> str:
         plain = plain[found.end() :]
         if found[0] == "ft:":
             plain = plain.partition(":")[0]
-    plain = _DASHLESS.sub(r"\1-", _AZURE.sub(r"gpt-4.\1", plain))
-    return _LLAMA.sub(r"llama-\1.\2", plain)
+    for pattern, name in _REWRITTEN:
+        plain = pattern.sub(name, plain)
+    return plain
 
 
 def encoding_for(model: str) -> str | None:
@@ -82,13 +72,42 @@ def encoding_for(model: str) -> str | None:
     from tiktoken.model import MODEL_TO_ENCODING
 
     plain = plain_name(model)
-    starts = [name for name in _OPENAI if re.match(rf"{re.escape(name)}(?![a-z])", plain)]
-    return _OPENAI[max(starts, key=len)] if starts else MODEL_TO_ENCODING.get(plain)
+    start = _longest_start(plain, _DATA["encodings"], "a-z")
+    found = _DATA["encodings"].get(start) or MODEL_TO_ENCODING.get(plain)
+    return None if found is None else str(found)
 
 
 def similar_to(model: str) -> tuple[str, float]:
-    """Returns the encoding that stands in for a model without one, and by what share it may be too low."""
-    for names, similar in _FAMILIES.items():
+    """Returns the nearest encoding for a model without one, and by what share it may be too low."""
+    for names, encoding, band in _DATA["families"]:
         if re.search(rf"(?<![a-z])(?:{names})", model.lower()):
-            return similar
+            return encoding, band
     return _UNKNOWN
+
+
+def listed_limits(model: str) -> tuple[int | None, int | None]:
+    """Returns the context window and the largest answer of a model, each None where unknown."""
+    start = _longest_start(plain_name(model), _DATA["windows"], r"\d")
+    if start:
+        window, answer = _DATA["windows"][start]
+        return window, answer
+    said = _SAID.search(model.lower())
+    return (int(said[1]) * 1_024, None) if said else (None, None)
+
+
+def is_known(model: str) -> bool:
+    """Returns whether a model has a tokenizer, a family or a window here."""
+    return (
+        bool(encoding_for(model)) or similar_to(model) is not _UNKNOWN or listed_limits(model)[0] is not None
+    )
+
+
+def near_models(model: str) -> str:
+    """Returns "; did you mean 'gpt-4o'?" for the listed model whose name is nearest, or ""."""
+    return did_you_mean(plain_name(model), _DATA["windows"])
+
+
+def _longest_start(plain: str, names: Iterable[str], not_followed_by: str) -> str:
+    """Returns the longest of the names that a model's name starts with, "" when there is none."""
+    starts = [name for name in names if re.match(rf"{re.escape(name)}(?![{not_followed_by}])", plain)]
+    return max(starts, key=len, default="")

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..errors import BudgetConfigError, did_you_mean
+from .models import is_known, near_models
 from .protocol import Message
 
 __all__ = ["PROFILES", "RenderingProfile", "apply_profile", "join_contents", "profile_for"]
@@ -66,10 +68,18 @@ _BY_NAME = {
 
 
 def profile_for(model: str) -> RenderingProfile:
-    """Returns the profile of a provider or a model by its name; unknown names get OpenAI's."""
-    lowered = model.lower()
-    found = next((provider for part, provider in _BY_NAME.items() if part in lowered), "openai")
-    return PROFILES.get(lowered, PROFILES[found])
+    """Returns the profile of a provider or a model by its name.
+
+    Raises:
+        BudgetConfigError: the name is neither a profile nor a known model.
+    """
+    name = model.strip().lower()
+    found = next((provider for part, provider in _BY_NAME.items() if part in name), None)
+    if name not in PROFILES and found is None and not is_known(name):
+        hint = did_you_mean(name, PROFILES) or near_models(name) or f"; allowed: {', '.join(PROFILES)}"
+        msg = f"profile must be a provider's or a known model's name (got {model!r}){hint}"
+        raise BudgetConfigError(msg)
+    return PROFILES.get(name, PROFILES[found or "openai"])
 
 
 def apply_profile(messages: Sequence[Message], profile: RenderingProfile) -> list[Message]:

@@ -16,12 +16,13 @@ import threading
 from collections import OrderedDict
 from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
-from ..errors import BudgetConfigError, CounterUnavailableError, shown
+from ..errors import BudgetConfigError, CounterUnavailableError, misspelt, named_options, shown
 from .base import COUNTERS, MAKERS, TextCounter
 from .media import MediaTable, media_for
-from .models import encoding_for, similar_to
+from .models import encoding_for, near_models, similar_to
 from .protocol import TokenCounter
 from .vocabulary import ENCODINGS, VocabularyMissingError
 
@@ -44,6 +45,7 @@ _ALLOWED = (
 )
 
 
+@named_options
 def counter_for(
     spec: Any = "o200k_base", *, media: MediaTable | None = None, fast: bool = False, model: str | None = None
 ) -> TokenCounter:
@@ -69,6 +71,8 @@ def counter_for(
         >>> counter_for("gpt-4o") is counter_for("gpt-4o")
         True
     """
+    if media is not None or model is not None:
+        _check_options(media, model)
     if isinstance(spec, str):
         name = spec + _FAST if fast and not spec.endswith(_FAST) else spec
         if media is not None:
@@ -92,6 +96,16 @@ def named(name: str) -> TokenCounter | None:
     return COUNTERS.get(name)
 
 
+def _check_options(media: Any, model: Any) -> None:
+    problems = []
+    if not isinstance(media, (MediaTable, NoneType)):
+        problems.append(f"media must be a MediaTable (got {shown(media)})")
+    if not isinstance(model, (str, NoneType)):
+        problems.append(f"model must be a model's name (got {shown(model)})")
+    if problems:
+        raise BudgetConfigError.of(problems)
+
+
 def _remembered_name(name: str) -> TokenCounter:
     with _lock:
         if name not in COUNTERS:
@@ -102,8 +116,7 @@ def _remembered_name(name: str) -> TokenCounter:
 
 
 def _remembered_object(spec: Any) -> TokenCounter:
-    held = _by_object.get(id(spec))
-    made = (spec, _from_object(spec)) if held is None else held
+    made = _by_object.get(id(spec)) or (spec, _from_object(spec))
     with _lock:
         made = _by_object.setdefault(id(spec), made)
         _by_object.move_to_end(id(spec))
@@ -114,13 +127,13 @@ def _remembered_object(spec: Any) -> TokenCounter:
 
 def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
     plain = name.strip().removesuffix(_FAST)
-    if not plain:
-        msg = f"counter must be {_ALLOWED} (got {name!r}). Give one of these."
+    meant = misspelt(plain, ("estimate", *ENCODINGS))
+    if meant or not plain:
+        hint = f"; did you mean {meant!r}?" if meant else ". Give one of these."
+        msg = f"counter must be {_ALLOWED} (got {name!r}){hint}"
         raise BudgetConfigError(msg)
     if plain == "estimate":
-        from .estimate import EstimateCounter
-
-        return EstimateCounter(why="an estimate was asked for", media=media)
+        return _estimate(plain, "an estimate was asked for", media)
     encoding = plain if plain in ENCODINGS else encoding_for(plain)
     folder = _tokenizer_folder(plain) if encoding is None else None
     if folder is not None:
@@ -133,10 +146,14 @@ def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
             return _similar(plain, media)
         return _with_encoding(encoding, plain, media, fast=name.strip().endswith(_FAST))
     except VocabularyMissingError as error:
-        from .estimate import EstimateCounter
-
         _log.warning("tokens of %r are estimated: %s", plain, error)
-        return EstimateCounter(name=plain, why=str(error), media=media)
+        return _estimate(plain, str(error), media)
+
+
+def _estimate(name: str, why: str, media: MediaTable | None) -> TokenCounter:
+    from .estimate import EstimateCounter
+
+    return EstimateCounter(name=name, why=why, media=media)
 
 
 def _with_encoding(encoding: str, name: str, media: MediaTable, *, fast: bool) -> TokenCounter:
@@ -176,12 +193,10 @@ def _similar(name: str, media: MediaTable) -> TokenCounter:
     from .estimate import SimilarCounter
 
     encoding, band = similar_to(name)
-    why = (
-        f"the tokenizer of {name!r} is not known here; counted with {encoding} and an estimate, "
-        f"up to {band:.0%} too low"
-    )
+    how = f"counted with {encoding} and an estimate, up to {band:.0%} too low"
+    why = f"the tokenizer of {name!r} is not known here; {how}"
     counter = SimilarCounter(encoding, name=name, exact=False, why=why, band=band, media=media)
-    _log.warning("%s. Give a tokenizer to count exactly.", why)
+    _log.warning("%s%s. Give a tokenizer to count exactly.", why, near_models(name))
     return counter
 
 
@@ -189,8 +204,13 @@ def _from_object(spec: Any) -> TokenCounter:
     from .huggingface import from_tokenizer, is_tokenizer
 
     if type(spec).__module__.partition(".")[0] == "tiktoken":
+        import tiktoken.registry
+
         from .tiktoken_counter import TiktokenCounter
 
+        name = str(spec.name)
+        if tiktoken.registry.ENCODINGS.get(name) is spec:
+            return counter_for(name)  # which can be written as plain data, by its name
         return TiktokenCounter(spec)
     if is_tokenizer(spec):
         return from_tokenizer(spec)

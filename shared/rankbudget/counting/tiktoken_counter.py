@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .base import TextCounter
-from .cutting import cut_text
+from .cutting import check_cut, cut_text
 from .media import MediaTable
 from .protocol import Side
 from .vocabulary import load_encoding
@@ -68,6 +68,7 @@ class TiktokenCounter(TextCounter):
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
         """Returns the longest start ("right") or end ("left") within `max_tokens`, never half a grapheme."""
+        check_cut(text, max_tokens, side)
         if max_tokens <= 0 or not text:
             return ""
         reach = 6 * max_tokens + 64

@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from ..errors import check_list
 from . import messages as framing
 from .base import TextCounter
 from .chat_template import TemplateRefusedError
@@ -97,16 +99,15 @@ class TokenizerCounter(TextCounter):
 
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
         """Returns the tokens of the rendering; a refused conversation counts as its profile demands it."""
+        check_list("messages", messages, "messages")
         if self._render is None or self.additive or not messages:
             return self.overhead(tools) + sum(map(self.count_message, messages))
-        try:
+        with suppress(TemplateRefusedError):
             return self._tokens(messages, tools)
-        except TemplateRefusedError:
-            pass
-        try:
-            return self._tokens(self._accepted(messages), tools)
-        except TemplateRefusedError:
-            return self.overhead(tools) + sum(map(self._refused, messages))
+        with suppress(TemplateRefusedError):
+            readable = [self._readable(message)[0] for message in messages]
+            return self._tokens(apply_profile(readable, self.profile), tools)
+        return self.overhead(tools) + sum(map(self._refused, messages))
 
     def count_message(self, message: Message) -> int:
         """Returns what one message adds; exact when `additive`, an estimate otherwise."""
@@ -126,6 +127,8 @@ class TokenizerCounter(TextCounter):
         """Returns what a request costs before any message: the template's own text, and the tools."""
         if self._render is None:
             return super().overhead(tools)
+        if tools:
+            check_list("tools", tools, "tool schemas")
         key = framing.as_text(list(tools)) if tools else ""
         if key not in self._bases:
             if len(self._bases) > _MOST_TOOL_SETS:
@@ -136,33 +139,24 @@ class TokenizerCounter(TextCounter):
     def _base(self, key: str, tools: Sequence[Tool] | None) -> int:
         one, two = [{"role": "user", "content": "one"}], [{"role": "user", "content": "two"}]
         answer = [{"role": "assistant", "content": "so"}]
-        try:
+        with suppress(TemplateRefusedError):
             return self._tokens(one, tools) + self._tokens(two, tools) - self._tokens(one + two, tools)
-        except TemplateRefusedError:
-            pass
-        try:  # a template that demands alternation: the longer conversation has one exchange more
+        with suppress(TemplateRefusedError):  # it demands alternation: the longer one has one exchange more
             shorter = one + answer + two
             return 2 * self._tokens(shorter, tools) - self._tokens(shorter + answer + two, tools)
-        except TemplateRefusedError:
-            return framing.REPLY + (self.count(key) if key else 0)
+        return framing.REPLY + (self.count(key) if key else 0)
 
     def _delta(self, message: Message) -> int:
         """Returns what a message adds to a request, in the first context that its template accepts."""
         asked: Message = {"role": "user", "content": "one"}
-        try:
+        with suppress(TemplateRefusedError):
             return max(0, self._tokens([message], None) - self.overhead(None))
-        except TemplateRefusedError:
-            pass
-        try:
+        with suppress(TemplateRefusedError):
             return max(0, self._tokens([asked, message], None) - self._tokens([asked], None))
-        except TemplateRefusedError:
-            return self._refused(message)
+        return self._refused(message)
 
     def _refused(self, message: Message) -> int:
         return framing.message_tokens(message, self.count, self._media) + _REFUSED_FRAMING
-
-    def _accepted(self, messages: Sequence[Message]) -> list[Message]:
-        return apply_profile([self._readable(message)[0] for message in messages], self.profile)
 
     def _tokens(self, messages: Sequence[Message], tools: Sequence[Tool] | None) -> int:
         """Returns the tokens of a rendering; JSON arguments become objects where the template wants them."""
@@ -208,26 +202,23 @@ class TokenizerCounter(TextCounter):
             for before, after in zip(_PROBES, reversed(_PROBES), strict=True)
         ]
         for conversation in probe_conversations():
-            try:
+            with suppress(TemplateRefusedError):
                 texts.append(render(conversation, None))
-            except TemplateRefusedError:  # noqa: PERF203 - a template may refuse each probe
-                continue
         equal = all(_sum_of_pieces(text, cuts, self.count) == self._measure(text) for text in texts)
         return cuts if equal else None
 
     def _adds_up(self, render: Render) -> bool:
         """Returns whether in every probe the whole is the sum of its parts."""
-        for tools in (None, PROBE_TOOLS):
+        alone = self.overhead(None)
+        try:
             for conversation in probe_conversations():
-                try:
+                parts = sum([self._tokens([message], None) - alone for message in conversation])
+                for tools in (None, PROBE_TOOLS):
                     whole = self._count_rendering(render(conversation, tools))
-                    parts = sum(
-                        self._tokens([message], None) - self.overhead(None) for message in conversation
-                    )
-                except TemplateRefusedError:
-                    return False
-                if whole != self.overhead(tools) + parts:
-                    return False
+                    if whole != self.overhead(tools) + parts:
+                        return False
+        except TemplateRefusedError:
+            return False
         return True
 
 
@@ -248,15 +239,13 @@ def _with_objects(message: Message) -> Message:
     calls = message.get("tool_calls")
     if not isinstance(calls, (list, tuple)):
         return message
-    return {**message, "tool_calls": [_with_object(call) for call in calls]}
-
-
-def _with_object(call: Any) -> Any:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
-        return call
-    try:
-        arguments = json.loads(function["arguments"] or "{}")
-    except ValueError:
-        return call
-    return {**call, "function": {**function, "arguments": arguments}}
+    made = []
+    for call in calls:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
+            with suppress(ValueError):
+                arguments = json.loads(function["arguments"] or "{}")
+                made.append({**call, "function": {**function, "arguments": arguments}})
+                continue
+        made.append(call)
+    return {**message, "tool_calls": made}

@@ -45,11 +45,7 @@ _missing: dict[str, str] = {}  # why: a download that failed is not tried again,
 
 
 def load_encoding(name: str) -> tiktoken.Encoding:
-    """Returns an encoding of tiktoken.
-
-    Raises:
-        VocabularyMissingError: when its vocabulary is nowhere to be found.
-    """
+    """Returns an encoding of tiktoken, or raises VocabularyMissingError."""
     import tiktoken
     import tiktoken.registry
 
@@ -59,13 +55,18 @@ def load_encoding(name: str) -> tiktoken.Encoding:
     with _lock:
         if name in _missing:
             raise VocabularyMissingError(_missing[name])
-        own = _own_cache()
-        if own is not None and _has(own, name):
-            return tiktoken.get_encoding(name)
-        shipped = _shipped_cache()
-        if shipped is not None and _has(shipped, name):
-            return _from_folder(shipped, name)
-        return _download(name)
+        file = vocabulary_file(name)
+        return _download(name) if file is None else _from_folder(file.parent, name)
+
+
+def vocabulary_file(name: str) -> Path | None:
+    """Returns the file of an encoding's vocabulary on this machine, None when there is none."""
+    if name not in _FILES:
+        return None
+    # tiktoken caches a file under the hash of its address.
+    key = hashlib.sha1((_HOST + _FILES[name]).encode(), usedforsecurity=False).hexdigest()
+    files = [folder / key for folder in (_own_cache(), _shipped_cache()) if folder is not None]
+    return next((file for file in files if file.is_file()), None)
 
 
 def _from_folder(folder: Path, name: str) -> tiktoken.Encoding:
@@ -81,14 +82,6 @@ def _from_folder(folder: Path, name: str) -> tiktoken.Encoding:
             del os.environ[_CACHE]
         else:
             os.environ[_CACHE] = before
-
-
-def vocabulary_file(name: str) -> Path | None:
-    """Returns the file of an encoding's vocabulary on this machine, None when there is none."""
-    for folder in (_own_cache(), _shipped_cache()):
-        if folder is not None and _has(folder, name):
-            return folder / _key(_FILES[name])
-    return None
 
 
 def _download(name: str) -> tiktoken.Encoding:
@@ -118,15 +111,6 @@ def _download(name: str) -> tiktoken.Encoding:
     )
     _missing[name] = msg
     raise VocabularyMissingError(msg) from (failed[0] if failed else None)
-
-
-def _has(folder: Path, name: str) -> bool:
-    return name in _FILES and (folder / _key(_FILES[name])).is_file()
-
-
-def _key(file: str) -> str:
-    """Returns the name under which tiktoken caches a file."""
-    return hashlib.sha1((_HOST + file).encode(), usedforsecurity=False).hexdigest()
 
 
 def _own_cache() -> Path | None:

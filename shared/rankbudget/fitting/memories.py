@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
 from ..segment import Segment
-from .evidence import Evidence
-from .packing import Order
+from .evidence import Evidence, Order
 from .rater import Rater
 
 __all__ = ["Memories"]
@@ -17,9 +16,10 @@ __all__ = ["Memories"]
 class Memories(Evidence):
     """Keeps the memories that matter now, by the formula of `MemoryScorer`.
 
-    What `Evidence` would rank by is the similarity: the memories' own scores where all have one. Memories
-    that state no priority, date or kind are kept exactly as `Evidence` keeps them. Of more than fifty memories the nearest to the question compete for the
-    room, and all of kind "core"; the others take what is left.
+    What `Evidence` would rank by is the similarity; memories that state no priority, date or kind are kept
+    exactly as `Evidence` keeps them. Where every memory comes with a score of its own, that is the similarity.
+    Of more than fifty memories the nearest to the question compete for the room, and all of kind "core"; the
+    others take what is left.
 
     Args:
         scorer: rates nearness; a `MemoryScorer` brings its own weights; None takes the default mix.

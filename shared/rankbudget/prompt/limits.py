@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from ..budget.token_budget import TokenBudget
@@ -14,9 +13,9 @@ from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetConfigError, CounterUnavailableError
 from ..messages.measure import Measure
-from .plain import plain_budget
+from .stages import plain_budget
 
-__all__ = ["Limits", "ModelFacts", "check_options", "limits_of"]
+__all__ = ["Limits", "ModelFacts", "limits_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +64,7 @@ class Limits:
     @property
     def most(self) -> int:
         """The most tokens a prompt without a system message may have."""
-        limit = self.budget.limit(band=self.counter.band)
-        return limit if self.ceiling is None else min(limit, self.ceiling)
+        return self.budget.limit(band=self.counter.band, ceiling=self.ceiling)
 
     def fields(self) -> dict[str, Any]:
         """Returns these limits as fields of a `PromptRequest`."""
@@ -138,26 +136,6 @@ def _check(budget: Any, max_tokens: Any, context_window: Any) -> None:
         )
     if budget is not None and context_window is not None:
         problems.append("context_window must not stand beside a budget, which has its own window")
-    if problems:
-        raise BudgetConfigError.of(problems)
-
-
-def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raises BudgetConfigError for the options that do not exist, with the nearest name that does.
-
-    Example:
-        >>> check_options("Trimmer", ["max_token"], ["max_tokens", "counter"])
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.BudgetConfigError: Trimmer has no option 'max_token'; did you mean 'max_tokens'?
-    """
-    known = list(allowed)
-    problems = []
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(known)}"
-            problems.append(f"{owner} has no option {name!r}; {hint}")
     if problems:
         raise BudgetConfigError.of(problems)
 

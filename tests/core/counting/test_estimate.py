@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +19,21 @@ from rankbudget.counting.estimate import ESTIMATE_BAND, EstimateCounter
 from rankbudget.counting.models import similar_to
 from rankbudget.testing import CounterConformance
 
+from .languages import LANGUAGES, WHITESPACE
+
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from benchmarks.texts_by_kind import KINDS, texts
 
 PUBLISHED = ("English", "German", "Chinese", "Arabic", "code", "JSON", "uuid", "emoji")
+
+
+def small_tokenizer() -> Any:
+    """Returns a tokenizer with a vocabulary of 32,000 pieces, that of Llama 2."""
+    tokenizers = pytest.importorskip("tokenizers")
+    wordllama = pytest.importorskip("wordllama")
+    file = next(Path(wordllama.__file__).parent.glob("tokenizers/*.json"))
+    return tokenizers.Tokenizer.from_file(str(file))
 
 
 class TestEstimate(CounterConformance):
@@ -45,13 +57,22 @@ def test_no_estimate_is_too_low_by_more_than_its_band(kind: str, encoding: str) 
         assert exact.count(text) <= math.ceil(estimate.count(text) * (1 + estimate.band))
 
 
+@pytest.mark.parametrize("name", [*LANGUAGES, *WHITESPACE])
+def test_no_language_is_estimated_too_low(name: str) -> None:
+    """Languages, scripts and blanks that vocabularies take in small pieces, as whole texts and as sentences."""
+    text = {**LANGUAGES, **WHITESPACE}[name]
+    estimate, exact, small = counter_for("estimate"), counter_for("cl100k_base"), small_tokenizer()
+    similar = counter_for("acme-unheard-of-1")
+    for part in [text, *(one for one in re.split(r"(?<=[.;։።]) ", text) if len(one) > 60)]:
+        assert exact.count(part) <= math.ceil(estimate.count(part) * (1 + estimate.band))
+        pieces = len(small.encode(part, add_special_tokens=False))
+        assert pieces <= math.ceil(similar.count(part) * (1 + similar.band))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_similar_count_covers_a_small_vocabulary(kind: str) -> None:
     """What is counted for a model nobody knows covers a vocabulary of 32,000 pieces within its band."""
-    tokenizers = pytest.importorskip("tokenizers")
-    wordllama = pytest.importorskip("wordllama")
-    file = next(Path(wordllama.__file__).parent.glob("tokenizers/*.json"))
-    small = tokenizers.Tokenizer.from_file(str(file))
+    small = small_tokenizer()
     similar = counter_for("acme-unheard-of-1")
     for text in texts(kind, many=40, seed=98):
         assert len(small.encode(text, add_special_tokens=False)) <= math.ceil(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rankbudget.counting.profiles import PROFILES, RenderingProfile, apply_profile, profile_for
+from rankbudget.errors import BudgetConfigError
 
 ALL = {
     **PROFILES,
@@ -125,8 +126,10 @@ def test_late_system_text_moves_where_it_is_accepted() -> None:
 
 
 def test_profiles_are_found_by_model() -> None:
-    """Models and providers have a profile by name; unknown names are served as OpenAI's."""
+    """Models and providers have a profile by name; an unknown name is refused."""
     assert profile_for("claude-opus-4-6") is profile_for("anthropic") is PROFILES["anthropic"]
     assert profile_for("models/gemini-2.5-pro") is PROFILES["google"]
     assert profile_for("gemma-2-9b-it") is PROFILES["alternating"]
-    assert profile_for("gpt-4o") is profile_for("acme-1") is PROFILES["openai"]
+    assert profile_for("gpt-4o") is profile_for("qwen3-32b") is PROFILES["openai"]
+    with pytest.raises(BudgetConfigError, match="profile must be"):
+        profile_for("acme-1")

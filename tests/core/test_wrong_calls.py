@@ -1,0 +1,173 @@
+"""A wrong call of the values, the budget or the counters is a typed error that names the option."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rankbudget import (
+    Assembler,
+    Block,
+    BlockAssembler,
+    BudgetConfigError,
+    Provenance,
+    Scope,
+    Segment,
+    TokenBudget,
+    counter_for,
+    fit_messages,
+)
+from rankbudget.adapters import limits_of
+from rankbudget.budget.context_windows import context_window_of
+from rankbudget.errors import CounterUnavailableError, misspelt, named_options
+from rankbudget.testing import WordCounter
+
+CHAT = [{"role": "user", "content": "hello"}]
+GPT: Any = counter_for("gpt-4o")
+MISSPELT: list[tuple[Any, dict[str, Any], str]] = [
+    (TokenBudget, {"reserv": 5}, "reserve"),
+    (TokenBudget.for_model, {"model": "gpt-4o", "reserv": 5}, "reserve"),
+    (TokenBudget.five_blocks, {"safty": 5}, "safety"),
+    (TokenBudget.from_file, {"path": "x", "profil": "a"}, "profile"),
+    (TokenBudget().replace, {"context_windw": 5}, "context_window"),
+    (lambda **fields: TokenBudget.from_dict(fields), {"min_exchange": 5}, "min_exchanges"),
+    (Block, {"name": "a", "segmants": []}, "segments"),
+    (lambda **fields: Block.of("a", "text", **fields), {"rnak": 1}, "rank"),
+    (Segment, {"id": "a", "txt": "b"}, "text"),
+    (Scope, {"usr": "a"}, "user"),
+    (Provenance, {"source_id": "a", "confidance": 1}, "confidence"),
+    (counter_for, {"medai": None}, "media"),
+    (TokenBudget, {"surplus": "waterfal"}, "waterfall"),
+    (TokenBudget, {"ratios": {"histroy": 0.4, "memory": 0.3}}, "history"),
+    (TokenBudget, {"sizes": {"knowlege": 400}}, "knowledge"),
+    (TokenBudget, {"ranks": {"taks": 4}}, "task"),
+    (Block, {"name": "knowlege"}, "knowledge"),
+    (Assembler(1000).assemble, {"blocks": {"knowlege": ["a"]}, "query": "x"}, "knowledge"),
+    (counter_for, {"spec": "o200k_bas"}, "o200k_base"),
+    (GPT.truncate, {"text": "a b", "max_tokens": 1, "side": "rigth"}, "right"),
+    (fit_messages, {"messages": CHAT, "max_tokens": 99, "profile": "antropic"}, "anthropic"),
+]
+WRONG: list[tuple[Any, dict[str, Any], str]] = [
+    (Segment, {"id": 5, "text": ""}, "id of the segment must be a str"),
+    (Segment, {"id": "a", "text": "", "score": "high"}, "score of the segment"),
+    (Segment, {"id": "a", "text": "", "tokens": 1.5}, "tokens of the segment"),
+    (Segment, {"id": "a", "text": "", "priority": "high"}, "priority of the segment"),
+    (Segment, {"id": "a", "text": "", "pinned": "no"}, "pinned of the segment"),
+    (Segment, {"id": "a", "text": "", "provenance": "a.md"}, "provenance of the segment"),
+    (Segment, {"id": "a", "text": "", "scope": "ann"}, "scope of the segment"),
+    (Segment, {"id": "a", "text": "", "created_at": "2026-01-01"}, "created_at of the segment"),
+    (Segment, {"id": "a", "text": "", "metadata": "x"}, "metadata of the segment"),
+    (Segment, {"text": ""}, "Segment must be called as"),
+    (Scope, {"user": 5}, "user of the scope"),
+    (Provenance, {"source_id": 5}, "source_id of the provenance"),
+    (Block, {"name": 5}, "name of a block"),
+    (Block, {"name": ""}, "name of a block"),
+    (Block, {"name": "a", "segments": "abc"}, "segments of block 'a'"),
+    (Block, {"name": "a", "segments": ["abc"]}, "segments of block 'a'"),
+    (Block, {"name": "a", "messages": "abc"}, "messages of block 'a'"),
+    (Block, {"name": "a", "messages": CHAT[0]}, "messages of block 'a'"),
+    (Block, {"name": "a", "pinned": "no"}, "pinned of the block"),
+    (Block, {"name": "a", "query": 5}, "query of the block"),
+    (TokenBudget, {"safety": "a"}, "safety"),
+    (TokenBudget, {"keep_band": 1}, "keep_band"),
+    (TokenBudget, {"sizes": {5: 1}}, "each key of sizes"),
+    (TokenBudget.five_blocks, {"model": 5}, "model"),
+    (TokenBudget.for_model, {"model": 5.5}, "context_window"),
+    (TokenBudget.for_model, {"model": "acme", "default": "a"}, "default"),
+    (TokenBudget.for_model, {"model": "acme", "base_url": 5}, "base_url"),
+    (TokenBudget.from_file, {"path": 5}, "path of a YAML file"),
+    (TokenBudget.from_file, {"path": "no\0file"}, "path of a YAML file"),
+    (counter_for, {"media": 5}, "media"),
+    (counter_for, {"spec": object(), "model": 5}, "model"),
+    (GPT.count, {"text": None}, "must be a str"),
+    (GPT.count, {"text": 5}, "must be a str"),
+    (GPT.truncate, {"text": None, "max_tokens": 1}, "text must be a str"),
+    (GPT.truncate, {"text": "a", "max_tokens": "1"}, "max_tokens"),
+    (GPT.count_messages, {"messages": "abc"}, "messages"),
+    (GPT.count_messages, {"messages": CHAT, "tools": "abc"}, "tools"),
+    (GPT.count_messages, {"messages": CHAT, "tools": {"type": "function"}}, "tools"),
+    (fit_messages, {"messages": CHAT, "max_tokens": 99, "tools": "abc"}, "tools"),
+    (fit_messages, {"messages": CHAT, "max_tokens": 99, "tools": {"type": "function"}}, "tools"),
+    (fit_messages, {"messages": CHAT, "max_tokens": 99, "profile": "nonesuch"}, "profile"),
+    (fit_messages, {"messages": CHAT, "max_tokens": 99, "profile": 5}, "profile"),
+]
+
+
+@pytest.mark.parametrize(("call", "options", "nearest"), MISSPELT)
+def test_a_misspelt_option_is_named_with_the_nearest(
+    call: Any, options: dict[str, Any], nearest: str
+) -> None:
+    """Options, fields, block names and words that are slightly wrong."""
+    with pytest.raises(BudgetConfigError, match=f"did you mean '{nearest}'"):
+        call(**options)
+
+
+@pytest.mark.parametrize(("call", "options", "words"), WRONG)
+def test_a_value_of_a_wrong_type_is_named(call: Any, options: dict[str, Any], words: str) -> None:
+    """Values that cannot work, where they are given."""
+    with pytest.raises(BudgetConfigError, match=re.escape(words)):
+        call(**options)
+
+
+def test_names_of_ones_own_are_allowed() -> None:
+    """Only a name that is nearly one of ours is taken for a slip of the pen."""
+    names = ("system", "query", "project", "task", "memory", "history", "examples", "knowledge")
+    own = ["rules", "tasks", "example", "memories", "my_history", "task_2", "history2", "notes", "style"]
+    assert [misspelt(name, names) for name in own] == [""] * len(own)
+    assert [Block(name=name).name for name in own] == own
+
+
+def test_an_error_inside_a_function_is_not_taken_for_a_wrong_call() -> None:
+    """Only arguments that Python refuses become the typed error."""
+
+    @named_options
+    def broken(value: int) -> int:
+        raise TypeError(str(value))
+
+    with pytest.raises(TypeError, match=r"^5$"):
+        broken(5)
+
+
+def test_a_counter_that_raises_is_typed() -> None:
+    """A callable's own error is said with its name."""
+    with pytest.raises(CounterUnavailableError, match="ZeroDivisionError"):
+        counter_for(lambda text: 1 // 0).count("x")
+
+
+def test_a_name_for_a_model_that_is_nearly_known_is_hinted() -> None:
+    """An unknown window says which known model has nearly that name."""
+    with pytest.raises(CounterUnavailableError, match=r"did you mean 'gemini-2\.5'"):
+        context_window_of("gemni-2.5")
+
+
+def test_what_a_model_is_run_with_is_its_window() -> None:
+    """Ollama's num_ctx and llama.cpp's n_ctx come before what the model could read, and so does the smallest fallback."""
+    for name in ("num_ctx", "n_ctx"):
+        assert context_window_of(SimpleNamespace(model="llama3.1", **{name: 8_192})) == 8_192
+    small = SimpleNamespace(model="gpt-4")
+    assert context_window_of(SimpleNamespace(model="gpt-4o", fallbacks=[small])) == 8_192
+
+
+def test_a_limit_is_the_same_through_every_door() -> None:
+    """1,000 tokens with a Claude name keep the band free, however the model is told."""
+    most = {
+        limits_of(max_tokens=1000, counter="claude-sonnet-4-5").most,
+        limits_of(max_tokens=1000, model="claude-sonnet-4-5").most,
+        fit_messages(CHAT, max_tokens=1000, counter="claude-sonnet-4-5").report.limit,
+        Assembler(1000, counter="claude-sonnet-4-5").assemble({}, query="Hi").report.limit,
+    }
+    assert most == {769}
+
+
+def test_five_blocks_keep_the_band_of_an_estimate() -> None:
+    """Where the band is more than the table's safety, the blocks that are cut first shrink."""
+    counter = WordCounter()
+    counter.band = 0.3
+    history = [{"role": role, "content": "word " * 300} for _ in range(20) for role in ("user", "assistant")]
+    blocks = BlockAssembler(TokenBudget.five_blocks("claude-3-sonnet"), counter=counter)
+    made = blocks.assemble_with_report("Be brief.", "p " * 3000, "t " * 3000, history, ["k " * 100] * 50)
+    assert made.report.total_tokens * 1.3 <= 8_192 - 2_000 - 1_000
+    assert TokenBudget.five_blocks("claude-3-sonnet").limit() == 8_192 - 2_000 - 192
