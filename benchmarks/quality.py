@@ -1,11 +1,12 @@
 """`make quality`: does what survives a budget still hold what answers the question?
 
-Public question sets, judged without a model, through the public functions with their defaults: `fit_documents` for documents and for chats
-without tools (these are memories), `fit_messages` for histories with tools, `FewShotSelector` for labelled examples. The split `dev` is what
-weights were chosen on; `wide` has sets of other domains. A last table shows the chats of `dev` through `fit_messages`: the price of continuity.
+Public question sets, judged without a model, through the public functions with their defaults:
+`fit_documents` for documents and for chats without tools (these are memories), `fit_messages` for histories
+with tools, `FewShotSelector` for labelled examples. Weights were chosen on the split `dev`; `wide` has sets of
+other domains. A last table shows the chats of `dev` through `fit_messages`: the price of continuity.
 
-`make quality FULL=1 QUALITY_DIR=folder` asks every question. The data and its judge (score.py) are not part of this project; without them one
-line says so.
+`make quality FULL=1 QUALITY_DIR=folder` asks every question. The data and its judge (score.py) are not part of
+this project; without them one line says so.
 """
 
 from __future__ import annotations

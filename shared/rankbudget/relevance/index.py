@@ -105,7 +105,7 @@ class EmbeddingIndex:
             metadata: one mapping per text, merged over a segment's own.
         """
         if isinstance(texts, (str, Segment)):
-            msg = f"texts must be a list of texts or segments (got one {type(texts).__name__}); put it in a list"
+            msg = f"texts must be a list of texts or segments (got {type(texts).__name__}); put it in a list"
             raise EmbeddingIndexError(msg)
         if metadata is not None and len(metadata) != len(texts):
             msg = (
@@ -196,7 +196,10 @@ class EmbeddingIndex:
             )
             raise EmbeddingIndexError(msg)
         if self.dimension not in (None, vectors.shape[1]):
-            msg = f"new vectors must have {self.dimension} numbers (got {vectors.shape[1]}); use one embedding for all"
+            msg = (
+                f"new vectors must have {self.dimension} numbers (got {vectors.shape[1]}); "
+                "use one embedding for all"
+            )
             raise EmbeddingIndexError(msg)
         self._parts.append(vectors)
         self._segments.extend(segments)

@@ -1,7 +1,7 @@
 """Relevance of labelled examples: a label that fits the question lifts all its examples.
 
-One lucky match does not decide. Four ratings say how likely a label is: its best example, its examples read as
-one text, and, where vectors are at hand, the middle of its examples and its name.
+One lucky match does not decide. Four ratings say how likely a label is: its best example, its examples read
+as one text, and, where vectors are at hand, the middle of its examples and its name.
 """
 
 from __future__ import annotations

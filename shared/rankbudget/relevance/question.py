@@ -21,8 +21,10 @@ _COURTESY = STOP_WORDS | frozenset(
     want wanted welcome whether wonder wondering""".split()
 )
 _CLAUSE = re.compile(r"[^.!?:;,]*[.!?:;,]*\s*")
-_THANKS = re.compile(r"[,\s]*\b(thanks|thank you)\b[^.!?]*[.!]*\s*$", re.IGNORECASE)
+_THANKS = re.compile(r"\b(thanks|thank you)\b[^.!?]{0,40}[.!]*\s*$", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{4,}")
+LONG = 1_000
+"""Characters of a question above which it is read as it is: a slip of many words costs little."""
 
 
 def plain_question(query: str, texts: tuple[str, ...]) -> str:
@@ -32,7 +34,7 @@ def plain_question(query: str, texts: tuple[str, ...]) -> str:
         >>> plain_question("Hi! Where is the yelow key? Thanks!", ("The yellow key is here.",))
         'Where is the yellow key?'
     """
-    return respelled(without_courtesy(query), texts)
+    return query if len(query) > LONG else respelled(without_courtesy(query), texts)
 
 
 def without_courtesy(query: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,3 +80,12 @@ def test_a_misspelt_polite_question_keeps_what_answers_it() -> None:
     segments = [Segment(id=str(n), text=text) for n, text in enumerate(TEXTS)]
     query = "Hello! Could you tell me, how long do refudns take after delivry? Thank you so much!"
     assert fit_documents(segments, max_tokens=9, query=query).text == TEXTS[1]
+
+
+@pytest.mark.parametrize("piece", ["thanks ", " ", ".", "a, ", "xq", "xqvz "])
+def test_a_long_question_costs_little(piece: str) -> None:
+    """Questions of any length and form are read in linear time."""
+    begin = time.process_time()
+    for count in (400 // len(piece), 40_000):
+        plain_question(piece * count + "?", TEXTS)
+    assert time.process_time() - begin < 2
