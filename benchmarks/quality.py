@@ -1,11 +1,12 @@
 """`make quality`: does what survives a budget still hold what answers the question?
 
-Public question sets, judged without a model, through the public functions with their defaults: `fit_documents` for documents and for chats
-without tools (these are memories), `fit_messages` for histories with tools, `FewShotSelector` for labelled examples. The split `dev` is what
-weights were chosen on; `wide` has sets of other domains. A last table shows the chats of `dev` through `fit_messages`: the price of continuity.
+Public question sets, judged without a model, through the public functions with their defaults:
+`fit_documents` for documents and for chats without tools (these are memories), `fit_messages` for histories
+with tools, `FewShotSelector` for labelled examples. Weights were chosen on the split `dev`; `wide` has sets
+of other domains. A last table shows the chats of `dev` through `fit_messages`: the price of continuity.
 
-`make quality FULL=1 QUALITY_DIR=folder` asks every question. The data and its judge (score.py) are not part of this project; without them one
-line says so.
+`make quality FULL=1 QUALITY_DIR=folder` asks every question. The data and its judge (score.py) are not part
+of this project; without them one line says so.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ _LAST: dict[Any, tuple[Sequence[Item], Any]] = {}
 
 
 def _once(items: Sequence[Item], make: Any) -> Any:
-    """Returns what `make` makes of a list of items; the judge passes the same list for every question about it."""
+    """Returns what `make` makes of a list of items; the judge passes the same list for all its questions."""
     known = _LAST.get(make)
     if known is None or known[0] is not items:
         known = _LAST[make] = (items, make(items))
@@ -245,9 +246,8 @@ def _table(results: Mapping[str, Any], baselines: Mapping[str, Any], judge: Modu
         ]
         row = " | ".join([f"{share:.3f}" for share in result["ev"]])
         pair = f", valid {result['pair'][0]:.2f}" if "pair" in result else ""
-        lines.append(
-            f"| {name} | {result['nq']} | {row} | {' '.join([f'{b:.2f}' for b in best])} | {sum(result['over']):.2f}{pair} |"
-        )
+        best_row = " ".join([f"{b:.2f}" for b in best])
+        lines.append(f"| {name} | {result['nq']} | {row} | {best_row} | {sum(result['over']):.2f}{pair} |")
     macro = [judge.macro(results, k) for k in range(4)]
     lines += [
         f"| **{family}** | | {' | '.join([f'{column[family]:.3f}' for column in macro])} | | |"

@@ -1,7 +1,7 @@
-"""`make bench T="--only sensitivity"`: what two typos, a polite question and shuffled documents cost, in points of evidence.
+"""`python benchmarks/sensitivity.py`: what two typos, a polite frame and shuffled documents cost.
 
-Asked of samples of six question sets, through the functions that `quality.py` judges. Chats are not shuffled: their order is
-what they say.
+Samples of six question sets are asked through the functions that `quality.py` judges. Chats are not shuffled:
+their order is what they say.
 """
 
 from __future__ import annotations

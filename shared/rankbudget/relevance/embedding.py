@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BudgetConfigError, CounterUnavailableError
 from ..segment import Segment
 from .corpus import BoundedCache, scored_texts
-from .word_vectors import WordVectors, merges_within_words
+from .word_vectors import MARK, WordVectors, merges_within_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-__all__ = ["EmbedFunction", "Embedder", "EmbeddingScorer", "default_embedder", "missing_reason"]
+__all__ = [
+    "EmbedFunction",
+    "Embedder",
+    "EmbeddingScorer",
+    "common_words",
+    "default_embedder",
+    "missing_reason",
+]
 
 EmbedFunction = Callable[[list[str]], Any]
 """Texts in, one vector each out: lists of floats or an array."""
@@ -159,20 +166,37 @@ def _default_embedder() -> Embedder:
     return Embedder()
 
 
+def common_words() -> Sequence[str]:
+    """Returns common words in lower case, the most frequent first: those wordllama has a token for."""
+    return _common_words() if missing_reason() is None else ()
+
+
+@lru_cache(maxsize=1)
+def _common_words() -> Sequence[str]:
+    tokens = _model().tokenizer.get_vocab()
+    words = [token[1:] for token in sorted(tokens, key=lambda token: tokens[token]) if token[0] == MARK]
+    return tuple(dict.fromkeys([word.lower() for word in words if word.isalpha()]))
+
+
 def _wordllama() -> EmbedFunction:
     reason = missing_reason()
     if reason:
         raise CounterUnavailableError(reason)
+    model = _model()
+    if merges_within_words(model):
+        return WordVectors(model).embed
+    return model.embed  # type: ignore[no-any-return]  # wordllama is untyped
+
+
+@lru_cache(maxsize=1)
+def _model() -> Any:
     from pathlib import Path
 
     with _logging_untouched():
         import wordllama
 
     # Its own default folder lacks an "s" that the wheel has; with the package as cache nothing is downloaded.
-    model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
-    if merges_within_words(model):
-        return WordVectors(model).embed
-    return model.embed  # type: ignore[no-any-return]  # wordllama is untyped
+    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
 
 
 @contextlib.contextmanager

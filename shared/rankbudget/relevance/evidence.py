@@ -18,12 +18,12 @@ from .question import plain_question
 from .sentences import split_sentences
 from .words import raw_words
 
-__all__ = ["DOCUMENT_WEIGHTS", "SENTENCE_WEIGHTS", "probability", "rate_documents", "rate_sentences"]
+__all__ = ["DOCUMENT_WEIGHTS", "SENTENCE_WEIGHTS", "rate_documents", "rate_sentences"]
 
 Row = dict[str, float]
 DOCUMENT_WEIGHTS = {
     "base": -0.16, "near": 0.3, "pieces": 0.5, "strength": 2.29, "titled": 1.75, "bridged": 4.32,
-    "names_titled": -2.09, "documents": -1.17,
+    "names_titled": -2.09,
 }  # fmt: skip
 SENTENCE_WEIGHTS = {
     "base": -2.08, "behind": 0.16, "leads_on": 2.39, "names_titled": -0.94, "words": -0.28, "titled": 1.22,
@@ -61,16 +61,6 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
         row["document"] = rated[owner]
         ratings[owner].append(_weighed(SENTENCE_WEIGHTS, row))
     return ratings
-
-
-def probability(log_odds: float) -> float:
-    """Returns the probability of log-odds.
-
-    Example:
-        >>> probability(0.0), round(probability(2.2), 2)
-        (0.5, 0.9)
-    """
-    return 1 / (1 + math.exp(-max(-500.0, log_odds)))
 
 
 def sentence_features(
@@ -125,7 +115,6 @@ def document_features(query: str, segments: Sequence[Segment], scorer: Scorer) -
             "titled": titled[d],
             "bridged": bridged[d],
             "names_titled": names_titled[d],
-            "documents": math.log(len(segments)),
         }
         for d in range(len(segments))
     ]

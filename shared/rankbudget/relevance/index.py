@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import RLock
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..errors import BudgetConfigError, CounterUnavailableError, EmbeddingIndexError
 from ..segment import Scope, Segment
-from .corpus import scored_text
-from .embedding import Embedder, EmbedFunction, default_embedder
+from .corpus import scored_texts
+from .embedding import Embedder, EmbeddingScorer, EmbedFunction
 from .index_files import read_index, write_index
 
 if TYPE_CHECKING:
@@ -55,23 +56,17 @@ class EmbeddingIndex:
         faiss_above: int = FAISS_ABOVE,
     ) -> None:
         if backend not in get_args(Backend):
-            msg = f"backend is {backend!r}, allowed: {', '.join(get_args(Backend))}"
+            msg = f"backend must be one of {', '.join(get_args(Backend))} (got {backend!r})"
             raise BudgetConfigError(msg)
         if backend == "faiss" and importlib.util.find_spec("faiss") is None:
             msg = 'backend "faiss" needs faiss, which is not installed: pip install "rankbudget[faiss]"'
             raise CounterUnavailableError(msg)
-        self._embedder = (
-            embed
-            if isinstance(embed, Embedder)
-            else Embedder(embed)
-            if embed is not None
-            else default_embedder()
-        )
+        self._embedder = EmbeddingScorer(embed).embedder
         self.backend: Backend = backend
         self.faiss_above = faiss_above
         self._segments: list[Segment] = []
         self._ids: set[str] = set()
-        self._vectors: Vectors | None = None
+        self._parts: list[Vectors] = []
         self._faiss: Any = None
         self._lock = RLock()
 
@@ -86,7 +81,7 @@ class EmbeddingIndex:
     @property
     def dimension(self) -> int | None:
         """How many numbers a vector has; None while the index is empty."""
-        return None if self._vectors is None else int(self._vectors.shape[1])
+        return int(self._parts[0].shape[1]) if self._parts else None
 
     @property
     def embedding_name(self) -> str:
@@ -110,23 +105,29 @@ class EmbeddingIndex:
             metadata: one mapping per text, merged over a segment's own.
         """
         if isinstance(texts, (str, Segment)):
-            msg = f"add takes a list of texts or segments, seen: one {type(texts).__name__}; put it in a list"
+            msg = f"texts must be a list of texts or segments (got {type(texts).__name__}); put it in a list"
             raise EmbeddingIndexError(msg)
         if metadata is not None and len(metadata) != len(texts):
-            msg = f"metadata has {len(metadata)} entries for {len(texts)} texts; allowed: one per text"
+            msg = (
+                f"metadata must have one entry per text (got {len(metadata)} entries for {len(texts)} texts)"
+            )
             raise EmbeddingIndexError(msg)
         with self._lock:
-            fresh: list[Segment] = []
-            for i, text in enumerate(texts):
-                segment = text if isinstance(text, Segment) else Segment(id=str(len(self) + i), text=text)
-                fresh.append(
-                    dataclasses.replace(segment, metadata={**segment.metadata, **metadata[i]})
-                    if metadata
-                    else segment
-                )
-            self._check_new([segment.id for segment in fresh])
-            if fresh:
-                self._append(fresh, self._embedder.vectors([scored_text(segment) for segment in fresh]))
+            fresh = [
+                text if isinstance(text, Segment) else Segment(id=str(len(self) + i), text=text)
+                for i, text in enumerate(texts)
+            ]
+            if metadata is not None:
+                fresh = [
+                    dataclasses.replace(segment, metadata={**segment.metadata, **more})
+                    for segment, more in zip(fresh, metadata, strict=True)
+                ]
+            self._check_new(fresh)
+        if fresh:
+            vectors = self._embedder.vectors(scored_texts(fresh))  # others search meanwhile
+            with self._lock:
+                self._check_new(fresh)
+                self._append(fresh, vectors)
 
     def search(self, query: str, k: int = 10, *, scope: Scope | None = None) -> list[Segment]:
         """Returns the `k` segments nearest to the query, best first, their cosine in `score`.
@@ -136,30 +137,30 @@ class EmbeddingIndex:
             k: how many at most.
             scope: who asks; segments of other users or projects are not found.
         """
+        if k <= 0 or not self._segments or not query.strip():
+            return []
+        vector = self._embedder.vectors((query,))
         with self._lock:
             visible = [
                 i for i, s in enumerate(self._segments) if s.scope is None or s.scope.visible_to(scope)
             ]
-            if k <= 0 or not visible or not query.strip() or self._vectors is None:
+            vectors = self._vectors()
+            if not visible or vectors is None:
                 return []
-            vector = self._embedder.vectors((query,))
-            if vector.shape[1] != self._vectors.shape[1]:
+            if vector.shape[1] != self.dimension:
                 msg = (
-                    f"the query's vector must have {self._vectors.shape[1]} numbers (got {vector.shape[1]}); "
+                    f"the query's vector must have {self.dimension} numbers (got {vector.shape[1]}); "
                     f"search with the embedding the index was built with ({self.embedding_name!r})"
                 )
                 raise EmbeddingIndexError(msg)
-            found = (
-                self._near_faiss(vector, k, visible)
-                if self.uses_faiss
-                else self._near_numpy(vector, k, visible)
-            )
+            near = self._near_faiss if self.uses_faiss else self._near_numpy
+            found = near(vectors, vector, k, visible)
             return [dataclasses.replace(self._segments[i], score=score) for i, score in found]
 
     def save(self, folder: str | Path) -> None:
         """Writes the index, without `source` objects; a reader sees the old index or the new one."""
         with self._lock:
-            write_index(Path(folder), self._segments, self._vectors, self.embedding_name)
+            write_index(Path(folder), self._segments, self._vectors(), self.embedding_name)
 
     @classmethod
     def load(
@@ -174,66 +175,67 @@ class EmbeddingIndex:
         index = cls(embed, backend=backend, faiss_above=faiss_above)
         segments, vectors = read_index(Path(folder), index.embedding_name)
         if segments and vectors is not None:
-            index._check_new([segment.id for segment in segments])
+            index._check_new(segments)
             index._append(segments, vectors)
         return index
 
-    def _check_new(self, ids: Sequence[str]) -> None:
-        seen = set(self._ids)
-        twice = []
-        for name in ids:
-            if name in seen:
-                twice.append(name)
-            seen.add(name)
+    def _check_new(self, segments: Sequence[Segment]) -> None:
+        counts = Counter([segment.id for segment in segments])
+        twice = [name for name, count in counts.items() if count > 1 or name in self._ids]
         if twice:
-            msg = f"these ids are in the index already: {twice[:5]!r}; allowed: each id once"
+            msg = f"ids must be new to the index, each once (got {twice[:5]!r} again)"
             raise EmbeddingIndexError(msg)
 
     def _append(self, segments: Sequence[Segment], vectors: Vectors) -> None:
         import numpy as np
 
-        if not np.isfinite(vectors).all():
-            broken = [
-                segment.id
-                for segment, row in zip(segments, vectors, strict=True)
-                if not np.isfinite(row).all()
-            ]
+        broken = [segments[int(i)].id for i in np.flatnonzero(~np.isfinite(vectors).all(axis=1))]
+        if broken:
             msg = (
                 f"the embedding {self.embedding_name!r} must give finite numbers (did not for {broken[:5]!r})"
             )
             raise EmbeddingIndexError(msg)
-        if self._vectors is not None and vectors.shape[1] != self._vectors.shape[1]:
-            had = self._vectors.shape[1]
-            msg = f"new vectors must have {had} numbers (got {vectors.shape[1]}); use one embedding for all"
+        if self.dimension not in (None, vectors.shape[1]):
+            msg = (
+                f"new vectors must have {self.dimension} numbers (got {vectors.shape[1]}); "
+                "use one embedding for all"
+            )
             raise EmbeddingIndexError(msg)
-        self._vectors = vectors if self._vectors is None else np.concatenate([self._vectors, vectors])
+        self._parts.append(vectors)
         self._segments.extend(segments)
         self._ids.update(segment.id for segment in segments)
 
-    def _near_numpy(self, vector: Vectors, k: int, visible: list[int]) -> list[tuple[int, float]]:
+    def _vectors(self) -> Vectors | None:
+        """Returns all vectors as one array, put together only when somebody needs them."""
         import numpy as np
 
-        assert self._vectors is not None  # search returns early from an empty index
-        everything = len(visible) == len(self._segments)
-        rows = self._vectors if everything else self._vectors[visible]
-        scores = rows @ vector[0]
-        if k < len(scores):
-            # All that equal the k-th best stay until the stable sort, so ties fall in the order of adding.
-            candidates = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
-        else:
-            candidates = np.arange(len(scores))
-        best = candidates[np.argsort(-scores[candidates], kind="stable")][:k]
-        return [(int(i) if everything else visible[int(i)], float(scores[i])) for i in best]
+        if len(self._parts) > 1:
+            self._parts = [np.concatenate(self._parts)]
+        return self._parts[0] if self._parts else None
 
-    def _near_faiss(self, vector: Vectors, k: int, visible: list[int]) -> list[tuple[int, float]]:
+    def _near_numpy(
+        self, vectors: Vectors, vector: Vectors, k: int, visible: list[int]
+    ) -> list[tuple[int, float]]:
+        import numpy as np
+
+        rows = vectors if len(visible) == len(self._segments) else vectors[visible]
+        scores = rows @ vector[0]
+        # All that equal the k-th best stay until the stable sort, so ties fall in the order of adding.
+        least = np.partition(scores, len(scores) - k)[len(scores) - k] if k < len(scores) else -np.inf
+        candidates = np.flatnonzero(scores >= least)
+        best = candidates[np.argsort(-scores[candidates], kind="stable")][:k]
+        return [(visible[int(i)], float(scores[i])) for i in best]
+
+    def _near_faiss(
+        self, vectors: Vectors, vector: Vectors, k: int, visible: list[int]
+    ) -> list[tuple[int, float]]:
         import faiss
         import numpy as np
 
-        assert self._vectors is not None  # search returns early from an empty index
         if self._faiss is None:
-            self._faiss = faiss.IndexFlatIP(self._vectors.shape[1])
+            self._faiss = faiss.IndexFlatIP(vectors.shape[1])
         if self._faiss.ntotal < len(self._segments):
-            self._faiss.add(np.ascontiguousarray(self._vectors[self._faiss.ntotal :]))
+            self._faiss.add(np.ascontiguousarray(vectors[self._faiss.ntotal :]))
         only = None
         if len(visible) < len(self._segments):
             chosen = faiss.IDSelectorBatch(np.asarray(visible, dtype=np.int64))

@@ -1,7 +1,7 @@
 """Relevance of labelled examples: a label that fits the question lifts all its examples.
 
-One lucky match does not decide. Three ratings say how likely a label is: its best example and, where vectors
-are at hand, the middle of its examples and its name.
+One lucky match does not decide. Four ratings say how likely a label is: its best example, its examples read
+as one text, and, where vectors are at hand, the middle of its examples and its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..segment import Segment
-from .corpus import BoundedCache, scored_texts
+from .corpus import BoundedCache, TermIndex, scored_texts
 from .embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
 from .fusion import FusionScorer, default_scorer, normalised
 from .protocol import Scorer
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelScorer"]
 
-NEAREST, MIDDLE, NAME = 0.15, 1.2, 0.3
-"""Weights of the three ratings."""
+NEAREST, MIDDLE, TEXT, NAME = 0.15, 1.2, 0.16, 0.3
+"""Weights of the four ratings."""
 NEAREST_ALONE = 0.7
 """The weight of the best example where there are no vectors."""
 LIFT = 2.0
@@ -91,18 +91,28 @@ class LabelScorer:
         if not query.strip() or not best:
             return {}
         near = list(best.values())
+        words = _words(query, segments, list(best))
         embedder = _embedder_of(self._scorer or default_scorer())
         if embedder is None:
-            ratings = [NEAREST_ALONE * score for score in near]
+            ratings = [NEAREST_ALONE * n + TEXT * t for n, t in zip(near, words, strict=True)]
         else:
             labels = tuple([segment.label for segment in segments])
             middle, name = _meaning(embedder, query, scored_texts(segments), labels, list(best))
             ratings = [
-                NEAREST * n + MIDDLE * m + NAME * called
-                for n, m, called in zip(near, middle, name, strict=True)
+                NEAREST * n + MIDDLE * m + TEXT * t + NAME * called
+                for n, m, t, called in zip(near, middle, words, name, strict=True)
             ]
         mean = sum(ratings) / len(ratings)
         return {label: rating - mean for label, rating in zip(best, ratings, strict=True)}
+
+
+def _words(query: str, segments: Sequence[Segment], names: Sequence[str]) -> list[float]:
+    """Returns how well the examples of each label answer the question when read as one text."""
+    said: dict[str, list[str]] = {name: [] for name in names}
+    for segment, text in zip(segments, scored_texts(segments), strict=True):
+        if segment.label:
+            said[segment.label].append(text)
+    return TermIndex.of(tuple(["\n".join(texts) for texts in said.values()])).bm25(query)
 
 
 def _meaning(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import lru_cache
 
 from .corpus import TermIndex
+from .embedding import common_words
 from .stopwords import STOP_WORDS
 from .words import fold, raw_words, stem
 
@@ -17,9 +21,10 @@ _COURTESY = STOP_WORDS | frozenset(
     want wanted welcome whether wonder wondering""".split()
 )
 _CLAUSE = re.compile(r"[^.!?:;,]*[.!?:;,]*\s*")
-_THANKS = re.compile(r"[,\s]*\b(thanks|thank you)\b[^.!?]*[.!]*\s*$", re.IGNORECASE)
-_WORD = re.compile(r"[^\W\d_]{3,}")
-_SHORTEST = 4
+_THANKS = re.compile(r"\b(thanks|thank you)\b[^.!?]{0,40}[.!]*\s*$", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{4,}")
+LONG = 1_000
+"""Characters of a question above which it is read as it is: a slip of many words costs little."""
 
 
 def plain_question(query: str, texts: tuple[str, ...]) -> str:
@@ -29,7 +34,7 @@ def plain_question(query: str, texts: tuple[str, ...]) -> str:
         >>> plain_question("Hi! Where is the yelow key? Thanks!", ("The yellow key is here.",))
         'Where is the yellow key?'
     """
-    return respelled(without_courtesy(query), texts)
+    return query if len(query) > LONG else respelled(without_courtesy(query), texts)
 
 
 def without_courtesy(query: str) -> str:
@@ -45,10 +50,10 @@ def without_courtesy(query: str) -> str:
 
 
 def respelled(query: str, texts: tuple[str, ...]) -> str:
-    """Returns a question with its misspelt words as the texts spell them.
+    """Returns a question with its misspelt words as the texts, or common words, are spelt.
 
     A slip is one letter lost, added, wrong or swapped with the next; the first letter must be right, and the
-    word have four letters. Of several words the one that most texts hold is taken.
+    word have four letters. Of several words the one that most texts hold is taken, else the commonest.
 
     Example:
         >>> respelled("When is the meetign about bugdet?", ("The budget meeting is on Monday.",))
@@ -60,15 +65,29 @@ def respelled(query: str, texts: tuple[str, ...]) -> str:
 
 def _known(word: str, index: TermIndex) -> str:
     folded = fold(word)
-    if folded in STOP_WORDS or stem(folded) in index.stems:
+    if folded in STOP_WORDS or stem(folded) in index.stems or folded in _common().get(_shape(folded), ()):
         return word
-    near = [
-        known
-        for size in range(max(_SHORTEST, len(folded) - 1), len(folded) + 2)
-        for known in index.words_like(folded[0], size)
-        if _one_slip(folded, known)
+    shapes = [(folded[0], size) for size in range(len(folded) - 1, len(folded) + 2)]
+    said = [near for shape in shapes for near in index.words_like(*shape) if _one_slip(folded, near)]
+    if said:
+        return max(said, key=lambda near: len(index.holders(near)))
+    common = [
+        near for shape in shapes for near in _common().get(shape, {}).items() if _one_slip(folded, near[0])
     ]
-    return max(near, key=lambda known: len(index.holders(known)), default=word)
+    return min(common, key=lambda near: near[1], default=(word, 0))[0]
+
+
+@lru_cache(maxsize=1)
+def _common() -> Mapping[tuple[str, int], Mapping[str, int]]:
+    """Returns common words and their ranks, by first letter and length."""
+    found: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)
+    for rank, word in enumerate(common_words()):
+        found[_shape(word)][word] = rank
+    return dict(found)
+
+
+def _shape(word: str) -> tuple[str, int]:
+    return word[0], len(word)
 
 
 def _one_slip(word: str, other: str) -> bool:

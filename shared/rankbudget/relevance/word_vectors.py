@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["WordVectors", "merges_within_words"]
+__all__ = ["MARK", "WordVectors", "merges_within_words"]
 
 _PIECE = re.compile(r"\n| *[^ \n]+| +")
-_MARK = "\u2581"
+MARK = "\u2581"
 """What the tokenizer writes for the space in front of a word, and in front of every text."""
 _MOST_WORDS = 100_000
 _LONGEST = 40
@@ -46,7 +46,7 @@ class WordVectors:
         self._vectors: NDArray[np.float32] = model.embedding
         self._tokenizer = model.tokenizer
         self._special = tuple(token.content for token in model.tokenizer.get_added_tokens_decoder().values())
-        self._words: dict[str, tuple[int, ...]] = {"": (model.tokenizer.token_to_id(_MARK),)}
+        self._words: dict[str, tuple[int, ...]] = {"": (model.tokenizer.token_to_id(MARK),)}
 
     def embed(self, texts: list[str]) -> NDArray[np.float32]:
         """Returns the mean of each text's token vectors as a row; zeros for a text without tokens."""
@@ -73,7 +73,7 @@ class WordVectors:
         The space in front of a piece goes: the tokenizer puts one there. What follows a line break keeps it
         in front, for there is no space.
         """
-        if not text or text[0] in " \n" or _MARK in text or any(special in text for special in self._special):
+        if not text or text[0] in " \n" or MARK in text or any(special in text for special in self._special):
             return None
         if "\n" not in text and "  " not in text:
             return text.split(" ")
@@ -120,7 +120,7 @@ def merges_within_words(model: Any) -> bool:
         or max(vocabulary.values()) >= model.embedding.shape[0]
     ):
         return False
-    if _MARK not in vocabulary or any("\n" in word or _MARK in word.lstrip(_MARK) for word in vocabulary):
+    if MARK not in vocabulary or any("\n" in word or MARK in word.lstrip(MARK) for word in vocabulary):
         return False
     whole = [tokenizer.encode(text, add_special_tokens=False).ids for text in _PROBES]
     return WordVectors(model).tokens(_PROBES) == whole

@@ -122,7 +122,8 @@ _SHORTEST = 3
 _DOUBLED = frozenset("bdfgmnprt")
 _VOWEL = re.compile("[aeiouy]")
 _ENDINGS = tuple(
-    "ization ational fulness ousness iveness ation ator alism ment ness ance ence able ible ally ful ly er or".split()
+    """ization ational fulness ousness iveness ation alism ator ment ness ance ence able ible ally ful ly er
+    or""".split()
 )
 
 
