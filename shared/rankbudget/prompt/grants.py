@@ -147,14 +147,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         fixed = measure.overhead + system_tokens + question
     fixed += request.extra_tokens
     if fixed > limit:
-        hint = "." if request.question is None else "; shorten_question=True cuts the question."
-        msg = (
-            f"what always stays needs {fixed:,} tokens ({system_tokens:,} of them the system prompt), the "
-            f"limit is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, "
-            f"or take a larger window{hint}"
-        )
-        held = {"system": system_tokens, "other": fixed - system_tokens}
-        raise BudgetExceededError(msg, limit=limit, needed=fixed, blocks=held)
+        raise _fixed_too_large(request, fixed, system_tokens, limit)
     prices = Prices(
         limit=limit,
         reserve=reserve,
@@ -169,6 +162,18 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     if inputs.thread is not None and inputs.timeline is not None:
         needs = needs_of(inputs.thread, inputs.timeline)
     return replace(prices, wishes=wishes_of(request, measure, inputs.blocks, inputs.tags), needs=needs)
+
+
+def _fixed_too_large(request: PromptRequest, fixed: int, system: int, limit: int) -> BudgetExceededError:
+    hint = "." if request.question is None else "; shorten_question=True cuts the question."
+    msg = (
+        f"what always stays needs {fixed:,} tokens ({system:,} of them the system prompt), the limit is "
+        f"{limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, or take a "
+        f"larger window{hint}"
+    )
+    return BudgetExceededError(
+        msg, limit=limit, needed=fixed, blocks={"system": system, "other": fixed - system}
+    )
 
 
 def _check_system(request: PromptRequest, inputs: Inputs) -> int:

@@ -45,7 +45,7 @@ class Needs:
         self._most = most
 
     def tokens(self, block: str, segment_id: str) -> int | None:
-        """Returns how many more tokens the prompt needs for a piece; 0 if no number helps, None if unknown."""
+        """Returns how many more tokens the prompt needs for a piece; 0 if none help, None if unknown."""
         piece = (block, segment_id)
         thresholds, expected = self._given
         if piece in thresholds:
