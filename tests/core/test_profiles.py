@@ -222,7 +222,7 @@ def test_a_missing_window_is_looked_up_by_model(written):
     message = refused(written("llm: {model: nobody-knows-this-model}"))
     assert "context window must be known" in message
     assert "nobody-knows-this-model" in message
-    assert "context_window must be given" in refused(written("llm: {temperature: 1}"))
+    assert "context window must be known" in refused(written("llm: {temperature: 1}"))
 
 
 @pytest.mark.parametrize(

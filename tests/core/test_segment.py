@@ -94,9 +94,9 @@ def test_confidence_may_be_unknown() -> None:
 @pytest.mark.parametrize("given", [None, 5, "hello", {"role": "user", "content": "hello"}])
 def test_a_conversation_is_a_list(given: Any) -> None:
     """One message, a text or nothing at all is told as such, in one call and in a session."""
-    with pytest.raises(MessageError, match=r"messages must be a list of messages"):
+    with pytest.raises(MessageError, match=r"messages must be a list of messages, oldest first \(got "):
         fit_messages(given, max_tokens=100, counter=COUNTER)
-    with pytest.raises(MessageError, match=r"messages must be a list of messages"):
+    with pytest.raises(MessageError, match=r"messages must be a list of messages, oldest first \(got "):
         BudgetSession(100, counter=COUNTER).fit(given)
 
 

@@ -16,8 +16,7 @@ from .._drivers import Steps
 from ..errors import BudgetExceededError, MessageError
 from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened
 from .decisions import decisions_on
-from .remember import remembered
-from .selection import Selection, fill, minimum_sets, resume, stable
+from .selection import Selection, fill, minimum_sets, remembered, resume, stable
 from .state import Summary
 from .summary import summarize
 from .thread import FittedThread, Thread
@@ -123,7 +122,7 @@ def _refused(thread: Thread, timeline: Timeline, limit: int, room: int, beside: 
     }
     listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
     step_words = ", the newest tool call, its results" if step else ""
-    advice = ", or pass shorten_question=True" if asked and not thread.shorten_question else ""
+    advice = ", or pass shorten_question=True" if asked and question and not thread.shorten_question else ""
     msg = (
         f"what must stay needs {needed} tokens ({listed}), the limit is {limit}. "
         f"Raise the limit, or shorten the system messages, the tools{step_words} or the question{advice}."
@@ -148,7 +147,7 @@ def _select_by_parts(thread: Thread, timeline: Timeline, room: int) -> Selection
     elif thread.query and not thread.remembers:
         from .relevant import relevant  # scorers are loaded only by those who ask
 
-        found = relevant(timeline, room, minimum, thread.query)
+        found = relevant(thread, timeline, room)
     found = found or fill(timeline, room, minimum) or _select_least(thread, timeline, room)
     if found is not None:
         found.room = room
@@ -198,7 +197,7 @@ def _select_counted(thread: Thread, timeline: Timeline, room: int) -> Selection 
         if selection is None or aim in tried:
             break
         tried.add(aim)
-        messages = _messages(timeline, selection)
+        messages = selection.messages(timeline)
         spare = target - thread.measure.total(messages)
         if spare >= 0 and len(messages) >= kept:
             best, kept = selection, len(messages)
@@ -208,7 +207,7 @@ def _select_counted(thread: Thread, timeline: Timeline, room: int) -> Selection 
             break
         aim += max(1, spare) if spare >= 0 else spare
     for selection in _counted_too_high(thread, timeline, best, kept):
-        if thread.measure.total(_messages(timeline, selection)) <= target:
+        if thread.measure.total(selection.messages(timeline)) <= target:
             return selection
     return best
 
@@ -231,16 +230,6 @@ def _counted_too_high(
 # ---- what is returned -------------------------------------------------------------------------------------
 
 
-def _messages(timeline: Timeline, selection: Selection, chosen: Sequence[int] | None = None) -> list[Any]:
-    """Returns the messages at the chosen positions, shortened copies in the place of some."""
-    messages, edits = timeline.messages, selection.edits
-    if chosen is None:
-        chosen = selection.positions(timeline.pinned)
-    if edits:
-        return [edits.get(i, messages[i]) for i in chosen]
-    return [messages[i] for i in chosen]
-
-
 def _put_together(
     thread: Thread,
     timeline: Timeline,
@@ -252,7 +241,7 @@ def _put_together(
     """Returns what stays with the summary that `shown` shows, its decisions, and what a session remembers."""
     chosen = selection.positions(timeline.pinned)
     untouched = selection.complete and shown is None and len(chosen) == len(timeline.messages)
-    messages = timeline.messages[:] if untouched else _messages(timeline, selection, chosen)
+    messages = timeline.messages[:] if untouched else selection.messages(timeline, chosen)
     tokens = thread.measure.overhead + selection.tokens + timeline.pinned_tokens
     written: tuple[int, int] | None = None
     if shown is not None:

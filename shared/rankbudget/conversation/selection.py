@@ -15,15 +15,16 @@ asked for would ask again.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from .state import Cut, KeptRun, ThreadState
-from .timeline import NO_EDITS, Timeline, Turn, Unit
+from .state import Cut, KeptRun, Summary, ThreadState
+from .timeline import NO_EDITS, Broken, Timeline, Turn, Unit
 
-__all__ = ["Selection", "fill", "in_order_of_importance", "minimum_sets", "resume", "stable"]
+__all__ = ["Selection", "fill", "in_order_of_importance", "minimum_sets", "remembered", "resume", "stable"]
 
 
 @dataclass(slots=True)
@@ -60,6 +61,15 @@ class Selection:
                 found.extend(unit.positions())
         found.sort()
         return found
+
+    def messages(self, timeline: Timeline, chosen: Sequence[int] | None = None) -> list[Any]:
+        """Returns the messages that stay, shortened copies in the place of some; `chosen` are their positions."""
+        whole, edits = timeline.messages, self.edits
+        if chosen is None:
+            chosen = self.positions(timeline.pinned)
+        if edits:
+            return [edits.get(i, whole[i]) for i in chosen]
+        return [whole[i] for i in chosen]
 
 
 def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
@@ -149,6 +159,10 @@ def _inside(timeline: Timeline, turn: Turn, used: int, units: list[Unit], room: 
     return Selection(kept + turn.body[-best[1] :], best[2])
 
 
+def _trailing_zeros(number: int) -> int:
+    return (number & -number).bit_length() - 1 if number else 64
+
+
 def resume(
     timeline: Timeline, room: int, minimum: int, known: ThreadState, edits: Mapping[int, Any]
 ) -> Selection | None:
@@ -164,7 +178,7 @@ def resume(
         if whole is not None:
             return whole
     kept = _from_cut(timeline, known, room, edits)
-    if kept is not None and (cut is None or beside_question(timeline, room) < 2 * cut.room):
+    if kept is not None and (cut is None or _beside_question(timeline, room) < 2 * cut.room):
         return kept
     half = fill(timeline, room // 2, minimum)
     if kept is not None:
@@ -176,7 +190,7 @@ def resume(
     return half
 
 
-def beside_question(timeline: Timeline, room: int) -> int:
+def _beside_question(timeline: Timeline, room: int) -> int:
     """Returns the room for all but the current question, which may be long today and short tomorrow."""
     newest = timeline.newest
     if newest is None or newest.question is None or timeline.ended:
@@ -209,5 +223,77 @@ def _from_cut(
     return Selection(units, used, complete=cut is None, cut=cut, run=run, edits=edits)
 
 
-def _trailing_zeros(number: int) -> int:
-    return (number & -number).bit_length() - 1 if number else 64
+# ---- what a session remembers of it -------------------------------------------------------------------------
+
+
+def remembered(
+    timeline: Timeline, selection: Selection, broken: Sequence[Broken], summary: Summary, *, failed: bool
+) -> ThreadState:
+    """Returns what a session remembers after a fit: positions, counts and hashes.
+
+    Args:
+        timeline: the conversation.
+        selection: what stayed of it.
+        broken: messages among them that no valid conversation may hold.
+        summary: the running summary.
+        failed: the summarizer was asked in vain; it is not asked again for the same messages.
+    """
+    known, newest, size = timeline.known, timeline.newest, len(timeline.messages)
+    stop = newest.start if newest is not None else 0
+    cut = selection.cut
+    if not selection.complete and cut is None:
+        starts = frozenset([unit.start for unit in selection.units])
+        cut = Cut(starts, size, min(starts, default=size), _beside_question(timeline, selection.room))
+    start = min(stop, cut.oldest if cut is not None else 0)
+    tail = min([unit.start for unit in selection.units if unit.start > stop], default=size)
+    pinned = tuple([p for p in timeline.pinned if p < stop])
+    counted, whole = _counts(timeline, tail)
+    return ThreadState(
+        size=size,
+        stop=stop,
+        tail=tail,
+        pinned=pinned,
+        start=start,
+        kept_hash=timeline.prints.hash_of_kept(pinned, start, stop, tail, size),
+        cut=cut,
+        counted=counted,
+        question_hash=hash(timeline.prints.one(stop)) if newest is not None else 0,
+        run=None if selection.edits else _closed(timeline, selection, broken, stop),
+        whole=whole,
+        caps=tuple(selection.caps.items()),
+        refused_at=size if failed else known.refused_at if known is not None else -1,
+        summary=summary,
+    )
+
+
+def _counts(timeline: Timeline, tail: int) -> tuple[array[int], int]:
+    """Returns the tokens of the newest turn's units, and what all turns before it cost at the least.
+
+    Of the newest turn its question is counted, and steps that the kept hash covers.
+    """
+    known, newest = timeline.known, array("q")
+    older = since = 0
+    for turn in timeline.turns_read:
+        counted = [unit for unit in turn.units if unit.tokens > 0]
+        if turn is timeline.newest:
+            for unit in counted:
+                if not unit.holes and (unit.start >= tail or unit is turn.question):
+                    newest.extend((unit.start, unit.stop, unit.tokens))
+            continue
+        tokens = sum([unit.tokens for unit in counted])
+        older += tokens
+        if known is not None and turn.start >= known.stop:
+            since += tokens
+    return newest, max(older, since + known.whole) if known is not None else older
+
+
+def _closed(timeline: Timeline, selection: Selection, broken: Sequence[Broken], stop: int) -> KeptRun:
+    """Returns what stays of all turns but the newest, which may still grow."""
+    older = [unit for unit in selection.units if unit.start < stop]
+    tokens = timeline.cost(older)
+    positions = [i for unit in older for i in unit.positions()]
+    if selection.run is not None:
+        tokens += selection.run.tokens
+        positions += selection.run.positions
+    positions.sort()
+    return KeptRun(stop, tokens, tuple(positions), tuple([one for one in broken if one[0] < stop]))

@@ -223,7 +223,13 @@ class Timeline:
         stop = self._unread
         if stop <= position:
             return
-        codes = _codes(self.codec, self.messages[position:stop])
+        messages = self.messages[position:stop]
+        roles = self.codec.roles(messages)
+        try:
+            known = KNOWN_ROLES.issuperset(roles)
+        except TypeError:  # something a role cannot be: reading it on its own says so
+            known = False
+        codes = bytes(map(_CODES.__getitem__, roles if known else map(self.codec.role, messages)))
         self._roles[position:stop] = codes
         self._unread = position
         if self.known is not None and not _PINNED.isdisjoint(codes):  # what is new, or was edited since
@@ -311,12 +317,3 @@ class Timeline:
         else:
             body.append(Unit(at, after, waiting, holes=tuple(strays)))
         return after
-
-
-def _codes(codec: Codec, messages: Sequence[Any]) -> bytes:
-    roles = codec.roles(messages)
-    try:
-        known = set(roles) <= KNOWN_ROLES
-    except TypeError:  # something a role cannot be: reading it on its own says so
-        known = False
-    return bytes(map(_CODES.__getitem__, roles if known else [codec.role(m) for m in messages]))
