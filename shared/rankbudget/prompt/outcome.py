@@ -45,7 +45,7 @@ def contents(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
         largest = max(range(len(totals)), key=lambda i: totals[i].used)
         totals[largest] = replace(totals[largest], used=totals[largest].used + overhead)
         joined.add(totals[largest].name)
-    return {"overhead": max(0, overhead), "blocks": totals, "parts": parts, "joined": joined}
+    return {"overhead": max(0, overhead), "totals": totals, "parts": parts, "joined": joined}
 
 
 def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted) -> list[BlockTotal]:
