@@ -182,7 +182,7 @@ async def test_every_way_to_ask_over_http(server: StrictModelServer) -> None:
     llm = _like(server, system_prompt=words(100))
     await _everything(budget_model(llm, SHORTENS, counter="o200k_base", on_report=reports.append))
     _accepted(server, 15)
-    assert len(reports) == 15  # each request is fitted once
+    assert len(reports) == 17  # each request is fitted once, and the variables of two templates
     assert [len(r.body.get("tools") or ()) for r in server.requests] == [0] * 4 + [1] * 5 + [0] * 6
     assert min(r.prompt_tokens for r in server.requests) > 300
 
@@ -263,7 +263,7 @@ def test_a_structured_model_is_bounded_inside() -> None:
     """Of a `StructuredLLM` the LLM inside is bounded, which sees the schema."""
     made = budget_model(StructuredLLM(llm=MockLLM(), output_cls=Answer), max_tokens=100)
     assert type(made) is StructuredLLM
-    assert made.metadata.context_window < 400
+    assert made.llm.request_limit == 100
 
 
 async def test_what_cannot_fit_raises_before_anything_is_sent(server: StrictModelServer) -> None:

@@ -270,7 +270,7 @@ def _put_together(
         tokens=tokens,
         untouched=untouched,
         parts=decisions_on(timeline, thread.block, chosen, broken, selection.edits, written),
-        warnings=warnings,
+        warnings=(*warnings, *timeline.warnings),
         question=question,
         state=state,
     )

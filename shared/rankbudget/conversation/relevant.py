@@ -41,7 +41,7 @@ def relevant(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
         return None
     if any(unit.stop - unit.start > 1 for turn in turns for unit in turn.body):
         return keep_steps(thread, timeline, turns, list(kept.units.values()), kept.left)
-    units = [(unit, turn) for turn in reversed(turns) for unit in turn.units()]
+    units = [(unit, turn) for turn in reversed(turns) for unit in turn.units]
     newest_until = kept.left * (1 - NEWEST)
     for unit, turn in reversed(units):
         if kept.left - kept.price(kept.missing([unit], turn)) < newest_until:

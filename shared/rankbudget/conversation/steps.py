@@ -38,7 +38,7 @@ def keep_steps(
         stay: units that stay in any case; they are paid for.
         room: tokens for all others.
     """
-    units = [unit for turn in reversed(turns) for unit in turn.units()]
+    units = [unit for turn in reversed(turns) for unit in turn.units]
     fixed = {unit.start for unit in stay}
     copies = _short_results(thread, timeline, [unit for unit in units if unit.start not in fixed], room)
     values = values_of([_said(timeline, unit) for unit in units])
@@ -88,7 +88,8 @@ def _short_results(
         caps = {
             position: RESULT_TOKENS
             for position in unit.positions()
-            if timeline.role(position) == "tool" and timeline.tokens_at(position) > _LONG
+            if timeline.role(position) == "tool"
+            and timeline.measure.group(timeline.messages[position : position + 1]) > _LONG
         }
         if caps:
             left -= len(caps)
@@ -105,8 +106,8 @@ def _pieces(
     values: Mapping[str, Value],
 ) -> list[Piece]:
     """Returns a piece for each unit, and behind them one for what each shortened unit lacks."""
-    asking = [turn.question for turn in reversed(turns) for _ in turn.units()]
-    units = [unit for turn in reversed(turns) for unit in turn.units()]
+    asking = [turn.question for turn in reversed(turns) for _ in turn.units]
+    units = [unit for turn in reversed(turns) for unit in turn.units]
     at = {unit.start: n for n, unit in enumerate(units)}
     names = list(values)
     held: list[list[int]] = [[] for _ in units]
