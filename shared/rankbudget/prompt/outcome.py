@@ -69,7 +69,8 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
         totals.append(BlockTotal(name="history", rank=history_rank, granted=granted, used=used))
     for given in inputs.blocks:
         name, wish = given.block.name, prices.wishes[given.block.name]
-        used = max(0, fitted.fits[name].tokens - wish.base)
+        frame = wish.base if fitted.fits[name].pieces else 0
+        used = fitted.fits[name].tokens - frame
         wanted = wish.wanted if request.cost is None else None
         granted = fitted.granted[name]
         totals.append(BlockTotal(name=name, rank=given.rank, granted=granted, used=used, wanted=wanted))
