@@ -54,7 +54,7 @@ class PromptRequest:
     """Tokens that a `render` puts around the pieces of a block, by its name, while it has any."""
     shown: Shown | None = None  # how a piece reads in the prompt, where the host renders it
     cost: Cost | None = None
-    """Tokens of a text kept of a segment; None counts it as rendered. With it, blocks may want all the room."""
+    """Tokens of a text kept of a segment; None counts it as rendered. With it, blocks may want all room."""
     hidden: tuple[Decision, ...] = ()  # on what was left out before, because its reader may not see it
     scope: Scope | None = None  # who reads; None sees only what is open to all
     notice: str | None = NOTICE  # the sentence before inserted text; None leaves it out
