@@ -1,8 +1,8 @@
 """`make trace`: how many functions and files of ours a call passes, beside the bound for each entry point.
 
 Counted is the second of two equal calls: a user who steps through one meets these functions, without what
-runs once. Comprehensions, generator expressions and lambdas are not counted. Exits with 1 when a bound is missed,
-unless `--no-fail` is given; `--list` names the functions.
+runs once. Comprehensions, generator expressions and lambdas are not counted. Exits with 1 when a bound is
+missed, unless `--no-fail` is given; `--list` names the functions.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from .counting.base import whole_tokens
 from .counting.blocks import call_reference, called_in, results_in, without_answered
 from .counting.callables import CallableCounter
 from .counting.protocol import Message, Tool
-from .errors import check_options
+from .errors import check_options, named_options
 from .fitting.protocol import Cost, Fit, Piece
 from .messages.codec import (
     KNOWN_ROLES,
@@ -41,7 +41,6 @@ from .messages.tags import (
     wrapper_of,
 )
 from .prompt.limits import Limits, ModelFacts, limits_of
-from .prompt.options import named_options, typed_errors
 from .prompt.plan import Plan
 from .prompt.request import PromptRequest, Render, Shown
 from .prompt.signals import segment_signals
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
         read_counter,
         read_session,
         summarizer_or_warning,
+        typed_errors,
         write_counter,
         write_session,
     )
@@ -71,6 +71,7 @@ _LATER = {
             "read_counter",
             "read_session",
             "summarizer_or_warning",
+            "typed_errors",
             "write_counter",
             "write_session",
         ),

@@ -31,19 +31,12 @@ class BlockInput:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a block wants.
+    """What a block wants."""
 
-    Args:
-        wanted: tokens of all of it, frame included.
-        base: tokens of its frame: tags, and for the first block of a message its framing and notice.
-        pinned: tokens of what is never cut, frame included.
-        costs: tokens of each whole segment, by its id.
-    """
-
-    wanted: int = 0
-    base: int = 0
-    pinned: int = 0
-    costs: Mapping[str, int] = field(default_factory=dict)
+    wanted: int = 0  # tokens of all of it, frame included
+    base: int = 0  # tokens of its frame: tags; for the first block of a message framing and notice, too
+    pinned: int = 0  # tokens of what is never cut, frame included
+    costs: Mapping[str, int] = field(default_factory=dict)  # of each whole segment, by its id
 
 
 def for_reader(block: Block, reader: Scope | None) -> tuple[Block, list[Decision]]:

@@ -47,19 +47,8 @@ class BlockAssembler:
     Example:
         >>> blocks = BlockAssembler(TokenBudget.five_blocks("gpt-4"))
         >>> asked = [{"role": "user", "content": "JWT or sessions?"}]
-        >>> print(blocks.assemble("You review code.", "Python 3.12", "Add a login.", asked, []))
-        <system>
-        You review code.
-        </system>
-        <BLANKLINE>
-        <project>
-        Python 3.12
-        </project>
-        <BLANKLINE>
-        <task>
-        Add a login.
-        </task>
-        <BLANKLINE>
+        >>> text = blocks.assemble("You review code.", "Python 3.12", "Add a login.", asked, [])
+        >>> print(text[text.index("<history>") :])
         <history>
         [user]: JWT or sessions?
         </history>

@@ -101,29 +101,17 @@ def _last_question(timeline: Timeline | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What everything costs before anything is granted.
+    """What everything costs before anything is granted, in tokens."""
 
-    Args:
-        limit: most tokens of the prompt.
-        reserve: tokens kept for the answer.
-        safety: tokens kept free because counts may be too low.
-        room: of them, what history and blocks share; the rest always stays.
-        system_tokens: tokens of the system prompt; system messages of the history are counted there.
-        system_text: tokens of the texts of all system messages.
-        wishes: what each block wants.
-        needs: what the conversation cannot do without.
-        question_before: tokens of a question of its own before it was cut; 0 where it is whole.
-    """
-
-    limit: int
-    reserve: int
-    safety: int
-    room: int
-    system_tokens: int = 0
-    system_text: int = 0
-    wishes: Mapping[str, Wish] = field(default_factory=dict)
-    needs: Needs = _NO_NEEDS
-    question_before: int = 0
+    limit: int  # the largest prompt
+    reserve: int  # kept for the answer
+    safety: int  # kept free because counts may be too low
+    room: int  # of the limit, what history and blocks share; the rest always stays
+    system_tokens: int = 0  # the system prompt; system messages of the history are counted there
+    system_text: int = 0  # the texts of all system messages
+    wishes: Mapping[str, Wish] = field(default_factory=dict)  # what each block wants
+    needs: Needs = _NO_NEEDS  # what the conversation cannot do without
+    question_before: int = 0  # a question of its own before it was cut; 0 where it is whole
 
 
 def price(request: PromptRequest, inputs: Inputs) -> Prices:
@@ -147,13 +135,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         fixed = measure.overhead + system_tokens + question
     fixed += request.extra_tokens
     if fixed > limit:
-        msg = (
-            f"what always stays needs {fixed:,} tokens ({system_tokens:,} of them the system prompt), the "
-            f"limit is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, "
-            "or take a larger window."
-        )
-        held = {"system": system_tokens, "other": fixed - system_tokens}
-        raise BudgetExceededError(msg, limit=limit, needed=fixed, blocks=held)
+        raise _fixed_too_large(fixed, system_tokens, limit)
     prices = Prices(
         limit=limit,
         reserve=reserve,
@@ -168,6 +150,17 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     if inputs.thread is not None and inputs.timeline is not None:
         needs = needs_of(inputs.thread, inputs.timeline)
     return replace(prices, wishes=wishes_of(request, measure, inputs.blocks, inputs.tags), needs=needs)
+
+
+def _fixed_too_large(fixed: int, system: int, limit: int) -> BudgetExceededError:
+    msg = (
+        f"what always stays needs {fixed:,} tokens ({system:,} of them the system prompt), the limit is "
+        f"{limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, or take a "
+        f"larger window."
+    )
+    return BudgetExceededError(
+        msg, limit=limit, needed=fixed, blocks={"system": system, "other": fixed - system}
+    )
 
 
 def _check_system(request: PromptRequest, inputs: Inputs) -> int:

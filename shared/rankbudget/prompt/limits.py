@@ -20,46 +20,27 @@ __all__ = ["Limits", "ModelFacts", "limits_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """What an adapter reads off a host's model object; None where the model does not say it.
-
-    Args:
-        name: the model's name.
-        window: most tokens of prompt and answer.
-        max_output: the largest answer the model can write.
-        answer: the largest answer its requests ask for.
-        answer_chosen: whether the user chose that answer; else it may be the integration's default.
-        smallest_fallback: the smallest window of the models that stand in for it.
-        counter: counts as the model does; what `counter_for` takes.
-        shown_as: what an error calls the model.
-    """
+    """What an adapter reads off a host's model object; None where the model does not say it."""
 
     name: str | None = None
-    window: int | None = None
-    max_output: int | None = None
-    answer: int | None = None
-    answer_chosen: bool = False
-    smallest_fallback: int | None = None
-    counter: Any = None
-    shown_as: str = "model"
+    window: int | None = None  # most tokens of prompt and answer
+    max_output: int | None = None  # the largest answer the model can write
+    answer: int | None = None  # the largest answer its requests ask for
+    answer_chosen: bool = False  # the user chose that answer; else it may be the integration's default
+    smallest_fallback: int | None = None  # the smallest window of its fallback models
+    counter: Any = None  # counts as the model does; what `counter_for` takes
+    shown_as: str = "model"  # what an error calls the model
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What every prompt of an entry point keeps to.
+    """What every prompt of an entry point keeps to."""
 
-    Args:
-        budget: the limits; a bare number is a budget without a reserve.
-        counter: counts texts.
-        ceiling: most tokens of the whole prompt beside the budget; None where there is no other.
-        tools: tool schemas sent along; they are counted.
-        measure: counts messages as the host does, tools included; None counts their neutral form.
-    """
-
-    budget: TokenBudget
+    budget: TokenBudget  # the limits; a bare number is a budget without a reserve
     counter: TokenCounter
-    ceiling: int | None = None
-    tools: Sequence[Tool] | None = None
-    measure: Measure | None = None
+    ceiling: int | None = None  # most tokens of the whole prompt beside the budget
+    tools: Sequence[Tool] | None = None  # tool schemas sent along; they are counted
+    measure: Measure | None = None  # counts messages and tools as the host does; None their neutral form
 
     @property
     def most(self) -> int:

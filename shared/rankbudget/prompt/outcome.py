@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ..conversation.selection import in_order_of_importance
@@ -14,11 +14,18 @@ from ..segment import Block, Decision, DecisionRange
 from .fitted import Fitted, Rendered
 from .grants import Inputs, Prices
 from .layout import STATIC
-from .needs import Kept, Needs, Thresholds
 from .request import PromptRequest
 
 __all__ = ["Again", "contents", "needs", "warnings"]
 
+Kept = frozenset[tuple[str, str]]
+"""Block and id of every piece that is in a prompt."""
+
+Thresholds = Mapping[tuple[str, str], int]
+"""Tokens more by block and id."""
+
+_LEAST_REFITS, _MOST_PIECES = 64, 150_000
+"""Refits of one report, however many pieces there are; and pieces that all refits together may fit again."""
 Again = Callable[[int], BudgetReport]
 """The report of the same request with so many more tokens."""
 
@@ -45,7 +52,7 @@ def contents(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
         largest = max(range(len(totals)), key=lambda i: totals[i].used)
         totals[largest] = replace(totals[largest], used=totals[largest].used + overhead)
         joined.add(totals[largest].name)
-    return {"overhead": max(0, overhead), "blocks": totals, "parts": parts, "joined": joined}
+    return {"overhead": max(0, overhead), "totals": totals, "parts": parts, "joined": joined}
 
 
 def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted) -> list[BlockTotal]:
@@ -62,7 +69,8 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
         totals.append(BlockTotal(name="history", rank=history_rank, granted=granted, used=used))
     for given in inputs.blocks:
         name, wish = given.block.name, prices.wishes[given.block.name]
-        used = max(0, fitted.fits[name].tokens - wish.base)
+        frame = wish.base if fitted.fits[name].pieces else 0
+        used = fitted.fits[name].tokens - frame
         wanted = wish.wanted if request.cost is None else None
         granted = fitted.granted[name]
         totals.append(BlockTotal(name=name, rank=given.rank, granted=granted, used=used, wanted=wanted))
@@ -139,7 +147,7 @@ def needs(
         }
         return _thresholds(request, inputs, prices), expected
 
-    return Needs(report.in_prompt, refit, known, size=report.size, most=most).tokens
+    return _Needs(report.in_prompt, refit, known, size=report.size, most=most).tokens
 
 
 def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[tuple[str, str], int]:
@@ -158,3 +166,67 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
             name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
             found["history", name] = used
     return found
+
+
+class _Needs:
+    """Answers for each dropped piece of one plan; every answer was tried out, one token less too.
+
+    Args:
+        kept: what the plan keeps.
+        refit: what it would keep with so many more tokens.
+        known: thresholds that need no refit, and first guesses at others, by block and id.
+        size: how many pieces the plan decided on.
+        most: more tokens than the whole input needs, whatever share of them a block gets.
+    """
+
+    def __init__(
+        self,
+        kept: Callable[[], Kept],
+        refit: Callable[[int], Kept],
+        known: Callable[[], tuple[Thresholds, Thresholds]],
+        *,
+        size: int,
+        most: int,
+    ) -> None:
+        self._refit = refit
+        self._kept = kept
+        self._known = known
+        self._tried: dict[int, Kept] = {}
+        self._left = max(_LEAST_REFITS, _MOST_PIECES // max(1, size))
+        self._most = most
+
+    def tokens(self, block: str, segment_id: str) -> int | None:
+        """Returns how many more tokens the prompt needs for a piece; 0 if none help, None if unknown."""
+        piece = (block, segment_id)
+        thresholds, expected = self._given
+        if piece in thresholds:
+            return thresholds[piece]
+        if not self._tried:
+            self._tried = {0: self._kept(), self._most: self._refit(self._most)}
+        if piece not in self._tried[self._most]:
+            return 0
+        high = min(n for n, kept in self._tried.items() if piece in kept)
+        low = max(n for n in self._tried if n < high)
+        guess = expected.get(piece, 0)
+        guesses = [guess - 1, guess]
+        while high - low > 1:
+            if not self._left:
+                return None
+            self._left -= 1
+            guesses = [n for n in guesses if low < n < high]
+            middle = guesses.pop() if guesses else _between(low, high)
+            self._tried[middle] = self._refit(middle)
+            if piece in self._tried[middle]:
+                high = middle
+            else:
+                low = middle
+        return high
+
+    @cached_property
+    def _given(self) -> tuple[Thresholds, Thresholds]:
+        return self._known()
+
+
+def _between(low: int, high: int) -> int:
+    """Returns where to look next: close to `low` while nothing is known of how far to go."""
+    return min((low + high) // 2, 2 * low + 64)

@@ -20,7 +20,12 @@ _LEAST = 16
 def price_with_short_question(
     request: PromptRequest, inputs: Inputs, error: BudgetExceededError
 ) -> tuple[PromptRequest, Prices]:
-    """Returns the request with its question cut so that it fits, and its prices; `error` says by how much it does not.
+    """Returns the request with its question cut so that it fits, and its prices.
+
+    Args:
+        request: what was asked for.
+        inputs: what was read of it.
+        error: says by how much it does not fit.
 
     Raises:
         BudgetExceededError: `error`, where the question may not be cut or cutting it does not help.

@@ -9,12 +9,15 @@ from __future__ import annotations
 import pickle
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+from pydantic import ValidationError
 
 from ..budget.token_budget import TokenBudget
 from ..counting.resolve import named
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, BudgetError, shown
 from ..messages.codec import Codec
 from .session import BudgetSession
 
@@ -24,6 +27,7 @@ __all__ = [
     "read_counter",
     "read_session",
     "summarizer_or_warning",
+    "typed_errors",
     "write_counter",
     "write_session",
 ]
@@ -137,3 +141,26 @@ def _is_picklable(thing: Any) -> bool:
     except Exception:  # noqa: BLE001 - a foreign object may refuse in any way
         return False
     return True
+
+
+@contextmanager
+def typed_errors() -> Iterator[None]:
+    """Makes pydantic's errors a BudgetConfigError that names each option."""
+    try:
+        yield
+    except ValidationError as error:
+        problems = error.errors()
+        for problem in problems:
+            cause = problem.get("ctx", {}).get("error")
+            if isinstance(cause, BudgetError):
+                raise cause from None
+        raise BudgetConfigError.of([_described(error.title, problem) for problem in problems]) from error
+
+
+def _described(title: str, problem: Any) -> str:
+    option = ".".join(map(str, problem["loc"]))
+    if not option:
+        return f"{title}: {problem['msg']}"
+    if problem["type"] == "missing":
+        return f"{title} needs {option}="
+    return f"{title}: {option} must be valid (got {shown(problem['input'])}). {problem['msg']}"

@@ -7,7 +7,7 @@ first access.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -26,6 +26,7 @@ Warnings = Sequence[str] | Callable[[], Sequence[str]]
 MoreTokens = Callable[[str, str], int | None]
 """(block, segment id) -> tokens more that bring a piece back; 0 if none do, None if unknown."""
 
+_LATER = ("overhead", "parts", "totals", "joined")
 _PLAIN = (
     "limit", "total_tokens", "window", "reserve", "safety", "overhead", "counter", "exact", "model", "covers",
 )  # fmt: skip
@@ -89,8 +90,8 @@ class BudgetReport:
         exact: whether it knows or estimates.
         model: the model's name, where known.
         covers: what the report is about: the whole prompt, or the part of it that this entry point sees.
-        later: makes `overhead`, `blocks`, `parts` and "joined" when the report is read. Pieces of joined
-            blocks cost other tokens together than one by one; the last kept ones take the difference.
+        later: makes `overhead`, `totals` (the blocks), `parts` and `joined` when the report is read. Pieces
+            of joined blocks cost other tokens together than one by one; the last kept take the difference.
         needs: makes, of the report, what says how many more tokens bring a piece back.
 
     Example:
@@ -127,6 +128,10 @@ class BudgetReport:
     exact: bool
     model: str | None
     covers: Covers
+    overhead: int
+    parts: Sequence[Part]
+    totals: Sequence[BlockTotal]
+    joined: Collection[str]
     _noted: Warnings
     _later: Callable[[], Mapping[str, Any]]
     _needs: Callable[[BudgetReport], MoreTokens] | None
@@ -151,8 +156,7 @@ class BudgetReport:
         needs: Callable[[BudgetReport], MoreTokens] | None = None,
     ) -> None:
         if later is None:
-            given: dict[str, Any] = {"overhead": overhead, "joined": frozenset()}
-            given |= {"blocks": tuple(blocks), "parts": tuple(parts)}
+            given = {"overhead": overhead, "totals": tuple(blocks), "parts": tuple(parts), "joined": ()}
             later = partial(dict, given)
         self.__dict__.update(
             limit=limit, total_tokens=total_tokens, window=window, reserve=reserve, safety=safety,
@@ -168,7 +172,7 @@ class BudgetReport:
 
     def __repr__(self) -> str:
         return (
-            f"BudgetReport({self.total_tokens:,} of {self.limit:,} tokens, {len(self._given)} blocks, "
+            f"BudgetReport({self.total_tokens:,} of {self.limit:,} tokens, {len(self.totals)} blocks, "
             f"{self.size:,} decisions)"
         )
 
@@ -182,42 +186,25 @@ class BudgetReport:
 
     def replace(self, **changes: Any) -> BudgetReport:
         """Returns the report with other values for some of its arguments."""
-        given = {name: getattr(self, name) for name in _PLAIN if name != "overhead"}
+        given = {name: getattr(self, name) for name in _PLAIN}
         given |= {"warnings": self._noted, "needs": self._needs}
-        changed: dict[str, Any] = {
-            name: changes.pop(name) for name in ("overhead", "blocks", "parts") if name in changes
-        }
-
-        def later() -> Mapping[str, Any]:
-            return {**self._contents, **changed}
-
-        return BudgetReport(**{**given, "later": later, **changes})
+        given |= {"blocks": self.totals, "parts": self.parts}
+        made = BudgetReport(**{**given, **changes})
+        made.__dict__.update(made._later(), joined=self.joined)
+        return made
 
     def noting(self, *warnings: str) -> BudgetReport:
         """Returns the report with more warnings."""
         return self.replace(warnings=lambda: (*self._own_warnings(), *warnings)) if warnings else self
 
     # ---- what it says ----------------------------------------------------------------------------
-    @cached_property
-    def _contents(self) -> Mapping[str, Any]:
-        return self._later()
-
-    @property
-    def overhead(self) -> int:
-        """Tokens that belong to no block: reply priming, message framing, tags, tool schemas."""
-        overhead: int = self._contents["overhead"]
-        return overhead
-
-    @property
-    def parts(self) -> Sequence[Part]:
-        """The decisions in order, ranges not expanded."""
-        parts: Sequence[Part] = self._contents["parts"]
-        return parts
-
-    @property
-    def _given(self) -> Sequence[BlockTotal]:
-        given: Sequence[BlockTotal] = self._contents["blocks"]
-        return given
+    def __getattr__(self, name: str) -> Any:
+        """Makes what is worked out only when somebody looks."""
+        if name not in _LATER:
+            msg = f"a BudgetReport has no {name!r}"
+            raise AttributeError(msg)
+        self.__dict__.update(self._later())
+        return self.__dict__[name]
 
     @property
     def size(self) -> int:
@@ -230,8 +217,8 @@ class BudgetReport:
         found: list[Decision] = []
         for part in self.parts:
             found.extend(part.expand() if isinstance(part, DecisionRange) else (part,))
-        for block in self._given:
-            if block.name in self._contents["joined"]:
+        for block in self.totals:
+            if block.name in self.joined:
                 _make_sum(found, block)
         return tuple(found)
 
@@ -243,7 +230,7 @@ class BudgetReport:
             outcome = {"kept": "kept", "trimmed": "dropped"}.get(part.action, "shortened")
             of_block = counts.setdefault(part.block, {"kept": 0, "shortened": 0, "dropped": 0})
             of_block[outcome] += _size(part)
-        return tuple([replace(block, **counts.get(block.name, {})) for block in self._given])
+        return tuple([replace(block, **counts.get(block.name, {})) for block in self.totals])
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -258,7 +245,7 @@ class BudgetReport:
         for block in self.blocks:
             if block.name == name:
                 return block
-        names = ", ".join(repr(block.name) for block in self._given) or "none"
+        names = ", ".join(repr(block.name) for block in self.totals) or "none"
         msg = f"the report has no block {name!r}; it has {names}"
         raise BudgetError(msg)
 
@@ -337,7 +324,7 @@ class BudgetReport:
             and decision.reason not in HOLDS_AT_ANY_SIZE
         ):
             more = self._more(decision.block, decision.segment_id)
-        total = next((block for block in self._given if block.name == decision.block), None)
+        total = next((block for block in self.totals if block.name == decision.block), None)
         if total is None or total.granted is None:
             return explained(decision, granted=self.limit, used=self.total_tokens, more=more)
         return explained(decision, granted=total.granted, used=total.used, more=more)
