@@ -377,6 +377,6 @@ def test_a_block_that_goes_takes_its_frame_with_it() -> None:
 def test_a_list_of_texts_where_texts_belong_is_an_error() -> None:
     """`Block.of("knowledge", texts)` says what it takes instead of failing somewhere inside."""
     with pytest.raises(
-        BudgetConfigError, match=r"the texts of block 'knowledge' must be str \(got list\).*one by one"
+        BudgetConfigError, match=r"the text of segment 'knowledge-0' must be a str .*one by one"
     ):
         Block.of("knowledge", ["one", "two"])  # type: ignore[arg-type]  # the mistake
