@@ -28,7 +28,7 @@ _PARTS = re.compile(
     r"(?P<blob>[A-Za-z0-9+/]{32,})"
     r"|(?P<word> ?[A-Za-z][a-z]*)"
     r"|(?P<number> ?[0-9]+)"
-    r"|(?P<gap>[ \t]{2,}|\s*[\r\n\t]+ *|\s)"
+    r"|(?P<gap>[ \t\r\n]{2,}|\s)"
     r"|(?P<sign> ?[!-/:-@\[-`{-~]+)"
     r"|(?P<latin>[\u00a1-\u02ff]+)"
     r"|(?P<greek>[\u0370-\u03ff]+)"
