@@ -1,8 +1,7 @@
-"""Input and output, asked for instead of done: the stations are written once, sync and async drivers answer them.
+"""Input and output are asked for, not done: the steps are written once, for sync and async drivers.
 
-A station that needs a summary, an embedding or a remote count is a generator. It yields a `Call`; a driver
-makes the call and sends the result back, or throws the failure into the generator, which then decides what
-that means.
+What needs a summary, an embedding or a remote count is a generator. It yields a `Call`; a driver makes the
+call and sends the result back, or throws the failure into the generator, which decides what that means.
 """
 
 from __future__ import annotations
@@ -82,7 +81,8 @@ async def adrive(steps: Steps[T]) -> T:
 def _block(call: Call) -> Any:
     if call.function is None or inspect.iscoroutinefunction(call.function):
         name = getattr(call.function or call.awaitable, "__name__", "function")
-        msg = f"{name!r} is async only; use the async method (afit_messages, aassemble, ainvoke) or give a blocking one"
+        how = "Use the async method (afit_messages, aassemble, ainvoke) or give a blocking function."
+        msg = f"a call without await must be blocking (got {name!r}, which is async only). {how}"
         raise TypeError(msg)
     return call.function(*call.arguments)
 

@@ -30,7 +30,8 @@ class CallableCounter(TextCounter):
         except BudgetError:
             raise
         except Exception as error:
-            msg = f"the counter {self.name!r} must count every text (it raised {type(error).__name__}: {error})."
+            said = f"{type(error).__name__}: {error}"
+            msg = f"the counter {self.name!r} must count every text (it raised {said})."
             raise CounterUnavailableError(msg) from error
         try:
             tokens = math.ceil(counted)

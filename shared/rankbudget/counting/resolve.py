@@ -201,13 +201,13 @@ def _similar(name: str, media: MediaTable) -> TokenCounter:
 
 
 def _from_object(spec: Any) -> TokenCounter:
-    from .huggingface import from_tokenizer, is_tokenizer
+    from .huggingface import from_tokenizer
 
     if type(spec).__module__.partition(".")[0] == "tiktoken":
         from .tiktoken_counter import TiktokenCounter
 
         return TiktokenCounter(spec)
-    if is_tokenizer(spec):
+    if callable(getattr(spec, "encode", None)) and not isinstance(spec, type):
         return from_tokenizer(spec)
     if isinstance(spec, PathLike):
         return counter_for(os.fspath(spec))
