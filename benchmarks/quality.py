@@ -4,9 +4,6 @@ Public question sets, judged without a model, through the public functions with 
 without tools (these are memories), `fit_messages` for histories with tools, `FewShotSelector` for labelled examples. The split `dev` is what
 weights were chosen on; `wide` has sets of other domains. A last table shows the chats of `dev` through `fit_messages`: the price of continuity.
 
-`--floor 0.95` asks instead what a floor on evidence saves: `fit_documents(..., keep_evidence=0.95)` in half of all tokens, how much it says
-it keeps, how much it really keeps, and what filling as many tokens for every question alike would keep.
-
 `make quality FULL=1 QUALITY_DIR=folder` asks every question. The data and its judge (score.py) are not part of this project; without them one
 line says so.
 """
@@ -17,7 +14,6 @@ import argparse
 import importlib.util
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +24,14 @@ from typing import Any
 
 from harness import commit
 
-from rankbudget import FewShotSelector, FitResult, Segment, fit_documents, fit_messages
+from rankbudget import (
+    BudgetExceededError,
+    FewShotSelector,
+    Segment,
+    counter_for,
+    fit_documents,
+    fit_messages,
+)
 
 Item = Mapping[str, Any]
 FOLDER = "../shared/quality"
@@ -36,13 +39,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "quality.md"
 CHATS = ("locomo", "qmsum", "bfcl_memory")
 SPLITS = ("dev", "wide")
 """What the weights were chosen on, and sets of other domains."""
-FLOOR_ROOM = 0.5
-"""Share of all tokens that is given where a floor should need fewer."""
-_SAID = re.compile(r"expected_evidence: ([\d.]+)%")
 BEGIN, END = "<!-- tables: written by `make quality T=--write` -->", "<!-- end of tables -->"
 
 
-def select(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
+def select(query: str, items: Sequence[Item], budget_tokens: int) -> list[str] | dict[str, str | None]:
     """Returns the ids of the items that are kept, or the kept texts where some are shortened."""
     if any("label" in item for item in items):
         return _examples(query, items, budget_tokens)
@@ -53,23 +53,16 @@ def select(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
 
 def select_as_chat(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
     """Returns what `fit_messages` keeps of the same items."""
-    return _messages(query, items, budget_tokens)
+    kept = _messages(query, items, budget_tokens)
+    if any(kept.values()):
+        texts = {item["id"]: item["text"] for item in items}
+        return [text or texts[name] for name, text in kept.items()]
+    return list(kept)
 
 
 def _documents(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
-    return _fit(query, items, budget_tokens)[0]
-
-
-def _fit(
-    query: str, items: Sequence[Item], budget_tokens: int, floor: float | None = None
-) -> tuple[list[str], Sequence[str]]:
-    """Returns ids or texts, and the warnings of the report."""
     segments: list[Segment] = _once(items, _segments)
-    result = fit_documents(segments, max_tokens=budget_tokens, query=query, keep_evidence=floor)
-    return _ids_or_texts(segments, result), result.report.warnings
-
-
-def _ids_or_texts(segments: Sequence[Segment], result: FitResult) -> list[str]:
+    result = fit_documents(segments, max_tokens=budget_tokens, query=query)
     whole = {id(segment) for segment in segments}
     if all(id(segment) in whole for segment in result.segments):
         return [segment.id for segment in result.segments]
@@ -84,18 +77,19 @@ def _examples(query: str, items: Sequence[Item], budget_tokens: int) -> list[str
     return [example["id"] for example in chosen]
 
 
-def _messages(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
+def _messages(query: str, items: Sequence[Item], budget_tokens: int) -> dict[str, str | None]:
+    """Returns the ids of the messages that are kept, and the texts of those that are shortened."""
     if budget_tokens < 1:
-        return []
+        return {}
     messages: list[dict[str, Any]] = _once(items, _chat)
-    ids = {id(message): item["id"] for message, item in zip(messages, items, strict=True)}
     try:
-        result = fit_messages(
-            messages, max_tokens=budget_tokens, query=query, measure=_Lines(), message_cap=None
-        )
-    except ValueError:  # the question alone is larger than the budget: nothing can be sent
-        return []
-    return [ids[id(message)] for message in result.messages if id(message) in ids]
+        result = fit_messages(messages, max_tokens=budget_tokens, query=query, measure=_Lines())
+    except BudgetExceededError:  # a refusal keeps nothing
+        return {}
+    return {
+        message["item"]["id"]: None if message["content"] == message["item"]["text"] else message["content"]
+        for message in result.messages
+    }
 
 
 class _Lines:
@@ -105,10 +99,17 @@ class _Lines:
     overhead = 0
 
     def group(self, messages: Sequence[Any]) -> int:
-        return sum([message["n"] for message in messages])
+        return sum([_line_tokens(message) for message in messages])
 
     def total(self, messages: Sequence[Any]) -> int:
         return self.group(messages)
+
+
+def _line_tokens(message: Mapping[str, Any]) -> int:
+    item: Item = message["item"]
+    if message["content"] == item["text"]:
+        return int(item["n"])
+    return counter_for("o200k_base").count(f"{message['content']}\n")
 
 
 def _segments(items: Sequence[Item]) -> list[Segment]:
@@ -143,7 +144,7 @@ def _labelled(items: Sequence[Item]) -> list[dict[str, Any]]:
 def _chat(items: Sequence[Item]) -> list[dict[str, Any]]:
     found = []
     for item in items:
-        message: dict[str, Any] = {"role": item.get("role", "user"), "content": item["text"], "n": item["n"]}
+        message: dict[str, Any] = {"role": item.get("role", "user"), "content": item["text"], "item": item}
         if item.get("tool_calls"):
             calls = [
                 {
@@ -255,48 +256,6 @@ def _table(results: Mapping[str, Any], baselines: Mapping[str, Any], judge: Modu
     return "\n".join(lines)
 
 
-def _floor_row(
-    judge: ModuleType, name: str, floor: float, *, full: bool, folder: Path
-) -> tuple[int, list[float]] | None:
-    """Returns the number of questions and, on average: tokens used, evidence expected and really kept, and kept by filling; None for no documents."""
-    asked = judge.load("dev", name, None, full, str(folder))
-    if any(key in item for item in asked[0][1] for key in ("label", "tool_calls")):
-        return None
-    rows = []
-    for question, items in asked:
-        everything = sum([item["n"] for item in items])
-        room = int(FLOOR_ROOM * everything)
-        kept, warnings = _fit(question["query"], items, room, floor)
-        judged = judge.score_one(name, question, items, kept, room)
-        said = next(match for match in map(_SAID.match, warnings) if match)
-        rows.append((judged["used"] * room / everything, float(said[1]) / 100, judged["ev"]))
-    used, expected, real = (sum(column) / len(rows) for column in zip(*rows, strict=True))
-    filled = 0.0
-    for question, items in asked:
-        room = int(used * sum([item["n"] for item in items]))
-        filled += judge.score_one(name, question, items, _fit(question["query"], items, room)[0], room)["ev"]
-    return len(asked), [used, expected, real, filled / len(asked)]
-
-
-def _floor_table(judge: ModuleType, sets: Sequence[str], floor: float, *, full: bool, folder: Path) -> str:
-    lines = [
-        "| set | questions | tokens used | evidence expected | really kept | filling as many tokens |",
-        "|---|---|---|---|---|---|",
-    ]
-    families: dict[str, list[list[float]]] = {}
-    for name in sets:
-        found = _floor_row(judge, name, floor, full=full, folder=folder)
-        if found is not None:
-            asked, row = found
-            lines.append(f"| {name} | {asked} | {' | '.join([f'{share:.3f}' for share in row])} |")
-            print(lines[-1], flush=True)
-            families.setdefault(judge.FAMILY[name], []).append(row)
-    for family, rows in families.items():
-        means = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
-        lines.append(f"| **{family}** | | {' | '.join([f'{share:.3f}' for share in means])} |")
-    return "\n".join(lines)
-
-
 def main() -> int:
     """Runs the sets and prints the tables."""
     parser = argparse.ArgumentParser(
@@ -312,9 +271,6 @@ def main() -> int:
     parser.add_argument("--no-chat", action="store_true", help="without the last table")
     parser.add_argument("--write", action="store_true", help="puts the tables into docs/quality.md")
     parser.add_argument("--json", type=Path, help="writes the figures to a file")
-    parser.add_argument(
-        "--floor", type=float, help="what a floor on evidence, such as 0.95, saves and keeps; no other table"
-    )
     given = parser.parse_args()
     found = judged_data()
     if found is None:
@@ -322,12 +278,6 @@ def main() -> int:
     judge, folder = found
     sets = given.only.split(",") if given.only else []
     begin = time.monotonic()
-    if given.floor is not None:
-        table = _floor_table(judge, sets or judge.DATASETS, given.floor, full=given.full, folder=folder)
-        print(
-            f"\nkeep_evidence={given.floor} in at most {FLOOR_ROOM:.0%} of all tokens:\n\n{table}\n\n{time.monotonic() - begin:.0f} s"
-        )
-        return 0
     text, results = _tables(judge, sets, chats=not given.no_chat, full=given.full, folder=folder)
     print(f"\n{text}\n{time.monotonic() - begin:.0f} s")
     if given.json:

@@ -1,7 +1,8 @@
 """`make trace`: how many functions and files of ours a call passes, beside the bound for each entry point.
 
-Counted is the second of two equal calls: a user who steps through one meets these functions, without what runs once. Comprehensions,
-generator expressions and lambdas are not counted. Exits with 1 when a bound is missed, unless `--no-fail` is given; `--list` names the functions.
+Counted is the second of two equal calls: a user who steps through one meets these functions, without what
+runs once. Comprehensions, generator expressions and lambdas are not counted. Exits with 1 when a bound is missed,
+unless `--no-fail` is given; `--list` names the functions.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ class Passed:
 
 def second_call(call: Callable[[], Any]) -> Passed:
     """Returns what the second of two equal calls passes, in this thread and in those it starts."""
-    folders = [Path(find_spec(name).origin).parent for name in PACKAGES]  # type: ignore[union-attr,arg-type]  # our own packages
-    passed = Passed(tuple(f"{folder}/" for folder in folders))
+    origins = [spec.origin for spec in map(find_spec, PACKAGES) if spec is not None]
+    folders = [f"{Path(str(origin)).parent}/" for origin in origins]
+    passed = Passed(tuple(folders))
     call()
     threading.setprofile(passed.note)
     sys.setprofile(passed.note)
@@ -52,11 +54,11 @@ def second_call(call: Callable[[], Any]) -> Passed:
         call()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]  # typeshed does not know that None switches it off
+        threading.setprofile(None)  # None switches it off
     return passed
 
 
-# ---- what is called ---------------------------------------------------------------------------------------------------------------
+# ---- what is called --------------------------------------------------------------------------------
 def conversation() -> list[dict[str, str]]:
     """Returns 41 messages that do not fit: a system prompt and twenty questions with their answers."""
     made = [{"role": "system", "content": "You answer questions about a warehouse."}]
@@ -76,8 +78,9 @@ def conversation() -> list[dict[str, str]]:
 def documents() -> list[str]:
     """Returns twelve documents that do not all fit."""
     return [
-        f"Row {number} holds spare parts. Its {number + 3} boxes were counted on Monday. The key is with the night shift. "
-        f"Box {number * 3} holds bolts, box {number * 3 + 1} holds nuts, and box {number * 3 + 2} is empty."
+        f"Row {number} holds spare parts. Its {number + 3} boxes were counted on Monday. "
+        f"The key is with the night shift. Box {number * 3} holds bolts, box {number * 3 + 1} holds nuts, "
+        f"and box {number * 3 + 2} is empty."
         for number in range(12)
     ]
 
@@ -158,7 +161,7 @@ ENTRIES = (
 )
 
 
-# ---- what is printed --------------------------------------------------------------------------------------------------------------
+# ---- what is printed -------------------------------------------------------------------------------
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -30,26 +30,22 @@ if TYPE_CHECKING:
     from .postprocessor import BudgetNodePostprocessor
     from .prompt_helper import BudgetPromptHelper
 
-_WHERE = {
-    "BudgetChatMemoryBuffer": "memory",
-    "BudgetFunctionAgent": "agent",
-    "BudgetMemory": "block_memory",
-    "BudgetMemoryBlock": "blocks",
-    "BudgetNodePostprocessor": "postprocessor",
-    "BudgetPromptHelper": "prompt_helper",
-    "HistorySummaryMemoryBlock": "blocks",
-    "KnowledgeMemoryBlock": "blocks",
-    "ProjectMemoryBlock": "blocks",
-    "SystemMemoryBlock": "blocks",
-    "TaskMemoryBlock": "blocks",
-    "OfflineEmbedding": "models",
-    "budget_for": "_sharing",
-    "budget_model": "model",
-    "embedder": "models",
-    "few_shot_function": "examples",
-    "summarizer": "models",
-    "use_session": "_sharing",
-}
+_HOMES = {
+    "_sharing": ("budget_for", "use_session"),
+    "agent": ("BudgetFunctionAgent",),
+    "block_memory": ("BudgetMemory",),
+    "blocks": (
+        "BudgetMemoryBlock", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "ProjectMemoryBlock",
+        "SystemMemoryBlock", "TaskMemoryBlock",
+    ),
+    "examples": ("few_shot_function",),
+    "memory": ("BudgetChatMemoryBuffer",),
+    "model": ("budget_model",),
+    "models": ("OfflineEmbedding", "embedder", "summarizer"),
+    "postprocessor": ("BudgetNodePostprocessor",),
+    "prompt_helper": ("BudgetPromptHelper",),
+}  # fmt: skip
+_WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BudgetChatMemoryBuffer",

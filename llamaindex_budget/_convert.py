@@ -17,17 +17,46 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.schema import ImageNode, MetadataMode, Node, NodeWithScore, TextNode
 
 from rankbudget import Provenance, Segment, TokenCounter
+from rankbudget.adapters import segment_signals
 
 from ._codec import CODEC
 
-__all__ = ["emptied", "media_cost", "media_tokens", "node_text", "shortened", "to_nodes", "to_segments"]
+__all__ = [
+    "emptied",
+    "media_cost",
+    "media_tokens",
+    "metadata_around",
+    "node_text",
+    "shortened",
+    "to_nodes",
+    "to_segments",
+]
 
-_TITLES = ("title", "file_name", "filename", "source", "file_path")
+_MEDIA: tuple[tuple[Any, str], ...] = ((ImageBlock, "image"), (AudioBlock, "audio"), (VideoBlock, "video"))
 
 
 def node_text(item: NodeWithScore) -> str:
     """Returns what a response synthesizer puts in front of the model for this node."""
     return str(item.node.get_content(metadata_mode=MetadataMode.LLM))
+
+
+def metadata_around(item: NodeWithScore) -> tuple[str, str]:
+    r"""Returns the metadata lines that the model sees before and after a node's text.
+
+    Example:
+        >>> node = TextNode(text="tea", metadata={"file_name": "drinks.pdf"})
+        >>> metadata_around(NodeWithScore(node=node))
+        ('file_name: drinks.pdf\n\n', '')
+    """
+    text, seen = _own_text(item), node_text(item)
+    before, _, after = seen.rpartition(text) if text else (seen, "", "")
+    return (before, after)
+
+
+def _own_text(item: NodeWithScore) -> str:
+    """Returns a node's text without metadata; all that the model sees where it is not found in that."""
+    text, seen = str(item.node.get_content(metadata_mode=MetadataMode.NONE)).strip(), node_text(item)
+    return text if text and text in seen else seen
 
 
 def media_tokens(item: NodeWithScore, counter: TokenCounter) -> int:
@@ -45,29 +74,14 @@ def media_tokens(item: NodeWithScore, counter: TokenCounter) -> int:
     node = item.node
     blocks: list[Any] = []
     if isinstance(node, ImageNode) and (node.image or node.image_path or node.image_url):
-        data = node.image.encode() if node.image else None  # base64, as the node keeps it
-        blocks.append(
-            ImageBlock.model_construct(
-                image=data,
-                path=Path(node.image_path) if node.image_path else None,
-                url=node.image_url,
-                image_mimetype=node.image_mimetype,
-            )
-        )
+        image = node.image.encode() if node.image else None  # base64, as the node keeps it
+        path = Path(node.image_path) if node.image_path else None
+        blocks.append(ImageBlock.model_construct(image=image, path=path, url=node.image_url))
     elif isinstance(node, Node):
         for kind, field in _MEDIA:
-            found = getattr(node, f"{field}_resource")
-            if found is not None:
-                blocks.append(
-                    kind.model_construct(
-                        **{
-                            field: found.data,
-                            "path": found.path,
-                            "url": found.url,
-                            f"{field}_mimetype": found.mimetype,
-                        }
-                    )
-                )
+            held = getattr(node, f"{field}_resource")
+            if held is not None:
+                blocks.append(kind.model_construct(**{field: held.data}, path=held.path, url=held.url))
     return sum([media_cost(block, counter) for block in blocks])
 
 
@@ -81,9 +95,6 @@ def media_cost(item: Any, counter: TokenCounter) -> int:
     return max(0, counter.count_message(CODEC.to_dict(message)) - counter.count_message(empty))
 
 
-_MEDIA: tuple[tuple[Any, str], ...] = ((ImageBlock, "image"), (AudioBlock, "audio"), (VideoBlock, "video"))
-
-
 def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
     r"""Returns one segment per node; a node retrieved twice gets its place in its id.
 
@@ -92,7 +103,7 @@ def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
         >>> node = TextNode(id_="n1", text="tea", metadata={"title": "Drinks"})
         >>> [s] = to_segments([NodeWithScore(node=node, score=0.5)])
         >>> s.id, s.text, s.score
-        ('n1', 'title: Drinks\n\ntea', 0.5)
+        ('n1', 'tea', 0.5)
     """
     segments: list[Segment] = []
     seen: set[str] = set()
@@ -101,18 +112,15 @@ def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
         if identity in seen:
             identity = f"{identity}#{place}"
         seen.add(identity)
-        title = next((str(node.metadata[key]) for key in _TITLES if node.metadata.get(key)), None)
-        segments.append(
-            Segment(
-                id=identity,
-                text=node_text(item),
-                score=item.score,
-                title=title,
-                provenance=Provenance(source_id=node.ref_doc_id) if node.ref_doc_id else None,
-                metadata=node.metadata,
-                source=item,
-            )
-        )
+        found = segment_signals(node.metadata, name=identity)
+        if item.score is not None:
+            found["score"] = item.score
+        if node.ref_doc_id:
+            known = found.get("provenance")
+            confidence = known.confidence if known is not None else None
+            found["provenance"] = Provenance(source_id=node.ref_doc_id, confidence=confidence)
+        text = _own_text(item)
+        segments.append(Segment(id=identity, text=text, metadata=node.metadata, source=item, **found))
     return segments
 
 
@@ -123,12 +131,12 @@ def to_nodes(segments: Iterable[Segment], given: Sequence[Segment]) -> list[Node
 
 
 def shortened(item: NodeWithScore, text: str) -> NodeWithScore:
-    """Returns a copy that the model sees as `text`; id, score, metadata and relationships stay."""
+    """Returns a copy with another text; id, score, metadata and relationships stay."""
     node: Any = item.node.model_copy()
     node.metadata = dict(node.metadata)
     node.relationships = dict(node.relationships)
-    # The text already holds the metadata that the model should see; shown again it would cost twice.
-    node.excluded_llm_metadata_keys = list(node.metadata)
+    if not any(metadata_around(item)):  # the text holds all that the model sees; it must not see it twice
+        node.excluded_llm_metadata_keys = list(node.metadata)
     node.set_content(text)
     return NodeWithScore(node=node, score=item.score)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from llama_index.core.bridge.pydantic import ConfigDict, field_serializer
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.instrumentation.events import BaseEvent
 
 from rankbudget import BudgetReport
 
-__all__ = ["BudgetEvent"]
+__all__ = ["BudgetEvent", "dispatcher", "send_report"]
+
+dispatcher = get_dispatcher(__name__)
 
 
 class BudgetEvent(BaseEvent):
     """Says what was kept, shortened and dropped, and why.
-
-    The report counts dropped messages only when somebody looks.
 
     Args:
         report: the report of one fit; written out as plain data when the event is.
@@ -32,3 +33,8 @@ class BudgetEvent(BaseEvent):
     @classmethod
     def class_name(cls) -> str:
         return "BudgetEvent"
+
+
+def send_report(report: BudgetReport) -> None:
+    """Tells LlamaIndex's event handlers about a fit."""
+    dispatcher.event(BudgetEvent(report=report))

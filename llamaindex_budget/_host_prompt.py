@@ -9,15 +9,17 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.prompts import BasePromptTemplate
 
-from rankbudget.adapters import Fit, PromptRequest
+from rankbudget.adapters import JOINT, Fit, PromptRequest
 from rankbudget.errors import BudgetConfigError
 
 from ._codec import PINNED
+from ._parts import as_is
 
-__all__ = ["HostPrompt"]
+__all__ = ["QUESTIONS", "HostPrompt"]
 
 _CONTEXT = ("context_str", "context_msg")
-_QUESTION = ("query_str", "question")
+QUESTIONS = ("query_str", "question")
+"""What LlamaIndex's templates call the question."""
 
 
 class HostPrompt:
@@ -43,18 +45,18 @@ class HostPrompt:
     def around(
         self, request: PromptRequest, question: str | None, extra_tokens: int, *, before: int = 0
     ) -> PromptRequest:
-        """Returns the request with this prompt in its count.
+        """Returns a session's request with this prompt in its count.
 
         Args:
-            request: a request of a session.
+            request: the request.
             question: what is asked now; None when it is stored.
             extra_tokens: tokens of the prompt that are neither here nor in the request.
-            before: tokens that an engine says stand before the history, those of this prompt included.
+            before: tokens that an engine counts before the history, those of this prompt included.
         """
         variables = self.prompt.template_vars if isinstance(self.prompt, BasePromptTemplate) else ()
-        asks = any(name in variables for name in _QUESTION)
+        asks = any(name in variables for name in QUESTIONS)
 
-        inner = request.render
+        inner, seen = request.render, request.shown or as_is
 
         def render(kept: Mapping[str, Fit], history: list[Any]) -> Sequence[ChatMessage]:
             pieces = kept["knowledge"].pieces if "knowledge" in kept else ()
@@ -62,7 +64,7 @@ class HostPrompt:
                 history = list(
                     inner({name: fit for name, fit in kept.items() if name != "knowledge"}, history)
                 )
-            texts = "\n\n".join(piece.rendition.text for piece in pieces)
+            texts = JOINT.join(seen("knowledge", p.segment, p.rendition.text) for p in pieces)
             front = self._filled(variables, texts, question or "")
             rules = sum(1 for m in front if m.role in PINNED)
             asked = [] if asks or not question else [request.codec.make("user", question, origin="query")]
@@ -73,7 +75,8 @@ class HostPrompt:
         if before and request.measure is not None:
             extra_tokens = max(extra_tokens, before - request.measure.total(empty))
         # The question's own tokens are in the rendering now, no more beside it.
-        return replace(request, render=render, system=system, extra_tokens=extra_tokens)
+        own = request.codec.make("user", question, origin="query") if question else None
+        return replace(request, render=render, system=system, extra_tokens=extra_tokens, question=own)
 
     def _filled(self, variables: Sequence[str], context: str, question: str) -> list[ChatMessage]:
         if not isinstance(self.prompt, BasePromptTemplate):
@@ -81,5 +84,5 @@ class HostPrompt:
             return [*self.prompt, *([ChatMessage(role=MessageRole.SYSTEM, blocks=shown)] if shown else [])]
         values = dict.fromkeys(variables, "")
         values |= {name: context for name in _CONTEXT if name in values}
-        values |= {name: question for name in _QUESTION if name in values}
+        values |= {name: question for name in QUESTIONS if name in values}
         return list(self.prompt.format_messages(None, **values))

@@ -8,43 +8,53 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # public
 from llama_index.core.llms.llm import LLM
+from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 
 from rankbudget import (
     Block,
     BudgetReport,
     BudgetSession,
+    Segment,
     TokenBudget,
     TokenCounter,
-    counter_for,
+    fit_documents,
 )
-from rankbudget.adapters import (
-    CodecMeasure,
-    Plan,
-    PromptRequest,
-    Steps,
-    adrive,
-    drive,
-    plain_budget,
-    plan_steps,
-)
+from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, plain_budget, plan_steps
 from rankbudget.errors import BudgetExceededError
 
-from ._counters import counter_for_llm
-from ._events import BudgetEvent
-from ._request import StepCodec, schemas_in
+from ._codec import CODEC
+from ._counters import counter_of
+from ._events import send_report
+from ._host_prompt import QUESTIONS
+from ._request import FlatConversation, StepCodec, is_flat, schemas_in
 from ._sharing import budget_for
 
 __all__ = ["RequestBudget", "as_text"]
-
-dispatcher = get_dispatcher(__name__)
 
 _HELPER_SPARE = 2048
 """More than LlamaIndex's synthesizers keep free beside nodes."""
 _TEMPLATE_SPARE = 32
 """Tokens of framing that LlamaIndex's `PromptHelper` does not count."""
+_SMALLEST = 1024
+"""In a smaller window `PromptHelper` finds no room beside its templates and raises "Chunk size is not positive"."""
 _ROUNDS = 4
+_JOINTS = 4
+"""Tokens that a text and its template may make where they meet."""
+
+
+class _NoValueError(type):
+    """Leaves ValueError out of the bases of a class of errors.
+
+    LlamaIndex's `Refine` catches every ValueError and answers "Empty Response", as if the model had been asked.
+    """
+
+    def mro(cls) -> list[type]:
+        return [base for base in super().mro() if base is not ValueError]
+
+
+class RequestExceededError(BudgetExceededError, metaclass=_NoValueError):
+    """Says that a request to a bounded model cannot fit; a BudgetExceededError that engines let pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +66,7 @@ class RequestBudget:
         max_tokens: most tokens of a request.
         counter: anything `counter_for` takes; None takes the LLM's tokenizer.
         on_report: is called with the report of every fit.
-        session: learns what the host adds around its plans.
+        session: learns what the host adds around its plans; its summarizer is used.
         inner: the limits of an LLM that was bounded before; the smaller limit wins.
     """
 
@@ -71,26 +81,20 @@ class RequestBudget:
         return self
 
     def counter_of(self, llm: LLM) -> TokenCounter:
-        if self.counter is not None:
-            return counter_for(self.counter)
-        if self.budget is not None and self.budget.model is not None:
-            return counter_for(self.budget.model)
-        return counter_for_llm(llm)
+        model = None if self.budget is None else self.budget.model
+        return counter_of(None, model if self.counter is None else self.counter, llm=llm)
 
     def limit(self, llm: LLM, arguments: Mapping[str, Any]) -> int:
         """Returns the most tokens of a request; a longer answer that the call asks for is kept free."""
-        own = self._own_limit(llm, arguments)
-        return own if self.inner is None else min(own, self.inner.limit(llm, arguments))
-
-    def _own_limit(self, llm: LLM, arguments: Mapping[str, Any]) -> int:
-        if self.budget is None and self.max_tokens is not None:
-            return self.max_tokens
-        budget = self.budget or budget_for(llm)
-        most = budget.limit(band=self.counter_of(llm).band)
-        answer = arguments.get("max_tokens")
-        if isinstance(answer, int):
-            most -= max(0, answer - budget.reserve_tokens())
-        return most if self.max_tokens is None else min(most, self.max_tokens)
+        limits = [] if self.inner is None else [self.inner.limit(llm, arguments)]
+        if self.max_tokens is not None:
+            limits.append(self.max_tokens)
+        if self.budget is not None or self.max_tokens is None:
+            budget = self.budget or budget_for(llm)
+            answer = arguments.get("max_tokens")
+            longer = max(0, answer - budget.reserve_tokens()) if isinstance(answer, int) else 0
+            limits.append(budget.limit(band=self.counter_of(llm).band) - longer)
+        return min(limits)
 
     def metadata(self, llm: LLM) -> LLMMetadata:
         """Returns the LLM's metadata with the window that leaves the limit once the answer is taken off."""
@@ -98,60 +102,50 @@ class RequestBudget:
         answer = own.num_output if own.num_output > 0 else DEFAULT_NUM_OUTPUTS
         # Where a session plans history and nodes, the host's own helper must neither split nor refuse them.
         spare = -_TEMPLATE_SPARE if self.session is None else _HELPER_SPARE
-        window = max(1, self.limit(llm, {}) + spare) + answer
+        window = max(_SMALLEST, self.limit(llm, {}) + spare) + answer
         return own.model_copy(update={"context_window": window})
 
-    def fit(
+    def fit_steps(
         self, llm: LLM, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
-    ) -> Sequence[ChatMessage]:
-        """Returns what of a request may be sent; the very same sequence when it fits.
+    ) -> Steps[Sequence[ChatMessage]]:
+        """Returns what of a request fits in the form the model reads; the same sequence where all of it does.
 
-        Args:
-            llm: the LLM without its limits.
-            messages: the request.
-            arguments: keyword arguments of the call; tools, schemas and the answer's length are read.
-
-        Raises:
-            BudgetExceededError: system messages, tools and the current question alone exceed the limit.
+        Of the call's `arguments` tools, schemas and the answer's length are read.
         """
-        return self._sent(messages, drive(self._steps(llm, messages, arguments)))
-
-    async def afit(
-        self, llm: LLM, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
-    ) -> Sequence[ChatMessage]:
-        """Returns what `fit` returns, without blocking the event loop."""
-        return self._sent(messages, await adrive(self._steps(llm, messages, arguments)))
-
-    def _steps(self, llm: LLM, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]) -> Steps[Plan]:
-        """Plans a request until the result fits in the form the model reads."""
         limit, budget = self.limit(llm, arguments), self.budget or TokenBudget()
         tools = schemas_in(llm, arguments) or None
-        is_chat = llm.metadata.is_chat_model
+        flat = FlatConversation(messages) if messages and is_flat(messages[-1]) else None
+        history = messages if flat is None else flat.messages
+        codec = StepCodec(history, flat=flat is not None)
         spare = needed = 0
-        codec = StepCodec(messages)
         for _ in range(_ROUNDS):
             request = PromptRequest(
-                budget=plain_budget(limit - spare),
+                budget=plain_budget(max(1, limit - spare)),
                 counter=self.counter_of(llm),
                 codec=codec,
                 tools=tools,
-                history=Block(name="history", messages=messages),
+                history=Block(name="history", messages=history),
+                render=None if flat is None else flat.render,
                 sources=frozenset({"history"}),
                 cut="stable",
                 min_exchanges=budget.min_exchanges,
                 message_cap=budget.message_cap,
+                summarizer=None if self.session is None else self.session.summarizer,
+                shorten_question=budget.shorten_question,
             )
-            plan = yield from plan_steps(request)
-            needed = 0 if is_chat else self._text_tokens(llm, _written(llm, plan.messages), tools)
+            try:
+                plan = yield from plan_steps(request)
+            except BudgetExceededError as error:
+                raise RequestExceededError(
+                    str(error), limit=limit, needed=error.needed, blocks=error.blocks
+                ) from error
+            needed = 0 if llm.metadata.is_chat_model else self._text_tokens(llm, plan.messages, tools)
             if needed <= limit:
                 self._teach(codec, messages, tools)
-                return plan
+                self._report(plan.report)
+                return messages if _is_whole(plan.history, history) else list(plan.messages)
             spare += needed - limit
-        msg = (
-            f"The request must have at most {limit} tokens (got {needed} as one text). "
-            "Shorten the system prompt or the question."
-        )
-        raise BudgetExceededError(msg, limit=limit, needed=needed)
+        raise _too_long(limit, needed)
 
     def _teach(self, codec: StepCodec, messages: Sequence[ChatMessage], tools: list[Any] | None) -> None:
         """Tells the session the tokens of a turn's first request; later ones hold an agent's steps, too."""
@@ -159,14 +153,10 @@ class RequestBudget:
         if session is not None and messages and codec.role(messages[-1]) == "user":
             session.learn(CodecMeasure(codec, session.counter, tools).total(messages))
 
-    def _sent(self, messages: Sequence[ChatMessage], plan: Plan) -> Sequence[ChatMessage]:
-        dispatcher.event(BudgetEvent(report=plan.report))
+    def _report(self, report: BudgetReport) -> None:
+        send_report(report)
         if self.on_report is not None:
-            self.on_report(plan.report)
-        kept = plan.messages
-        if len(kept) == len(messages) and all(a is b for a, b in zip(kept, messages, strict=True)):
-            return messages
-        return list(kept)
+            self.on_report(report)
 
     def check_text(self, llm: LLM, prompt: str, arguments: Mapping[str, Any], *, formatted: bool) -> None:
         """Raises BudgetExceededError for a prompt that is too long; only its author knows what may be cut."""
@@ -174,10 +164,56 @@ class RequestBudget:
         limit = self.limit(llm, arguments)
         needed = self._text_tokens(llm, as_text(llm, prompt, formatted=formatted), tools)
         if needed > limit:
-            msg = f"The prompt must have at most {limit} tokens (got {needed}). Fit its parts first."
-            raise BudgetExceededError(msg, limit=limit, needed=needed, blocks={"prompt": needed})
+            raise _too_long(limit, needed)
 
-    def _text_tokens(self, llm: LLM, text: str, tools: list[Any] | None) -> int:
+    def variables(
+        self, llm: LLM, prompt: BasePromptTemplate, given: Mapping[str, Any], arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns a template's variables; where the prompt is too long, the longest but the question is shortened."""
+        limit, counter = self.limit(llm, arguments), self.counter_of(llm)
+        chosen = prompt.select(llm=llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
+        values = {**chosen.kwargs, **given}
+        texts = {name: _text_of(value) for name, value in values.items() if name not in QUESTIONS}
+        query = next((str(values[name]) for name in QUESTIONS if values.get(name)), "")
+        made = dict(given)
+        while (needed := self._prompt_tokens(llm, chosen, {**values, **made}, arguments)) > limit:
+            name = max(texts, key=lambda key: len(texts[key]), default="")
+            if not texts.get(name):
+                break
+            most = counter.count(texts[name]) - (needed - limit) - _JOINTS
+            text = self._shortened(texts.pop(name), most, query, counter)
+            made[name] = text if isinstance(values[name], str) else [text]
+        return made
+
+    def _shortened(self, text: str, most: int, query: str, counter: TokenCounter) -> str:
+        """Returns the parts of a text that answer the question, within `most` tokens."""
+        parts = [
+            Segment(id=f"part-{i}", text=part) for i, part in enumerate(text.split(JOINT)) if part.strip()
+        ]
+        result = fit_documents(
+            parts,
+            max_tokens=max(1, most),
+            query=query,
+            counter=counter,
+            cost=lambda _, part: counter.count(part + JOINT),
+            dedup=False,
+        )
+        self._report(result.report)
+        return JOINT.join(segment.text for segment in result.segments)
+
+    def _prompt_tokens(
+        self, llm: LLM, prompt: BasePromptTemplate, values: Mapping[str, Any], arguments: Mapping[str, Any]
+    ) -> int:
+        tools = schemas_in(llm, {**arguments, "system_prompt": llm.system_prompt}) or None
+        if llm.metadata.is_chat_model:
+            return CodecMeasure(CODEC, self.counter_of(llm), tools).total(
+                prompt.format_messages(llm, **values)
+            )
+        return self._text_tokens(llm, as_text(llm, prompt.format(llm, **values), formatted=False), tools)
+
+    def _text_tokens(self, llm: LLM, prompt: str | Sequence[ChatMessage], tools: list[Any] | None) -> int:
+        to_prompt: Any = llm.messages_to_prompt
+        text = prompt if isinstance(prompt, str) else str(to_prompt(prompt))
         counter = self.counter_of(llm)
         return counter.count(text) + (counter.count_messages([], tools) if tools else 0)
 
@@ -188,6 +224,17 @@ def as_text(llm: LLM, prompt: str, *, formatted: bool) -> str:
     return prompt if formatted or to_prompt is None else str(to_prompt(prompt))
 
 
-def _written(llm: LLM, messages: Sequence[ChatMessage]) -> str:
-    to_prompt: Any = llm.messages_to_prompt
-    return str(to_prompt(messages))
+def _text_of(value: Any) -> str:
+    """Returns a variable's text; "" for what is neither a text nor a list of texts."""
+    parts = [value] if isinstance(value, str) else value
+    is_text = isinstance(parts, (list, tuple)) and all(isinstance(part, str) for part in parts)
+    return JOINT.join(parts) if is_text else ""
+
+
+def _is_whole(kept: Sequence[ChatMessage], given: Sequence[ChatMessage]) -> bool:
+    return len(kept) == len(given) and all(a is b for a, b in zip(kept, given, strict=True))
+
+
+def _too_long(limit: int, needed: int) -> RequestExceededError:
+    msg = f"The prompt must have at most {limit} tokens (got {needed}). Shorten its parts."
+    return RequestExceededError(msg, limit=limit, needed=needed, blocks={"prompt": needed})

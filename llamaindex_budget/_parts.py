@@ -4,47 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
-from llama_index.core.memory import BaseMemoryBlock, Memory
+from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.memory.memory import InsertMethod
 
 from rankbudget import Block, BudgetSession, Segment
-from rankbudget.adapters import Fit, escape_text, render_block, wrapper_of
+from rankbudget.adapters import Fit, Shown, escape_text, render_block, wrapper_of
 
 from ._codec import PINNED, copy_message
 from ._convert import media_cost
 from .blocks import BudgetMemoryBlock
 
-__all__ = ["Part", "Rendering"]
+__all__ = ["Part", "Rendering", "as_is"]
 
 _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One memory block's content on its way into the prompt.
-
-    Args:
-        name: the memory block's name.
-        block: a segment for each text, content block and message; those two are kept whole or not at all.
-        items: content blocks and messages by the id of their segment.
-        media: their tokens.
-    """
+    """What one memory block says: segments, of which content blocks and messages are kept whole or not at all."""
 
     name: str
     block: Block
-    items: Mapping[str, Any] = field(default_factory=dict)
-    media: Mapping[str, int] = field(default_factory=dict)
+    items: Mapping[str, Any]  # content blocks and messages by the id of their segment
+    media: Mapping[str, int]  # their tokens
 
     @classmethod
     def of(cls, memory_block: BaseMemoryBlock[Any], content: Any, session: BudgetSession) -> Part:
         """Returns the content of a memory block."""
         name = memory_block.name
         segments, items, media = [], {}, {}
-        limits: dict[str, Any]
         given = [content] if isinstance(content, str) else list(content)
         for i, item in enumerate(given):
             text: Any = getattr(item, "text", item) if isinstance(item, (str, TextBlock)) else None
@@ -55,15 +47,14 @@ class Part:
             if text is None or text:
                 score = 1.0 - i / (len(given) + 1) if len(given) > 1 else None
                 segments.append(Segment(id=segment, text=str(text or ""), score=score))
-        limits = {"rank": max(1, memory_block.priority), "pinned": memory_block.priority == 0}
-        if isinstance(memory_block, BudgetMemoryBlock):
-            own = memory_block
-            limits = {"rank": own.rank, "pinned": own.pinned, "size": own.size}
+        own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
         block = Block(
             name=f"{name}-block" if name in _OWN_NAMES else name,
             segments=tuple(segments),
             strategy="best_first" if items else "truncate" if len(segments) == 1 else "evidence",
-            **limits,
+            rank=max(1, memory_block.priority) if own is None else own.rank,
+            pinned=memory_block.priority == 0 if own is None else own.pinned,
+            size=None if own is None else own.size,
         )
         return cls(name, block, items, media)
 
@@ -71,10 +62,11 @@ class Part:
 class Rendering:
     """Puts kept blocks and history together as the host's template does, static text first."""
 
-    def __init__(self, memory: Memory, parts: Sequence[Part], *, pending: bool) -> None:
-        self.memory: Any = memory
+    def __init__(self, memory: Any, parts: Sequence[Part], *, pending: bool, shown: Shown | None) -> None:
+        self.memory = memory
         self.parts = parts
         self.pending = pending
+        self.shown = shown or as_is
 
     def __call__(self, kept: Mapping[str, Fit], history: list[Any]) -> list[ChatMessage]:
         shown: list[tuple[str, list[Any]]] = []
@@ -98,7 +90,8 @@ class Rendering:
         nodes = kept["knowledge"].pieces if "knowledge" in kept else ()
         if nodes:  # another part of the host shows them: here they are counted in the usual form
             wrap = wrapper_of("knowledge", ())
-            text = render_block("knowledge", [wrap(p.segment, p.rendition.text) for p in nodes])
+            texts = [wrap(p.segment, self.shown("knowledge", p.segment, p.rendition.text)) for p in nodes]
+            text = render_block("knowledge", texts)
             messages.append(ChatMessage(role=MessageRole.SYSTEM, content=text))
         return messages
 
@@ -118,6 +111,11 @@ class Rendering:
             messages.append(ChatMessage(role=MessageRole.USER, blocks=content))
         else:
             messages[at] = _with_blocks(messages[at], before=content)
+
+
+def as_is(_: str, __: Segment, text: str) -> str:
+    """Shows a text of a block as it is."""
+    return text
 
 
 def _with_blocks(message: ChatMessage, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> ChatMessage:

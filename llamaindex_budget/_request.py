@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.agent.utils import messages_to_xml_format
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.tools import BaseTool
 
 from ._codec import ChatCodec
 
-__all__ = ["FixedPrompt", "StepCodec", "schema_of", "schemas_in"]
+__all__ = ["FixedPrompt", "FlatConversation", "StepCodec", "is_flat", "schema_of", "schemas_in"]
 
 _TOOL_KEYS = ("tools", "functions", "built_in_tools")
 _TEXT_KEYS = ("response_format", "text_format", "format", "instructions", "system_prompt")
 _STEP_RESULTS = ("Observation: ", "Result of executing the code given:")
 """How `ReActAgent` and `CodeActAgent` begin the user message that holds a tool's result."""
+_FLAT_START, _FLAT_END = "<current_conversation>\n", "</current_conversation>\n\n"
+_FLAT_ROLE = re.compile(r"\t<(\w+)>\n")
+_FLAT_MESSAGE = re.compile(r"\t\t<message>(.*)</message>\n", re.DOTALL)
 
 
 def schemas_in(llm: Any, arguments: Mapping[str, Any]) -> list[Any]:
-    """Returns all tools and schemas of a request, of the call and of the LLM itself.
-
-    Args:
-        llm: its `additional_kwargs`, `instructions` and `built_in_tools` are sent with every request.
-        arguments: keyword arguments of the call.
-    """
+    """Returns all tools and schemas of a request: of the call, and what the LLM sends with every call."""
     fields = {key: getattr(llm, key, None) for key in ("instructions", "built_in_tools")}
     extra = getattr(llm, "additional_kwargs", None)
     asked = {**fields, **arguments, **(extra if isinstance(extra, Mapping) else {})}
@@ -39,15 +38,7 @@ def schemas_in(llm: Any, arguments: Mapping[str, Any]) -> list[Any]:
 
 
 def schema_of(output_cls: Any) -> dict[str, Any]:
-    """Returns the schema of an output class as a request holds it.
-
-    Example:
-        >>> from pydantic import BaseModel
-        >>> class Room(BaseModel):
-        ...     windows: int
-        >>> schema_of(Room)["json_schema"]["name"]
-        'Room'
-    """
+    """Returns the schema of an output class as a request holds it."""
     return {
         "type": "json_schema",
         "json_schema": {"name": output_cls.__name__, "schema": output_cls.model_json_schema()},
@@ -64,21 +55,25 @@ def _plain(schema: Any) -> Any:
 
 
 class StepCodec(ChatCodec):
-    """Reads one request; an agent's step and its result that are written as text are a call and its answer.
+    """Reads one request; an agent's step and its results that are written as text are a call and its answers.
 
     `ReActAgent` and `CodeActAgent` send a tool's result as a user message. Read as a question, it would take
-    the place of the user's.
-
-    Args:
-        messages: the request.
+    the place of the user's. A `flat` conversation has lost the ids of its calls.
     """
 
-    def __init__(self, messages: Sequence[ChatMessage]) -> None:
-        self._calls: dict[int, str] = {}
+    def __init__(self, messages: Sequence[ChatMessage], *, flat: bool = False) -> None:
+        self._calls: dict[int, tuple[str, ...]] = {}
         self._results: dict[int, str] = {}
-        for number, (step, result) in enumerate(pairwise(messages)):
-            if _is_step(step, result):
-                self._calls[id(step)] = self._results[id(result)] = f"step-{number}"
+        step: ChatMessage | None = None
+        for number, message in enumerate(messages):
+            if message.role == MessageRole.ASSISTANT:
+                step = message
+            elif step is not None and (message.role == MessageRole.TOOL if flat else _is_result(message)):
+                call = f"step-{number}"
+                self._calls[id(step)] = (*self._calls.get(id(step), ()), call)
+                self._results[id(message)] = call
+            if not flat and message is not step:
+                step = None  # a step written as text has one result
 
     def role(self, message: Any) -> str:
         return "tool" if id(message) in self._results else super().role(message)
@@ -87,20 +82,54 @@ class StepCodec(ChatCodec):
         return [self.role(m) for m in messages] if self._results else super().roles(messages)
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
-        call = self._calls.get(id(message))
-        return super().call_ids(message) if call is None else (call,)
+        return self._calls.get(id(message)) or super().call_ids(message)
 
     def result_id(self, message: Any) -> str | None:
         return self._results.get(id(message)) or super().result_id(message)
 
 
-def _is_step(step: ChatMessage, result: ChatMessage) -> bool:
+def _is_result(message: ChatMessage) -> bool:
     return (
-        step.role == MessageRole.ASSISTANT
-        and result.role in (MessageRole.USER, MessageRole.TOOL)
-        and not result.additional_kwargs
-        and (result.content or "").startswith(_STEP_RESULTS)
+        message.role in (MessageRole.USER, MessageRole.TOOL)
+        and not message.additional_kwargs
+        and (message.content or "").startswith(_STEP_RESULTS)
     )
+
+
+class FlatConversation:
+    """A conversation that `messages_to_xml_format` wrote as one user message, read back.
+
+    Agents with an `output_cls` ask for their structured answer so. Cut as one text, it would lose the question.
+    """
+
+    def __init__(self, request: Sequence[ChatMessage]) -> None:
+        self._front = list(request[:-1])
+        texts = _texts(request[-1])
+        end = texts.index(_FLAT_END)
+        self._tail = [TextBlock(text=text) for text in texts[end + 1 :]]
+        self.messages: list[ChatMessage] = []
+        for text in texts[1:end]:
+            opened = _FLAT_ROLE.fullmatch(text)
+            said = _FLAT_MESSAGE.fullmatch(text)
+            if opened:
+                self.messages.append(ChatMessage(role=opened[1], blocks=[]))
+            elif said and self.messages:
+                self.messages[-1].blocks.append(TextBlock(text=said[1]))
+
+    def render(self, _: Mapping[str, Any], history: list[Any]) -> list[ChatMessage]:
+        """Returns the request with what is kept of the conversation."""
+        blocks = [*messages_to_xml_format(history)[-1].blocks[:-1], *self._tail]
+        return [*self._front, ChatMessage(role=MessageRole.USER, blocks=blocks)]
+
+
+def is_flat(message: ChatMessage) -> bool:
+    """Returns whether a message holds a conversation that `messages_to_xml_format` wrote."""
+    texts = _texts(message)
+    return texts[:1] == [_FLAT_START] and _FLAT_END in texts and len(texts) == len(message.blocks)
+
+
+def _texts(message: ChatMessage) -> list[str]:
+    return [block.text for block in message.blocks if isinstance(block, TextBlock)]
 
 
 class FixedPrompt(ChatPromptTemplate):  # type: ignore[no-redef]  # pydantic's plugin stumbles over `kwargs`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
@@ -14,7 +14,7 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 from llama_index.core.utils import get_tokenizer
 
-from rankbudget import BudgetSession
+from rankbudget import BudgetSession, counter_for
 from rankbudget.adapters import (
     function_name,
     function_named,
@@ -59,12 +59,8 @@ def load_store(data: dict[str, Any]) -> BaseChatStore:
         written = data.get("store") or {}
         store = {key: [ChatMessage.model_validate(m) for m in found] for key, found in written.items()}
         return SimpleChatStore(store=store)
-    for found in _subclasses(BaseChatStore):
-        if found.class_name() == name:
-            loaded: BaseChatStore = found.from_dict(data)
-            return loaded
-    msg = f"the chat store {name!r} is not known here; import its class before loading, or pass chat_store="
-    raise BudgetConfigError(msg)
+    loaded: BaseChatStore = _class_named(name, BaseChatStore, "chat_store").from_dict(data)
+    return loaded
 
 
 def load_block(data: Any) -> BaseMemoryBlock[Any]:
@@ -73,15 +69,11 @@ def load_block(data: Any) -> BaseMemoryBlock[Any]:
         return data
     values = dict(data)
     name = values.pop("class", None)
-    for found in _subclasses(BaseMemoryBlock):
-        if found.__name__ == name:
-            made: BaseMemoryBlock[Any] = found(**values)
-            return made
-    msg = f"the memory block {name!r} is not known here; import its class, or pass memory_blocks="
-    raise BudgetConfigError(msg)
+    made: BaseMemoryBlock[Any] = _class_named(name, BaseMemoryBlock, "memory_blocks")(**values)
+    return made
 
 
-def name_of_tokenizer(tokenizer_fn: Tokenizer) -> str | None:
+def name_of_tokenizer(tokenizer_fn: Tokenizer | None) -> str | None:
     """Returns a name that `tokenizer_named` finds again, None for a function without one."""
     encoding = tiktoken_name(tokenizer_fn)
     return f"tiktoken:{encoding}" if encoding is not None else function_name(tokenizer_fn)
@@ -91,7 +83,7 @@ def tokenizer_named(name: str | None) -> Tokenizer | None:
     """Returns the tokenizer with a name; None, which means LlamaIndex's global one, for no name.
 
     Raises:
-        BudgetConfigError: its module is not loaded, so that no other tokenizer counts in its place.
+        BudgetConfigError: its module is not loaded, so that no other tokenizer counts instead.
     """
     if name is None:
         return None
@@ -105,7 +97,7 @@ def tokenizer_named(name: str | None) -> Tokenizer | None:
         return functools.partial(tiktoken.get_encoding(rest).encode, allowed_special="all")
     found: Tokenizer | None = function_named(name)
     if found is None:
-        msg = f"the tokenizer {name!r} is not loaded here; import its module, or pass tokenizer_fn="
+        msg = f"tokenizer {name!r} is not loaded here. Import its module, or pass tokenizer_fn=."
         raise BudgetConfigError(msg)
     return found
 
@@ -117,8 +109,11 @@ def add_settings(
     data["tokenizer"] = name_of_tokenizer(tokenizer_fn) if tokenizer_fn is not None else None
     if session is not None:
         data["session"] = write_session(session)
-    elif not isinstance(counter, str):
-        data["counting"] = write_counter(counter)
+    elif counter is not None and not isinstance(counter, str):
+        written = write_counter(counter)
+        if written is not None and written.startswith("lost:"):  # a tokenizer object may have a named counter
+            written = write_counter(counter_for(counter))
+        data["counting"] = written
 
 
 def read_settings(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -131,11 +126,12 @@ def read_settings(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     tokenizer, counting = values.pop("tokenizer", None), values.pop("counting", None)
     if tokenizer is not None and given.get("tokenizer_fn") is None:
         values["tokenizer_fn"] = tokenizer_named(tokenizer)
-    counter, summarizer = given.get("counter"), as_summarizer(given.get("summarizer"))
+    counter = given.get("counter")
     if isinstance(values.get("session"), dict):
-        values["session"] = read_session(
-            values["session"], codec=STORED, counter=counter, summarizer=summarizer
-        )
+        summarizer = as_summarizer(given.get("summarizer"))
+        given = {key: value for key, value in given.items() if key != "summarizer"}
+        written = values["session"]
+        values["session"] = read_session(written, codec=STORED, counter=counter, summarizer=summarizer)
     elif counting is not None and counter is None and given.get("session") is None:
         values["counter"] = read_counter(counting)
     return {**values, **given}
@@ -170,7 +166,12 @@ def read_database(data: dict[str, Any], session_id: str) -> AsyncDBChatStore:
     return store
 
 
-def _subclasses(base: Any) -> Iterator[Any]:
-    for found in base.__subclasses__():
-        yield found
-        yield from _subclasses(found)
+def _class_named(name: Any, base: Any, option: str) -> Any:
+    """Returns the loaded subclass with a name; nothing is imported because data names it."""
+    known = list(base.__subclasses__())
+    for found in known:  # grows: subclasses of subclasses follow
+        known += found.__subclasses__()
+        if name in (found.__name__, getattr(found, "class_name", lambda: None)()):
+            return found
+    msg = f"class {name!r} is not known here. Import it before loading, or pass {option}=."
+    raise BudgetConfigError(msg)

@@ -13,21 +13,15 @@ from llama_index.core.response_synthesizers.refine import DEFAULT_RESPONSE_PADDI
 from rankbudget import BudgetSession, TokenBudget
 
 from ._codec import STORED, ChatCodec
-from ._counters import counter_of
+from ._options import check_values
+from .models import as_summarizer
 
-__all__ = [
-    "active_session",
-    "adopt",
-    "budget_for",
-    "budget_of",
-    "one_call_limit",
-    "use_session",
-    "with_limits",
-]
+__all__ = ["active", "adopt", "budget_for", "budget_of", "one_call_limit", "use_session"]
 
 _TEMPLATE_TOKENS = 160
 """More than LlamaIndex's own templates have."""
-_active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", default=None)
+active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", default=None)
+"""The session that all parts share in this context."""
 
 
 @contextmanager
@@ -37,27 +31,22 @@ def use_session(session: BudgetSession) -> Iterator[BudgetSession]:
     Example:
         >>> session = BudgetSession(TokenBudget(context_window=4096))
         >>> with use_session(session):
-        ...     active_session() is session
-        True
-        >>> active_session() is None
+        ...     active.get() is session
         True
     """
-    token = _active.set(adopt(session))
+    token = active.set(adopt(session))
     try:
         yield session
     finally:
-        _active.reset(token)
-
-
-def active_session() -> BudgetSession | None:
-    """Returns the session of the current context."""
-    return _active.get()
+        active.reset(token)
 
 
 def adopt(session: BudgetSession) -> BudgetSession:
-    """Makes a session that was made for plain dicts read LlamaIndex's messages."""
+    """Makes a session read LlamaIndex's messages and summarize with LlamaIndex's models."""
+    check_values({"session": session})
     if not isinstance(session.codec, ChatCodec):
         session.codec = STORED
+    session.summarizer = as_summarizer(session.summarizer)
     return session
 
 
@@ -65,14 +54,19 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
     """Returns the budget of a LlamaIndex model: its window, and its answer as reserve.
 
     Args:
-        llm: the model; its metadata tell window and answer.
+        llm: the model; its metadata state window and answer.
         fields: other fields of the budget.
+
+    Raises:
+        BudgetConfigError: a field is wrong.
     """
+    check_values({"llm": llm})
     metadata = llm.metadata
     reserve = metadata.num_output if metadata.num_output > 1 else 256
-    return TokenBudget(
-        **{"context_window": metadata.context_window, "reserve": reserve, "max_system_ratio": None, **fields}
-    )
+    limit = getattr(llm, "request_limit", None)  # of a `budget_model`
+    window = metadata.context_window if limit is None else limit + reserve
+    own = {"context_window": window, "reserve": reserve, "max_system_ratio": None}
+    return TokenBudget.from_dict({**own, **fields})
 
 
 def one_call_limit(llm: BaseLLM) -> int:
@@ -86,24 +80,6 @@ def one_call_limit(llm: BaseLLM) -> int:
 
 def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -> TokenBudget | None:
     """Returns a part's budget: its own, else its LLM's where it shares no session; None for a bare limit."""
-    if isinstance(budget, dict):
-        budget = TokenBudget.from_dict(budget)
-    if budget is None and llm is not None and session is None:
-        return budget_for(llm)
-    own: TokenBudget | None = budget
-    return own
-
-
-def with_limits(
-    data: dict[str, Any], session: BudgetSession | None, llm: Any, counter: Any
-) -> tuple[dict[str, Any], Any, bool]:
-    """Returns a memory's fields with its limits, its counter, and whether its token limit is a ceiling."""
-    budget = budget_of(data.get("budget"), llm, session)
-    limits = budget or (session.budget if session is not None else None)
-    given = data.get("token_limit")
-    made = {**data, "budget": budget}
-    if given is None and limits is not None:
-        made["token_limit"] = limits.limit() if isinstance(limits, TokenBudget) else limits
-    if counter is None and data.get("tokenizer_fn") is None and (llm or budget):
-        counter = counter_of(None, llm=llm, budget=budget)
-    return made, counter, given is not None and limits is not None
+    if budget is None:
+        return budget_for(llm) if llm is not None and session is None else None
+    return budget if isinstance(budget, TokenBudget) else TokenBudget.from_dict(budget)

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from llama_index.core.agent.utils import messages_to_xml_format
+from llama_index.core.agent.utils import generate_structured_response
 from llama_index.core.agent.workflow import AgentOutput, FunctionAgent
 from llama_index.core.agent.workflow.agent_context import AgentContext
+from llama_index.core.agent.workflow.base_agent import WORKFLOW_KWARGS
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory
-from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.tools import AsyncBaseTool
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import Plan, adrive, plan_steps
+from rankbudget.adapters import adrive, plan_steps, typed_errors
 
 from ._codec import CODEC
 from ._counters import counter_of
-from ._events import BudgetEvent
+from ._events import send_report
+from ._options import check_part
 from ._sharing import budget_for
+from .model import budget_model
 from .models import as_summarizer
 
 __all__ = ["BudgetFunctionAgent"]
-
-dispatcher = get_dispatcher(__name__)
 
 _run: ContextVar[BudgetSession | None] = ContextVar("rankbudget_run", default=None)
 """The session of the run whose step is being taken."""
@@ -50,22 +48,24 @@ class BudgetFunctionAgent(FunctionAgent):
         budget: limits of a request; None takes the window and the answer of the model.
         counter: a model or encoding name, or what else `counter_for` takes; None takes the LLM's tokenizer.
         summarizer: an LLM, or `(text, max_tokens) -> str`; keeps a summary of what of a run no longer fits.
+
+    Raises:
+        BudgetConfigError: an option is wrong.
     """
 
     budget: TokenBudget | None = Field(default=None, description="Limits of a request.")
     counter: Any = Field(default=None, description="What counts; see rankbudget.counter_for.", exclude=True)
-    summarizer: Any = Field(
-        default=None, description="Writes summaries of what no longer fits.", exclude=True
-    )
+    summarizer: Any = Field(default=None, description="Summarizes what no longer fits.", exclude=True)
 
     _structure: Any = PrivateAttr(default=None)
     _runs: Any = PrivateAttr(default_factory=WeakKeyDictionary)
 
     def __init__(self, **data: Any) -> None:
-        super().__init__(**data)
-        if (
-            self.output_cls is not None
-        ):  # the host would send all of the memory; its other way asks a function
+        check_part(type(self), data, beside=WORKFLOW_KWARGS)
+        with typed_errors():
+            super().__init__(**{**data, "summarizer": as_summarizer(data.get("summarizer"))})
+        if self.output_cls is not None:
+            # The host would send all of the memory; a function of our own sends what fits.
             self._structure, self.output_cls = self.output_cls, None
             self.structured_output_fn = self._structured  # type: ignore[assignment]  # the host awaits it
 
@@ -77,21 +77,14 @@ class BudgetFunctionAgent(FunctionAgent):
         Raises:
             BudgetExceededError: system prompt, tools and the current question alone exceed the window.
         """
-        return list((await self._plan(messages, tools)).history)
-
-    async def _plan(
-        self, messages: Sequence[ChatMessage], tools: Sequence[AsyncBaseTool], **fields: Any
-    ) -> Plan:
-        """Plans a request: with what the run's session remembers, else without a memory."""
         run = _run.get()
         session = run or self._session()
         schemas = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None
         cut = "fill" if run is not None else "stable"
-        sources = frozenset({"history"})
-        request = session.request(messages, tools=schemas, sources=sources, cut=cut, **fields)
+        request = session.request(messages, tools=schemas, sources=frozenset({"history"}), cut=cut)
         plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
-        dispatcher.event(BudgetEvent(report=plan.report))
-        return plan
+        send_report(plan.report)
+        return list(plan.history)
 
     def _session(self) -> BudgetSession:
         budget = self.budget or budget_for(self.llm)
@@ -99,7 +92,7 @@ class BudgetFunctionAgent(FunctionAgent):
             budget,
             counter=counter_of(None, self.counter or budget.model, llm=self.llm),
             codec=CODEC,
-            summarizer=as_summarizer(self.summarizer),
+            summarizer=self.summarizer,
         )
 
     # ---- the host's steps ------------------------------------------------------------------------
@@ -146,12 +139,5 @@ class BudgetFunctionAgent(FunctionAgent):
         prompt = [ChatMessage(role="system", content=self.system_prompt)] if self.system_prompt else []
         asked = any(CODEC.role(m) == "user" for m in messages)  # a stock memory may have dropped the question
         talk = messages if asked else list(_stored.get())
-        tool = get_function_tool(self._structure)
-        plan = await self._plan([*prompt, *talk], [tool], render=_as_text)
-        answer = await self.llm.as_structured_llm(self._structure).achat(list(plan.messages))
-        found: dict[str, Any] = json.loads(answer.message.content or "null")
-        return found
-
-
-def _as_text(_: Mapping[str, Any], history: list[Any]) -> list[ChatMessage]:
-    return messages_to_xml_format(history)
+        llm = budget_model(self.llm, self.budget, counter=self.counter)
+        return await generate_structured_response([*prompt, *talk], llm, self._structure)

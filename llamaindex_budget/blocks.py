@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
-from llama_index.core.bridge.pydantic import Field, PrivateAttr, model_validator
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rankbudget import TokenCounter, counter_for, fit_documents, truncate_text
-from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, summarize_steps
+from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, summarize_steps, typed_errors
 from rankbudget.errors import SummaryError
 
 from ._codec import CODEC, copy_message
 from ._convert import node_text
 from ._counters import settings_counter
+from ._options import check_part
 from .models import as_summarizer
 
 __all__ = [
@@ -30,8 +32,6 @@ __all__ = [
 ]
 
 _LOWEST = 100
-Read = Callable[[list[ChatMessage]], Any]
-"""Returns a block's text for a conversation; plain or async."""
 
 
 class BudgetMemoryBlock(BaseMemoryBlock[Any]):
@@ -46,6 +46,9 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         size: fixed number of tokens in a `BudgetMemory`, instead of what its rank gets.
         counter: what `counter_for` takes; None takes LlamaIndex's tokenizer.
 
+    Raises:
+        BudgetConfigError: an option is wrong.
+
     Example:
         >>> import asyncio
         >>> text = "The door is red. The roof is old. The yard is wide."
@@ -54,9 +57,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     """
 
     text: str = Field(default="", description="What the block says.")
-    read: Any = Field(
-        default=None, exclude=True, description="Returns what the block says for a conversation."
-    )
+    read: Any = Field(default=None, exclude=True, description="What says it, for a conversation.")
     rank: int = Field(default=4, ge=1, description="Importance, 1 = cut last.")
     pinned: bool = Field(default=False, description="Never cut.")
     size: int | None = Field(default=None, ge=0, description="Fixed number of tokens.")
@@ -66,12 +67,14 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     )
 
     _tokens: TokenCounter | None = PrivateAttr(default=None)
+    _asked: str = PrivateAttr(default="")
 
-    @model_validator(mode="after")
-    def _order_for_the_stock_memory(self) -> BudgetMemoryBlock:
+    def __init__(self, **options: Any) -> None:
+        check_part(type(self), options)
+        with typed_errors():
+            super().__init__(**options)
         if self.priority < 0:
             self.priority = 0 if self.pinned else max(1, _LOWEST - self.rank)
-        return self
 
     @property
     def tokens(self) -> TokenCounter:
@@ -112,27 +115,15 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         return truncate_text(content, most, self.tokens, ellipsis="") or None if most > 0 else None
 
     def _fewer(self, content: Sequence[Any], tokens_to_truncate: int) -> Any:
-        """Returns content blocks without the last ones, the last that stays cut."""
-        texts = [getattr(block, "text", None) for block in content]
-        if any(text is None for text in texts):
-            return None  # media are whole or gone
-        room = sum(self.tokens.count_many([str(t) for t in texts])) - tokens_to_truncate
-        kept: list[TextBlock] = []
-        for text in map(str, texts):
-            size = self.tokens.count(text)
-            shown = (
-                text
-                if size <= room
-                else truncate_text(text, room, self.tokens, ellipsis="")
-                if room > 0
-                else ""
-            )
-            if shown:
-                kept.append(TextBlock(text=shown))
-            room -= size
-            if room <= 0:
-                break
-        return kept or None
+        """Returns the content blocks that answer the question, the last ones shortened; media are whole or gone."""
+        texts = [str(block.text) for block in content if hasattr(block, "text")]
+        if len(texts) < len(content):
+            return None
+        room = sum(self.tokens.count_many([f"{text}\n" for text in texts])) - tokens_to_truncate
+        if room <= 0:
+            return None
+        kept = fit_documents(texts, max_tokens=room, query=self._asked, counter=self.tokens).segments
+        return [TextBlock(text=s.text) for s in kept] or None
 
 
 class SystemMemoryBlock(BudgetMemoryBlock):
@@ -168,35 +159,26 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
     rank: int = 7
     retriever: Any = Field(default=None, exclude=True, description="Any LlamaIndex retriever.")
 
-    _asked: str = PrivateAttr(default="")
-
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
         if self.retriever is None:
             return await super()._aget(messages, **block_kwargs)
-        query = next(
-            (m.content for m in reversed(messages or ()) if CODEC.role(m) == "user" and m.content), None
-        )
-        if not query:
+        asked = [m.content for m in messages or () if CODEC.role(m) == "user" and m.content]
+        if not asked:
             return []
-        self._asked = query
-        found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(query))
+        self._asked = asked[-1]
+        found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(asked[-1]))
         return [TextBlock(text=text) for text in dict.fromkeys(map(node_text, found)) if text]
-
-    def _fewer(self, content: Sequence[Any], tokens_to_truncate: int) -> Any:
-        texts = [str(getattr(block, "text", "")) for block in content]
-        room = sum(self.tokens.count_many([t + "\n" for t in texts])) - tokens_to_truncate
-        if room <= 0:
-            return None
-        kept = fit_documents(texts, max_tokens=room, query=self._asked, counter=self.tokens).segments
-        return [TextBlock(text=s.text) for s in kept] or None
 
 
 class HistorySummaryMemoryBlock(BudgetMemoryBlock):
-    """A running summary of the messages that left the conversation; when the model fails, they wait.
+    """A running summary of the messages that left the conversation.
+
+    When the model fails, the last summary stays, a RuntimeWarning says so, and the messages wait for the next
+    turn.
 
     Args:
         summarizer: an LLM, or `(text, max_tokens) -> str`, plain or async; "extractive" needs no model.
-        max_tokens: most tokens of the summary.
+        max_tokens: most tokens of the summary, from 1.
     """
 
     name: str = "summary"
@@ -206,6 +188,11 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     waiting: list[str] = Field(
         default_factory=list, description="Texts of messages that are not in the summary yet."
     )
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.summarizer != "extractive":
+            self.summarizer = as_summarizer(self.summarizer)
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
         await self._catch_up()
@@ -222,21 +209,22 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     async def _catch_up(self) -> None:
         if not self.waiting:
             return
-        writer = as_summarizer(self.summarizer)
         taken = list(self.waiting)
         steps = summarize_steps(
             taken,
             previous=self.text,
             max_tokens=self.max_tokens,
             counter=self.tokens,
-            summarizer=writer,
+            summarizer=self.summarizer,
             timeout=SUMMARY_TIMEOUT,
         )
         try:
             summary = await adrive(steps)
-        except SummaryError:
-            return  # they wait for the next time
-        if self.waiting[: len(taken)] == taken:  # nobody else summarized them meanwhile
+        except SummaryError as error:
+            msg = f"Block {self.name!r} keeps its last summary; {len(taken)} messages wait. {error}"
+            warnings.warn(msg, RuntimeWarning, stacklevel=2)
+            return
+        if self.waiting[: len(taken)] == taken:  # no other call summarized them meanwhile
             self.text, self.waiting = summary, self.waiting[len(taken) :]
 
 

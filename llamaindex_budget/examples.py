@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
-from rankbudget import BudgetSession, FewShotSelector, TokenBudget, TokenCounter
-from rankbudget.adapters import example_text, plain_budget
-from rankbudget.errors import BudgetConfigError
+from rankbudget import BudgetSession, FewShotSelector, TokenBudget
+from rankbudget.adapters import example_text, named_options, plain_budget
+from rankbudget.errors import BudgetConfigError, check_count, shown
 
 from ._counters import counter_of
+from ._options import check_values
 from .models import embedder
 
 __all__ = ["few_shot_function"]
@@ -39,6 +40,9 @@ class few_shot_function:  # noqa: N801 - used as a function
         embed_model: a LlamaIndex embedding, or what `FewShotSelector` takes; None takes its default.
         query_key: the template variable that holds the question.
 
+    Raises:
+        BudgetConfigError: an option is wrong.
+
     Example:
         >>> known = [{"input": "2+2", "output": "4"}, {"input": "capital of France", "output": "Paris"}]
         >>> pick = few_shot_function(known, max_examples=1)
@@ -47,6 +51,7 @@ class few_shot_function:  # noqa: N801 - used as a function
         output: Paris
     """
 
+    @named_options
     def __init__(
         self,
         examples: Sequence[Mapping[str, Any]],
@@ -60,26 +65,26 @@ class few_shot_function:  # noqa: N801 - used as a function
         embed_model: Any = None,
         query_key: str = "query_str",
     ) -> None:
-        if max_tokens is not None and max_tokens < 0:
-            msg = f"max_tokens is {max_tokens}, allowed: 0 or more"
-            raise BudgetConfigError(msg)
+        check_values({"budget": budget, "session": session, "render": render})
+        problems: list[str] = []
+        for name, value in (("max_tokens", max_tokens), ("max_examples", max_examples)):
+            if value is not None:
+                check_count(name, value, problems)
+        if isinstance(examples, (str, Mapping)) or not isinstance(examples, Iterable):
+            problems.append(f"examples must be a list of mappings (got {shown(examples)})")
+        if problems:
+            raise BudgetConfigError.of(problems)
+        limits = budget or (session.budget if session is not None else None)
         self.examples = list(examples)
-        self.max_tokens = (
-            max_tokens
-            if max_tokens is not None
-            else _share(budget or (session.budget if session is not None else None))
-        )
+        self.max_tokens = _share(limits) if max_tokens is None else max_tokens
         self.max_examples = max_examples
         self.render = render
         self.query_key = query_key
-        self._counter: TokenCounter = (
-            session.counter
-            if session is not None and counter is None
-            else counter_of(None, counter, budget=budget)
-        )
-        self._selector = FewShotSelector(
-            embedder(embed_model) if isinstance(embed_model, BaseEmbedding) else embed_model
-        )
+        if counter is None and session is not None:
+            counter = session.counter
+        self._counter = counter_of(None, counter, budget=budget)
+        model = embedder(embed_model) if isinstance(embed_model, BaseEmbedding) else embed_model
+        self._selector = FewShotSelector(model)
         self._known: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 

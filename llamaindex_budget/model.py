@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -20,11 +20,14 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.errors import BudgetConfigError
+from rankbudget.adapters import Steps, adrive, drive, named_options
+from rankbudget.errors import BudgetConfigError, shown
 
 from ._codec import shallow_copy
 from ._limits import RequestBudget, as_text
+from ._options import check_values
 from ._request import FixedPrompt, schema_of
+from ._sharing import adopt
 
 __all__ = ["budget_model"]
 
@@ -32,6 +35,7 @@ LLMT = TypeVar("LLMT", bound=LLM)
 _BUDGET = "_request_budget"
 
 
+@named_options
 def budget_model(
     llm: LLMT,
     budget_or_session: TokenBudget | BudgetSession | int | None = None,
@@ -48,15 +52,19 @@ def budget_model(
     the limit as its window, so that engines, memories and prompt helpers plan within it.
 
     Args:
-        llm: a chat model, or a completion model, whose prompts are counted and never cut.
-        budget_or_session: the limits; a session brings its budget and its counter, and learns what the
-            host adds around history and nodes. None takes the window and the answer of the LLM.
+        llm: a chat model, or a completion model, whose prompts are counted. Of a prompt that is one text
+            only the variables of its template are shortened, never the question.
+        budget_or_session: the limits; a session brings its budget, its counter and its summarizer, and
+            learns what the host adds around history and nodes. None takes the window and the answer of the
+            LLM.
         max_tokens: most tokens of a request, from 1; beside a budget the smaller wins.
         counter: counts instead of the LLM's tokenizer; anything `counter_for` takes.
-        on_report: is called with the report of every fit; a structured request may be fitted in two steps.
+        on_report: is called with the report of every fit; a template or a structured request may be fitted
+            in two steps.
 
     Raises:
-        BudgetConfigError: an option is wrong.
+        BudgetConfigError: an option is wrong. A request that cannot fit raises a BudgetExceededError that is
+            no ValueError, because LlamaIndex's synthesizers answer "Empty Response" to one.
 
     Example:
         >>> from llama_index.core.llms import MockLLM
@@ -69,14 +77,21 @@ def budget_model(
         >>> isinstance(llm, MockLLM)
         True
     """
+    model: Any = llm
     budget: Any = budget_or_session
-    session = budget if isinstance(budget, BudgetSession) else None
+    session = adopt(budget) if isinstance(budget, BudgetSession) else None
     if session is not None:
         counter = session.counter if counter is None else counter
         budget = session.budget
-    if isinstance(budget, int):
+    if isinstance(budget, int) and not isinstance(budget, bool):
         budget, max_tokens = None, min(budget, max_tokens or budget)
-    _check(llm, budget, max_tokens)
+    if not isinstance(model, LLM):
+        msg = f"llm must be a LlamaIndex LLM (got a {type(llm).__name__}). Wrap it before you build engines."
+        raise BudgetConfigError(msg)
+    if budget is not None and not isinstance(budget, TokenBudget):
+        msg = f"budget_or_session must be a TokenBudget, a BudgetSession or a number (got {shown(budget)})."
+        raise BudgetConfigError(msg)
+    check_values({"max_tokens": max_tokens, "on_report": on_report})
     if isinstance(llm, StructuredLLM):  # the LLM inside sees the schema
         given = session or budget
         inner = budget_model(llm.llm, given, max_tokens=max_tokens, counter=counter, on_report=on_report)
@@ -87,27 +102,10 @@ def budget_model(
         counter=counter,
         on_report=on_report,
         session=session,
-        inner=_limits_of(llm),
+        inner=getattr(model, _BUDGET) if isinstance(model, _BudgetLLM) else None,
     )
     made: LLMT = _bounded(_unbounded(llm), limits)
     return made
-
-
-def _limits_of(llm: Any) -> RequestBudget | None:
-    found: RequestBudget | None = getattr(llm, _BUDGET) if isinstance(llm, _BudgetLLM) else None
-    return found
-
-
-def _check(llm: Any, budget: Any, max_tokens: Any) -> None:
-    if not isinstance(llm, LLM):
-        msg = f"llm must be a LlamaIndex LLM (got a {type(llm).__name__}). Wrap it before you build engines."
-        raise BudgetConfigError(msg)
-    if budget is not None and not isinstance(budget, TokenBudget):
-        msg = f"budget_or_session must be a TokenBudget, a BudgetSession or a number (got {budget!r:.80})."
-        raise BudgetConfigError(msg)
-    if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
-        msg = f"max_tokens must be a number from 1 (got {max_tokens!r}). None takes the window of the LLM."
-        raise BudgetConfigError(msg)
 
 
 class _BudgetLLM:
@@ -117,6 +115,12 @@ class _BudgetLLM:
     def metadata(self) -> LLMMetadata:
         plain, limits = _parts(self)
         return limits.metadata(plain)
+
+    @property
+    def request_limit(self) -> int:
+        """Most tokens of a request."""
+        plain, limits = _parts(self)
+        return limits.limit(plain, {})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _bounded, _parts(self)
@@ -151,165 +155,130 @@ def _bounded_class(own: type[LLM]) -> type[LLM]:
         namespace.update(__module__=own.__module__, __qualname__=own.__qualname__, __doc__=own.__doc__)
 
     made: type[Any] = types.new_class(own.__name__, (_BudgetLLM, own), {}, fill)
-    for name, wrap in _REQUESTS.items():
-        setattr(made, name, functools.wraps(getattr(own, name))(wrap(getattr(own, name))))
-    for name, (stock, wrap) in _IF_OVERRIDDEN.items():
+    for name, steps in _CHECKED.items():
         method = getattr(own, name, None)
-        if method is not None and method is not getattr(stock, name):
-            setattr(made, name, functools.wraps(method)(wrap(method)))
+        stock = getattr(_WITH_TOOLS.get(name), name, None)
+        if method is not None and method is not stock:
+            setattr(made, name, _checked(name, method, steps))
     return made
+
+
+class _Request(NamedTuple):
+    """The arguments of a checked call."""
+
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+    sent: tuple[Any, Any] | None = None  # limits and messages; None where another method sends the request
 
 
 _sending: ContextVar[tuple[Any, Any]] = ContextVar("rankbudget_sending", default=(None, None))
 """Limits and messages of the request under way: a method of an LLM may call another with the same request."""
 
 
+def _checked(name: str, method: Any, steps: Callable[..., Steps[_Request]]) -> Any:
+    """Returns a method whose arguments are made to fit before it is called."""
+
+    def send(self: Any, *args: Any, **kwargs: Any) -> Any:
+        request = drive(steps(*_parts(self), method, *args, **kwargs))
+        with _under_way(request):
+            return method(self, *request.positional, **request.named)
+
+    async def asend(self: Any, *args: Any, **kwargs: Any) -> Any:
+        request = await adrive(steps(*_parts(self), method, *args, **kwargs))
+        with _under_way(request):
+            return await method(self, *request.positional, **request.named)
+
+    return functools.wraps(method)(asend if name.startswith("a") else send)
+
+
 @contextmanager
-def _request(limits: RequestBudget, request: Any) -> Iterator[None]:
-    token = _sending.set((limits, request))
+def _under_way(request: _Request) -> Iterator[None]:
+    token = _sending.set(request.sent or _sending.get())
     try:
         yield
     finally:
         _sending.reset(token)
 
 
-def _chat(method: Any) -> Any:
-    def send(self: Any, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
-        plain, limits = _parts(self)
-        if _sending.get()[1] is messages:
-            return method(self, messages, **kwargs)
-        kept = limits.fit(plain, messages, kwargs)
-        with _request(limits, kept):
-            return method(self, kept, **kwargs)
-
-    return send
+def _chat(
+    llm: LLM, limits: RequestBudget, _: Any, messages: Sequence[ChatMessage], **kwargs: Any
+) -> Steps[_Request]:
+    if _sending.get()[1] is messages:
+        return _Request((messages,), kwargs)
+    kept = yield from limits.fit_steps(llm, messages, kwargs)
+    return _Request((kept,), kwargs, (limits, kept))
 
 
-def _achat(method: Any) -> Any:
-    async def send(self: Any, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
-        plain, limits = _parts(self)
-        if _sending.get()[1] is messages:
-            return await method(self, messages, **kwargs)
-        kept = await limits.afit(plain, messages, kwargs)
-        with _request(limits, kept):
-            return await method(self, kept, **kwargs)
-
-    return send
-
-
-def _complete(method: Any) -> Any:
-    def send(self: Any, prompt: str, formatted: Any = False, **kwargs: Any) -> Any:  # noqa: FBT002
-        plain, limits = _parts(self)
-        if _sending.get()[0] is limits:
-            return method(self, prompt, formatted=formatted, **kwargs)
-        if plain.metadata.is_chat_model:
-            asked = _as_message(plain, prompt, formatted=formatted)
-            kept = limits.fit(plain, [asked], kwargs)[0]
-            prompt, formatted = (prompt, formatted) if kept is asked else (kept.content or "", True)
-        else:
-            limits.check_text(plain, prompt, kwargs, formatted=formatted)
-        with _request(limits, prompt):
-            return method(self, prompt, formatted=formatted, **kwargs)
-
-    return send
+def _complete(
+    llm: LLM,
+    limits: RequestBudget,
+    _: Any,
+    prompt: str,
+    formatted: Any = False,  # noqa: FBT002 - the host's
+    **kwargs: Any,
+) -> Steps[_Request]:
+    if _sending.get()[0] is limits:
+        return _Request((prompt,), {"formatted": formatted, **kwargs})
+    if llm.metadata.is_chat_model:
+        asked = ChatMessage(role="user", content=as_text(llm, prompt, formatted=formatted))
+        [kept] = yield from limits.fit_steps(llm, [asked], kwargs)
+        prompt, formatted = (prompt, formatted) if kept is asked else (kept.content or "", True)
+    else:
+        limits.check_text(llm, prompt, kwargs, formatted=formatted)
+    return _Request((prompt,), {"formatted": formatted, **kwargs}, (limits, prompt))
 
 
-def _acomplete(method: Any) -> Any:
-    async def send(self: Any, prompt: str, formatted: Any = False, **kwargs: Any) -> Any:  # noqa: FBT002
-        plain, limits = _parts(self)
-        if _sending.get()[0] is limits:
-            return await method(self, prompt, formatted=formatted, **kwargs)
-        if plain.metadata.is_chat_model:
-            asked = _as_message(plain, prompt, formatted=formatted)
-            kept = (await limits.afit(plain, [asked], kwargs))[0]
-            prompt, formatted = (prompt, formatted) if kept is asked else (kept.content or "", True)
-        else:
-            limits.check_text(plain, prompt, kwargs, formatted=formatted)
-        with _request(limits, prompt):
-            return await method(self, prompt, formatted=formatted, **kwargs)
-
-    return send
-
-
-def _as_message(llm: LLM, prompt: str, *, formatted: bool) -> ChatMessage:
-    """Returns the message that a chat model makes of a prompt."""
-    return ChatMessage(role="user", content=as_text(llm, prompt, formatted=formatted))
+def _with_tools(
+    llm: LLM,
+    limits: RequestBudget,
+    _: Any,
+    tools: Any,
+    user_msg: Any = None,
+    chat_history: Any = None,
+    **kwargs: Any,
+) -> Steps[_Request]:
+    if isinstance(user_msg, str):
+        user_msg = ChatMessage(role="user", content=user_msg)
+    messages = [*(chat_history or ()), *([user_msg] if user_msg is not None else ())]
+    kept = yield from limits.fit_steps(llm, messages, {**kwargs, "tools": tools})
+    return _Request((tools,), {"chat_history": list(kept), **kwargs})
 
 
-def _with_tools(method: Any) -> Any:
-    def send(self: Any, tools: Any, user_msg: Any = None, chat_history: Any = None, **kwargs: Any) -> Any:
-        plain, limits = _parts(self)
-        kept = limits.fit(plain, _joined(chat_history, user_msg), {**kwargs, "tools": tools})
-        return method(self, tools, chat_history=list(kept), **kwargs)
-
-    return send
+def _predict(llm: LLM, limits: RequestBudget, _: Any, prompt: Any, **variables: Any) -> Steps[_Request]:
+    yield from ()  # there is nothing to wait for
+    return _Request((prompt,), limits.variables(llm, prompt, variables, {}))
 
 
-def _awith_tools(method: Any) -> Any:
-    async def send(
-        self: Any, tools: Any, user_msg: Any = None, chat_history: Any = None, **kwargs: Any
-    ) -> Any:
-        plain, limits = _parts(self)
-        kept = await limits.afit(plain, _joined(chat_history, user_msg), {**kwargs, "tools": tools})
-        return await method(self, tools, chat_history=list(kept), **kwargs)
-
-    return send
-
-
-def _joined(history: Sequence[ChatMessage] | None, asked: Any) -> list[ChatMessage]:
-    if isinstance(asked, str):
-        asked = ChatMessage(role="user", content=asked)
-    return [*(history or ()), *([asked] if asked is not None else ())]
-
-
-def _structured(method: Any) -> Any:
-    def send(self: Any, output_cls: Any, prompt: Any, llm_kwargs: Any = None, **arguments: Any) -> Any:
-        plain, limits = _parts(self)
-        messages = prompt.format_messages(llm=self, **arguments)
-        kept = limits.fit(plain, messages, _structured_arguments(plain, output_cls, llm_kwargs))
-        fixed = prompt if kept is messages else FixedPrompt(kept)
-        return method(self, output_cls, fixed, llm_kwargs=llm_kwargs, **arguments)
-
-    return send
+def _structured(
+    llm: LLM,
+    limits: RequestBudget,
+    method: Any,
+    output_cls: Any,
+    prompt: Any,
+    llm_kwargs: Any = None,
+    **variables: Any,
+) -> Steps[_Request]:
+    # The LLM adds its system prompt to such a request afterwards.
+    schema = {"response_format": schema_of(output_cls), "system_prompt": llm.system_prompt}
+    beside = {**(llm_kwargs or {}), **schema}
+    made = limits.variables(llm, prompt, variables, beside)
+    if method is not getattr(LLM, method.__name__):  # it may send the request itself, past `chat`
+        messages = prompt.format_messages(llm=llm, **made)
+        kept = yield from limits.fit_steps(llm, messages, beside)
+        prompt = prompt if kept is messages else FixedPrompt(kept)
+    return _Request((output_cls, prompt), {"llm_kwargs": llm_kwargs, **made})
 
 
-def _astructured(method: Any) -> Any:
-    async def send(self: Any, output_cls: Any, prompt: Any, llm_kwargs: Any = None, **arguments: Any) -> Any:
-        plain, limits = _parts(self)
-        messages = prompt.format_messages(llm=self, **arguments)
-        kept = await limits.afit(plain, messages, _structured_arguments(plain, output_cls, llm_kwargs))
-        fixed = prompt if kept is messages else FixedPrompt(kept)
-        return await method(self, output_cls, fixed, llm_kwargs=llm_kwargs, **arguments)
-
-    return send
-
-
-def _structured_arguments(llm: LLM, output_cls: Any, llm_kwargs: Any) -> dict[str, Any]:
-    """Returns what such a request holds beside its messages; the LLM adds its system prompt afterwards."""
-    return {
-        **(llm_kwargs or {}),
-        "response_format": schema_of(output_cls),
-        "system_prompt": llm.system_prompt,
-    }
-
-
-_REQUESTS: dict[str, Callable[[Any], Any]] = {
-    "chat": _chat,
-    "stream_chat": _chat,
-    "achat": _achat,
-    "astream_chat": _achat,
-    "complete": _complete,
-    "stream_complete": _complete,
-    "acomplete": _acomplete,
-    "astream_complete": _acomplete,
+_WITH_TOOLS: dict[str, Any] = dict.fromkeys(
+    ("chat_with_tools", "stream_chat_with_tools", "achat_with_tools", "astream_chat_with_tools"),
+    FunctionCallingLLM,
+)
+"""LlamaIndex's own forms call `chat`; a class that wrote its own may send the request itself."""
+_CHECKED: dict[str, Callable[..., Steps[_Request]]] = {
+    **dict.fromkeys(("chat", "stream_chat", "achat", "astream_chat"), _chat),
+    **dict.fromkeys(("complete", "stream_complete", "acomplete", "astream_complete"), _complete),
+    **dict.fromkeys(_WITH_TOOLS, _with_tools),
+    **dict.fromkeys(("predict", "stream", "apredict", "astream"), _predict),
+    **dict.fromkeys(("structured_predict", "astructured_predict"), _structured),
 }
-_IF_OVERRIDDEN: dict[str, tuple[type[LLM], Callable[[Any], Any]]] = {
-    "chat_with_tools": (FunctionCallingLLM, _with_tools),
-    "stream_chat_with_tools": (FunctionCallingLLM, _with_tools),
-    "achat_with_tools": (FunctionCallingLLM, _awith_tools),
-    "astream_chat_with_tools": (FunctionCallingLLM, _awith_tools),
-    "structured_predict": (LLM, _structured),
-    "astructured_predict": (LLM, _astructured),
-}
-"""LlamaIndex's own forms call `chat`. A class that wrote its own may send the request itself, as
-`OpenAIResponses.structured_predict` does."""
+"""How each way of asking is made to fit, by the name of the method."""

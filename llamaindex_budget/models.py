@@ -10,7 +10,10 @@ from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
 
-from rankbudget.adapters import default_embedder
+from rankbudget.adapters import default_embedder, named_options, typed_errors
+from rankbudget.errors import BudgetConfigError, shown
+
+from ._options import check_part, check_values
 
 __all__ = ["OfflineEmbedding", "as_summarizer", "embedder", "summarizer"]
 
@@ -23,14 +26,14 @@ _TASK = (
 class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
     """Makes any LlamaIndex LLM write summaries: give it wherever a `summarizer` is asked for.
 
-    Long texts are handed over in parts that the model can read, told by its own metadata.
-
     Args:
-        llm: the model.
+        llm: the model; what it can read at once is taken from its metadata.
         task: the instruction; `{words}` is replaced by the length asked for.
     """
 
+    @named_options
     def __init__(self, llm: BaseLLM, *, task: str = _TASK) -> None:
+        check_values({"llm": llm})
         self.llm = llm
         self.task = task
 
@@ -42,10 +45,8 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
         return max(1, metadata.context_window - beside)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "llm": self.llm.model_copy(),
-            "task": self.task,
-        }  # the host deletes what cannot be pickled from the model it is given
+        # LlamaIndex deletes what cannot be pickled from the model that is pickled, so a copy is.
+        return {"llm": self.llm.model_copy(), "task": self.task}
 
     def __call__(self, text: str, max_tokens: int) -> str:
         """Returns the model's summary."""
@@ -56,9 +57,8 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
         return str((await self.llm.achat(self._messages(text, max_tokens))).message.content or "")
 
     def _messages(self, text: str, max_tokens: int) -> list[ChatMessage]:
-        task = self.task.replace(
-            "{words}", str(max(1, max_tokens * 3 // 4))
-        )  # about four tokens for three words
+        words = max(1, max_tokens * 3 // 4)  # about four tokens for three words
+        task = self.task.replace("{words}", str(words))
         return [
             ChatMessage(role=self.llm.metadata.system_role, content=task),
             ChatMessage(role=MessageRole.USER, content=text),
@@ -67,13 +67,20 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
 
 def as_summarizer(given: Any) -> Any:
     """Returns what the core takes: an LLM is wrapped, a callable and None pass."""
-    return summarizer(given) if isinstance(given, BaseLLM) else given
+    if isinstance(given, BaseLLM):
+        return summarizer(given)
+    if given is not None and not callable(given):
+        msg = f"summarizer must be an LLM or a callable (text, max_tokens) -> str (got {shown(given)})."
+        raise BudgetConfigError(msg)
+    return given
 
 
 class embedder:  # noqa: N801 - used as a function: embedder(model)
     """Makes any LlamaIndex embedding usable where the core takes a function from texts to vectors."""
 
+    @named_options
     def __init__(self, model: BaseEmbedding) -> None:
+        check_values({"embed_model": model})
         self.model = model
         self.__name__ = f"{model.class_name()}:{model.model_name}"
 
@@ -91,7 +98,9 @@ class OfflineEmbedding(BaseEmbedding):
     _vectors: Any = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
-        super().__init__(**{"model_name": "wordllama", **fields})
+        check_part(type(self), fields)
+        with typed_errors():
+            super().__init__(**{"model_name": "wordllama", **fields})
 
     @classmethod
     def class_name(cls) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -30,33 +30,56 @@ from rankbudget.adapters import (
     JOINT,
     EmbeddingScorer,
     Evidence,
-    Plan,
     Steps,
     adrive,
     drive,
+    typed_errors,
 )
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, shown
 
-from ._convert import emptied, media_tokens, to_nodes, to_segments
+from ._convert import emptied, media_tokens, metadata_around, to_nodes, to_segments
 from ._counters import counter_of
-from ._events import BudgetEvent
+from ._events import send_report
 from ._host_prompt import HostPrompt
+from ._memory import SessionMemory
+from ._options import check_part
 from ._serialize import add_settings, read_settings
-from ._sharing import active_session, adopt, budget_of, one_call_limit
-from .block_memory import BudgetMemory
-from .memory import BudgetChatMemoryBuffer
+from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import embedder
 
 __all__ = ["BudgetNodePostprocessor"]
 
 dispatcher = get_dispatcher(__name__)
 
+_OPTIONS = (
+    "token_limit", "session", "memory", "llm", "prompt", "tokenizer_fn", "scorer", "embed_model",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the model sees of each node beside its text, by the id of its segment.
+
+    Args:
+        around: the metadata lines before and after the text.
+        media: tokens of its pictures, sound and film.
+    """
+
+    around: Mapping[str, tuple[str, str]]
+    media: Mapping[str, int]
+
+    def text(self, block: str, segment: Segment, text: str) -> str:
+        """Returns a node's text with its metadata lines; texts of other blocks as they are."""
+        before, after = self.around.get(segment.id, ("", "")) if block == "knowledge" else ("", "")
+        return before + text + after
+
 
 class BudgetNodePostprocessor(BaseNodePostprocessor):
     """Fits retrieved nodes into a limit, or into what this turn's history leaves.
 
-    Nodes kept whole come back as the same objects; shortened ones are copies that keep all but their text.
-    Where no node fits, the best one comes back with an empty text: an engine without any node asks no model.
+    Nodes kept whole come back as the same objects; shortened ones are copies that keep all but their text:
+    the metadata lines that the model sees stay whole. Where no node fits, the best one comes back with an
+    empty text: an engine without any node asks no model.
 
     Args:
         max_tokens: most tokens of all returned nodes together, from 1; `token_limit` is the same.
@@ -72,6 +95,11 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         embed_model: a LlamaIndex embedding to rate with.
         compress: shortens nodes by dropping sentences when few whole ones fit.
         dedup: drops nodes that say the same.
+        each_alone: gives each node all of the room, for synthesizers that ask about one node at a time
+            ("refine", "accumulate").
+
+    Raises:
+        BudgetConfigError: an option is wrong.
 
     Example:
         >>> from llama_index.core.schema import TextNode
@@ -87,9 +115,11 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
     counter: str | None = Field(default=None, description="Name of the token counter.")
     compress: bool = Field(default=True, description="Shorten nodes when few whole ones fit.")
     dedup: bool = Field(default=True, description="Drop nodes that say the same.")
+    each_alone: bool = Field(default=False, description="Give each node all of the room.")
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
     _session: BudgetSession | None = PrivateAttr(default=None)
+    _memory: SessionMemory | None = PrivateAttr(default=None)
     _scorer: Any = PrivateAttr(default=None)
 
     def __init__(
@@ -108,16 +138,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         embed_model: BaseEmbedding | None = None,
         **data: Any,
     ) -> None:
-        limit = max_tokens if max_tokens is not None else token_limit
-        if limit is not None and limit < 1:
-            msg = f"max_tokens must be 1 or more (got {limit}). None takes what the budget leaves."
-            raise BudgetConfigError(msg)
-        name = counter if isinstance(counter, str) else None
-        if prompt is not None:
-            HostPrompt(prompt)  # raises where it is none
-        budget = budget_of(budget, None, None)
-        super().__init__(max_tokens=limit, budget=budget, counter=name, **data)
-        self._given = {
+        given = {
             "session": session,
             "memory": memory,
             "llm": llm,
@@ -127,13 +148,25 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             "scorer": scorer,
             "embed_model": embed_model,
         }
+        limits = {"max_tokens": max_tokens, "token_limit": token_limit, "budget": budget}
+        check_part(type(self), {**data, **given, **limits}, beside=_OPTIONS)
+        if memory is not None and not isinstance(memory, SessionMemory):
+            msg = f"memory must be a BudgetChatMemoryBuffer or a BudgetMemory (got {shown(memory)})."
+            raise BudgetConfigError(msg)
+        if prompt is not None:
+            HostPrompt(prompt)  # raises where it is none
+        own = budget_of(budget, None, None)
+        name = counter if isinstance(counter, str) else None
+        most = max_tokens if max_tokens is not None else token_limit
+        with typed_errors():
+            super().__init__(max_tokens=most, budget=own, counter=name, **data)
+        self._given, self._memory = given, memory
         self._scorer = scorer or (EmbeddingScorer(embedder(embed_model)) if embed_model is not None else None)
+        whole = budget_of(own, llm, session)
+        if session is None and memory is None and whole is not None:
+            session = BudgetSession(whole, counter=self._own_counter())
         self._session = session
-        if session is None and memory is None and (budget is not None or llm is not None):
-            limits = budget_of(budget, llm, None)
-            assert limits is not None  # one of the two is there
-            self._session = BudgetSession(limits, counter=self._own_counter())
-        for shared in (self._session, getattr(memory, "session", None)):
+        for shared in (session, None if memory is None else memory.session):
             if shared is not None:
                 adopt(shared).share_with("knowledge")
 
@@ -145,124 +178,99 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        query = _begin(self, nodes, query_bundle)
-        memory = self._memory()
-        segments, media = self._segments(nodes, query)
-        plan: Plan | None
-        if isinstance(memory, BudgetMemory):
-            plan = memory.plan(query, prompt=self._given["prompt"], **self._turn(segments, media, query))
-        elif memory is not None:
-            turn = {"prompt": self._given["prompt"], **self._turn(segments, media, query)}
-            plan = drive(memory.plan_steps(memory.stored(), query, **turn))
-        else:
-            steps = self._plan_steps(segments, media, query)
-            plan = None if steps is None else drive(steps)
-        return self._done(nodes, segments, media, query, plan)
+        return drive(self._steps(nodes, query_bundle))
 
     @dispatcher.span
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        query = _begin(self, nodes, query_bundle)
-        memory = self._memory()
-        segments, media = self._segments(nodes, query)
-        plan: Plan | None
-        if isinstance(memory, BudgetMemory):
-            plan = await memory.aplan(
-                query, prompt=self._given["prompt"], **self._turn(segments, media, query)
-            )
-        elif memory is not None:
-            turn = {"prompt": self._given["prompt"], **self._turn(segments, media, query)}
-            plan = await adrive(memory.plan_steps(await memory.astored(), query, **turn))
-        else:
-            steps = self._plan_steps(segments, media, query)
-            plan = None if steps is None else await adrive(steps)
-        return self._done(nodes, segments, media, query, plan)
+        return await adrive(self._steps(nodes, query_bundle))
 
-    def _memory(self) -> Any:
-        memory = self._given["memory"]
-        return memory if isinstance(memory, (BudgetMemory, BudgetChatMemoryBuffer)) else None
-
-    def _segments(self, nodes: Sequence[NodeWithScore], query: str) -> tuple[list[Segment], dict[str, int]]:
-        """Returns the nodes as segments, and what their media cost."""
-        segments, counter = to_segments(nodes), self._counter()
+    def _steps(self, nodes: list[NodeWithScore], asked: QueryBundle | None) -> Steps[list[NodeWithScore]]:
+        dispatcher.event(
+            ReRankStartEvent(query=asked, nodes=nodes, top_n=len(nodes), model_name=self.class_name())
+        )
+        query = asked.query_str if asked is not None else ""
+        given, counter = to_segments(nodes), self._counter()
         if self._scorer is not None and query:
-            segments = [replace(segment, score=None) for segment in segments]
-        costs = [media_tokens(node, counter) for node in nodes]
-        return segments, {s.id: cost for s, cost in zip(segments, costs, strict=True) if cost}
+            given = [replace(segment, score=None) for segment in given]
+        seen = _Seen(
+            around={s.id: metadata_around(s.source) for s in given},
+            media={s.id: cost for s in given if (cost := media_tokens(s.source, counter))},
+        )
+        segments: list[Segment] = []
+        for together in [[s] for s in given] if self.each_alone else [given]:
+            kept, report = yield from self._fit_steps(together, seen, query)
+            segments += kept
+            send_report(report)
+        found = to_nodes(segments, given)
+        if nodes and not found:
+            found = [emptied(nodes)]
+        dispatcher.event(ReRankEndEvent(nodes=found))
+        return found
 
-    def _turn(self, segments: Sequence[Segment], media: dict[str, int], query: str) -> dict[str, Any]:
-        """Returns what a turn's plan is told about the nodes."""
+    def _fit_steps(
+        self, segments: Sequence[Segment], seen: _Seen, query: str
+    ) -> Steps[tuple[Sequence[Segment], BudgetReport]]:
+        """Returns what is kept of nodes that share one prompt, and why."""
+        given, session = self._given, active.get() or self._session
+        memory = self._memory
+        if memory is None and session is None:
+            return self._alone(segments, seen, query)
+        turn = self._turn(segments, seen, query)
+        if memory is not None:
+            plan, _ = yield from memory.turn_steps(query, prompt=given["prompt"], **turn)
+        else:
+            assert session is not None
+            session.share_with("knowledge")
+            request = session.request(None, question=query or None, **turn)
+            if given["prompt"] is not None:
+                request = HostPrompt(given["prompt"]).around(request, query or None, session.host_tokens)
+            plan = yield from session.plan_steps(request)
+        pieces = plan.kept["knowledge"].pieces if "knowledge" in plan.kept else ()
+        return [replace(p.segment, text=p.rendition.text) for p in pieces], plan.report
+
+    def _turn(self, segments: Sequence[Segment], seen: _Seen, query: str) -> dict[str, Any]:
+        """Returns the fields of a turn's request that are about the nodes."""
         if self.max_tokens is not None:
-            segments = self._alone(segments, media, query).segments
+            segments, _ = self._alone(segments, seen, query)
         strategy: Any = None
         if not (self.compress and self.dedup and self._scorer is None):
             strategy = Evidence(scorer=self._scorer, compress=self.compress, dedup=self.dedup)
         llm = self._given["llm"]
-        blocks = [Block(name="knowledge", segments=tuple(segments), strategy=strategy)]
-        turn: dict[str, Any] = {
-            "blocks": blocks,
-            "beside": media,
+        return {
+            "blocks": [Block(name="knowledge", segments=tuple(segments), strategy=strategy)],
+            "beside": seen.media,
+            "shown": seen.text,
             "ceiling": None if llm is None else one_call_limit(llm),
         }
-        return turn
 
-    def _plan_steps(
-        self, segments: Sequence[Segment], media: dict[str, int], query: str
-    ) -> Steps[Plan] | None:
-        session = active_session() or self._session
-        if session is None:
-            return None
-        session.share_with("knowledge")
-        request = session.request(None, question=query or None, **self._turn(segments, media, query))
-        if self._given["prompt"] is not None:
-            request = HostPrompt(self._given["prompt"]).around(request, query or None, session.host_tokens)
-        return session.plan_steps(request)
-
-    def _alone(self, segments: Sequence[Segment], media: dict[str, int], query: str) -> Any:
+    def _alone(
+        self, segments: Sequence[Segment], seen: _Seen, query: str
+    ) -> tuple[Sequence[Segment], BudgetReport]:
         if self.max_tokens is None:
             msg = "no limit: give BudgetNodePostprocessor max_tokens=, session=, memory=, budget= or llm="
             raise BudgetConfigError(msg)
         counter = self._counter()
-        return fit_documents(
+        result = fit_documents(
             segments,
             max_tokens=self.max_tokens,
             query=query,
             counter=counter,
             scorer=self._scorer,
-            cost=lambda segment, text: counter.count(text + JOINT) + media.get(segment.id, 0),
+            cost=lambda s, text: (
+                counter.count(seen.text("knowledge", s, text) + JOINT) + seen.media.get(s.id, 0)
+            ),
             compress=self.compress,
             dedup=self.dedup,
         )
-
-    def _done(
-        self,
-        nodes: list[NodeWithScore],
-        given: Sequence[Segment],
-        media: dict[str, int],
-        query: str,
-        plan: Plan | None,
-    ) -> list[NodeWithScore]:
-        report: BudgetReport
-        if plan is None:
-            result = self._alone(given, media, query)
-            segments, report = result.segments, result.report
-        else:
-            pieces = plan.kept["knowledge"].pieces if "knowledge" in plan.kept else ()
-            segments = [replace(p.segment, text=p.rendition.text) for p in pieces]
-            report = plan.report
-        kept = to_nodes(segments, given)
-        if nodes and not kept:
-            kept = [emptied(nodes)]
-        dispatcher.event(BudgetEvent(report=report))
-        dispatcher.event(ReRankEndEvent(nodes=kept))
-        return kept
+        return result.segments, result.report
 
     def _counter(self) -> TokenCounter:
-        given, memory = self._given, self._given["memory"]
+        given = self._given
         if given["counter"] is not None or given["tokenizer_fn"] is not None:
             return self._own_counter()
-        session = active_session() or self._session or getattr(memory, "session", None)
+        session = active.get() or self._session or (self._memory.session if self._memory else None)
         return self._own_counter() if session is None else session.counter
 
     def _own_counter(self) -> TokenCounter:
@@ -306,9 +314,3 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
     def _fields(self) -> dict[str, Any]:
         left_out = ("counter", "callback_manager")
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
-
-
-def _begin(part: BudgetNodePostprocessor, nodes: list[NodeWithScore], asked: QueryBundle | None) -> str:
-    event = ReRankStartEvent(query=asked, nodes=nodes, top_n=len(nodes), model_name=part.class_name())
-    dispatcher.event(event)
-    return asked.query_str if asked is not None else ""

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
+from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
 from llama_index.core.indices.prompt_helper import DEFAULT_CHUNK_OVERLAP_RATIO, DEFAULT_PADDING, PromptHelper
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
 
 from rankbudget import BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
-from rankbudget.adapters import JOINT
+from rankbudget.adapters import JOINT, named_options, plain_budget, typed_errors
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
 from ._counters import counter_of
-from ._events import BudgetEvent
+from ._events import send_report
+from ._host_prompt import QUESTIONS
+from ._options import check_values
 
 if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool
 
 __all__ = ["BudgetPromptHelper"]
-
-dispatcher = get_dispatcher(__name__)
 
 _SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will
@@ -40,10 +40,11 @@ class BudgetPromptHelper(PromptHelper):
 
     The stock helper never drops a chunk; what does not fit becomes more model calls. This one keeps the
     best chunks, shortens where whole ones do not fit, and makes one call. As `Settings.prompt_helper`
-    it also reaches the engines that take no helper of their own.
+    it also reaches the engines that take no helper of their own. Where a prompt asks no question, as when
+    a tree index or a document summary is built, it does as the stock helper: nothing may be left out.
 
     Args:
-        context_window: tokens the model can read and write together.
+        context_window: tokens the model can read and write together, from 1.
         num_output: tokens kept for the answer.
         tokenizer: a LlamaIndex tokenizer; used for chat templates too.
         budget: limits to take instead of window and num_output.
@@ -51,12 +52,16 @@ class BudgetPromptHelper(PromptHelper):
         counter: a model or encoding name, or what else `counter_for` takes.
         scorer: rates chunks against the query; None takes the core's default.
 
+    Raises:
+        BudgetConfigError: an option is wrong.
+
     Example:
         >>> from llama_index.core.prompts import PromptTemplate
         >>> helper = BudgetPromptHelper(context_window=60, num_output=20)
         >>> facts = [f"Fact {i} is short." for i in range(99)]
-        >>> [chunk] = helper.repack(PromptTemplate("Use {context_str}"), facts)
-        >>> chunk.startswith("Fact 0 is short.")
+        >>> prompt = PromptTemplate("Use {context_str}. {query_str}").partial_format(query_str="What is 7?")
+        >>> [chunk] = helper.repack(prompt, facts)
+        >>> "Fact 7 is short." in chunk
         True
     """
 
@@ -64,6 +69,7 @@ class BudgetPromptHelper(PromptHelper):
     _scorer: Any = PrivateAttr(default=None)
     _safety: int = PrivateAttr(default=0)
 
+    @named_options
     def __init__(
         self,
         context_window: int = DEFAULT_CONTEXT_WINDOW,
@@ -78,17 +84,18 @@ class BudgetPromptHelper(PromptHelper):
         counter: Any = None,
         scorer: Any = None,
     ) -> None:
-        if session is not None and budget is None:
-            budget = (
-                session.budget
-                if isinstance(session.budget, TokenBudget)
-                else TokenBudget(context_window=session.budget, reserve=0, ratios={})
-            )
-        if budget is not None:
+        check_values({
+            "context_window": context_window, "chunk_size_limit": chunk_size_limit, "tokenizer": tokenizer,
+            "budget": budget, "session": session, "scorer": scorer,
+        })  # fmt: skip
+        limits = budget if budget is not None else session.budget if session is not None else None
+        if limits is not None:
+            budget = limits if isinstance(limits, TokenBudget) else plain_budget(limits)
             context_window, num_output = budget.context_window, budget.reserve_tokens()
-        super().__init__(
-            context_window, num_output, chunk_overlap_ratio, chunk_size_limit, tokenizer, separator
-        )
+        with typed_errors():
+            super().__init__(
+                context_window, num_output, chunk_overlap_ratio, chunk_size_limit, tokenizer, separator
+            )
         if counter is None and session is not None:
             self._counter = session.counter
         else:
@@ -120,12 +127,13 @@ class BudgetPromptHelper(PromptHelper):
         tools: list[BaseTool] | None = None,
     ) -> list[str]:
         """Returns one chunk that fits the prompt: the best of `text_chunks` in their order."""
+        if _builds_an_index(prompt):
+            return super().repack(prompt, text_chunks, padding, llm, tools)
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
         if not chunks:
             return [""] if text_chunks else []
         room = self._get_available_chunk_size(prompt, 1, min(padding, _SPARE), llm, tools)
-        kept = self._kept(prompt, chunks, room)
-        return [JOINT.join(kept.values())]
+        return [JOINT.join(self._kept(prompt, chunks, room).values())]
 
     def truncate(
         self,
@@ -136,8 +144,8 @@ class BudgetPromptHelper(PromptHelper):
         tools: list[BaseTool] | None = None,
     ) -> list[str]:
         """Returns the chunks with as much of their text as fits all together; one that is dropped is ""."""
-        if not text_chunks:
-            return []
+        if not text_chunks or _builds_an_index(prompt):
+            return super().truncate(prompt, text_chunks, padding, llm, tools)
         room = self._get_available_chunk_size(prompt, 1, padding, llm, tools)
         kept = self._kept(prompt, text_chunks, room)
         return [kept.get(f"chunk-{i}", "") for i in range(len(text_chunks))]
@@ -154,7 +162,7 @@ class BudgetPromptHelper(PromptHelper):
             cost=lambda segment, text: counter.count(text + JOINT),
             dedup=False,
         )
-        dispatcher.event(BudgetEvent(report=result.report))
+        send_report(result.report)
         return {segment.id: segment.text for segment in result.segments}
 
     def _get_available_chunk_size(
@@ -170,10 +178,9 @@ class BudgetPromptHelper(PromptHelper):
         size = (limit - fixed) // num_chunks - padding
         if size < 1:
             msg = (
-                f"the prompt without its chunks has {fixed} tokens, which leaves {size} for each chunk "
-                f"(window {self.context_window}, answer {self.num_output}, safety {self._safety}, "
-                f"padding {padding}); "
-                "shorten the template, system prompt, history or tools"
+                f"The prompt without its chunks must leave 1 token for each chunk (got {fixed} tokens, {size} "
+                f"left of window {self.context_window}, answer {self.num_output}, safety {self._safety}, "
+                f"padding {padding}). Shorten the template, system prompt, history or tools."
             )
             raise BudgetExceededError(
                 msg, limit=limit, needed=fixed + (padding + 1) * num_chunks, blocks={"template": fixed}
@@ -196,3 +203,9 @@ class BudgetPromptHelper(PromptHelper):
         if model is not None and model.system_prompt:
             messages = [ChatMessage(role=MessageRole.SYSTEM, content=model.system_prompt), *messages]
         return self._counter.count_messages([CODEC.to_dict(m) for m in messages], schemas or None)
+
+
+def _builds_an_index(prompt: BasePromptTemplate) -> bool:
+    """Returns whether a prompt asks no question of a user's: all of its chunks belong into what is built."""
+    asks = [name for name in QUESTIONS if name in prompt.template_vars or name in prompt.kwargs]
+    return not asks or any(prompt.kwargs.get(name) == DEFAULT_SUMMARY_QUERY for name in asks)

@@ -1,4 +1,4 @@
-"""Input and output are asked for, not done: the steps are written once, for sync and async drivers.
+"""Input and output, asked for instead of done: stages are written once, two drivers answer them.
 
 What needs a summary, an embedding or a remote count is a generator. It yields a `Call`; a driver makes the
 call and sends the result back, or throws the failure into the generator, which decides what that means.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Call", "Steps", "adrive", "drive"]
+__all__ = ["Call", "Steps", "adrive", "awaiting", "blocking", "drive"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -78,11 +80,57 @@ async def adrive(steps: Steps[T]) -> T:
         steps.close()
 
 
+def blocking(steps: Callable[P, Steps[T]]) -> Callable[P, T]:
+    """Returns the function that runs a pipeline with blocking calls; `awaiting` makes its async form.
+
+    Example:
+        >>> @blocking
+        ... def size(text: str):
+        ...     return (yield Call(len, (text,)))
+        >>> size("four"), asyncio.run(awaiting(size)("four"))
+        (4, 4)
+    """
+
+    @wraps(steps)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return drive(steps(*args, **kwargs))
+
+    _state_result(run)
+    return run
+
+
+def awaiting(run: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Returns the async form of a function that `blocking` made, with its parameters and the name `a...`."""
+    steps: Callable[P, Steps[T]] = run.__wrapped__  # type: ignore[attr-defined]  # `blocking` sets it
+
+    @wraps(steps)
+    async def arun(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await adrive(steps(*args, **kwargs))
+
+    name, place = steps.__name__, steps.__qualname__.rpartition(".")[0]
+    arun.__name__ = f"a{name}"
+    arun.__qualname__ = f"{place}.a{name}" if place else f"a{name}"
+    arun.__doc__ = (
+        f"Returns what `{name}` returns, without blocking the event loop; the arguments are the same."
+    )
+    _state_result(arun)
+    return arun
+
+
+def _state_result(run: Any) -> None:
+    """Gives a function the signature of its steps, returning T instead of `Steps[T]`."""
+    stated = inspect.signature(run)
+    made = str(stated.return_annotation).removeprefix("Steps[").removesuffix("]")
+    run.__signature__ = stated.replace(return_annotation=made)
+
+
 def _block(call: Call) -> Any:
     if call.function is None or inspect.iscoroutinefunction(call.function):
         name = getattr(call.function or call.awaitable, "__name__", "function")
-        how = "Use the async method (afit_messages, aassemble, ainvoke) or give a blocking function."
-        msg = f"a call without await must be blocking (got {name!r}, which is async only). {how}"
+        msg = (
+            f"{name!r} must be blocking here (got an async function). "
+            "Use the async method (afit_messages, aassemble, ainvoke), or give a blocking function."
+        )
         raise TypeError(msg)
     return call.function(*call.arguments)
 

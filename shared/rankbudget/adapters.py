@@ -15,6 +15,8 @@ from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
 from .conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from .conversation.timeline import Timeline, Unit
+from .counting.base import whole_tokens
+from .counting.blocks import call_reference, called_in, results_in, without_answered
 from .counting.callables import CallableCounter
 from .counting.protocol import Message, Tool
 from .errors import check_options
@@ -22,11 +24,12 @@ from .fitting.protocol import Cost, Fit, Piece
 from .messages.codec import (
     KNOWN_ROLES,
     PINNED_ROLES,
-    answered_in,
+    ROLES,
     block_text,
     content_text,
     finished,
     replace_text,
+    spread_text,
 )
 from .messages.measure import CodecMeasure, ListMeasure, Measure
 from .messages.tags import (
@@ -38,7 +41,7 @@ from .messages.tags import (
     wrapper_of,
 )
 from .prompt.limits import Limits, ModelFacts, limits_of
-from .prompt.plain import plain_budget
+from .prompt.options import named_options, typed_errors
 from .prompt.plan import Plan
 from .prompt.pool import SessionPool
 from .prompt.request import PromptRequest, Render, Shown
@@ -52,7 +55,7 @@ from .prompt.settings import (
     write_session,
 )
 from .prompt.signals import segment_signals
-from .prompt.stages import plan_steps
+from .prompt.stages import plain_budget, plan_steps
 
 if TYPE_CHECKING:
     from .fitting.evidence import Evidence
@@ -73,6 +76,7 @@ __all__ = [
     "NOTICE",
     "PINNED_ROLES",
     "PLACEHOLDERS",
+    "ROLES",
     "SUMMARY_TIMEOUT",
     "Call",
     "CallableCounter",
@@ -99,8 +103,9 @@ __all__ = [
     "Tool",
     "Unit",
     "adrive",
-    "answered_in",
     "block_text",
+    "call_reference",
+    "called_in",
     "check_options",
     "content_text",
     "default_embedder",
@@ -111,16 +116,22 @@ __all__ = [
     "function_name",
     "function_named",
     "limits_of",
+    "named_options",
     "plain_budget",
     "plan_steps",
     "read_counter",
     "read_session",
     "render_block",
     "replace_text",
+    "results_in",
     "segment_signals",
+    "spread_text",
     "summarize_steps",
     "summarizer_or_warning",
     "truncate_text",
+    "typed_errors",
+    "whole_tokens",
+    "without_answered",
     "wrapper_of",
     "write_counter",
     "write_session",

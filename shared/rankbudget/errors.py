@@ -131,6 +131,13 @@ def check_number(
     return int(number) if number > 1 and number.is_integer() else number
 
 
+def check_flag(name: str, value: Any, problems: list[str]) -> bool:
+    """Returns True or False; anything else is a problem."""
+    if not isinstance(value, bool):
+        problems.append(f"{name} must be True or False (got {shown(value)})")
+    return bool(value)
+
+
 def check_count(name: str, value: Any, problems: list[str], *, low: int = 0, instead: str = "") -> int:
     """Returns a whole number of at least `low`; a float, a bool or a text is a problem."""
     try:

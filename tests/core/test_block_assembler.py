@@ -185,9 +185,9 @@ def test_segments_and_plain_texts_are_knowledge_too():
 
 def test_unreadable_items_are_named():
     """The position and the type of what cannot be read are in the message."""
-    with pytest.raises(BudgetConfigError, match="history item 1 is a int"):
+    with pytest.raises(BudgetConfigError, match=r"history.1. must be .*got a int"):
         BlockAssembler(BUDGET).assemble("Review.", "", "", [{"role": "user", "content": "a"}, 5], [])
-    with pytest.raises(BudgetConfigError, match="knowledge item 0 is a float"):
+    with pytest.raises(BudgetConfigError, match=r"knowledge.0. must be .*got a float"):
         BlockAssembler(BUDGET).assemble("Review.", "", "", [], [0.5])
 
 

@@ -82,6 +82,16 @@ def test_a_single_huge_document_leaves_the_history_all_there_is():
     ]
 
 
+@pytest.mark.parametrize("window", range(600, 8_000, 700))
+def test_long_documents_leave_the_last_exchanges_there(window):
+    """Where not all documents fit anyway, the last three exchanges stay beside them."""
+    long = [f"Document {i}: " + "word " * 150 for i in range(60)]
+    chat = [{"role": role, "content": f"{role} {i}"} for i in range(30) for role in ("user", "assistant")]
+    made = assemble_constrained_prompt(SYSTEM, QUESTION, chat, long, window, MODEL, 20)
+    assert list(made.history)[-6:] == chat[-6:]
+    assert made.report.block("knowledge").kept > 0
+
+
 def test_history_is_cut_from_the_oldest_in_whole_exchanges():
     """What stays is the newest part of a long conversation, in order, from a question on."""
     history = [

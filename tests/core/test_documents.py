@@ -65,12 +65,11 @@ STRATEGIES: list[Any] = [
     Evidence(),
     Evidence(scorer=Bm25Scorer(), dedup=False),
     Evidence(compress=False, order="score"),
-    Evidence(keep_evidence=0.5),
 ]
 
 
 @pytest.mark.parametrize(
-    "strategy", STRATEGIES, ids=["best", "best-edges", "evidence", "evidence-bm25", "whole", "floor"]
+    "strategy", STRATEGIES, ids=["best", "best-edges", "evidence", "evidence-bm25", "whole"]
 )
 @given(case=drawn())
 @settings(deadline=None)
@@ -108,7 +107,7 @@ def test_every_rule_of_a_fitting_strategy(
             for word in piece.rendition.text.split():
                 assert word in rest, "nothing is invented, the order stays"
                 rest = rest[rest.index(word) + len(word) :]
-    if sum(costs) <= limit and strategy is not STRATEGIES[-1]:
+    if sum(costs) <= limit:
         assert len(kept) == len(segments)
     assert segments == before
     assert (
@@ -258,67 +257,6 @@ def test_turns_are_read_with_their_neighbours() -> None:
     chat[31] = Segment(id="31", role="assistant", text="It is at seven sharp.")
     result = fit_documents(chat, max_tokens=30, query="ferry to Dover", dedup=False)
     assert {"30", "31"} <= {segment.id for segment in result.segments}
-
-
-def test_a_floor_on_evidence_takes_less_than_the_limit() -> None:
-    """keep_evidence stops early, says how much it expects to hold, and a higher floor keeps no less."""
-    texts = [f"Chapter {i} is about gardening, roses and soil in region {i}." for i in range(20)] + [
-        "The refund takes ten days after the request."
-    ]
-    used = []
-    for floor in (0.2, 0.6, 0.95):
-        result = fit_documents(
-            texts, max_tokens=180, query="How long does the refund take?", keep_evidence=floor, dedup=False
-        )
-        used.append(result.report.total_tokens)
-        said = next(w for w in result.report.warnings if w.startswith("expected_evidence"))
-        assert f"asked for: {floor:.0%}" in said
-        assert "refund" in result.text
-    assert used == sorted(used)
-    assert used[0] < 60
-    assert any(
-        d.reason == "enough"
-        for d in fit_documents(texts, max_tokens=180, query="refund", keep_evidence=0.2).report.decisions
-    )
-
-
-def test_a_floor_counts_sentences_that_fill_what_whole_documents_left() -> None:
-    """Single sentences of a document too large to fit whole count as their share of it, and the warning never says more than all."""
-    large = " ".join(f"Chapter {i} is about gardening, roses and soil in region {i}." for i in range(12))
-    texts = [f"Tea from region {i} is hot." for i in range(12)] + [f"{large} The refund takes ten days."]
-    result = fit_documents(
-        texts, max_tokens=140, query="How long does the refund take?", keep_evidence=0.999, dedup=False
-    )
-    partly = [part for part in result.report.parts if part.reason == "best_sentences"]
-    assert [part.segment_id for part in partly] == ["12"]
-    assert "refund" in result.text
-    said = next(w for w in result.report.warnings if w.startswith("expected_evidence"))
-    assert 0 < float(said.split()[1].rstrip("%")) < 100
-
-
-@pytest.mark.parametrize("kind", ["documents", "turns", "scores"])
-def test_a_floor_of_one_keeps_everything_that_counts(kind: str) -> None:
-    """All of the expected evidence is all there is, whatever the segments were rated by; a lower floor never takes more."""
-    segments = [
-        Segment(
-            id=f"{i}",
-            text=f"Note {i} names tea {i % 3}. It is short.",
-            role="user" if kind == "turns" else None,
-        )
-        if kind != "scores"
-        else Segment(id=f"{i}", text=f"Note {i} names tea {i % 3}. It is short.", score=i % 7)
-        for i in range(30)
-    ]
-
-    def used(floor: float | None) -> int:
-        return fit_documents(
-            segments, max_tokens=10_000, query="tea 2", keep_evidence=floor
-        ).report.total_tokens
-
-    assert used(1.0) == used(None)
-    tokens = [used(floor) for floor in (0.3, 0.6, 0.9)]
-    assert tokens == sorted(tokens)
-    assert tokens[0] < tokens[2] < used(None)
 
 
 def test_scopes_do_not_leak() -> None:

@@ -5,32 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from rankbudget import Segment, counter_for, fit_documents, fit_messages
-from rankbudget.conversation.next_call import values_of
+from rankbudget.conversation.next_call import Said, values_of
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
-from rankbudget.fitting.evidence import Evidence
 from rankbudget.relevance.bm25 import Bm25Scorer
 from rankbudget.testing import WordCounter
 
 O200K = counter_for("o200k_base")
-SENTENCES = st.sampled_from(
-    [
-        "The tea is hot.",
-        " Refunds take ten days.",
-        "\nCall Ann at 5 p.m.",
-        "你好。",
-        " Ships sail.",
-        "x",
-        "",
-        " no end",
-        "😀!",
-        " a\n\nb",
-        "The tea is hot!",
-    ]
-)
-TEXTS = st.lists(SENTENCES, max_size=6).map("".join)
 
 
 def test_a_cost_with_wrapping_holds() -> None:
@@ -54,7 +36,7 @@ def test_everything_that_fits_comes_back_untouched() -> None:
 
 
 def test_bad_arguments() -> None:
-    """Negative room, a text for a list, repeated ids, unknown orders and floors are typed errors."""
+    """Negative room, a text for a list, repeated ids and unknown orders are typed errors."""
     with pytest.raises(BudgetConfigError, match=r"max_tokens must be .*got -1"):
         fit_documents(["a"], max_tokens=-1, query="q")
     with pytest.raises(BudgetConfigError, match="list"):
@@ -63,8 +45,6 @@ def test_bad_arguments() -> None:
         fit_documents([Segment(id="a", text="x"), Segment(id="a", text="y")], max_tokens=5, query="q")
     with pytest.raises(BudgetConfigError, match="original, edges, score"):
         fit_documents(["a"], max_tokens=5, query="q", order="random")  # type: ignore[arg-type]
-    with pytest.raises(BudgetConfigError, match="at most 1"):
-        Evidence(keep_evidence=2.0)
     with pytest.raises(BudgetExceededError, match="unpin"):
         fit_documents([Segment(id="p", text="one two three", pinned=True)], max_tokens=1, query="q")
 
@@ -87,20 +67,6 @@ def test_many_sentences_stay_quick_to_pack() -> None:
         scorer=Bm25Scorer(),
     )
     assert counted < 120_000
-
-
-def test_a_floor_is_watched() -> None:
-    """Whether enough is kept is asked after each of thirty thousand sentences."""
-    texts = [" ".join(f"Word{i} stands here." for i in range(30_000)), "a plain document"]
-    found = fit_documents(
-        texts,
-        max_tokens=88_000,
-        query="stands here",
-        counter=WordCounter(),
-        scorer=Bm25Scorer(),
-        keep_evidence=0.9,
-    )
-    assert found.report.parts[1].reason == "enough"
 
 
 def call(name: str, arguments: str, number: int) -> dict[str, Any]:
@@ -157,13 +123,12 @@ def test_values_are_read_from_calls_results_and_words() -> None:
     """Arguments of calls, single words in JSON results and words that look like codes are values; prose is not."""
     found = values_of(
         [
-            (
+            Said(
                 "see HAT136 on 2024-05-20, thanks",
                 ['{"cabin": "economy"}'],
                 ['{"city": "Oslo", "note": "two words"}'],
-                True,
             ),
-            ("economy is fine", [], [], False),
+            Said("economy is fine", [], []),
         ]
     )
     assert {"HAT136", "2024-05-20", "economy", "Oslo"} <= found.keys()

@@ -181,7 +181,7 @@ async def test_settings_that_would_erase_or_crash_are_refused(options: dict[str,
 
 def test_the_smallest_cap_and_no_minimum_work() -> None:
     """A shortened text keeps all of the room that is free; without a minimum the question alone may stay."""
-    (kept,) = fit([user(words(3000))], 1000, message_cap=200)
+    (kept,) = fit([user(words(3000))], 1000, message_cap=200, shorten_question=True)
     assert 950 <= COUNTER.count(kept["content"]) <= 1000
     assert [m["content"] for m in fit([*exchanges(5), user("now")], 10, min_exchanges=0)] == ["now"]
 
@@ -357,7 +357,9 @@ def test_an_answered_or_ended_batch_may_go() -> None:
     batch = [user("look"), says("", "a"), result("a", words(100))]
     assert fit([*batch, says("done")], 60) == [batch[0], says("done")]
     assert fit([*batch, user("next")], 60) == [user("next")]
-    assert BudgetSession(60, counter=COUNTER).fit(batch, question="next").messages == []
+    kept = BudgetSession(60, counter=COUNTER).fit(batch, question="next").messages
+    assert list(kept[:2]) == batch[:2], "the last exchange is shortened before all is dropped"
+    assert BudgetSession(30, counter=COUNTER).fit(batch, question="next").messages == []
 
 
 def test_a_relevant_history_keeps_the_newest_step() -> None:

@@ -12,7 +12,8 @@ from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetError
 from rankbudget.prompt.assembler import Assembler
 from rankbudget.prompt.session import BudgetSession
-from rankbudget.report.report import BlockTotal, BudgetReport, warnings_for
+from rankbudget.report.report import BlockTotal, BudgetReport
+from rankbudget.report.words import warnings_for
 from rankbudget.segment import Decision, DecisionRange
 
 
@@ -163,26 +164,22 @@ def test_kept_ids_name_what_is_in_the_prompt():
     assert report().kept_ids("knowledge") == ("d0",)
 
 
-def test_explain_says_what_would_bring_a_document_back():
-    """The knowledge is full with 100 of 100, so a document of 80 needs 80 more."""
-    assert report().explain("d1") == (
-        "d1 (knowledge) was dropped: no_room. It has 80 tokens; the block was granted 100 and uses 100. "
-        "80 more tokens for knowledge would bring it back."
-    )
-
-
-def test_explain_counts_everything_newer_for_an_old_message():
-    """History comes back newest first: m0 needs m1's 150 and its own 250, and 200 are free."""
-    assert (
-        report()
-        .explain("m0")
-        .endswith("the block was granted 600 and uses 400. 200 more tokens for history would bring it back.")
-    )
-    assert (
-        report()
-        .explain("m1")
-        .endswith("It would fit by itself; its group or a cut that keeps the prompt cache warm left it out.")
-    )
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (None, "uses 100."),
+        (0, "uses 100; no budget would bring it back."),
+        (1_080, "uses 100. 1,080 more tokens for the prompt would bring it back."),
+    ],
+)
+def test_explain_says_what_would_bring_a_document_back(more, told):
+    """The plan that made the report says how many more tokens; a report that was read has no number."""
+    asked = []
+    made = report(needs=lambda report: lambda *piece: asked.append(piece) or more)
+    said = "d1 (knowledge) was dropped: no_room. It has 80 tokens; the block was granted 100 and "
+    assert made.explain("d1") == said + told
+    assert asked == [("knowledge", "d1")]
+    assert BudgetReport.from_dict(made.to_dict()).explain("d1") == said + "uses 100."
 
 
 def test_explain_says_when_no_budget_helps():
@@ -286,6 +283,13 @@ def test_warnings_are_not_added_twice_by_the_way_through_plain_data():
     again = BudgetReport.from_dict(BudgetReport.from_dict(made.to_dict()).to_dict())
     assert again.warnings == made.warnings
     assert made.replace(total_tokens=1).warnings == made.warnings
+
+
+def test_dropping_is_warned_about_once_although_a_host_adds_its_own_warnings():
+    """A report with all warnings of another one, and more, says each of them once."""
+    made = report()
+    again = made.replace(warnings=[*made.warnings, "look out"])
+    assert sorted(again.warnings) == sorted([*made.warnings, "look out"])
 
 
 def test_a_short_history_is_warned_about_only_where_something_was_dropped():

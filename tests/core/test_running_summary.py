@@ -54,7 +54,7 @@ def test_a_summary_has_a_decision_and_decisions_add_up() -> None:
         "summary_of_dropped",
         0,
     )
-    assert summary.detail == f"It stands for {60 - kept} messages that went."
+    assert summary.detail == f"It replaces {60 - kept} dropped messages."
     alone = fit_messages([result.messages[0]], max_tokens=200).report
     assert summary.after == alone.total_tokens - alone.overhead
     assert (
@@ -66,7 +66,7 @@ def test_a_summary_has_a_decision_and_decisions_add_up() -> None:
         report.block("history").shortened,
         report.block("history").dropped,
     ) == (kept, 1, 60 - kept)
-    assert report.explain("history-summary").endswith(f"It stands for {60 - kept} messages that went.")
+    assert report.explain("history-summary").endswith(f"It replaces {60 - kept} dropped messages.")
     assert report.size == len(report.decisions) == 61
 
 
@@ -86,7 +86,7 @@ def test_a_session_counts_all_that_its_summary_stands_for() -> None:
     for turns in (20, 40, 60):
         result = session.fit(CHAT[:turns])
         (summary,) = summaries(result.report)
-        assert summary.detail == f"It stands for {turns - len(result.messages) + 1} messages that went."
+        assert summary.detail == f"It replaces {turns - len(result.messages) + 1} dropped messages."
 
 
 def test_a_summary_in_an_assembled_prompt_has_a_decision() -> None:

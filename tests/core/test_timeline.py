@@ -115,9 +115,9 @@ def test_both_ways_to_answer_may_answer_one_batch() -> None:
 def test_results_are_no_first_question() -> None:
     """What stands before the first real question cannot open a conversation, results in user messages included."""
     chat = [call("a"), results("a"), says("hello"), ask("q"), says("ok")]
-    assert timeline(chat).first_user == 3
+    assert [position for position, _ in timeline(chat).leftovers()] == [0, 1, 2]
     assert fit(chat, 1_000) == chat[3:]
-    assert timeline(chat[:3]).first_user == -1
+    assert timeline(chat[:3]).leftovers() == []
 
 
 @pytest.mark.parametrize("cut", ["fill", "stable"])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rankbudget import Block, BudgetSession, Segment, TokenBudget
-from rankbudget.adapters import drive
+from rankbudget import Assembler, Block, BudgetSession, DictCodec, Segment, TokenBudget, fit_messages
+from rankbudget.adapters import PromptRequest, drive, plain_budget, plan_steps
 from rankbudget.testing import WordCounter
 
 COUNTER = WordCounter()
@@ -82,3 +82,52 @@ def test_a_changed_question_makes_a_new_plan() -> None:
     longer = drive(session.plan_steps(session.request(thread, question="long " * 200)))
     assert longer.report.total_tokens <= longer.report.limit
     assert len(longer.history) < len(first.history)
+
+
+def test_one_odd_report_does_not_take_the_room() -> None:
+    """A single large request counts for a quarter of the window at most; a second one in a row is believed."""
+    session = BudgetSession(1_000, counter=COUNTER)
+    planned = session.fit(chat(2)).report.total_tokens
+    learned = []
+    for added in (40, 900, 50, 900, 880, 0):
+        session.learn(planned + added)
+        learned.append(session.host_tokens)
+    assert learned == [40, 250, 50, 250, 880, 0]
+
+
+def test_media_count_beside_a_text_that_a_template_renders() -> None:
+    """A host's template shows the text of a document; the tokens of its picture are in the total all the same."""
+    segments = tuple([Segment(id=f"d{i}", text=f"a b {i}") for i in range(5)])
+    request = PromptRequest(
+        budget=plain_budget(100),
+        counter=COUNTER,
+        codec=DictCodec(),
+        blocks=(Block(name="knowledge", segments=segments),),
+        beside={s.id: 30 for s in segments},
+        render=lambda kept, _: [
+            {"role": "user", "content": " ".join(p.rendition.text for p in kept["knowledge"].pieces)}
+        ],
+    )
+    plan = drive(plan_steps(request))
+    kept = plan.kept["knowledge"].pieces
+    assert len(kept) == 2
+    assert plan.report.total_tokens == COUNTER.count_messages(plan.messages) + 60
+    assert plan.report.block("knowledge").used >= 60
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_calls_own_summarizer_comes_before_the_sessions(own: bool) -> None:
+    """Every core door takes the summarizer it is given, else the session's."""
+    asked: list[str] = []
+
+    def writer(name: str) -> Any:
+        return lambda text, most: asked.append(name) or name
+
+    def session() -> BudgetSession:
+        return BudgetSession(120, counter=COUNTER, summarizer=writer("session"))
+
+    given = writer("call") if own else None
+    fit_messages(chat(20), max_tokens=120, session=session(), summarizer=given)
+    Assembler(120, session=session(), summarizer=given).assemble({"history": chat(20)})
+    assert set(asked) == {"call" if own else "session"}
+    assert len(asked) >= 2

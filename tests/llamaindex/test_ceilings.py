@@ -21,8 +21,9 @@ from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, exchange
 STORES: dict[Any, Any] = {BudgetChatMemoryBuffer: dict, BudgetMemory: lambda: {"chat_store": ListStore()}}
 
 
-def _llm(window: int = 128_000, reply: int = 1000, **fields: Any) -> PlayLLM:
-    return budget_model(PlayLLM(window=window, reply=reply, requests=[], steps=[], **fields))
+def _llm(window: int = 128_000, reply: int = 1000, *, shorten: bool = False, **fields: Any) -> PlayLLM:
+    budget = TokenBudget(context_window=window, reserve=reply, shorten_question=True) if shorten else None
+    return budget_model(PlayLLM(window=window, reply=reply, requests=[], steps=[], **fields), budget)
 
 
 def _history(sent: Any) -> list[Any]:
@@ -151,7 +152,7 @@ def test_a_share_kept_empty_is_not_given_back() -> None:
 @pytest.mark.parametrize("question", ["x?", "What about the house? " * 60])
 def test_a_question_that_is_condensed_first_fits(kind: Any, question: str) -> None:
     """The prompt that rewrites the question holds history, question and a template; all of it fits the window."""
-    llm = _llm(2000, 300, answer="What about the house?")
+    llm = _llm(2000, 300, shorten=True, answer="What about the house?")
     inner = RetrieverQueryEngine.from_args(
         FixedRetriever(nodes(9)), llm=llm, node_postprocessors=[BudgetNodePostprocessor(llm=llm)]
     )
@@ -166,7 +167,7 @@ def test_a_question_that_is_condensed_first_fits(kind: Any, question: str) -> No
 @pytest.mark.parametrize("kind", [BudgetChatMemoryBuffer, BudgetMemory])
 async def test_what_a_written_history_adds_is_paid_for(kind: Any) -> None:
     """A history written out as one text shows what messages carry beside their content, and that is counted too."""
-    llm = _llm(2000, 300)
+    llm = _llm(2000, 300, shorten=True)
     chat = [
         say(role, f"Part {n} is fine.", trace=words(30, "step"))
         for n in range(90)

@@ -49,7 +49,7 @@ def _blocks() -> BudgetMemory:
 
 def _pack() -> Any:
     return BudgetPromptHelper(context_window=400, num_output=100).repack(
-        PromptTemplate("Use {context_str}"), [n.text for n in nodes(5)]
+        PromptTemplate("Use {context_str} {query_str}"), [n.text for n in nodes(5)]
     )
 
 

@@ -85,5 +85,5 @@ def test_a_budget_sets_the_share() -> None:
         == 500
     )
     assert few_shot_function(EXAMPLES, budget=TokenBudget(sizes={"examples": 77})).max_tokens == 77
-    with pytest.raises(BudgetConfigError, match="max_tokens is -1"):
+    with pytest.raises(BudgetConfigError, match=r"max_tokens must be a whole number from 0 \(got -1\)"):
         few_shot_function(EXAMPLES, max_tokens=-1)

@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import MetadataMode
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, HistorySummaryMemoryBlock
+from llamaindex_budget import (
+    BudgetChatMemoryBuffer,
+    BudgetMemory,
+    BudgetNodePostprocessor,
+    HistorySummaryMemoryBlock,
+)
 from rankbudget import TokenBudget
 from rankbudget.errors import BudgetConfigError
-from tests.llamaindex.models import ListStore, exchanges, say, tokens, words
+from tests.llamaindex.models import ListStore, exchanges, nodes, say, tokens, words
 
 CHAT = [say("system", "RULE"), *exchanges(20), say("user", "last")]
 
@@ -28,6 +34,29 @@ def test_the_hosts_prompt_is_counted() -> None:
         assert 100 < tokens(kept) <= 300
     with pytest.raises(BudgetConfigError, match="prompt must be"):
         _memory(prompt=3)
+
+
+@pytest.mark.parametrize("prompt", ["You are kind.", PromptTemplate("{context_str} {query_str}")])
+def test_the_question_has_a_row_in_the_report(prompt: Any) -> None:
+    """A question that the host's prompt shows is a row of its own, as where the plan shows it."""
+    budget = TokenBudget(context_window=1000, reserve=400, max_system_ratio=None)
+    report = _memory(token_limit=None, budget=budget, prompt=prompt).fit("what is up?").report
+    assert [b.name for b in report.blocks][-1] == "query"
+    assert sum(b.used for b in report.blocks) + report.overhead == report.total_tokens
+
+
+def test_metadata_lines_are_counted_in_the_hosts_prompt() -> None:
+    """What the model sees of a node beside its text is in the prompt that is counted."""
+    found = nodes(9, 100)
+    for node in found:
+        node.node.metadata = {"file_name": words(30)}
+    template = PromptTemplate("{context_str} {query_str}")
+    for limit in range(200, 900, 50):
+        budget = TokenBudget(context_window=limit, reserve=20)
+        post = BudgetNodePostprocessor(budget=budget, counter="cl100k_base", prompt=template)
+        kept = post.postprocess_nodes(found, query_str="why?")
+        seen = "\n\n".join(n.node.get_content(MetadataMode.LLM) for n in kept)
+        assert tokens([say("user", f"{seen} why?")]) <= budget.limit()
 
 
 async def test_a_deleted_conversation_leaves_no_summary_in_a_block() -> None:

@@ -26,11 +26,12 @@ from pydantic import BaseModel, Field
 
 from llamaindex_budget import budget_model
 from llamaindex_budget._request import FixedPrompt, StepCodec
-from rankbudget import BudgetExceededError
+from rankbudget import BudgetExceededError, TokenBudget
 from rankbudget.testing.server import Reply, StrictModelServer
 from tests.llamaindex.models import PlayLLM, calls, exchanges, nodes, result, say, strict_llm, words
 
 WINDOW, REPLY = 1000, 200
+SHORTENS = TokenBudget(context_window=WINDOW, reserve=REPLY, shorten_question=True)
 LONG = [say("system", "RULE"), *exchanges(60), say("user", "and now?")]
 TOOL = FunctionTool.from_defaults(lambda q: q, name="search", description=words(90, "archive"))
 
@@ -179,9 +180,9 @@ async def test_every_way_to_ask_over_http(server: StrictModelServer) -> None:
     """Blocking, streaming and async, with and without tools, by messages, template or prompt: no request is refused."""
     reports: list[Any] = []
     llm = _like(server, system_prompt=words(100))
-    await _everything(budget_model(llm, counter="o200k_base", on_report=reports.append))
+    await _everything(budget_model(llm, SHORTENS, counter="o200k_base", on_report=reports.append))
     _accepted(server, 15)
-    assert len(reports) == 15  # each request is fitted once
+    assert len(reports) == 17  # each request is fitted once, and the variables of two templates
     assert [len(r.body.get("tools") or ()) for r in server.requests] == [0] * 4 + [1] * 5 + [0] * 6
     assert min(r.prompt_tokens for r in server.requests) > 300
 
@@ -199,11 +200,13 @@ async def test_a_model_that_sends_requests_with_tools_itself() -> None:
 @pytest.mark.parametrize("native", [False, True])
 async def test_structured_answers(server: StrictModelServer, native: bool) -> None:
     """The schema of an output class is counted, whether it is sent as a tool or as a response format."""
-    llm = _bounded(server, should_use_structured_outputs=native)
+    llm = budget_model(_like(server, should_use_structured_outputs=native), SHORTENS, counter="o200k_base")
     answer = Reply(text='{"facts": ["tea"]}') if native else ANSWER
     server.script(*[answer] * 4)
     whole = budget_model(
-        _like(server, should_use_structured_outputs=native).as_structured_llm(Answer), counter="o200k_base"
+        _like(server, should_use_structured_outputs=native).as_structured_llm(Answer),
+        SHORTENS,
+        counter="o200k_base",
     )
     prompt = PromptTemplate("{text}")
     assert llm.structured_predict(Answer, prompt, text=words(2000)).facts == ["tea"]
@@ -247,7 +250,7 @@ class _Direct(PlayLLM):
 
 async def test_structured_requests_past_chat() -> None:
     """They are fitted beside the schema and the system prompt; a brace in what is kept is no template."""
-    llm = budget_model(_Direct(requests=[], window=WINDOW, reply=REPLY))
+    llm = budget_model(_Direct(requests=[], window=WINDOW, reply=REPLY), SHORTENS)
     prompt = PromptTemplate("{text} {{x}}")
     llm.structured_predict(Answer, prompt, text=words(2000))
     await llm.astructured_predict(Answer, prompt, text=words(2000))
@@ -260,7 +263,7 @@ def test_a_structured_model_is_bounded_inside() -> None:
     """Of a `StructuredLLM` the LLM inside is bounded, which sees the schema."""
     made = budget_model(StructuredLLM(llm=MockLLM(), output_cls=Answer), max_tokens=100)
     assert type(made) is StructuredLLM
-    assert made.metadata.context_window < 400
+    assert made.llm.request_limit == 100
 
 
 async def test_what_cannot_fit_raises_before_anything_is_sent(server: StrictModelServer) -> None:
@@ -307,9 +310,12 @@ def test_a_user_who_writes_observation_is_a_user() -> None:
 
 
 def test_nodes_of_a_template_leave_the_question_at_its_end() -> None:
-    """A prompt that is one text too long keeps its end, where templates have the question."""
-    llm = budget_model(PlayLLM(requests=[], window=WINDOW, reply=REPLY))
-    llm.predict(
-        PromptTemplate("Facts: {facts}\nQuestion: {q}"), facts="\n".join(n.text for n in nodes(9)), q="why?"
-    )
+    """A prompt that is one text too long is refused; where it may be cut it keeps its end, where templates have the question."""
+    llm = budget_model(PlayLLM(requests=[], window=WINDOW, reply=REPLY), SHORTENS)
+    facts, template = "\n".join(n.text for n in nodes(9)), PromptTemplate("Facts: {facts}\nQuestion: {q}")
+    llm.predict(template, facts=facts, q="why?")
+    with pytest.raises(BudgetExceededError, match="shorten_question=True"):
+        budget_model(PlayLLM(requests=[], window=WINDOW, reply=REPLY)).predict(
+            template, facts=facts, q="why?"
+        )
     assert (llm.requests[0][0][0].content or "").endswith("Question: why?")

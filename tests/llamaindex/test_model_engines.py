@@ -23,6 +23,7 @@ from llama_index.core.workflow import Workflow
 from llama_index.llms.openai_like import OpenAILike
 
 from llamaindex_budget import budget_model
+from rankbudget import TokenBudget
 from rankbudget.testing.server import Reply, StrictModelServer
 from tests.llamaindex.engine_cases import CASES, NO_DOOR, SYNTHESIZERS
 from tests.llamaindex.models import strict_llm
@@ -68,7 +69,8 @@ async def test_every_request_of_a_turn_is_accepted(case: Any) -> None:
         except ValueError as error:  # the stock engine's own helper may refuse
             assert re.search("not non-negative|is not positive", str(error))  # noqa: PT017
     with StrictModelServer(default=Reply(text="The answer."), context_window=WINDOW) as server:
-        made = await _turn(case, budget_model(_llm(server), counter="o200k_base"), server)
+        budget = TokenBudget(context_window=WINDOW, reserve=REPLY, shorten_question=True)
+        made = await _turn(case, budget_model(_llm(server), budget, counter="o200k_base"), server)
         assert [r.problems for r in server.requests if r.problems] == []
         assert made > 0
         assert stock is None or made <= stock

@@ -192,7 +192,7 @@ def test_the_limit_comes_from_what_is_there() -> None:
         )
     with pytest.raises(BudgetConfigError, match="no limit: give"):
         BudgetNodePostprocessor().postprocess_nodes(nodes(2))
-    with pytest.raises(BudgetConfigError, match="max_tokens must be 1 or more"):
+    with pytest.raises(BudgetConfigError, match="max_tokens must be a whole number from 1"):
         BudgetNodePostprocessor(max_tokens=0)
     assert BudgetNodePostprocessor(token_limit=7).max_tokens == 7
 

@@ -64,6 +64,7 @@ class TokenBudget:
         min_exchanges: question-and-answer pairs of the history that stay when anything of it stays.
         message_cap: a number from 200 lets long texts of the last exchanges be shortened when these do not
             fit; None never shortens.
+        shorten_question: cuts a question that does not fit to what is free; otherwise it raises.
         model: the model's name, for its tokenizer.
         max_output: the longest answer in tokens the model can give; caps a reserve given as a share.
         preset: "rag" swaps the ranks of history and knowledge and grants knowledge all it wants first.
@@ -90,6 +91,7 @@ class TokenBudget:
     max_system_ratio: float | None = 0.25
     min_exchanges: int = 3
     message_cap: int | None = 1000
+    shorten_question: bool = False
     model: str | None = None
     max_output: int | None = None
     preset: Preset | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from ..errors import check_choice, check_count, check_number, shown
+from ..errors import check_choice, check_count, check_flag, check_number, shown
 from ..segment import check_block_name
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "FrozenDict",
     "check_choice",
     "check_count",
+    "check_flag",
     "check_number",
     "checked_fields",
     "parts_of",
@@ -82,6 +83,7 @@ _RULES: dict[str, Callable[[str, Any, list[str]], Any]] = {
     "max_system_ratio": partial(check_number, high=1, above=True, allowed="a share above 0 to 1, or None"),
     "min_exchanges": check_count,
     "message_cap": partial(check_count, low=LEAST_MESSAGE_CAP, instead=NO_CAP),
+    "shorten_question": check_flag,
     "model": partial(_check_type, kind=str, allowed="a model's name; a counter takes objects"),
     "max_output": partial(check_count, low=1),
     "surplus": partial(check_choice, allowed=("waterfall", "borrow", "keep")),

@@ -1,11 +1,19 @@
-"""What fitting a conversation refuses before anything is read: every rule for its arguments, all broken ones told at once."""
+"""What fitting a conversation refuses before anything is read: all wrong arguments in one error."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..budget.validation import LEAST_MESSAGE_CAP, NO_CAP, check_choice, check_count, check_number, shown
+from ..budget.validation import (
+    LEAST_MESSAGE_CAP,
+    NO_CAP,
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    shown,
+)
 from ..errors import BudgetConfigError, MessageError
 from .thread import SUMMARY_TIMEOUT
 
@@ -17,50 +25,30 @@ def check_arguments(given: Mapping[str, Any]) -> None:
 
     Raises:
         BudgetConfigError: with every one that is not allowed.
-
-    Example:
-        >>> check_arguments({"max_tokens": 0, "cut": "fill", "min_exchanges": 2.5, "message_cap": 50, "summary_timeout": None})
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.BudgetConfigError: max_tokens must be a whole number from 1 (got 0); min_exchanges must be a whole number from 0 (got 2.5); message_cap must be a whole number from 200, or None to leave every message whole (got 50)
     """
-    if _is_plain(given):  # nearly every call
-        return
+    limit, minimum, cap = given["max_tokens"], given["min_exchanges"], given["message_cap"]
+    numbers = type(limit) is type(minimum) is type(cap) is int
+    words = given["cut"] == "fill" and given["shorten_question"] is False
+    usual = numbers and words and given["summary_timeout"] == SUMMARY_TIMEOUT
+    if usual and limit > 0 and minimum >= 0 and cap >= LEAST_MESSAGE_CAP:
+        return  # nearly every call
     problems: list[str] = []
-    check_count("max_tokens", given["max_tokens"], problems, low=1)
+    check_count("max_tokens", limit, problems, low=1)
     check_choice("cut", given["cut"], problems, ("fill", "stable"))
-    check_count("min_exchanges", given["min_exchanges"], problems)
-    if given["message_cap"] is not None:
-        check_count("message_cap", given["message_cap"], problems, low=LEAST_MESSAGE_CAP, instead=NO_CAP)
+    check_count("min_exchanges", minimum, problems)
+    if cap is not None:
+        check_count("message_cap", cap, problems, low=LEAST_MESSAGE_CAP, instead=NO_CAP)
+    check_flag("shorten_question", given["shorten_question"], problems)
     check_timeout(given["summary_timeout"], problems)
     if problems:
         raise BudgetConfigError.of(problems)
 
 
-def _is_plain(given: Mapping[str, Any]) -> bool:
-    """Returns whether the arguments are of the usual types and sizes."""
-    limit, minimum, cap = given["max_tokens"], given["min_exchanges"], given["message_cap"]
-    return (
-        type(limit) is int
-        and limit > 0
-        and type(minimum) is int
-        and minimum >= 0
-        and (cap is None or (type(cap) is int and cap >= LEAST_MESSAGE_CAP))
-        and given["cut"] in ("fill", "stable")
-        and given["summary_timeout"] == SUMMARY_TIMEOUT
-    )
-
-
 def check_timeout(seconds: Any, problems: list[str]) -> None:
     """Adds a problem when a summarizer cannot be given so many seconds."""
     if seconds is not None:
-        check_number(
-            "summary_timeout",
-            seconds,
-            problems,
-            above=True,
-            allowed="seconds above 0, or None to wait for ever",
-        )
+        words = "seconds above 0, or None for no timeout"
+        check_number("summary_timeout", seconds, problems, above=True, allowed=words)
 
 
 def check_messages(messages: Any) -> Sequence[Any]:
@@ -68,17 +56,9 @@ def check_messages(messages: Any) -> Sequence[Any]:
 
     Raises:
         MessageError: it is no list of messages.
-
-    Example:
-        >>> check_messages(None)
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.MessageError: messages is None, allowed: a list of messages, oldest first; give [] for an empty conversation
     """
-    if isinstance(messages, Sequence) and not isinstance(messages, (str, bytes, bytearray)):
-        return messages
     if isinstance(messages, (str, bytes, bytearray, Mapping)) or not isinstance(messages, Iterable):
-        hint = "put it in a list" if messages else "give [] for an empty conversation"
-        msg = f"messages is {shown(messages)}, allowed: a list of messages, oldest first; {hint}"
+        hint = "Put it in a list" if messages else "Give [] for an empty conversation"
+        msg = f"messages must be a list of messages, oldest first (got {shown(messages)}). {hint}."
         raise MessageError(msg)
-    return list(messages)
+    return messages if isinstance(messages, Sequence) else list(messages)

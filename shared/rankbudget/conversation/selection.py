@@ -5,7 +5,8 @@ Three ways to choose, one result (`Selection`):
             first that does not fit;
     stable  needs no memory: of the cuts that leave between a third of the room and the room, the one at a
             turn whose number is divisible by the largest power of two, so that it rarely moves;
-    resume  a remembered cut, kept while it fits, then moved so far that half of the room is free again.
+    resume  a remembered cut, kept while it fits, then moved so far that half of the room is free again;
+            chosen anew when there is twice the room there was.
 
 When the last exchanges do not fit, `capping.py` shortens their long texts, then fewer exchanges stay, down to
 the question. A tool batch at the very end stays with the question: a model that never sees the result it
@@ -14,15 +15,16 @@ asked for would ask again.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from .state import Cut, KeptRun, ThreadState
-from .timeline import NO_EDITS, Timeline, Turn, Unit
+from .state import Cut, KeptRun, Summary, ThreadState
+from .timeline import NO_EDITS, Broken, Timeline, Turn, Unit
 
-__all__ = ["Selection", "fill", "minimum_sets", "resume", "stable"]
+__all__ = ["Selection", "fill", "in_order_of_importance", "minimum_sets", "remembered", "resume", "stable"]
 
 
 @dataclass(slots=True)
@@ -33,10 +35,11 @@ class Selection:
         units: kept units, any order.
         tokens: what they cost, with `edits`.
         complete: nothing valid was left out.
-        cut: the remembered cut that was kept, None for a new one.
+        cut: the remembered cut that was kept; None for a new one, or while all stays.
         run: what stays of older turns that were not parsed again.
         edits: shortened copies by position.
         caps: most tokens of each shortened text, by position.
+        room: tokens that there were to choose for.
     """
 
     units: list[Unit]
@@ -46,6 +49,7 @@ class Selection:
     run: KeptRun | None = None
     edits: Mapping[int, Any] = field(default_factory=lambda: NO_EDITS)
     caps: Mapping[int, int] = field(default_factory=lambda: NO_EDITS)
+    room: int = 0
 
     def positions(self, pinned: Sequence[int] = ()) -> list[int]:
         """Returns the kept positions in order, `pinned` ones among them."""
@@ -58,12 +62,21 @@ class Selection:
         found.sort()
         return found
 
+    def messages(self, timeline: Timeline, chosen: Sequence[int] | None = None) -> list[Any]:
+        """Returns the messages that stay, shortened copies in the place of some; `chosen` are their positions."""
+        whole, edits = timeline.messages, self.edits
+        if chosen is None:
+            chosen = self.positions(timeline.pinned)
+        if edits:
+            return [edits.get(i, whole[i]) for i in chosen]
+        return [whole[i] for i in chosen]
+
 
 def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit."""
     kept: list[Unit] = []
     used, tokens_of = 0, timeline.tokens_of
-    for must, link in _in_order_of_importance(timeline, minimum):
+    for must, link in in_order_of_importance(timeline, minimum):
         with_link = used
         for unit in link:
             with_link += tokens_of(unit)
@@ -74,8 +87,8 @@ def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     return Selection(kept, used, complete=True)
 
 
-def _in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[bool, list[Unit]]]:
-    """Yields what to add next, and whether it must stay: the last `minimum` exchanges, their steps, older turns, newest first."""
+def in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[bool, list[Unit]]]:
+    """Yields what to add next, and whether it must stay: last exchanges, their steps, older turns."""
     turns = timeline.turns()
     newest = []
     for turn in islice(turns, max(1, minimum)):
@@ -90,17 +103,8 @@ def _in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[
             yield False, [unit]
 
 
-def _exchanges(timeline: Timeline, minimum: int) -> int:
-    """Returns how many of the last `minimum` exchanges there are."""
-    return sum(1 for _ in islice(timeline.turns(), max(1, minimum)))
-
-
 def minimum_sets(timeline: Timeline, minimum: int) -> list[list[Unit]]:
-    """Returns ever smaller sets that a conversation cannot do without: n exchanges, n-1, .., 1, the question alone.
-
-    While the thread ends on a tool batch that the model has not answered yet, the batch stays with the
-    question.
-    """
+    """Returns ever smaller sets to keep: n exchanges, n-1, .., 1, the question with its pending step."""
     turns = list(islice(timeline.turns(), max(1, minimum)))
     sets = [[unit for turn in turns[:count] for unit in turn.core()] for count in range(len(turns), 0, -1)]
     for turn in turns[:1]:
@@ -111,15 +115,15 @@ def minimum_sets(timeline: Timeline, minimum: int) -> list[list[Unit]]:
 
 
 def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
-    """Keeps a run whose start moves only when it must; None when there is none that holds the last exchanges."""
+    """Keeps a run whose start moves only when it must; None when none holds the last exchanges."""
     floor = room // 3
-    least = _exchanges(timeline, minimum)
+    least = len(list(islice(timeline.turns(), max(1, minimum))))
     units: list[Unit] = []
     used = 0
     cuts: list[tuple[int, int, int]] = []  # turns, units and tokens of every cut above the floor
     for count, turn in enumerate(timeline.turns(), start=1):
         start = used
-        for unit in _newest_first(turn):
+        for unit in reversed(turn.units):
             used += timeline.tokens_of(unit)
             if used > room:
                 break
@@ -155,83 +159,141 @@ def _inside(timeline: Timeline, turn: Turn, used: int, units: list[Unit], room: 
     return Selection(kept + turn.body[-best[1] :], best[2])
 
 
+def _trailing_zeros(number: int) -> int:
+    return (number & -number).bit_length() - 1 if number else 64
+
+
 def resume(
     timeline: Timeline, room: int, minimum: int, known: ThreadState, edits: Mapping[int, Any]
 ) -> Selection | None:
     """Keeps from a remembered cut on while that fits, else moves the cut until half of the room is free.
 
-    When all of the conversation fits again, as written, the cut is dropped. None when not even the last
+    When all of the conversation fits again, as written, the cut is dropped. When there is twice the room that
+    there was at the cut, it is chosen anew where that brings messages back. None when not even the last
     exchanges fit.
     """
-    if known.cut is not None or edits:
-        whole = _whole_again(timeline, room, known)
+    cut = known.cut
+    if (cut is not None or edits) and timeline.costs_at_most(room + timeline.pinned_tokens):
+        whole = fill(timeline, room, 0)
         if whole is not None:
             return whole
-    kept = _from_cut(timeline, known, room, edits) or fill(timeline, room // 2, minimum)
-    if kept is None:  # the last exchanges need more than half: keep just them
+    kept = _from_cut(timeline, known, room, edits)
+    if kept is not None and (cut is None or _beside_question(timeline, room) < 2 * cut.room):
+        return kept
+    half = fill(timeline, room // 2, minimum)
+    if kept is not None:
+        return half if half is not None and half.tokens > kept.tokens else kept
+    if half is None:  # the last exchanges need more than half: keep just them
         for units in minimum_sets(timeline, minimum)[:1]:
             used = timeline.cost(units)
-            kept = Selection(units, used) if used <= room else None
-    return kept
+            half = Selection(units, used) if used <= room else None
+    return half
 
 
-def _whole_again(timeline: Timeline, room: int, known: ThreadState) -> Selection | None:
-    """Returns all of the conversation when it fits; counts it only when what is known of its size allows that."""
-    least = known.whole
-    for turn in timeline.turns():
-        if turn.stop <= known.stop:
-            break
-        least += timeline.cost(turn.units())
-        if least > room:
-            return None
-    if least > room:
-        return None
-    whole = fill(timeline, room, 1)
-    return whole if whole is not None and whole.complete else None
+def _beside_question(timeline: Timeline, room: int) -> int:
+    """Returns the room for all but the current question, which may be long today and short tomorrow."""
+    newest = timeline.newest
+    if newest is None or newest.question is None or timeline.ended:
+        return room
+    return room - timeline.tokens_of(newest.question)
 
 
 def _from_cut(
     timeline: Timeline, known: ThreadState, room: int, edits: Mapping[int, Any]
 ) -> Selection | None:
+    """Returns what a remembered cut keeps; None when that is too much, or no valid conversation any more."""
     cut, run = known.cut, known.run
-    if cut is not None and _cuts_pending_step(timeline, cut):
-        return None
     units: list[Unit] = []
-    used = run.tokens if run else 0
-    stop = run.stop if run else 0
-    oldest = cut.oldest if cut else 0
+    used, stop = (run.tokens, run.stop) if run else (0, 0)
     for turn in timeline.turns():
-        if turn.stop <= stop:
-            break
-        kept = _kept_by(cut, turn)
-        if kept and turn.question is not None and kept[-1] is not turn.question:
-            return None  # the conversation was edited: its answers may not stay without their question
+        kept = turn.units
+        if cut is not None:
+            kept = [u for u in kept if u.start >= cut.edge or u.start in cut.starts]
+            pending = timeline.pending_step(turn) if turn is timeline.newest else ()
+            if not all(unit in kept for unit in pending):
+                return None  # a call after this step was repaired away: the model has not answered it yet
+            if kept and turn.question is not None and kept[0] is not turn.question:
+                return None  # the conversation was edited: its answers may not stay without their question
         units += kept
         used += timeline.cost(kept, edits)
         if used > room:
             return None
-        if turn.start <= oldest:
+        if turn.start <= stop or (cut is not None and turn.start <= cut.oldest):
             break
     return Selection(units, used, complete=cut is None, cut=cut, run=run, edits=edits)
 
 
-def _kept_by(cut: Cut | None, turn: Turn) -> list[Unit]:
-    """Returns the units of a turn that a cut leaves, the newest first."""
-    if cut is None:
-        return _newest_first(turn)
-    return [u for u in _newest_first(turn) if u.start >= cut.edge or u.start in cut.starts]
+# ---- what a session remembers of it -------------------------------------------------------------------------
 
 
-def _cuts_pending_step(timeline: Timeline, cut: Cut) -> bool:
-    """Returns whether a step that was cut is the newest one again: a call after it was repaired away."""
-    newest = timeline.newest
-    pending = timeline.pending_step(newest) if newest is not None else []
-    return any(u.start < cut.edge and u.start not in cut.starts for u in pending)
+def remembered(
+    timeline: Timeline, selection: Selection, broken: Sequence[Broken], summary: Summary, *, failed: bool
+) -> ThreadState:
+    """Returns what a session remembers after a fit: positions, counts and hashes.
+
+    Args:
+        timeline: the conversation.
+        selection: what stayed of it.
+        broken: messages among them that no valid conversation may hold.
+        summary: the running summary.
+        failed: the summarizer was asked in vain; it is not asked again for the same messages.
+    """
+    known, newest, size = timeline.known, timeline.newest, len(timeline.messages)
+    stop = newest.start if newest is not None else 0
+    cut = selection.cut
+    if not selection.complete and cut is None:
+        starts = frozenset([unit.start for unit in selection.units])
+        cut = Cut(starts, size, min(starts, default=size), _beside_question(timeline, selection.room))
+    start = min(stop, cut.oldest if cut is not None else 0)
+    tail = min([unit.start for unit in selection.units if unit.start > stop], default=size)
+    pinned = tuple([p for p in timeline.pinned if p < stop])
+    counted, whole = _counts(timeline, tail)
+    return ThreadState(
+        size=size,
+        stop=stop,
+        tail=tail,
+        pinned=pinned,
+        start=start,
+        kept_hash=timeline.prints.hash_of_kept(pinned, start, stop, tail, size),
+        cut=cut,
+        counted=counted,
+        question_hash=hash(timeline.prints.one(stop)) if newest is not None else 0,
+        run=None if selection.edits else _closed(timeline, selection, broken, stop),
+        whole=whole,
+        caps=tuple(selection.caps.items()),
+        refused_at=size if failed else known.refused_at if known is not None else -1,
+        summary=summary,
+    )
 
 
-def _newest_first(turn: Turn) -> list[Unit]:
-    return [*reversed(turn.body), turn.question] if turn.question else turn.body[::-1]
+def _counts(timeline: Timeline, tail: int) -> tuple[array[int], int]:
+    """Returns the tokens of the newest turn's units, and what all turns before it cost at the least.
+
+    Of the newest turn its question is counted, and steps that the kept hash covers.
+    """
+    known, newest = timeline.known, array("q")
+    older = since = 0
+    for turn in timeline.turns_read:
+        counted = [unit for unit in turn.units if unit.tokens > 0]
+        if turn is timeline.newest:
+            for unit in counted:
+                if not unit.holes and (unit.start >= tail or unit is turn.question):
+                    newest.extend((unit.start, unit.stop, unit.tokens))
+            continue
+        tokens = sum([unit.tokens for unit in counted])
+        older += tokens
+        if known is not None and turn.start >= known.stop:
+            since += tokens
+    return newest, max(older, since + known.whole) if known is not None else older
 
 
-def _trailing_zeros(number: int) -> int:
-    return (number & -number).bit_length() - 1 if number else 64
+def _closed(timeline: Timeline, selection: Selection, broken: Sequence[Broken], stop: int) -> KeptRun:
+    """Returns what stays of all turns but the newest, which may still grow."""
+    older = [unit for unit in selection.units if unit.start < stop]
+    tokens = timeline.cost(older)
+    positions = [i for unit in older for i in unit.positions()]
+    if selection.run is not None:
+        tokens += selection.run.tokens
+        positions += selection.run.positions
+    positions.sort()
+    return KeptRun(stop, tokens, tuple(positions), tuple([one for one in broken if one[0] < stop]))

@@ -24,20 +24,10 @@ SUMMARY_TIMEOUT = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """One conversation on its way into a prompt.
+    """One conversation on its way into a prompt; most fields are those of the `PromptRequest`.
 
     Args:
-        messages: all of it, oldest first.
-        codec: reads the host's messages.
-        counter: counts texts.
         measure: counts messages, as the whole request holds them.
-        cut: "fill" keeps as much as fits; "stable" moves the start of what is kept rarely.
-        min_exchanges: question-and-answer pairs that stay if that can be.
-        message_cap: None never shortens a long text so that the last exchanges fit.
-        summarizer: writes a summary of what is dropped.
-        summary_timeout: seconds one call of it may take; None for no timeout.
-        strict: refuses a broken conversation instead of repairing it.
-        query: what older messages should be relevant to; None keeps by age alone.
         block: the block's name in the report.
         asked_elsewhere: the current question is not among the messages, so that all of them may go.
         remembers: a session remembers the cut: it starts as it was, and moves down to half of the room when
@@ -52,6 +42,7 @@ class Thread:
     cut: CutMode = "fill"
     min_exchanges: int = 3
     message_cap: int | None = 1000
+    shorten_question: bool = False
     summarizer: Summarizer | None = None
     summary_timeout: float | None = SUMMARY_TIMEOUT
     strict: bool = False

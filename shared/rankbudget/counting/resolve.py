@@ -204,8 +204,13 @@ def _from_object(spec: Any) -> TokenCounter:
     from .huggingface import from_tokenizer
 
     if type(spec).__module__.partition(".")[0] == "tiktoken":
+        import tiktoken.registry
+
         from .tiktoken_counter import TiktokenCounter
 
+        name = str(spec.name)
+        if tiktoken.registry.ENCODINGS.get(name) is spec:
+            return counter_for(name)  # which can be written as plain data, by its name
         return TiktokenCounter(spec)
     if callable(getattr(spec, "encode", None)) and not isinstance(spec, type):
         return from_tokenizer(spec)

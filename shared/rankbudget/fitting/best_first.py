@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from ..relevance.protocol import Scorer
 from ..segment import Segment
-from .evidence import Evidence
-from .packing import Order
+from .evidence import Evidence, Order
 from .rater import Rater
 
 __all__ = ["BestFirst"]
@@ -16,12 +15,12 @@ __all__ = ["BestFirst"]
 class BestFirst(Evidence):
     """Keeps whole segments, the most relevant first.
 
-    A segment that does not fit is skipped, and a less relevant, shorter one after it may still be kept. When
-    not everything fits, texts that repeat a kept one are left out.
+    A segment that does not fit is skipped, and a less relevant, shorter one after it may still be kept. Texts
+    that repeat another one come last.
 
     Args:
         scorer: rates segments that have no score of their own; None takes the default mix.
-        dedup: leaves out near-duplicates of kept segments.
+        dedup: keeps texts that repeat another one only where everything else fits.
         order: "original", "edges" (the best at both ends) or "score".
 
     Example:

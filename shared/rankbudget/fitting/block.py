@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, BudgetExceededError
@@ -105,6 +106,7 @@ def fit_block(
         pieces=tuple(placed.values()),
         tokens=tokens,
         decisions=tuple([decisions[i] for i in range(len(segments))]),
+        needed=partial(_needed, found, free, segments, limit - room),
     )
 
 
@@ -140,6 +142,13 @@ def _known_cost(units: Sequence[_Unit], price: Cost) -> Cost:
         return price(segment, text) if tokens is None else tokens
 
     return cost
+
+
+def _needed(found: Fit, free: Sequence[_Unit], segments: Sequence[Segment], pinned: int) -> dict[str, int]:
+    """Returns the smallest limit that keeps something of each dropped segment, pinned ones paid for."""
+    least = found.needed()
+    known = [unit for unit in free if unit.segment.id in least]
+    return {segments[i].id: pinned + least[unit.segment.id] for unit in known for i in unit.at}
 
 
 def _check(found: Fit, free: Sequence[_Unit], strategy: FitStrategy, room: int, block: str) -> None:

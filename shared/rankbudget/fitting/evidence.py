@@ -1,50 +1,41 @@
-"""Evidence first: what most likely answers the question, whole texts or their best sentences."""
+"""Evidence first: the sentences that most likely answer the question, whole texts where there is room."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..relevance.protocol import Scorer
+from ..relevance.sentences import split_sentences
 from ..segment import Segment
-from .block import fit_block
-from .enough import Enough
-from .packing import Order, check_order, in_order
+from .doubles import find_doubles
+from .packing import WHOLE, Packing, Unit
 from .protocol import Cost, Fit, Group, plain_cost, whole
 from .rater import Rater
-from .sentence_packing import SHORTEST_CUT, SentencePacking
 
-__all__ = ["Evidence", "Packed"]
+__all__ = ["Evidence", "Order"]
 
-WHOLE_FROM, WHOLE_TURNS_FROM = 5, 6
-"""Whole documents, and whole turns, from so many that fit on average; below, sentences."""
-MUCH_LEFT = 0.1
-"""Share of the limit from which what whole texts left over is filled with sentences."""
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A fit, and the share of all expected evidence it holds, 0 to 1; 1 where no share was asked for."""
-
-    fit: Fit
-    expected: float
+Order = Literal["original", "edges", "score"]
+"""original: as given. edges: the best at both ends, where models read best. score: best first."""
+MOST_OF_A_TEXT = 0.6
+"""Share of a text from which the rest of it comes next: a whole text reads better than most of one."""
 
 
 class Evidence:
-    """Keeps what most likely holds the answer: whole segments where about five would fit, else sentences.
+    """Keeps what most likely holds the answer: the best sentences of all texts, and texts they are most of.
 
-    Room that is left takes sentences of segments that did not fit whole, and the start of the next best
-    sentence. What is kept of a segment is its own words in their order.
+    All sentences stand in one order, and as many as fit are kept, so a larger limit keeps no less. The first
+    sentence that does not fit is cut at a word's end. What is kept of a segment is its own words in their
+    order. Texts that repeat another one come last.
 
     Args:
         scorer: rates segments that have no score of their own; None takes the default mix.
-        compress: allows sentences and cut sentences; False keeps whole segments only.
-        dedup: leaves out near-duplicates of kept segments when not everything fits.
+        compress: allows sentences and cut sentences; False keeps whole segments only and goes on behind one
+            that does not fit, so a larger limit may drop a small text for a better, large one.
+        dedup: keeps texts that repeat another one only where everything else fits.
         order: "original", "edges" (the best at both ends) or "score".
-        keep_evidence: stops when this share of the expected evidence is kept, 0 to 1; None fills the limit.
 
     Example:
         >>> from rankbudget import counter_for
@@ -66,17 +57,14 @@ class Evidence:
         compress: bool = True,
         dedup: bool = True,
         order: Order = "original",
-        keep_evidence: float | None = None,
     ) -> None:
-        check_order(order)
-        if keep_evidence is not None and not 0 < keep_evidence <= 1:
-            msg = f"keep_evidence must be more than 0 and at most 1, or None (got {keep_evidence!r})."
+        if order not in get_args(Order):
+            msg = f"order must be one of {', '.join(get_args(Order))} (got {order!r})."
             raise BudgetConfigError(msg)
         self._scorer = scorer
         self._compress = compress
         self._dedup = dedup
         self._order: Order = order
-        self._keep = keep_evidence
 
     def fit(
         self,
@@ -92,66 +80,95 @@ class Evidence:
         del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
         costs = [price(segment, segment.text) for segment in segments]
-        complete = sum(costs) <= limit
-        if complete and self._keep is None and self._order == "original":
-            pieces = tuple([whole(segment, tokens) for segment, tokens in zip(segments, costs, strict=True)])
-            return Fit(pieces=pieces, tokens=sum(costs))
-        packing = SentencePacking(segments, costs, price, counter, limit, dedup=self._dedup and not complete)
         rater = self._rater(query, segments)
-        enough = _pack(packing, rater, self._keep, sentences=self._compress and not complete)
-        order = in_order(packing.used(), rater.documents, self._order)
-        return packing.result(order, enough.reason(), enough.share())
-
-    def pack(self, segments: Sequence[Segment], **given: Any) -> Packed:
-        """Returns what `fit_block` returns, and the share of the expected evidence in it."""
-        fit = fit_block(segments, strategy=self, **given)
-        return Packed(fit, fit.share)
+        if sum(costs) <= limit:
+            order = _in_order(range(len(segments)), rater, self._order)
+            return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
+        units = _sentences(rater, segments) if self._compress else _texts(rater, segments)
+        twins = find_doubles(segments, list(dict.fromkeys([i for i, _ in units]))) if self._dedup else {}
+        if twins:
+            units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
+        skip = 0 if self._compress else len(units) - len(twins)
+        packing = Packing(segments, costs, price, counter, units, limit, skip=skip)
+        kept = packing.pieces
+        shown = {segments[i].id for i in kept}
+        reasons: dict[str, tuple[str, str]] = {}
+        for i, twin in twins.items():
+            if twin in shown and i not in kept:
+                reasons[segments[i].id] = "duplicate", f"says what {twin!r} says"
+        for i, piece in kept.items():
+            if not piece.whole:
+                reasons[segments[i].id] = "best_sentences", packing.sentences_kept(i)
+        return Fit(
+            pieces=tuple([kept[i] for i in _in_order(kept, rater, self._order)]),
+            tokens=sum([piece.rendition.tokens for piece in kept.values()]),
+            reasons=reasons,
+            needed=packing.needed,
+        )
 
     def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
         return Rater(query, segments, self._scorer)
 
 
-def _pack(packing: SentencePacking, rater: Rater, keep: float | None, *, sentences: bool) -> Enough:
-    """Takes whole segments or sentences, the likeliest first; returns how much of the evidence is in."""
-    if sentences and packing.few_fit(WHOLE_TURNS_FROM if rater.turns else WHOLE_FROM):
-        enough = Enough(rater.rated_sentences, rater.sentences, keep, packing)
-    else:
-        enough = Enough(rater.rated, [[odds] for odds in rater.documents], keep, packing)
-        _take_whole(packing, rater.documents, enough)
-        left = packing.room > max(packing.limit * MUCH_LEFT, SHORTEST_CUT)
-        sentences = sentences and left and not enough.reached()
-        if sentences:
-            enough.split(rater.rated_sentences, rater.sentences)
-    if sentences:
-        _take_sentences(packing, rater, enough)
-        packing.shrink(rater.sentences)
-    return enough
+def _texts(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
+    """Returns all segments, the best first."""
+    return [(i, WHOLE) for i in sorted(range(len(segments)), key=lambda i: (-rater.documents[i], i))]
 
 
-def _take_whole(packing: SentencePacking, odds: Sequence[float], enough: Enough) -> None:
-    for i in sorted(range(len(odds)), key=lambda i: (-odds[i], i)):
-        if enough.reached():
-            return
-        if packing.fits(i) and not packing.repeats(i):
-            packing.keep_whole(i)
-            enough.took(i)
-
-
-def _take_sentences(packing: SentencePacking, rater: Rater, enough: Enough) -> None:
-    pieces: list[tuple[float, int, int]] = []
-    for i, segment in enumerate(packing.segments):
-        if i in packing.settled:
-            continue
+def _sentences(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
+    """Returns the sentences of all segments, the best first, and groups whole."""
+    rated: list[tuple[float, int, int]] = []
+    for i, segment in enumerate(segments):
         if isinstance(segment, Group):
-            pieces.append((-rater.documents[i], i, -1))
+            rated.append((-rater.documents[i], i, WHOLE))
         else:
-            pieces += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
-    for _, i, j in sorted(pieces):
-        if packing.room < 1 or enough.reached():
-            return
-        if j >= 0:
-            packing.take(i, j)
-            enough.took(i, j)
-        elif packing.fits(i):
-            packing.keep_whole(i)
-            enough.took(i)
+            rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
+    units = _completed([(i, j) for _, i, j in sorted(rated)], segments)
+    groups = any(isinstance(segment, Group) for segment in segments)
+    return _groups_behind(units, segments) if groups else units
+
+
+def _completed(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
+    """Returns the units with the rest of each text behind the sentence that makes up most of it."""
+    found: dict[Unit, None] = {}
+    characters: dict[int, int] = {}
+    for i, j in units:
+        if (i, j) in found:
+            continue
+        found[i, j] = None
+        if j == WHOLE:
+            continue
+        text = segments[i].text
+        sentences = split_sentences(text)
+        characters[i] = characters.get(i, 0) + len(sentences[j])
+        if characters[i] >= MOST_OF_A_TEXT * len(text):
+            found.update(dict.fromkeys([(i, k) for k in range(len(sentences))]))
+    return list(found)
+
+
+def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
+    """Returns the units with each group behind at least as much text as it has itself.
+
+    Nothing is kept of a group that is too large, nor of what comes after it.
+    """
+    found: list[Unit] = []
+    waiting: list[int] = []
+    characters = 0
+    for i, j in units:
+        if j == WHOLE:
+            waiting.append(i)
+        else:
+            found.append((i, j))
+            characters += len(split_sentences(segments[i].text)[j])
+        while waiting and len(segments[waiting[0]].text) <= characters:
+            characters += len(segments[waiting[0]].text)
+            found.append((waiting.pop(0), WHOLE))
+    return found + [(i, WHOLE) for i in waiting]
+
+
+def _in_order(kept: Iterable[int], rater: Rater, order: Order) -> list[int]:
+    """Returns kept positions in the order asked for."""
+    if order == "original":
+        return sorted(kept)
+    best = sorted(kept, key=lambda i: (-rater.documents[i], i))
+    return best if order == "score" else best[::2] + best[1::2][::-1]

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
 from ..segment import Segment
-from .evidence import Evidence
-from .packing import Order
+from .evidence import Evidence, Order
 from .rater import Rater
 
 __all__ = ["Memories"]
@@ -18,8 +17,8 @@ class Memories(Evidence):
     """Keeps the memories that matter now, by the formula of `MemoryScorer`.
 
     What `Evidence` would rank by is the similarity; memories that state no priority, date or kind are kept
-    exactly as `Evidence` keeps them. Where every memory comes with a score of its own, that score ranks. Of
-    more than fifty memories the nearest to the question compete for the room, and all of kind "core"; the
+    exactly as `Evidence` keeps them. Where every memory comes with a score of its own, that is the similarity.
+    Of more than fifty memories the nearest to the question compete for the room, and all of kind "core"; the
     others take what is left.
 
     Args:
@@ -69,8 +68,6 @@ class _MemoryRater(Rater):
 
     def _rate_documents(self) -> list[float]:
         near = super()._rate_documents()
-        if self.rated == "scores":
-            return near
         shifts = self._ranking.shifts(near, self._memories)
         return [rating + shift for rating, shift in zip(near, shifts, strict=True)]
 

@@ -1,80 +1,206 @@
-"""What packing by relevance needs beside ratings: doubles, and the order of what is kept."""
+"""Packs units in one fixed order into a limit: what is kept at a limit is kept at every larger one."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Iterator, Mapping, Sequence
 
-from ..errors import BudgetConfigError
-from ..relevance.corpus import BoundedCache, word_counts
-from ..segment import Segment
+from ..counting.protocol import TokenCounter
+from ..relevance.sentences import split_sentences
+from ..segment import Rendition, Segment
+from .protocol import Cost, Piece, whole
 
-__all__ = ["Doubles", "Order", "check_order", "in_order"]
+__all__ = ["WHOLE", "Packing", "Unit"]
 
-Order = Literal["original", "edges", "score"]
-"""original: as given. edges: the best at both ends, where models read best. score: best first."""
-NEAR = 0.9
-"""Share of common words from which two texts say the same."""
-SHORT_TURN = 12
-"""Words up to which a turn of a conversation is never a double: "Yeah." is new each time."""
+Unit = tuple[int, int]
+"""The positions of a segment and of a sentence in it; `WHOLE` for all of it."""
+WHOLE = -1
+SHORTEST_CUT = 10
+"""Tokens of room below which no sentence is cut: a shorter start says too little."""
+MOST_TRIES = 64
+"""Lengths that are tried for a cut: its price differs from the count of its words by a few tokens at most."""
 
 
-class Doubles:
-    """Finds texts that repeat a kept one; a short turn of a conversation, such as "Yes.", is new every time.
+class Packing:
+    """Takes the longest start of `units` that fits `limit`, and the start of the sentence behind it.
 
-    Example:
-        >>> doubles = Doubles()
-        >>> doubles.keep(Segment(id="a", text="The tea is hot."))
-        >>> [doubles.of(Segment(id="b", text=text)) for text in ("the TEA is hot!", "Tea is cold.")]
-        ['a', None]
+    The order never depends on the limit, so a larger limit takes a longer start of it. Sentences are counted
+    one by one, which is exact at most joints; where the resulting texts cost more than the limit, the last
+    units are taken back.
+
+    Args:
+        segments: what is packed.
+        costs: tokens of each whole segment.
+        price: tokens of a text where it stands for a segment.
+        counter: counts sentences.
+        units: what is taken first, second and so on.
+        limit: most tokens.
+        skip: how many units at the start may be skipped where they do not fit; a larger limit may then drop
+            what a smaller one kept.
+
+    Attributes:
+        pieces: what is kept, by position.
     """
 
-    def __init__(self) -> None:
-        self._kept: dict[int, list[tuple[str, frozenset[str]]]] = {}
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        costs: Sequence[int],
+        price: Cost,
+        counter: TokenCounter,
+        units: Sequence[Unit],
+        limit: int,
+        *,
+        skip: int,
+    ) -> None:
+        self._segments = segments
+        self._costs = costs
+        self._price = price
+        self._counter = counter
+        self._units = units
+        self._limit = limit
+        self._taken: dict[int, list[int]] = {}
+        self.pieces: dict[int, Piece] = {}
+        stopped_at = self._take(skip=skip)
+        if stopped_at is not None:
+            self._take_start(*stopped_at)
 
-    def keep(self, segment: Segment) -> None:
-        """Remembers a kept segment."""
-        words = _word_set(segment.text)
-        self._kept.setdefault(len(words), []).append((segment.id, words))
+    def needed(self) -> Mapping[str, int]:
+        """Returns the smallest limit that keeps something of each dropped segment, by its id."""
+        found: dict[str, int] = {}
+        everything, used, most = sum(self._costs), 0, 0
+        for i, j, tokens in self._priced():
+            name = self._segments[i].id
+            if i not in self.pieces and name not in found:
+                least = tokens if j == WHOLE else min(tokens, self._shortest(i, j))
+                found[name] = min(everything, max(most, used + least))
+            used += tokens
+            most = max(most, used)
+        return found
 
-    def of(self, segment: Segment) -> str | None:
-        """Returns the id of the kept segment this one repeats, None when it is new."""
-        if segment.role and sum(word_counts(segment.text).values()) <= SHORT_TURN:
-            return None
-        words = _word_set(segment.text)
-        for size in range(math.ceil(NEAR * len(words)), int(len(words) / NEAR) + 1):
-            for name, others in self._kept.get(size, ()):
-                common = len(words & others)
-                if common and common >= NEAR * (len(words) + size - common):
-                    return name
-        return None
+    def sentences_kept(self, i: int) -> str:
+        """Returns how much of a shortened segment is kept, in words."""
+        cut = ", the last one taken cut" if self.pieces[i].rendition.kind == "truncated" else ""
+        return f"{len(self._taken[i])} of {len(self._sentences(i))} sentences{cut}"
+
+    def _priced(self) -> Iterator[tuple[int, int, int]]:
+        """Yields each unit with the tokens it adds; the last sentence of a segment makes up for the wrapping."""
+        spent: dict[int, tuple[int, int]] = {}
+        for i, j in self._units:
+            if j == WHOLE:
+                yield i, j, self._costs[i]
+                continue
+            sentences = self._sentences(i)
+            number, before = spent.get(i, (0, 0))
+            if number + 1 == len(sentences):
+                after = self._costs[i]
+            elif number == 0:
+                after = self._price(self._segments[i], "") + self._longest_form(sentences, j)
+            else:
+                after = before + self._longest_form(sentences, j)
+            spent[i] = number + 1, after
+            yield i, j, after - before
+
+    def _longest_form(self, sentences: Sequence[str], j: int) -> int:
+        """Returns the most tokens a sentence has, at the start of a text or behind another sentence."""
+        text = sentences[j]
+        if text[:1].isspace():
+            return max(self._counter.count(text), self._counter.count(text.lstrip()))
+        return self._counter.count(text if j == 0 or sentences[j - 1][-1:].isspace() else f" {text}")
+
+    def _take(self, *, skip: int) -> tuple[Unit, int] | None:
+        """Takes units while they fit; returns the first that does not, and the room left for it."""
+        taken: list[tuple[int, int, int]] = []
+        used = 0
+        behind: Unit | None = None
+        for number, (i, j, tokens) in enumerate(self._priced()):
+            may_skip = number < skip
+            if used + tokens <= self._limit and (may_skip or behind is None):
+                used += tokens
+                taken.append((i, j, tokens))
+                self._taken.setdefault(i, []).append(j)
+                continue
+            behind = behind or (i, j)
+            if not may_skip:
+                break
+        self.pieces = {i: self._piece(i) for i in self._taken}
+        while (over := self._used() - self._limit) > 0:
+            taken_back, changed = 0, set()
+            while taken_back * 4 < over:  # a wrapping may make a text up to four times as dear as its words
+                i, j, tokens = taken.pop()
+                behind = i, j
+                used -= tokens
+                taken_back += max(tokens, 1)
+                self._taken[i].pop()
+                changed.add(i)
+            for i in changed:
+                del self.pieces[i]
+                if self._taken[i]:
+                    self.pieces[i] = self._piece(i)
+                else:
+                    del self._taken[i]
+        return (behind, self._limit - used) if behind else None
+
+    def _take_start(self, unit: Unit, room: int) -> None:
+        """Takes as many words of a sentence as fit; nothing of what stays whole or goes whole."""
+        i, j = unit
+        if j == WHOLE:
+            return
+        segment, before, wrapping = self._segments[i], 0, self._wrapping(i)
+        if i in self.pieces:
+            before, wrapping = self.pieces[i].rendition.tokens, 0
+        free = min(room, self._limit - self._used())
+        longest = room - wrapping
+        for most in range(longest, max(SHORTEST_CUT - 1, longest - MOST_TRIES), -1):
+            text = self._text(i, cut=(j, self._start(i, j, most)))
+            tokens = self._price(segment, text)
+            if tokens - before <= free:
+                self._taken.setdefault(i, []).append(j)
+                self.pieces[i] = Piece(segment, Rendition(kind="truncated", text=text, tokens=tokens))
+                return
+
+    def _start(self, i: int, j: int, most: int) -> str:
+        sentence = self._sentences(i)[j]
+        return _at_word_end(sentence, self._counter.truncate(sentence, most))
+
+    def _shortest(self, i: int, j: int) -> int:
+        """Returns the tokens of the shortest start of a sentence that is kept of a segment."""
+        text = self._start(i, j, SHORTEST_CUT).strip()
+        return max(SHORTEST_CUT + self._wrapping(i), self._price(self._segments[i], text))
+
+    def _wrapping(self, i: int) -> int:
+        """Returns the tokens around a text, less two that may merge with its ends."""
+        return max(0, self._price(self._segments[i], "") - 2)
+
+    def _used(self) -> int:
+        return sum([piece.rendition.tokens for piece in self.pieces.values()])
+
+    def _sentences(self, i: int) -> tuple[str, ...]:
+        return split_sentences(self._segments[i].text)
+
+    def _piece(self, i: int) -> Piece:
+        segment, taken = self._segments[i], self._taken[i]
+        if taken[0] == WHOLE or len(taken) == len(self._sentences(i)):
+            return whole(segment, self._costs[i])
+        text = self._text(i)
+        return Piece(segment, Rendition(kind="compressed", text=text, tokens=self._price(segment, text)))
+
+    def _text(self, i: int, cut: tuple[int, str] | None = None) -> str:
+        """Returns the sentences that are taken of a segment, in their order, and the start of a cut one."""
+        sentences = self._sentences(i)
+        shown = {j: sentences[j] for j in self._taken.get(i, ())}
+        if cut is not None:
+            shown[cut[0]] = cut[1]
+        text, before = "", -1  # `before` is the last sentence that stands to its end
+        for j in sorted(shown):
+            if text and before != j - 1 and not text[-1].isspace():
+                text += " "  # the sentence between, with its space, is not there
+            text += shown[j]
+            before = -1 if cut is not None and j == cut[0] else j
+        return text.strip()
 
 
-def _word_set(text: str) -> frozenset[str]:
-    return _WORD_SETS.get(text, lambda text: frozenset(word_counts(text)))
-
-
-_WORD_SETS: BoundedCache[str, frozenset[str]] = BoundedCache(
-    max_size=4_000_000, size=lambda text: len(text) + 64
-)
-
-
-def check_order(order: str) -> None:
-    """Raises an error that lists the orders there are."""
-    if order not in get_args(Order):
-        msg = f"order must be one of {', '.join(get_args(Order))} (got {order!r})."
-        raise BudgetConfigError(msg)
-
-
-def in_order(kept: Sequence[int], scores: Sequence[float], order: Order) -> list[int]:
-    """Returns kept positions in the order asked for.
-
-    Example:
-        >>> in_order([0, 1, 2, 3], [4.0, 1.0, 3.0, 2.0], "edges")
-        [0, 3, 1, 2]
-    """
-    if order == "original":
-        return sorted(kept)
-    best = sorted(kept, key=lambda i: (-scores[i], i))
-    return best if order == "score" else best[::2] + best[1::2][::-1]
+def _at_word_end(sentence: str, start: str) -> str:
+    """Returns a start of a sentence without its last word where that is cut in two."""
+    if len(start) >= len(sentence) or sentence[len(start)].isspace() or " " not in start.strip():
+        return start
+    return start[: start.rstrip().rfind(" ")]

@@ -10,6 +10,9 @@ Rules, each with a test in `rankbudget.testing.FitStrategyConformance`:
     4. What is kept stands in the order the strategy promises: the original order unless it says otherwise.
     5. What fits comes back untouched: when all segments fit, all are kept whole.
     6. The segments given are not changed, and the same input gives the same pieces.
+
+`Evidence`, `Memories` and `Truncate` promise more: what is kept at a limit is kept at every larger one, or a
+longer part of it.
 """
 
 from __future__ import annotations
@@ -56,14 +59,15 @@ class Fit:
         tokens: what the pieces cost.
         decisions: why, for every segment; `fit_block` makes them, a strategy leaves them out.
         reasons: a strategy's own reason and detail by segment id, where it has a better one.
-        share: share of the expected evidence that is kept, 0 to 1, where a strategy worked it out.
+        needed: makes the smallest limit that keeps something of each dropped segment, by its id; one that is
+            left out has no known limit. Worked out only when called: it prices all that was dropped.
     """
 
     pieces: tuple[Piece, ...]
     tokens: int
     decisions: tuple[Decision | DecisionRange, ...] = ()
     reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    share: float = 1.0
+    needed: Callable[[], Mapping[str, int]] = field(default=dict, compare=False)
 
 
 @runtime_checkable

@@ -12,10 +12,10 @@ from ..relevance.sentences import split_sentences
 from ..relevance.turns import TurnScorer
 from ..segment import Segment
 
-__all__ = ["Rated", "Rater"]
+__all__ = ["Rater"]
 
-Rated = Literal["documents", "sentences", "turns", "scores"]
-"""What was rated: documents, their sentences, turns (segments with a role), or segments with a score."""
+Rated = Literal["documents", "turns", "scores"]
+"""What is rated: documents, turns (segments with a role), or segments with a score."""
 TURN_ODDS = (-5.0, 0.9)
 """Base and slope from a turn's score to the log-odds that it holds evidence."""
 OWN_SCORE_ODDS = (-2.0, 1.5)
@@ -44,11 +44,9 @@ class Rater:
         self._given = [segment.score for segment in segments if segment.score is not None]
         self._documents: list[float] | None = None
         self._sentences: list[list[float]] | None = None
-        self.turns = all(segment.role for segment in segments)
-        self.rated: Rated = "turns" if self.turns else "documents"
+        self.rated: Rated = "turns" if all(segment.role for segment in segments) else "documents"
         if len(self._given) == len(segments):
             self.rated = "scores"
-        self.rated_sentences: Rated = "sentences" if self.rated == "documents" else self.rated
 
     @property
     def documents(self) -> list[float]:

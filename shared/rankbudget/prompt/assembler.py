@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from .._drivers import Steps, adrive, drive
+from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
+from ..budget.validation import check_choice
 from ..conversation.arguments import check_timeout
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
@@ -18,14 +19,14 @@ from ..messages.codec import Codec, DictCodec, content_text
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
 from ..relevance.protocol import Scorer
-from ..segment import Block, Scope
+from ..segment import Block, Decision, Scope
+from .blocks import for_reader
 from .fit_messages import read_profile
-from .plain import plain_budget
 from .plan import Plan
-from .read_blocks import Blocks, check_history, for_reader, read_blocks
+from .read_blocks import Blocks, check_history, read_blocks
 from .request import PromptRequest, Render, Shown
 from .session import BudgetSession
-from .stages import plan_steps
+from .stages import plain_budget, plan_steps
 
 __all__ = ["Assembler"]
 
@@ -44,19 +45,19 @@ class Assembler:
         scorer: rates what competes for room; None takes the default fusion.
         summarizer: `(text, max_tokens) -> str` for the history that is dropped.
         cut: "fill" or "stable", see `fit_messages`.
-        session: remembers cut and summary between calls; its counter, codec, measure and summarizer are taken
-            where none is given.
+        session: remembers cut and summary between calls; its counter, codec, measure, summarizer and timeout
+            are taken where none is given.
         scope: who the prompt is for; segments of others are left out.
         strict: refuses a broken conversation instead of repairing it.
         notice: the sentence before inserted text; None leaves it out.
         profile: what the provider demands of a conversation, see `fit_messages`.
         text: the prompt is also used as text (`Assembly.text`), which has to fit, too.
         summary_timeout: seconds a summary may take, see `fit_messages`.
-        shown: `(block, segment, text) -> str`, how a host shows a piece that stays as it reads: a heading
-            with its source, a translation. Pieces cost what is shown; what is kept of them is their own text.
+        shown: `(block, segment, text) -> str`, how a host shows a kept piece: under a heading with its
+            source, translated. Pieces cost what is shown; what is kept of them is their own text.
 
     Raises:
-        BudgetConfigError: a budget, a cut or a timeout that is none.
+        BudgetConfigError: an invalid budget, cut or timeout.
 
     Example:
         >>> made = Assembler(TokenBudget(context_window=200, reserve=50)).assemble(
@@ -85,11 +86,8 @@ class Assembler:
         summary_timeout: float | None = SUMMARY_TIMEOUT,
         shown: Shown | None = None,
     ) -> None:
-        problems = (
-            []
-            if cut in get_args(CutMode)
-            else [f"cut is {cut!r}, allowed: {' or '.join(map(repr, get_args(CutMode)))}"]
-        )
+        problems: list[str] = []
+        check_choice("cut", cut, problems, get_args(CutMode))
         check_timeout(summary_timeout, problems)
         if problems:
             raise BudgetConfigError.of(problems)
@@ -99,7 +97,7 @@ class Assembler:
         self.codec: Codec = codec or (DictCodec() if session is None else session.codec)
         self.measure = session.measure if measure is None and session is not None else measure
         self.scorer = scorer
-        self.summarizer = session.summarizer if summarizer is None and session is not None else summarizer
+        self.summarizer = summarizer
         self.cut = cut
         self.session = session
         self.scope = scope
@@ -108,8 +106,9 @@ class Assembler:
         self.text = text
         self.summary_timeout = summary_timeout
         self.shown = shown
-        self.profile = read_profile(profile, self.codec)
+        self.profile = None if profile is None else read_profile(profile, self.codec)
 
+    @blocking
     def assemble(
         self,
         blocks: Blocks,
@@ -119,7 +118,7 @@ class Assembler:
         include_memories: bool = True,
         memory_query: str | None = None,
         render: Render | None = None,
-    ) -> Plan:
+    ) -> Steps[Plan]:
         """Returns a prompt that fits, is valid, and says why it looks as it does.
 
         Args:
@@ -136,49 +135,24 @@ class Assembler:
             BudgetExceededError: what must stay does not fit.
             BudgetConfigError: blocks that cannot be read.
         """
-        options: Any = {"include_memories": include_memories, "memory_query": memory_query}
-        return drive(self._plan(self._request(blocks, query, tools, render, **options)))
-
-    async def aassemble(
-        self,
-        blocks: Blocks,
-        *,
-        query: Any = None,
-        tools: Sequence[Tool] | None = None,
-        include_memories: bool = True,
-        memory_query: str | None = None,
-        render: Render | None = None,
-    ) -> Plan:
-        """Returns what `assemble` returns, without blocking the event loop while a summary is written."""
-        options: Any = {"include_memories": include_memories, "memory_query": memory_query}
-        return await adrive(self._plan(self._request(blocks, query, tools, render, **options)))
-
-    def _request(
-        self,
-        blocks: Blocks,
-        query: Any,
-        tools: Sequence[Tool] | None,
-        render: Render | None,
-        *,
-        include_memories: bool,
-        memory_query: str | None,
-    ) -> PromptRequest:
-        read = [b for b in read_blocks(blocks) if include_memories or b.name != "memory"]
-        seen = [for_reader(block, self.scope) for block in read]
-        given = [block for block, _ in seen]
-        by_name = {block.name: block for block in given}
+        by_name = {b.name: b for b in read_blocks(blocks) if include_memories or b.name != "memory"}
+        hidden: list[Decision] = []
+        for name in _MESSAGES:  # the plan reads the other blocks for their reader
+            if name in by_name:
+                by_name[name], unseen = for_reader(by_name[name], self.scope)
+                hidden += unseen
+        if memory_query and "memory" in by_name:
+            memory = by_name["memory"]
+            by_name["memory"] = replace(memory, query=memory.query or memory_query)
         question, text = self._question(by_name.get("query"), query)
-        others = [b for b in given if b.name not in _MESSAGES]
-        if memory_query:
-            others = [replace(b, query=b.query or memory_query) if b.name == "memory" else b for b in others]
         history = self._history(by_name.get("history"))
-        return PromptRequest(
+        request = PromptRequest(
             budget=self.budget,
             counter=self.counter,
             codec=self.codec,
             measure=self.measure,
             tools=tools,
-            blocks=others,
+            blocks=[b for b in by_name.values() if b.name not in _MESSAGES],
             system=self._messages(by_name["system"], "system") if "system" in by_name else (),
             history=history,
             question=question,
@@ -187,7 +161,7 @@ class Assembler:
             render=render,
             shown=self.shown,
             scope=self.scope,
-            hidden=tuple([decision for _, hidden in seen for decision in hidden]),
+            hidden=tuple(hidden),
             notice=self.notice,
             text=self.text,
             profile=self.profile,
@@ -198,6 +172,10 @@ class Assembler:
             summary_timeout=self.summary_timeout,
             task_turns=self._task_turns(by_name.get("task"), history),
         )
+        steps = plan_steps if self.session is None else self.session.plan_steps
+        return (yield from steps(request))
+
+    aassemble = awaiting(assemble)
 
     def _question(self, block: Block | None, query: Any) -> tuple[Any, str]:
         """Returns the question as a host message and as text; None and "" when it is in the history."""
@@ -233,6 +211,3 @@ class Assembler:
             return 0
         text = "\n".join([s.text for s in task.segments])
         return self.session.task_turns(text, history.messages or ())
-
-    def _plan(self, request: PromptRequest) -> Steps[Plan]:
-        return plan_steps(request) if self.session is None else self.session.plan_steps(request)

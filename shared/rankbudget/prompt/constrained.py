@@ -1,8 +1,8 @@
-"""System prompt, question, history and retrieved texts into one message list that fits: `build_constrained_prompt`.
+"""System prompt, question, history and retrieved texts in one list that fits: `build_constrained_prompt`.
 
-A thin face of the `Assembler`. In order of importance: system prompt and question always; the last exchanges
-of the history; the documents, best first, each whole or not at all; then older history. The messages are in
-reading order: system prompt, documents, history, question.
+In order of importance: system prompt and question always; the documents where all of them fit, else the last
+exchanges and then the documents, best first, each whole or not at all; then older history. The messages are
+in reading order: system prompt, documents, history, question.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .._drivers import drive
 from ..budget.token_budget import TokenBudget
+from ..counting import counter_for
 from ..errors import BudgetConfigError
 from ..fitting.protocol import Fit
+from ..messages.codec import DictCodec
 from ..messages.tags import NOTICE, escape_text
 from ..segment import Block, Segment
-from .assembler import Assembler
 from .plan import Plan
+from .request import PromptRequest
+from .stages import plan_steps
 
 __all__ = ["assemble_constrained_prompt", "build_constrained_prompt"]
 
@@ -32,15 +36,17 @@ def build_constrained_prompt(
     model_name: str = "gpt-4o",
     output_reserve_tokens: int = 1500,
 ) -> list[Any]:
-    """Returns messages that leave `output_reserve_tokens` of the window free, counted as the model will see them.
+    """Returns messages that leave `output_reserve_tokens` of the window free, counted as the model sees them.
+
+    `assemble_constrained_prompt` in this module takes the same arguments and also has the report.
 
     Args:
         system_prompt: always there, whole.
         user_question: always there, whole, last.
         conversation_history: earlier messages, oldest first; the newest that fit are kept, calls with their
             results.
-        rag_context: retrieved texts, the most relevant first; one that does not fit is skipped, not the rest
-            with it.
+        rag_context: retrieved texts, the most relevant first; oversized ones are skipped, later ones are
+            still considered.
         max_tokens: the model's context window.
         model_name: whose tokenizer counts.
         output_reserve_tokens: kept for the answer.
@@ -50,22 +56,14 @@ def build_constrained_prompt(
 
     Example:
         >>> chat = [{"role": "user", "content": "Hello!"}, {"role": "assistant", "content": "Hi there!"}]
-        >>> prompt = build_constrained_prompt("Be brief.", "Is tea hot?", chat, ["Tea is hot."], max_tokens=200, output_reserve_tokens=20)
-        >>> [m["role"] for m in prompt]
+        >>> asked = ("Be brief.", "Is tea hot?", chat, ["Tea is hot."])
+        >>> [m["role"] for m in build_constrained_prompt(*asked, max_tokens=200, output_reserve_tokens=20)]
         ['system', 'system', 'user', 'assistant', 'user']
-        >>> [m["role"] for m in build_constrained_prompt("Be brief.", "Is tea hot?", chat, ["Tea is hot."], 40, output_reserve_tokens=20)]
+        >>> [m["role"] for m in build_constrained_prompt(*asked, max_tokens=40, output_reserve_tokens=20)]
         ['system', 'user']
     """
-    made = assemble_constrained_prompt(
-        system_prompt,
-        user_question,
-        conversation_history,
-        rag_context,
-        max_tokens,
-        model_name,
-        output_reserve_tokens,
-    )
-    return list(made.messages)
+    given = (system_prompt, user_question, conversation_history, rag_context, max_tokens)
+    return list(assemble_constrained_prompt(*given, model_name, output_reserve_tokens).messages)
 
 
 def assemble_constrained_prompt(
@@ -79,7 +77,7 @@ def assemble_constrained_prompt(
     *,
     notice: str | None = NOTICE,
 ) -> Plan:
-    """Returns the same messages with the report; `notice` rewords or drops the sentence before the documents."""
+    """Returns the same with the report; `notice` rewords or drops the sentence before the documents."""
     _check(user_question, conversation_history, rag_context)
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     question = {"role": "user", "content": user_question}
@@ -91,29 +89,31 @@ def assemble_constrained_prompt(
         documents = [{"role": "system", "content": text}] if pieces else []
         return [*system, *documents, *history, question]
 
-    blocks = [
-        Block(name="system", messages=system),
-        Block(name="history", messages=conversation_history),
-        Block(
-            name="knowledge",
-            segments=tuple([_document(i, text) for i, text in enumerate(rag_context)]),
-            strategy="best_first",
-        ),
-    ]
-    budget = _budget(max_tokens, output_reserve_tokens, model_name)
-    return Assembler(budget, notice=None).assemble(blocks, query=question, render=render)
+    counter = counter_for(model_name)
+    documents = [_document(i, text) for i, text in enumerate(rag_context)]
+    request = PromptRequest(
+        budget=_budget(max_tokens, output_reserve_tokens, model_name),
+        counter=counter,
+        codec=DictCodec(),
+        blocks=(Block(name="knowledge", segments=documents, strategy="best_first"),),
+        system=system,
+        history=Block(name="history", messages=conversation_history),
+        question=question,
+        question_text=user_question,
+        sources=frozenset({"history", "knowledge"}),
+        render=render,
+        frames={"knowledge": counter.count_message({"role": "system", "content": header})},
+    )
+    return drive(plan_steps(request))
 
 
 def _check(question: Any, history: Any, documents: Any) -> None:
     problems = []
     if not isinstance(question, str) or not question:
         problems.append(f"user_question must be a non-empty text (got {question!r:.80})")
-    for name, value, what in (
-        ("rag_context", documents, "texts"),
-        ("conversation_history", history, "messages"),
-    ):
+    for name, value in (("rag_context", documents), ("conversation_history", history)):
         if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-            problems.append(f"{name} must be a list of {what} (got {value!r:.80}). Give [] for none.")
+            problems.append(f"{name} must be a list (got {value!r:.80}). Give [] for none.")
     if not problems:
         odd = [i for i, text in enumerate(documents) if not isinstance(text, str)]
         problems += [f"rag_context[{i}] must be a text (got {documents[i]!r:.80})" for i in odd[:5]]
@@ -122,7 +122,7 @@ def _check(question: Any, history: Any, documents: Any) -> None:
 
 
 def _budget(max_tokens: int, reserve: int, model: str) -> TokenBudget:
-    """Returns limits in which documents come before all but the last exchanges; what they leave is the history's."""
+    """Returns limits in which documents rank before history; what they leave is the history's."""
     return TokenBudget(
         context_window=max_tokens - 1 if reserve == 1 else max_tokens,
         reserve=0 if reserve == 1 else reserve,  # a budget reads a reserve of 1 as a share

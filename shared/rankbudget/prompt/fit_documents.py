@@ -1,4 +1,4 @@
-"""Fitting documents in one call: `fit_documents`, for retrieved texts, memories and anything else that is read, not answered."""
+"""Fitting documents in one call: `fit_documents`, for texts that are read, not answered."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .._drivers import drive
-from ..budget.validation import shown
+from ..budget.validation import check_count, shown
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..fitting.evidence import Evidence
-from ..fitting.packing import Order
+from ..fitting.evidence import Evidence, Order
 from ..fitting.protocol import Cost, Fit, Piece, plain_cost
 from ..messages.codec import DictCodec
 from ..relevance.fusion import default_scorer
 from ..relevance.protocol import Scorer
 from ..report.result import FitResult
 from ..segment import Block, Scope, Segment
-from .plain import plain_budget
 from .request import PromptRequest
-from .stages import plan_steps
+from .stages import plain_budget, plan_steps
 
 __all__ = ["fit_documents"]
 
@@ -38,10 +36,9 @@ def fit_documents(
     compress: bool = True,
     dedup: bool = True,
     order: Order = "original",
-    keep_evidence: float | None = None,
     scope: Scope | None = None,
 ) -> FitResult:
-    """Returns the documents, or the sentences of them, that most likely hold the answer, within an exact number of tokens.
+    """Returns the documents, or their sentences, that most likely hold the answer, within `max_tokens`.
 
     Segments with a role are read as turns of a conversation, and each counts with what was said around it.
 
@@ -52,13 +49,11 @@ def fit_documents(
         counter: a model or encoding name, or anything `counter_for` takes.
         scorer: rates segments that have no score of their own; None takes the default mix of words and
             meaning.
-        cost: tokens of a text where it stands for a segment in your prompt, wrapping included; None counts
-            each on a line of its own.
-        compress: allows single sentences where few whole documents fit; False keeps or drops whole documents
-            only.
-        dedup: leaves out near-duplicates when not everything fits.
+        cost: tokens of a text kept of a segment in your prompt, wrapping included; None counts each on a line
+            of its own.
+        compress: allows single sentences of documents; False keeps or drops whole documents only.
+        dedup: leaves out documents that repeat another one when not everything fits.
         order: "original", "edges" (the best first and last) or "score".
-        keep_evidence: stops at this share of the expected evidence, 0 to 1, instead of filling `max_tokens`.
         scope: who reads; segments of other users or projects are left out.
 
     Returns:
@@ -71,49 +66,37 @@ def fit_documents(
         BudgetExceededError: pinned segments need more than `max_tokens`.
 
     Example:
-        >>> result = fit_documents(["Cats sleep.", "A refund takes ten days.", "Dogs bark."], max_tokens=7, query="How long does a refund take?")
+        >>> texts = ["Cats sleep.", "A refund takes ten days.", "Dogs bark."]
+        >>> result = fit_documents(texts, max_tokens=7, query="How long does a refund take?")
         >>> result.text, result.report.total_tokens
         ('A refund takes ten days.', 6)
     """
-    if type(max_tokens) is not int or max_tokens < 0:
-        msg = f"max_tokens must be a whole number from 0 (got {max_tokens!r})"
-        raise BudgetConfigError(msg)
-    segments = _read(texts_or_segments)
+    problems: list[str] = []
+    check_count("max_tokens", max_tokens, problems)
+    segments = _read(texts_or_segments, problems)
     measured = counter_for(counter)
-    strategy = Evidence(
-        scorer=scorer, compress=compress, dedup=dedup, order=order, keep_evidence=keep_evidence
+    strategy = Evidence(scorer=scorer, compress=compress, dedup=dedup, order=order)
+    request = PromptRequest(
+        budget=plain_budget(max(1, max_tokens)),
+        ceiling=max_tokens,
+        counter=measured,
+        codec=DictCodec(),
+        measure=_Joined(measured, priced=cost is not None),
+        blocks=(Block(name="knowledge", segments=segments, strategy=strategy),),
+        question_text=query,
+        sources=frozenset({"knowledge"}),
+        render=lambda kept, _: [kept["knowledge"]],
+        cost=cost or plain_cost(measured),
+        scope=scope,
+        covers="documents",
     )
-    plan = drive(
-        plan_steps(
-            PromptRequest(
-                budget=plain_budget(max(1, max_tokens)),
-                ceiling=max_tokens,
-                counter=measured,
-                codec=DictCodec(),
-                measure=_Joined(measured, priced=cost is not None),
-                blocks=(Block(name="knowledge", segments=segments, strategy=strategy),),
-                question_text=query,
-                sources=frozenset({"knowledge"}),
-                render=lambda kept, _: [kept["knowledge"]],
-                cost=cost or plain_cost(measured),
-                scope=scope,
-                covers="documents",
-            )
-        )
-    )
+    plan = drive(plan_steps(request))
     kept = plan.kept["knowledge"]
-    warnings = []
-    if keep_evidence is not None:
-        warnings.append(
-            f"expected_evidence: {kept.share:.1%} of the expected evidence is kept, asked for: {keep_evidence:.0%}"
-        )
     reason = getattr(default_scorer() if scorer is None else scorer, "reason", None)
-    if reason:
-        warnings.append(f"relevance: {reason}")
     return FitResult(
         segments=tuple([_segment(piece) for piece in kept.pieces]),
         text=_text(kept),
-        report=plan.report.noting(*warnings),
+        report=plan.report.noting(f"relevance: {reason}") if reason else plan.report,
     )
 
 
@@ -138,39 +121,32 @@ def _text(fit: Fit) -> str:
     return "\n".join([piece.rendition.text for piece in fit.pieces])
 
 
-def _read(given: Sequence[str | Segment]) -> list[Segment]:
-    if isinstance(given, (str, Segment)):
-        msg = f"fit_documents takes a list of texts or segments, seen: one {type(given).__name__}; put it in a list"
-        raise BudgetConfigError(msg)
-    several: Any = given  # whoever does not check types gives None, or None among the texts
-    if not isinstance(several, Iterable):
-        msg = f"fit_documents takes a list of texts or segments, seen: {shown(several)}; give [] where nothing was found"
-        raise BudgetConfigError(msg)
-    found = list(several)
-    odd = [
-        f"document {i} is {shown(text)}, allowed: str or Segment"
-        for i, text in enumerate(found)
-        if not isinstance(text, (str, Segment))
-    ]
-    if odd:
-        raise BudgetConfigError.of(
-            [
-                *odd[:5],
-                "leave out what is empty, and give other objects as Segment(id=.., text=.., source=..)",
-            ]
-        )
-    everything = [
-        text if isinstance(text, Segment) else Segment(id=str(i), text=text) for i, text in enumerate(found)
-    ]
-    counts = Counter([segment.id for segment in everything])
-    twice = [name for name, times in counts.items() if times > 1]
-    if twice:
-        msg = f"segment ids {twice[:5]!r} stand for more than one segment, allowed: each id once"
-        raise BudgetConfigError(msg)
-    return everything
-
-
 def _segment(piece: Piece) -> Segment:
     if piece.whole:
         return piece.segment
     return dataclasses.replace(piece.segment, text=piece.rendition.text, tokens=piece.rendition.tokens)
+
+
+def _read(given: Any, problems: list[str]) -> list[Segment]:
+    """Returns texts and segments as segments; raises for `problems` and for what is neither."""
+    several = isinstance(given, Iterable) and not isinstance(given, (str, Segment))
+    if not several:
+        hint = "Put it in a list" if isinstance(given, (str, Segment)) else "Give [] where nothing was found"
+        problems.append(
+            f"texts_or_segments must be a list of texts or segments (got {shown(given)}). {hint}."
+        )
+    found = list(given) if several else []
+    odd = [(i, item) for i, item in enumerate(found) if not isinstance(item, (str, Segment))]
+    for i, item in odd[:5]:
+        problems.append(f"texts_or_segments[{i}] must be a str or a Segment (got {shown(item)})")
+    segments = [
+        item if isinstance(item, Segment) else Segment(id=str(i), text=item)
+        for i, item in enumerate(found)
+        if isinstance(item, (str, Segment))
+    ]
+    twice = [name for name, times in Counter([s.id for s in segments]).items() if times > 1]
+    if twice:
+        problems.append(f"segment ids must be unique (got {twice[:5]!r} more than once)")
+    if problems:
+        raise BudgetConfigError.of(problems)
+    return segments

@@ -1,11 +1,11 @@
-"""Fitting one conversation in one call: `fit_messages` and its async twin."""
+"""Fitting one conversation in one call: `fit_messages`, and `afit_messages`, its async form."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._drivers import Steps, adrive, drive
+from .._drivers import Steps, awaiting, blocking
 from ..conversation.arguments import check_arguments, check_messages
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
@@ -16,9 +16,8 @@ from ..messages.codec import Codec, DictCodec
 from ..messages.measure import Measure
 from ..report.result import FitResult
 from ..segment import Block
-from .plain import plain_budget
 from .request import PromptRequest
-from .stages import plan_steps
+from .stages import plain_budget, plan_steps
 
 if TYPE_CHECKING:
     from .session import BudgetSession
@@ -29,6 +28,7 @@ _ALONE = frozenset({"history"})
 _DEFAULT_COUNTER = "o200k_base"
 
 
+@blocking
 def fit_messages(
     messages: Sequence[Any],
     *,
@@ -41,12 +41,13 @@ def fit_messages(
     cut: CutMode = "fill",
     min_exchanges: int = 3,
     message_cap: int | None = 1000,
+    shorten_question: bool = False,
     summarizer: Summarizer | None = None,
     summary_timeout: float | None = SUMMARY_TIMEOUT,
     strict: bool = False,
     session: BudgetSession | None = None,
     profile: RenderingProfile | str | None = None,
-) -> FitResult:
+) -> Steps[FitResult]:
     """Returns the newest part of a conversation that fits, always a valid conversation.
 
     Args:
@@ -60,14 +61,16 @@ def fit_messages(
         cut: "fill" keeps as much as fits; "stable" moves the start of what is kept as rarely as it can, for
             prompt caches.
         min_exchanges: question-and-answer pairs that stay if that can be, from 0.
-        message_cap: a number from 200 lets long texts of those pairs be shortened, largest first, when the pairs do
-            not fit; they keep all the room there is. None never shortens.
+        message_cap: a number from 200 lets long texts of those pairs be shortened, largest first, when the
+            pairs do not fit; they keep all the room there is. None never shortens.
+        shorten_question: cuts the current question to what is free when it does not fit; otherwise it raises.
         summarizer: `(text, max_tokens) -> str`, writes a summary of what is dropped; None writes none.
         summary_timeout: seconds one call of the summarizer may take, above 0; after that the conversation is
             fitted without a summary and a warning says so. A blocking summarizer runs in a thread of its own,
-            so that it can be left behind. None waits for ever, in the caller's thread.
+            so that it can be left behind. None: no timeout; it runs in the caller's thread.
         strict: refuses a broken conversation instead of repairing it.
-        session: remembers the cut and the summary between calls.
+        session: remembers the cut and the summary between calls; its codec, measure, counter, tools and
+            summarizer are used where the call gives none.
         profile: what the provider demands of a conversation ("anthropic", "mistral", "alternating", a model's
             name): late system messages are moved and neighbours of one role joined, in copies; for
             OpenAI-style dicts.
@@ -83,79 +86,43 @@ def fit_messages(
 
     Example:
         >>> chat = [{"role": "user", "content": f"question {i}"} for i in range(100)]
-        >>> result = fit_messages(chat, max_tokens=24)  # 3 to prime the reply, 7 for each message: 3 framing, 1 role, 3 content
+        >>> result = fit_messages(chat, max_tokens=24)  # 3 to prime the reply, 7 for each message
         >>> [m["content"] for m in result.messages], result.report.total_tokens
         (['question 97', 'question 98', 'question 99'], 24)
     """
-    return drive(_steps(messages, dict(locals())))
-
-
-async def afit_messages(
-    messages: Sequence[Any],
-    *,
-    max_tokens: int,
-    counter: Any = _DEFAULT_COUNTER,
-    tools: Sequence[Tool] | None = None,
-    query: str | None = None,
-    codec: Codec | None = None,
-    measure: Measure | None = None,
-    cut: CutMode = "fill",
-    min_exchanges: int = 3,
-    message_cap: int | None = 1000,
-    summarizer: Summarizer | None = None,
-    summary_timeout: float | None = SUMMARY_TIMEOUT,
-    strict: bool = False,
-    session: BudgetSession | None = None,
-    profile: RenderingProfile | str | None = None,
-) -> FitResult:
-    """Returns what `fit_messages` returns, without blocking the event loop while a summary is written."""
-    return await adrive(_steps(messages, dict(locals())))
-
-
-def _steps(messages: Sequence[Any], given: dict[str, Any]) -> Steps[FitResult]:
-    check_arguments(given)
-    session: BudgetSession | None = given["session"]
+    check_arguments(locals())
     if session is not None:
-        given = _with_session(given, session)
-    codec = given["codec"] or DictCodec()
+        codec, measure = codec or session.codec, measure or session.measure
+        tools = session.tools if tools is None else tools
+        counter = session.counter if counter == _DEFAULT_COUNTER else counter
+    codec = codec or DictCodec()
     request = PromptRequest(
-        budget=plain_budget(given["max_tokens"]),
-        counter=counter_for(given["counter"]),
+        budget=plain_budget(max_tokens),
+        counter=counter_for(counter),
         codec=codec,
-        measure=given["measure"],
-        tools=given["tools"],
+        measure=measure,
+        tools=tools,
         history=Block(name="history", messages=check_messages(messages)),
         sources=_ALONE,
-        profile=None if given["profile"] is None else read_profile(given["profile"], codec),
-        cut=given["cut"],
-        query=given["query"],
-        min_exchanges=given["min_exchanges"],
-        message_cap=given["message_cap"],
-        strict=given["strict"],
-        summarizer=given["summarizer"],
-        summary_timeout=given["summary_timeout"],
+        profile=None if profile is None else read_profile(profile, codec),
+        cut=cut,
+        query=query,
+        min_exchanges=min_exchanges,
+        message_cap=message_cap,
+        shorten_question=shorten_question,
+        strict=strict,
+        summarizer=summarizer,
+        summary_timeout=summary_timeout,
     )
     plan = yield from plan_steps(request) if session is None else session.plan_steps(request)
     return FitResult(messages=plan.messages, report=plan.report)
 
 
-def _with_session(given: dict[str, Any], session: BudgetSession) -> dict[str, Any]:
-    """Returns the arguments with the session's own where the caller gave none."""
-    own = {
-        "codec": session.codec,
-        "measure": session.measure,
-        "tools": session.tools,
-        "summarizer": session.summarizer,
-    }
-    filled = {name: value if given[name] is None else given[name] for name, value in own.items()}
-    counter = session.counter if given["counter"] == _DEFAULT_COUNTER else given["counter"]
-    return {**given, **filled, "counter": counter}
+afit_messages = awaiting(fit_messages)
 
 
-def read_profile(given: RenderingProfile | str | None, codec: Codec) -> RenderingProfile | None:
+def read_profile(given: RenderingProfile | str, codec: Codec) -> RenderingProfile | None:
     """Returns the profile that is meant, None when every conversation is accepted as it is."""
-    if given is None:
-        return None
     if not isinstance(codec, DictCodec):
         msg = (
             f"profile must be None where {type(codec).__name__} reads the messages (got {given!r}). "

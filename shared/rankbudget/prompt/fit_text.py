@@ -37,9 +37,9 @@ def fit_text(
         'One is first. Two is next....'
     """
     problems: list[str] = []
-    given: Any = text  # whoever does not check types gives None
+    given: Any = text  # callers without type checks give None
     if not isinstance(given, str):
-        problems.append(f'the text is {shown(given)}, allowed: str; give "" for an empty one')
+        problems.append(f'text must be a str (got {shown(given)}). Give "" for an empty one')
     check_count("max_tokens", max_tokens, problems)
     if problems:
         raise BudgetConfigError.of(problems)
@@ -52,16 +52,12 @@ def fit_text(
     else:
         kept = truncate_text(text, max_tokens, measured)
     after = measured.count(kept)
-    action: Action = (
-        "kept" if kept == text else "trimmed" if not kept else "compressed" if query else "truncated"
-    )
+    action: Action = "compressed" if query else "truncated"
+    if kept == text or not kept:
+        action = "kept" if kept == text else "trimmed"
+    reason = "fits" if kept == text else "no_room"
     decision = Decision(
-        segment_id="text",
-        block="text",
-        action=action,
-        reason="fits" if kept == text else "no_room",
-        before=before,
-        after=after,
+        segment_id="text", block="text", action=action, reason=reason, before=before, after=after
     )
     report = BudgetReport(
         limit=max_tokens,

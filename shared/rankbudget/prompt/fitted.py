@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._drivers import Steps
-from ..budget.allocation import Allocation, allocate
+from ..budget.allocation import allocate
 from ..conversation.fit import fit_thread, read_thread
 from ..conversation.thread import FittedThread
 from ..counting.profiles import apply_profile
 from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
-from .block_fit import as_shown, fit_block
+from .blocks import BlockInput, as_shown, fit_block
 from .grants import Grants, Inputs, Prices
 from .layout import STATIC, Layout
 from .request import PromptRequest
@@ -24,7 +24,7 @@ _ROUNDS, _HALVING = 12, 6
 """Most rounds of giving up, and those in which half of the excess is asked for."""
 
 
-# ---- fit --------------------------------------------------------------------------------------------------------------------
+# ---- fit ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,83 +37,60 @@ class Fitted:
 
 
 def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) -> Steps[Fitted]:
-    """Fits the history first, then the blocks in rank order; with preset "rag" the history in rank order, too.
+    """Fits the history first, then the blocks in rank order; with preset "rag" it has its rank's place, too.
 
     Each takes up to its grant and what the one before it left.
     """
-    surplus = request.budget.surplus
-    if request.budget.preset == "rag" or inputs.thread is None:
-        return (yield from _fit_in_rank_order(request, inputs, prices, grants))
-    history = yield from _fit_history(inputs, prices, grants.tokens["history"])
-    if not inputs.blocks:
-        return Fitted(history=history, granted=grants.tokens)
-    used = history.tokens - inputs.measure.overhead
+    budget, measure, thread = request.budget, inputs.measure, inputs.thread
+    order: list[BlockInput | None] = [*inputs.blocks]
+    if thread is not None and inputs.timeline is not None:
+        order.insert(_place_of_history(request, inputs.blocks) if budget.preset == "rag" else 0, None)
+    tokens, unused, carry = grants.tokens, max(0, prices.room - sum(grants.tokens.values())), 0
+    granted: dict[str, int] = {}
+    fits: dict[str, Fit] = {}
+    history: FittedThread | None = None
+    for i, given in enumerate(order):
+        name = "history" if given is None else given.block.name
+        granted[name] = tokens[name]
+        if budget.surplus != "keep" and (given is not None or budget.preset == "rag"):
+            granted[name] += carry + (unused if i == len(order) - 1 else 0)
+        if given is not None:
+            fits[name] = fit_block(request, given, prices.wishes[name], granted[name], inputs.tags)
+            carry = granted[name] - fits[name].tokens
+            continue
+        limit = granted[name] + measure.overhead
+        assert thread is not None
+        assert inputs.timeline is not None
+        history = yield from fit_thread(thread, inputs.timeline, limit, beside=prices.limit - limit)
+        used = history.tokens - measure.overhead
+        carry = granted[name] - used
+        if budget.preset != "rag" and inputs.blocks:
+            carry, (tokens, unused) = 0, _left_by_history(request, prices, grants, used)
+    return Fitted(history=history, fits=fits, granted=granted)
+
+
+def _left_by_history(
+    request: PromptRequest, prices: Prices, grants: Grants, used: int
+) -> tuple[Mapping[str, int], int]:
+    """Returns the grants of the blocks when the history has `used` tokens, and what is left after them."""
+    if grants.whole:
+        return grants.tokens, 0
     demands = [
         replace(d, wanted=used, minimum=0, pinned=used, rank=1) if d.name == "history" else d
         for d in grants.demands
     ]
-    left = (
-        Allocation(grants=grants.tokens, unused=0)
-        if grants.whole
-        else allocate(prices.room, demands, surplus=surplus)
-    )
-    fits, granted = _fit_blocks(request, inputs, prices, left)
-    return Fitted(history=history, fits=fits, granted={**granted, "history": grants.tokens["history"]})
+    left = allocate(prices.room, demands, surplus=request.budget.surplus)
+    return left.grants, left.unused
 
 
-def _fit_history(inputs: Inputs, prices: Prices, granted: int) -> Steps[FittedThread]:
-    assert inputs.thread is not None
-    assert inputs.timeline is not None
-    limit = granted + inputs.measure.overhead
-    return (yield from fit_thread(inputs.thread, inputs.timeline, limit, beside=prices.limit - limit))
+def _place_of_history(request: PromptRequest, blocks: Sequence[BlockInput]) -> int:
+    """Returns how many blocks rank before the history."""
+    rank = request.history.rank if request.history is not None else None
+    rank = request.budget.rank_of("history") if rank is None else rank
+    return sum(given.rank <= rank for given in blocks)
 
 
-def _fit_blocks(
-    request: PromptRequest, inputs: Inputs, prices: Prices, allocation: Allocation
-) -> tuple[dict[str, Fit], dict[str, int]]:
-    fits: dict[str, Fit] = {}
-    granted: dict[str, int] = {}
-    carry = 0
-    for i, given in enumerate(inputs.blocks):
-        name = given.block.name
-        if i == len(inputs.blocks) - 1:
-            carry += allocation.unused  # rounded off, or left by a history that ranks below
-        granted[name] = allocation[name] + (carry if request.budget.surplus != "keep" else 0)
-        fits[name] = fit_block(request, given, prices.wishes[name].base, granted[name], inputs.tags)
-        carry = granted[name] - fits[name].tokens
-    return fits, granted
-
-
-def _fit_in_rank_order(
-    request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants
-) -> Steps[Fitted]:
-    fits: dict[str, Fit] = {}
-    granted: dict[str, int] = {}
-    history: FittedThread | None = None
-    rank = request.budget.rank_of("history")
-    if request.history is not None and request.history.rank is not None:
-        rank = request.history.rank
-    carry = prices.room - sum(grants.tokens.values())
-    keep = request.budget.surplus == "keep"
-    for given in [
-        *[b for b in inputs.blocks if b.rank <= rank],
-        None,
-        *[b for b in inputs.blocks if b.rank > rank],
-    ]:
-        if given is None and inputs.thread is None:
-            continue
-        name = "history" if given is None else given.block.name
-        granted[name] = grants.tokens.get(name, 0) + (0 if keep else max(0, carry))
-        if given is None:
-            history = yield from _fit_history(inputs, prices, granted[name])
-            carry = granted[name] - (history.tokens - inputs.measure.overhead)
-        else:
-            fits[name] = fit_block(request, given, prices.wishes[name].base, granted[name], inputs.tags)
-            carry = granted[name] - fits[name].tokens
-    return Fitted(history=history, fits=fits, granted=granted)
-
-
-# ---- render and verify ------------------------------------------------------------------------------------------------------
+# ---- render and verify ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +112,12 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
     Raises:
         BudgetExceededError: it is too large in its final form, and nothing can be given up any more.
     """
+    history = fitted.history
+    hosts = (request.render is not None, request.profile is not None, request.question is not None)
+    if history is not None and not any((fitted.fits, request.system, request.text, *hosts)):
+        total = history.tokens + request.extra_tokens
+        if total <= prices.limit:
+            return Rendered(messages=history.messages, total=total, fitted=fitted)
     largest = 0
     for attempt in range(_ROUNDS):
         rendered = _render(request, inputs, fitted)
@@ -145,19 +128,18 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
         if over <= 0:
             return rendered
         # A template may show a text twice: what is asked for first is what a doubled text needs.
-        fits, rest = _give_up(
-            request, inputs, prices, fitted.fits, (over + 1) // 2 if attempt < _HALVING else over
-        )
+        asked = (over + 1) // 2 if attempt < _HALVING else over
+        fits, rest = _give_up(request, inputs, prices, fitted.fits, asked)
         history = fitted.history
-        if (
-            fits == fitted.fits
-        ):  # a block that is dropped takes its frame with it: the history gives only after that
-            if history is None:
-                break
-            history = yield from _smaller_history(inputs, prices, history, rest)
+        if fits == fitted.fits:  # a dropped block's frame goes too, so the history gives only after blocks
+            history = (yield from _smaller_history(inputs, prices, history, rest)) if history else None
             if history is None:
                 break
         fitted = replace(fitted, fits=fits, history=history)
+    raise _too_large(inputs, prices, fitted, largest)
+
+
+def _too_large(inputs: Inputs, prices: Prices, fitted: Fitted, largest: int) -> BudgetExceededError:
     used = {"system": prices.system_tokens, **{name: f.tokens for name, f in fitted.fits.items()}}
     if fitted.history is not None:
         used["history"] = fitted.history.tokens - inputs.measure.overhead
@@ -165,7 +147,7 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
         f"the prompt must have at most {prices.limit:,} tokens in its final form (got {largest:,}). "
         "Shorten the fixed parts or raise the limit."
     )
-    raise BudgetExceededError(msg, limit=prices.limit, needed=largest, blocks=used)
+    return BudgetExceededError(msg, limit=prices.limit, needed=largest, blocks=used)
 
 
 def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
@@ -173,10 +155,8 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
     if request.render is not None:
         messages = list(request.render(fitted.fits, history))
         total = inputs.measure.total(messages) + request.extra_tokens
+        total += _beside(request, fitted) if request.beside else 0
         return Rendered(messages=messages, total=total, fitted=fitted)
-    simple = not fitted.fits and not request.system and request.question is None
-    if simple and fitted.history is not None and request.profile is None and not request.text:
-        return Rendered(messages=history, total=fitted.history.tokens + request.extra_tokens, fitted=fitted)
     fits = fitted.fits if request.shown is None else as_shown(fitted.fits, request.shown)
     layout = Layout(
         codec=request.codec,
@@ -189,26 +169,33 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
         notice=request.notice,
         tags=inputs.tags,
     )
-    messages = layout.messages()
-    if request.profile is not None:
-        messages = apply_profile(messages, request.profile)
-    total = inputs.measure.total(messages) + request.extra_tokens
-    if request.beside:  # the default rendering shows texts; a host's own shows what is beside them, too
-        kept = [piece.segment.id for fit in fitted.fits.values() for piece in fit.pieces]
-        total += sum([request.beside.get(name, 0) for name in kept])
+    around = layout.around()
+    messages = layout.messages(*around)
+    if fitted.history is not None and inputs.measure.additive and request.profile is None:
+        total = fitted.history.tokens + inputs.measure.group([m for part in around for m in part])
+    else:
+        messages = messages if request.profile is None else apply_profile(messages, request.profile)
+        total = inputs.measure.total(messages)
+    total += request.extra_tokens + (_beside(request, fitted) if request.beside else 0)
     return Rendered(messages=messages, total=total, fitted=fitted, layout=layout)
+
+
+def _beside(request: PromptRequest, fitted: Fitted) -> int:
+    """Returns the tokens of media that the rendering does not show; a host's own shows its blocks'."""
+    fits = [fit for name, fit in fitted.fits.items() if request.render is None or name == "knowledge"]
+    return sum([request.beside.get(piece.segment.id, 0) for fit in fits for piece in fit.pieces])
 
 
 def _give_up(
     request: PromptRequest, inputs: Inputs, prices: Prices, fits: Mapping[str, Fit], over: int
 ) -> tuple[dict[str, Fit], int]:
-    """Returns the fits after the lowest ranks gave up `over` tokens, and what of that nobody gave."""
+    """Returns the fits after the lowest ranks gave up `over` tokens, and what of that is still missing."""
     made = dict(fits)
     for given in reversed(inputs.blocks):
         name = given.block.name
         if made[name].pieces and over > 0:
             wish, before = prices.wishes[name], made[name].tokens
-            made[name] = fit_block(request, given, wish.base, max(wish.pinned, before - over), inputs.tags)
+            made[name] = fit_block(request, given, wish, max(wish.pinned, before - over), inputs.tags)
             over -= before - made[name].tokens
     return made, over
 

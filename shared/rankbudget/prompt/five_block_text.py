@@ -1,7 +1,6 @@
 """The five-block form: system, project, task, history and knowledge as one tagged text.
 
-A thin face of the `Assembler`: it says how the text looks and how it is counted; granting, fitting, repairing
-and verifying are the stations'.
+This file says how the text looks and how it is counted; the plan does the rest.
 """
 
 from __future__ import annotations
@@ -47,7 +46,8 @@ class BlockAssembler:
 
     Example:
         >>> blocks = BlockAssembler(TokenBudget.five_blocks("gpt-4"))
-        >>> print(blocks.assemble("You review code.", "Python 3.12", "Add a login.", [{"role": "user", "content": "JWT or sessions?"}], []))
+        >>> asked = [{"role": "user", "content": "JWT or sessions?"}]
+        >>> print(blocks.assemble("You review code.", "Python 3.12", "Add a login.", asked, []))
         <system>
         You review code.
         </system>
@@ -119,35 +119,31 @@ class BlockAssembler:
         knowledge: Sequence[Any] = (),
     ) -> FitResult:
         """Returns the same text with what it kept and the report that says why."""
-        system_tokens = self.counter.count(system)
-        self.budget.check_system(system_tokens)
-        sizes = {name: size for name, size in self.budget.sizes.items() if name != "query"}
-        reserve = self.budget.reserve_tokens(system_tokens) + self.budget.sizes.get("query", 0)
-        ratio = (
-            self.budget.reserve if reserve == self.budget.reserve_tokens(system_tokens) else max(reserve, 2)
-        )
-        budget = self.budget.replace(sizes=sizes, reserve=ratio)
-        look = _Look(self.counter, system=system, notice=self.notice if knowledge else None)
-        blocks = (
-            _text_block("project", project),
-            _text_block("task", task),
-            Block(
-                name="knowledge",
-                segments=[_memory(item, i) for i, item in enumerate(knowledge)],
-                strategy="best_first",
-            ),
-        )
+        budget, counter = self.budget, self.counter
+        system_tokens = counter.count(system)
+        budget.check_system(system_tokens)
+        sizes, reserve = dict(budget.sizes), budget.reserve
+        question = sizes.pop("query", 0)
+        if question:
+            reserve = max(2, budget.reserve_tokens(system_tokens) + question)
+        look = _Look(counter, system=system, notice=self.notice)
+        memories = [_memory(item, i) for i, item in enumerate(knowledge)]
         request = PromptRequest(
-            budget=budget,
-            counter=self.counter,
+            budget=budget.replace(sizes=sizes, reserve=reserve),
+            counter=counter,
             codec=_Codec(),
             measure=look,
-            blocks=blocks,
+            blocks=(
+                _text_block("project", project),
+                _text_block("task", task),
+                Block(name="knowledge", segments=memories, strategy="best_first"),
+            ),
             system=[_System(role="system", content=system)] if system else (),
             history=Block(name="history", messages=[_message(m, i) for i, m in enumerate(history)]),
             asked_elsewhere=True,
             sources=frozenset({"project", "task", "history", "knowledge"}),
             render=look.render,
+            frames={"knowledge": sum(counter.count_many(look.announced))},
             scope=self.scope,
             summarizer=self.summarizer,
         )
@@ -162,13 +158,13 @@ class BlockAssembler:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The finished prompt where the stations expect host messages."""
+    """The finished prompt where the plan expects host messages."""
 
     text: str
 
 
 class _Summary(dict[str, Any]):
-    """A summary the stations wrote; a message that only looks like one is a message."""
+    """A summary that the plan wrote; a message that only looks like one is a message."""
 
 
 class _System(dict[str, Any]):
@@ -182,33 +178,25 @@ class _Codec(DictCodec):
 
 
 class _Look:
-    """How the text looks, and what its parts cost: a `Measure` and a `render` hook of the assembler."""
+    """How the text looks, and what its parts cost: the plan's `measure` and `render`."""
 
     additive = False  # lines end in a newline and mostly add up, but only the finished text is the truth
     overhead = 0
 
     def __init__(self, counter: TokenCounter, *, system: str, notice: str | None) -> None:
         self._counter = counter
-        self._system = system
-        self._notice = [notice + "\n"] if notice else []
-        self._framing = True
-        """The first rendering is the assembler's count of what always stays: it holds the notice the knowledge will stand under."""
+        self._system = [system.rstrip("\n") + "\n"] if system else []
+        self.announced = [notice + "\n"] if notice else []
 
     def render(self, kept: Mapping[str, Fit], history: Sequence[Any]) -> list[_Text]:
-        """Returns one text; all five blocks stand in it, so what the assembler counts without contents is what their tags cost."""
+        """Returns one text with all five blocks, so that what is counted without contents is their tags."""
         knowledge = _pieces(kept, "knowledge")
-        empty = (
-            [*self._notice, placeholder("knowledge") or ""]
-            if self._framing
-            else [placeholder("knowledge") or ""]
-        )
-        self._framing = False
         parts = {
-            "system": [self._system.rstrip("\n") + "\n"] if self._system else [],
+            "system": self._system,
             "project": _pieces(kept, "project"),
             "task": _pieces(kept, "task"),
             "history": [_line(message) for message in history] or [placeholder("history") or ""],
-            "knowledge": [*self._notice, *knowledge] if knowledge else empty,
+            "knowledge": [*self.announced, *knowledge] if knowledge else [placeholder("knowledge") or ""],
         }
         return [_Text("\n".join(render_block(name, pieces) for name, pieces in parts.items()).rstrip("\n"))]
 
@@ -241,7 +229,7 @@ def _text_block(name: str, text: str) -> Block:
 
 
 def _line(message: Mapping[str, Any]) -> str:
-    """Returns a message as one line of the history, or the system text, or a summary, as they stand in the prompt."""
+    """Returns a message as one line of the history, or the system text, or a summary."""
     text = content_text(message.get("content"))
     if isinstance(message, _System):
         return text.rstrip("\n") + "\n"
@@ -249,12 +237,8 @@ def _line(message: Mapping[str, Any]) -> str:
         summary = text.partition("<summary>\n")[2].rpartition("\n</summary>")[0]
         return f"{_SUMMARY}]:\n{one_turn(chr(10) + summary)[1:]}\n\n"
     calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
-    lines = (
-        [text, *(f"[calls {call.get('name')}({call.get('arguments')})]" for call in calls)]
-        if calls
-        else [text]
-    )
-    return role_line(message["role"], chr(10).join(lines).strip(chr(10)))
+    lines = [text, *(f"[calls {call.get('name')}({call.get('arguments')})]" for call in calls)]
+    return role_line(message["role"], "\n".join(lines).strip("\n") if calls else text.strip("\n"))
 
 
 def _message(item: Any, position: int) -> Mapping[str, Any]:
@@ -262,42 +246,41 @@ def _message(item: Any, position: int) -> Mapping[str, Any]:
         return item
     role, content = getattr(item, "role", None), getattr(item, "content", None)
     if role is None or content is None:
-        msg = f"history item {position} is a {type(item).__name__}, allowed: a dict, or an object with 'role' and 'content'"
+        msg = (
+            f"history[{position}] must be a dict, or an object with 'role' and 'content' "
+            f"(got a {type(item).__name__})"
+        )
         raise BudgetConfigError(msg)
     return {"role": str(getattr(role, "value", role)), "content": content}
 
 
 def _memory(item: Any, position: int) -> Segment:
-    """Returns a memory in its tags; earlier ones are more relevant. A segment keeps its scope, its group and its pin."""
-    own = item if isinstance(item, Segment) else None
+    """Returns a memory in its tags; earlier ones are more relevant."""
     text = item if isinstance(item, str) else _field(item, "content", "text", "page_content")
     if not isinstance(text, str):
-        msg = f"knowledge item {position} is a {type(item).__name__}, allowed: a text, or an item with 'content' or 'text'"
+        kind = type(item).__name__
+        msg = f"knowledge[{position}] must be a text, or have 'content' or 'text' (got a {kind})"
         raise BudgetConfigError(msg)
     provenance = _field(item, "provenance")
     source = _field(provenance, "source_id") or _field(item, "source_id", "source", "id")
     source = source if isinstance(source, str) else f"knowledge-{position}"
     confidence = _field(item, "confidence")
     confidence = _field(provenance, "confidence") if confidence is None else confidence
-    tag = f'<memory source="{escape(" ".join(source.split()))}"{_shown(confidence)}>'
+    shown = f"{confidence:.2f}" if isinstance(confidence, (int, float)) else escape(str(confidence))
+    trust = "" if confidence is None else f' confidence="{shown}"'
+    tag = f'<memory source="{escape(" ".join(source.split()))}"{trust}>'
     tagged = f"{tag}\n{escape_text(text).rstrip(chr(10))}\n</memory>"
-    return Segment(
-        id=f"knowledge-{position}",
-        text=tagged,
-        score=-float(position),
-        provenance=provenance if isinstance(provenance, Provenance) else None,
-        scope=own.scope if own is not None else None,
-        group=own.group if own is not None else None,
-        pinned=own is not None and own.pinned,
-        source=item,
-    )
-
-
-def _shown(confidence: Any) -> str:
-    if confidence is None:
-        return ""
-    figure = f"{confidence:.2f}" if isinstance(confidence, (int, float)) else escape(str(confidence))
-    return f' confidence="{figure}"'
+    fields: dict[str, Any] = {
+        "text": tagged,
+        "score": -float(position),
+        "id": f"knowledge-{position}",
+        "source": item,
+    }
+    if isinstance(item, Segment):  # its scope, its group and its pin hold
+        return Segment(
+            **fields, provenance=item.provenance, scope=item.scope, group=item.group, pinned=item.pinned
+        )
+    return Segment(**fields, provenance=provenance if isinstance(provenance, Provenance) else None)
 
 
 def _field(item: Any, *names: str) -> Any:

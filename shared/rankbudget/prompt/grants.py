@@ -10,21 +10,21 @@ from ..conversation.fit import Needs, needs_of, read_thread
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
 from ..errors import BudgetExceededError
+from ..fitting.protocol import Fit
 from ..messages.codec import content_text
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.tags import own_tags
-from ..segment import Block, Decision
-from .block_fit import NOTHING, BlockInput, Wish, wishes_of
-from .read_blocks import for_reader
+from ..segment import Decision
+from .blocks import UNBOUNDED, BlockInput, Wish, for_reader, wishes_of
 from .request import PromptRequest, Turn
 
 __all__ = ["Grants", "Inputs", "Prices", "grant", "price", "read"]
 
-_UNBOUNDED = 1 << 40
 _NO_NEEDS = Needs(0, 0)
+_NOTHING = Fit(pieces=(), tokens=0, decisions=())
 
 
-# ---- read -------------------------------------------------------------------------------------------------------------------
+# ---- read -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,79 +32,60 @@ class Inputs:
     """What was given, as its reader sees it."""
 
     measure: Measure
+    turn: Turn
     thread: Thread | None = None
     timeline: Timeline | None = None
     blocks: tuple[BlockInput, ...] = ()
     hidden: tuple[Decision, ...] = ()
     tags: tuple[str, ...] = ()
-    sources: frozenset[str] | None = None
-    awaited: frozenset[str] = frozenset()
-    granted_history: int | None = None
     alone: bool = False
     """The history competes with nothing: no other block has a configured source."""
 
 
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
-    """Returns the conversation ready to be cut, and the blocks in rank order without what is hidden from their reader."""
+    """Returns the conversation, and the blocks in rank order without what is hidden from their reader."""
+    budget, minimum, history = request.budget, request.min_exchanges, request.history
     measure = request.measure or CodecMeasure(request.codec, request.counter, request.tools)
-    thread = timeline = None
-    if request.history is not None:
-        thread = _thread(request, request.history, measure, turn)
-        timeline = read_thread(thread)
-    given = turn or Turn(request.sources)
-    if not request.blocks:
-        return Inputs(
+    sources = request.sources if turn is None else turn.sources
+    inputs = Inputs(measure=measure, turn=turn or Turn(sources), hidden=request.hidden)
+    if history is not None:
+        thread = Thread(
+            messages=history.messages or (),
+            codec=request.codec,
+            counter=request.counter,
             measure=measure,
-            thread=thread,
-            timeline=timeline,
-            hidden=request.hidden,
-            sources=given.sources,
-            awaited=given.awaited,
-            granted_history=given.granted_history,
-            alone=thread is not None
-            and not given.awaited
-            and given.sources is not None
-            and given.sources <= {"history"},
+            cut=request.cut,
+            min_exchanges=budget.min_exchanges if minimum is None else minimum,
+            message_cap=None if request.message_cap is None else budget.message_cap,
+            shorten_question=request.shorten_question or budget.shorten_question,
+            summarizer=request.summarizer,
+            summary_timeout=request.summary_timeout,
+            strict=request.strict,
+            query=request.query,
+            asked_elsewhere=request.asked_elsewhere or request.question is not None,
+            remembers=turn is not None,
+            known=turn.known if turn is not None else None,
         )
-    seen = [for_reader(block, request.scope) for block in request.blocks]
-    question = request.question_text or _last_question(timeline)
-    blocks = [BlockInput(block, _rank(request, block), block.query or question) for block, _ in seen]
-    return Inputs(
-        measure=measure,
-        thread=thread,
-        timeline=timeline,
+        others = {"any"} if sources is None else sources - {"history"}
+        alone = not (others or request.blocks or inputs.turn.awaited)
+        inputs = replace(inputs, thread=thread, timeline=read_thread(thread), alone=alone)
+    return _with_blocks(request, inputs) if request.blocks else inputs
+
+
+def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
+    hidden, blocks = list(request.hidden), []
+    question = request.question_text or _last_question(inputs.timeline)
+    for given in request.blocks:
+        block, unseen = for_reader(given, request.scope)
+        hidden += unseen
+        rank = request.budget.rank_of(block.name) if block.rank is None else block.rank
+        blocks.append(BlockInput(block, rank, block.query or question))
+    return replace(
+        inputs,
         blocks=tuple(sorted(blocks, key=lambda b: (b.rank, b.block.name))),
-        hidden=(*request.hidden, *(decision for _, hidden in seen for decision in hidden)),
-        tags=own_tags(block.name for block, _ in seen),
-        sources=given.sources,
-        awaited=given.awaited,
-        granted_history=given.granted_history,
+        hidden=tuple(hidden),
+        tags=own_tags(given.block.name for given in blocks),
     )
-
-
-def _thread(request: PromptRequest, history: Block, measure: Measure, turn: Turn | None) -> Thread:
-    budget = request.budget
-    minimum = request.min_exchanges
-    return Thread(
-        messages=history.messages or (),
-        codec=request.codec,
-        counter=request.counter,
-        measure=measure,
-        cut=request.cut,
-        min_exchanges=budget.min_exchanges if minimum is None else minimum,
-        message_cap=None if request.message_cap is None else budget.message_cap,
-        summarizer=request.summarizer,
-        summary_timeout=request.summary_timeout,
-        strict=request.strict,
-        query=request.query,
-        asked_elsewhere=request.asked_elsewhere or request.question is not None,
-        remembers=turn is not None,
-        known=turn.known if turn is not None else None,
-    )
-
-
-def _rank(request: PromptRequest, block: Block) -> int:
-    return block.rank if block.rank is not None else request.budget.rank_of(block.name)
 
 
 def _last_question(timeline: Timeline | None) -> str:
@@ -115,7 +96,7 @@ def _last_question(timeline: Timeline | None) -> str:
     return content_text(neutral.get("content"))
 
 
-# ---- price ------------------------------------------------------------------------------------------------------------------
+# ---- price ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,21 +105,25 @@ class Prices:
 
     Args:
         limit: most tokens of the prompt.
-        fixed: tokens that always stay: system prompt, tools, question, framing, what the host adds.
-        room: tokens that history and blocks share.
-        system_tokens: of them the system prompt; system messages of the history are counted there.
+        reserve: tokens kept for the answer.
+        safety: tokens kept free because counts may be too low.
+        room: of them, what history and blocks share; the rest always stays.
+        system_tokens: tokens of the system prompt; system messages of the history are counted there.
         system_text: tokens of the texts of all system messages.
         wishes: what each block wants.
         needs: what the conversation cannot do without.
+        question_before: tokens of a question of its own before it was cut; 0 where it is whole.
     """
 
     limit: int
-    fixed: int
+    reserve: int
+    safety: int
     room: int
     system_tokens: int = 0
     system_text: int = 0
     wishes: Mapping[str, Wish] = field(default_factory=dict)
     needs: Needs = _NO_NEEDS
+    question_before: int = 0
 
 
 def price(request: PromptRequest, inputs: Inputs) -> Prices:
@@ -148,57 +133,59 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     pinned = inputs.timeline.pinned_tokens if inputs.timeline is not None else 0
     bounded = budget.max_system_ratio is not None or "system" in budget.sizes
     system_text = _check_system(request, inputs) if bounded or request.system else 0
-    limit = budget.limit(
-        system_tokens=system_tokens + pinned, band=request.counter.band, ceiling=request.ceiling
-    )
+    system, band = system_tokens + pinned, request.counter.band
+    reserve = budget.reserve_tokens(system)
+    limit = budget.limit(system_tokens=system, band=band, ceiling=request.ceiling)
+    safety = budget.context_window - reserve - limit
+    if request.ceiling is not None:
+        safety = budget.safety_tokens(system_tokens=system, band=band)
     if request.render is not None:
-        empty = {given.block.name: NOTHING for given in inputs.blocks}
+        empty = {given.block.name: _NOTHING for given in inputs.blocks}
         fixed = measure.total(list(request.render(empty, [])))
     else:
         question = measure.group([request.question]) if request.question is not None else 0
         fixed = measure.overhead + system_tokens + question
     fixed += request.extra_tokens
     if fixed > limit:
-        raise _fixed_too_large(fixed, system_tokens, limit)
-    wishes: Mapping[str, Wish] = {}
-    needs = _NO_NEEDS
-    if inputs.blocks or not inputs.alone:
-        wishes = wishes_of(request, measure, inputs.blocks, inputs.tags)
-        if inputs.thread is not None and inputs.timeline is not None:
-            needs = needs_of(inputs.thread, inputs.timeline)
-    return Prices(
+        hint = "." if request.question is None else "; shorten_question=True cuts the question."
+        msg = (
+            f"what always stays needs {fixed:,} tokens ({system_tokens:,} of them the system prompt), the "
+            f"limit is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, "
+            f"or take a larger window{hint}"
+        )
+        held = {"system": system_tokens, "other": fixed - system_tokens}
+        raise BudgetExceededError(msg, limit=limit, needed=fixed, blocks=held)
+    prices = Prices(
         limit=limit,
-        fixed=fixed,
+        reserve=reserve,
+        safety=safety,
         room=limit - fixed,
         system_tokens=system_tokens,
         system_text=system_text,
-        wishes=wishes,
-        needs=needs,
     )
+    if inputs.alone:
+        return prices
+    needs = prices.needs
+    if inputs.thread is not None and inputs.timeline is not None:
+        needs = needs_of(inputs.thread, inputs.timeline)
+    return replace(prices, wishes=wishes_of(request, measure, inputs.blocks, inputs.tags), needs=needs)
 
 
 def _check_system(request: PromptRequest, inputs: Inputs) -> int:
     """Returns the tokens of the system messages' texts, which the budget may bound."""
-    budget, timeline = request.budget, inputs.timeline
+    timeline = inputs.timeline
     messages = list(request.system)
     if timeline is not None:
         messages += [timeline.messages[p] for p in timeline.pinned]
+    if not messages:
+        return 0
     texts = [content_text(request.codec.to_dict(m).get("content")) for m in messages]
-    tokens = sum(request.counter.count_many(texts)) if texts else 0
-    budget.check_system(tokens)
+    tokens = sum(request.counter.count_many(texts))
+    request.budget.check_system(tokens)
     return tokens
 
 
-def _fixed_too_large(fixed: int, system: int, limit: int) -> BudgetExceededError:
-    msg = (
-        f"what always stays needs {fixed:,} tokens ({system:,} of them the system prompt), the limit is {limit:,}. "
-        "Shorten the system prompt, tools, template or question, lower the reserve, or take a larger window."
-    )
-    blocks = {"system": system, "other": fixed - system}
-    return BudgetExceededError(msg, limit=limit, needed=fixed, blocks=blocks)
-
-
-# ---- grant ------------------------------------------------------------------------------------------------------------------
+# ---- grant ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,40 +200,34 @@ class Grants:
 
 def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
     """Returns one allocation of the room for all."""
+    room, budget, needs = prices.room, request.budget, prices.needs
+    most = UNBOUNDED if request.history_tokens is None else request.history_tokens
     if inputs.alone:
-        tokens = prices.room
-        if request.history_tokens is not None:
-            tokens = min(tokens, request.history_tokens)
-        return Grants({"history": tokens})
-    budget, needs = request.budget, prices.needs
-    demands = [
-        demand_for(
-            budget,
-            given.block.name,
-            prices.wishes[given.block.name].wanted,
-            block=given.block,
-            pinned=prices.wishes[given.block.name].pinned,
-        )
-        for given in inputs.blocks
-    ]
-    if inputs.thread is not None:
-        most = _UNBOUNDED if request.history_tokens is None else request.history_tokens
+        return Grants({"history": min(room, most)})
+    demands = []
+    for given in inputs.blocks:
+        wish = prices.wishes[given.block.name]
         demands.append(
-            demand_for(
-                budget, "history", most, block=request.history, minimum=needs.exchanges, pinned=needs.must
-            )
+            demand_for(budget, given.block.name, wish.wanted, block=given.block, pinned=wish.pinned)
         )
-    demands += _awaited(request, inputs, prices.room, demands)
-    if budget.surplus != "keep" and _all_fits(inputs, prices.room, demands):
+    if inputs.thread is not None:
+        must = needs.must
+        if budget.preset == "rag" and must + sum([d.wanted for d in demands]) > room:
+            must = max(must, min(needs.exchanges, room // 2))  # long documents leave the last exchanges room
+        demands.append(
+            demand_for(budget, "history", most, block=request.history, minimum=needs.exchanges, pinned=must)
+        )
+    if inputs.turn.awaited:
+        demands += _awaited(request, inputs.turn, room, demands)
+    if budget.surplus != "keep" and _all_fits(inputs, room, demands):
         tokens_of = {demand.name: demand.wanted for demand in demands}
-        others = sum([wanted for name, wanted in tokens_of.items() if name != "history"])
         if "history" in tokens_of:
-            tokens_of["history"] = prices.room - others
+            tokens_of["history"] = room - sum([n for name, n in tokens_of.items() if name != "history"])
         return Grants(tokens_of, tuple(demands), whole=True)
-    everyone = with_absent(budget, demands, sources=inputs.sources)
-    granted = dict(allocate(prices.room, everyone, surplus=budget.surplus).grants)
-    if inputs.granted_history is not None and inputs.thread is not None:
-        granted["history"] = min(inputs.granted_history, prices.room)
+    everyone = with_absent(budget, demands, sources=inputs.turn.sources)
+    granted = dict(allocate(room, everyone, surplus=budget.surplus).grants)
+    if inputs.turn.granted_history is not None and inputs.thread is not None:
+        granted["history"] = min(inputs.turn.granted_history, room)
     return Grants(granted, tuple(everyone))
 
 
@@ -255,20 +236,19 @@ def _all_fits(inputs: Inputs, room: int, demands: Sequence[Demand]) -> bool:
     left = room - sum([demand.wanted for demand in demands if demand.name != "history"])
     if left < 0 or inputs.timeline is None:
         return left >= 0
-    if inputs.granted_history is not None:
+    if inputs.turn.granted_history is not None:
         return False
     most = [demand.wanted for demand in demands if demand.name == "history"]
     return inputs.timeline.costs_at_most(min([left, *most]))
 
 
-def _awaited(request: PromptRequest, inputs: Inputs, room: int, demands: Sequence[Demand]) -> list[Demand]:
+def _awaited(request: PromptRequest, turn: Turn, room: int, demands: Sequence[Demand]) -> list[Demand]:
     """Returns demands that reserve the share of each block that another call of this turn will bring."""
     present = {demand.name for demand in demands}
-    missing = [name for name in sorted(inputs.awaited) if name not in present]
+    missing = [name for name in sorted(turn.awaited) if name not in present]
     if not missing:
         return []
-    unbounded = [demand_for(request.budget, name, _UNBOUNDED) for name in missing]
-    shares = allocate(
-        room, with_absent(request.budget, [*demands, *unbounded], sources=inputs.sources), surplus="keep"
-    ).shares
+    unbounded = [demand_for(request.budget, name, UNBOUNDED) for name in missing]
+    everyone = with_absent(request.budget, [*demands, *unbounded], sources=turn.sources)
+    shares = allocate(room, everyone, surplus="keep").shares
     return [replace(demand, wanted=shares[demand.name]) for demand in unbounded]

@@ -46,8 +46,8 @@ class Layout:
     notice: str | None = None
     tags: tuple[str, ...] = ()
 
-    def messages(self) -> list[Any]:
-        """Returns the prompt as host messages."""
+    def around(self) -> tuple[list[Any], list[Any], list[Any]]:
+        """Returns the messages before the history, before the question, and the question if it is apart."""
         static = [
             self.codec.make("system", self._block(name, fit).rstrip("\n"), origin=name)
             for name, fit in self.static.items()
@@ -55,10 +55,12 @@ class Layout:
         ]
         changing = self.changing()
         inserted = [self.codec.make("system", changing, origin="context")] if changing else []
-        if self.question is not None:
-            return [*self.system, *static, *self.history, *inserted, self.question]
-        at = len(self.history) if self.asked is None else self.asked
-        return [*self.system, *static, *self.history[:at], *inserted, *self.history[at:]]
+        return [*self.system, *static], inserted, [] if self.question is None else [self.question]
+
+    def messages(self, front: list[Any], inserted: list[Any], question: list[Any]) -> list[Any]:
+        """Returns the prompt as host messages, made of what `around` returned."""
+        at = len(self.history) if self.asked is None or question else self.asked
+        return [*front, *self.history[:at], *inserted, *self.history[at:], *question]
 
     def changing(self) -> str:
         """Returns the text of what changes every turn, "" when there is none."""
@@ -100,7 +102,7 @@ class Layout:
         )
 
     def _block(self, name: str, fit: Fit, *, empty: str | None = None) -> str:
-        """Returns a block as tagged text; "" or the placeholder `empty` in its tags when nothing of it is left."""
+        """Returns a block as tagged text; when nothing of it is left "", or `empty` in its tags."""
         if not fit.pieces:
             return open_tag(name) + empty + close_tag(name) if empty else ""
         wrap = wrapper_of(name, self.tags)

@@ -13,7 +13,7 @@ from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetConfigError, CounterUnavailableError
 from ..messages.measure import Measure
-from .plain import plain_budget
+from .stages import plain_budget
 
 __all__ = ["Limits", "ModelFacts", "limits_of"]
 

@@ -1,106 +1,90 @@
-"""Report: a decision and a reason for every piece, totals for every block."""
+"""What a plan's report says, made when it is read: totals, decisions, warnings, what brings a piece back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from ..budget.token_budget import TokenBudget
-from ..report.report import BlockTotal, BudgetReport, warnings_for
+from ..conversation.selection import in_order_of_importance
+from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
+from ..report.words import warnings_for
 from ..segment import Block, Decision, DecisionRange
-from .fitted import Rendered
+from .fitted import Fitted, Rendered
 from .grants import Inputs, Prices
 from .layout import STATIC
-from .plan import Plan
+from .needs import Kept, Needs, Thresholds
 from .request import PromptRequest
 
-__all__ = ["report"]
+__all__ = ["Again", "contents", "needs", "warnings"]
+
+Again = Callable[[int], BudgetReport]
+"""The report of the same request with so many more tokens."""
+
+_IN_PROMPT = {name: i for i, name in enumerate((*STATIC, "history"))}
+"""Where each block stands; others follow, the question is last."""
 
 
-def report(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> Plan:
-    """Returns the finished plan with its report."""
-    fitted, budget = rendered.fitted, request.budget
-    history = fitted.history
-    totals = _totals(request, inputs, prices, rendered)
-    parts: list[Decision | DecisionRange] = [_always(t.name, t.used) for t in totals if t.granted is None]
+def contents(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> Mapping[str, Any]:
+    """Returns totals and decisions. A block's tags are overhead.
+
+    Where joined texts and merged messages cost less than one by one, the largest block has saved it.
+    """
+    fitted, history = rendered.fitted, rendered.fitted.history
+    totals = _totals(request, inputs, prices, fitted)
+    parts: list[Part] = [_always(t, prices) for t in totals if t.granted is None]
     parts += inputs.hidden
-    for given in inputs.blocks:
-        parts += fitted.fits[given.block.name].decisions
+    for kept in fitted.fits.values():
+        parts += kept.decisions
     if history is not None and request.history is not None:
         parts += _named(history.parts, request.history) if request.history.segments else history.parts
-    notes = list(history.warnings) if history is not None else []
-    if inputs.hidden:
-        notes.append(f"out_of_scope: {len(inputs.hidden)} segments belong to other users or projects")
-    window: int | None = budget.context_window
-    if window == prices.limit:  # a bare number of tokens: there is no window to speak of
-        window = None
-    made = BudgetReport(
-        limit=prices.limit,
-        total_tokens=rendered.total,
-        window=window,
-        reserve=budget.reserve_tokens(prices.system_tokens),
-        safety=budget.safety_tokens(system_tokens=prices.system_tokens, band=request.counter.band),
-        overhead=rendered.total - sum([total.used for total in totals]),
-        blocks=totals,
-        parts=parts,
-        warnings=lambda: (*notes, *_warnings(request, prices)),
-        counter=request.counter.name,
-        exact=request.counter.exact,
-        model=budget.model,
-        covers=request.covers,
-    )
-    return Plan(
-        messages=rendered.messages,
-        history=history.messages if history is not None else (),
-        kept=fitted.fits,
-        report=made,
-        counter=request.counter,
-        granted=fitted.granted,
-        layout=rendered.layout,
-        state=history.state if history is not None else None,
-    )
+    joined = set() if inputs.measure.additive or history is None else {"history"}
+    overhead = rendered.total - sum([total.used for total in totals])
+    if overhead < 0:
+        largest = max(range(len(totals)), key=lambda i: totals[i].used)
+        totals[largest] = replace(totals[largest], used=totals[largest].used + overhead)
+        joined.add(totals[largest].name)
+    return {"overhead": max(0, overhead), "blocks": totals, "parts": parts, "joined": joined}
 
 
-def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> list[BlockTotal]:
+def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted) -> list[BlockTotal]:
     """Returns the figures of each block in the order of the prompt."""
-    fitted, rank = rendered.fitted, request.budget.rank_of
+    rank = request.budget.rank_of
     totals = []
     if request.system:
         totals.append(BlockTotal(name="system", rank=rank("system"), granted=None, used=prices.system_tokens))
     if fitted.history is not None and request.history is not None:
         own = request.history.rank
-        totals.append(
-            BlockTotal(
-                name="history",
-                rank=rank("history") if own is None else own,
-                granted=fitted.granted["history"],
-                used=fitted.history.tokens - inputs.measure.overhead,
-            )
-        )
+        used = fitted.history.tokens - inputs.measure.overhead
+        granted = fitted.granted["history"]
+        history_rank = rank("history") if own is None else own
+        totals.append(BlockTotal(name="history", rank=history_rank, granted=granted, used=used))
     for given in inputs.blocks:
-        name = given.block.name
-        totals.append(
-            BlockTotal(
-                name=name,
-                rank=given.rank,
-                granted=fitted.granted[name],
-                used=fitted.fits[name].tokens,
-                wanted=prices.wishes[name].wanted if request.cost is None else None,
-            )
-        )
+        name, wish = given.block.name, prices.wishes[given.block.name]
+        used = max(0, fitted.fits[name].tokens - wish.base)
+        wanted = wish.wanted if request.cost is None else None
+        granted = fitted.granted[name]
+        totals.append(BlockTotal(name=name, rank=given.rank, granted=granted, used=used, wanted=wanted))
     if request.question is not None:
         used = inputs.measure.group([request.question])
         totals.append(BlockTotal(name="query", rank=rank("query"), granted=None, used=used))
-    order = {name: i for i, name in enumerate((*STATIC, "history"))}
-    return sorted(totals, key=lambda t: order.get(t.name, 99 if t.name == "query" else 50))
+    elif request.render is not None and request.asked_elsewhere and request.question_text:
+        used = request.counter.count(request.question_text)  # the host's template shows it
+        totals.append(BlockTotal(name="query", rank=rank("query"), granted=None, used=used))
+    return sorted(totals, key=lambda t: _IN_PROMPT.get(t.name, 99 if t.name == "query" else 50))
 
 
-def _always(name: str, tokens: int) -> Decision:
-    return Decision(segment_id=name, block=name, action="kept", reason="pinned", before=tokens, after=tokens)
+def _always(total: BlockTotal, prices: Prices) -> Decision:
+    """Returns the decision on what always stays; only a question may be cut."""
+    used, name = total.used, total.name
+    made = Decision(segment_id=name, block=name, action="kept", reason="pinned", before=used, after=used)
+    if name == "query" and prices.question_before:
+        return replace(made, action="truncated", reason="message_cap", before=prices.question_before)
+    return made
 
 
-def _named(parts: list[Decision | DecisionRange], history: Block) -> list[Decision | DecisionRange]:
+def _named(parts: Sequence[Part], history: Block) -> list[Part]:
     """Returns the decisions on a history of segments under the segments' own ids; messages keep theirs."""
     names = {f"history-{i}": s.id for i, s in enumerate(history.segments)}
 
@@ -116,18 +100,61 @@ def _named(parts: list[Decision | DecisionRange], history: Block) -> list[Decisi
     ]
 
 
-def _warnings(request: PromptRequest, prices: Prices) -> list[str]:
-    return warnings_for(
-        window=request.budget.context_window,
+def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> list[str]:
+    """Returns what went wrong on the way and what the totals do not show."""
+    budget, history = request.budget, rendered.fitted.history
+    noted = list(history.warnings) if history is not None else []
+    if inputs.hidden:
+        noted.append(f"out_of_scope: {len(inputs.hidden)} segments belong to other users or projects")
+    limits = [budget.sizes["system"]] if "system" in budget.sizes else []
+    if budget.max_system_ratio is not None:
+        limits.append(int(budget.context_window * budget.max_system_ratio))
+    return noted + warnings_for(
+        window=budget.context_window,
         system_tokens=prices.system_text,
-        system_limit=_most_system(request.budget),
+        system_limit=min(limits, default=None),
         task_turns=request.task_turns,
     )
 
 
-def _most_system(budget: TokenBudget) -> int | None:
-    """Returns the tokens the system prompt may have at most, None where only the window limits it."""
-    limits = [budget.sizes["system"]] if "system" in budget.sizes else []
-    if budget.max_system_ratio is not None:
-        limits.append(int(budget.context_window * budget.max_system_ratio))
-    return min(limits, default=None)
+# ---- what brings a piece back ---------------------------------------------------------------------
+
+
+def needs(
+    request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted, again: Again, report: BudgetReport
+) -> MoreTokens:
+    """Returns what says how many more tokens bring back a piece that this plan dropped."""
+
+    def refit(more: int) -> Kept:
+        return again(more).in_prompt()
+
+    dropped = sum([d.before for d in report.decisions if d.action == "trimmed"])
+    most = 64 * (dropped + prices.limit) + 1024
+
+    def known() -> tuple[Thresholds, Thresholds]:
+        expected = {
+            (name, segment_id): tokens + prices.wishes[name].base - fitted.granted[name]
+            for name, fit in fitted.fits.items()
+            for segment_id, tokens in fit.needed().items()
+        }
+        return _thresholds(request, inputs, prices), expected
+
+    return Needs(report.in_prompt, refit, known, size=report.size, most=most).tokens
+
+
+def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[tuple[str, str], int]:
+    """Returns what each message of a conversation alone needs: it is kept in a known order."""
+    timeline, thread = inputs.timeline, inputs.thread
+    exact = inputs.measure.additive and not request.counter.band and request.profile is None
+    if timeline is None or thread is None or not (exact and inputs.alone):
+        return {}
+    if thread.cut != "fill" or thread.query or request.history_tokens is not None:
+        return {}
+    found: dict[tuple[str, str], int] = {}
+    used = timeline.pinned_tokens - prices.room
+    for must, units in in_order_of_importance(timeline, thread.min_exchanges):
+        used += timeline.cost(units)
+        for position in [p for unit in units for p in unit.positions()] if used > 0 and not must else ():
+            name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
+            found["history", name] = used
+    return found

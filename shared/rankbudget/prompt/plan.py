@@ -42,7 +42,7 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """The prompt as tagged text, for completion models; empty blocks hold the specification's placeholders.
+        """The prompt as tagged text, for completion models; empty blocks hold the usual placeholders.
 
         Tags cost other tokens than the framing of messages, so the text is counted when it is asked for.
 

@@ -15,7 +15,7 @@ __all__ = ["SessionPool"]
 
 
 class SessionPool:
-    """Keeps one session for each thread; the one not used for longest is forgotten. Safe to use from many threads.
+    """Keeps one session for each thread; the one not used for longest is forgotten. Safe to use from threads.
 
     Args:
         keep: how many sessions are kept, 1 or more.
@@ -50,15 +50,8 @@ class SessionPool:
         with self._lock:
             return self._sessions.pop(thread, None) is not None
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Returns the settings; the sessions of this process stay here."""
-        return {"keep": self.keep}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["keep"])  # type: ignore[misc]  # a pool is what it was made with
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.keep,)  # the sessions of this process stay here
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SessionPool:
         """Returns a pool of its own that starts from what these sessions remember."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import BudgetConfigError
-from ..segment import Block, Decision, Scope, Segment
+from ..segment import Block, Segment
 
-__all__ = ["Blocks", "check_history", "for_reader", "read_blocks"]
+__all__ = ["Blocks", "check_history", "read_blocks"]
 
 _CONVERSATIONS = ("system", "history", "query")
 """Blocks that may be made of host messages."""
@@ -29,75 +29,50 @@ def read_blocks(blocks: Blocks) -> list[Block]:
     Raises:
         BudgetConfigError: a name twice, or something that is no block.
     """
-    if isinstance(blocks, Mapping):
-        found = [_block(name, value) for name, value in blocks.items()]
-    elif not _is_several(blocks):
-        msg = f"blocks is {type(blocks).__name__}, allowed: Block objects, or a mapping as {{'system': 'Be kind.', 'history': messages}}"
+    found: list[Any]
+    given: Any = blocks  # callers without type checks give anything
+    if isinstance(given, Mapping):
+        found = [_block(name, value) for name, value in given.items()]
+    elif not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+        msg = (
+            f"blocks must be Block objects or a mapping (got a {type(given).__name__}). "
+            "Give {'system': 'Be kind.', 'history': messages}, for example."
+        )
         raise BudgetConfigError(msg)
     else:
-        found = list(blocks)
-    problems = [f"{b!r} is no Block" for b in found if not _is_block(b)]
-    if problems:
-        raise BudgetConfigError.of(problems)
-    names = [b.name for b in found]
-    problems += [
-        f"block {n!r} is there {names.count(n)} times, allowed: once"
-        for n in dict.fromkeys(names)
-        if names.count(n) > 1
+        found = list(given)
+    others: list[Any] = [b for b in found if not isinstance(b, Block)]
+    if others:
+        raise BudgetConfigError.of([f"blocks must be Block objects (got {other!r:.80})" for other in others])
+    problems = [
+        f"block {name!r} must be given once (got {n} times)" for name, n in _repeated(b.name for b in found)
     ]
-    problems += [
-        f"block {b.name!r} has messages, allowed: segments; only {', '.join(map(repr, _CONVERSATIONS))} are made of messages"
-        for b in found
-        if b.messages is not None and b.name not in _CONVERSATIONS
-    ]
-    problems += [
-        f"block {b.name!r} has the segment id {i!r} more than once"
-        for b in found
-        for i in _twice([s.id for s in b.segments])
-    ]
+    for block in found:
+        if block.messages is not None and block.name not in _CONVERSATIONS:
+            names = ", ".join(map(repr, _CONVERSATIONS))
+            problems.append(
+                f"block {block.name!r} must have segments (got messages). Only {names} take messages."
+            )
+        for name, n in _repeated(s.id for s in block.segments):
+            problems.append(f"ids in block {block.name!r} must be unique (got {name!r} {n} times)")
     if problems:
         raise BudgetConfigError.of(problems)
     return found
 
 
-def for_reader(block: Block, reader: Scope | None) -> tuple[Block, tuple[Decision, ...]]:
-    """Returns the block with what the reader may see, and a decision for each segment it may not; ids of others stay unnamed."""
-    seen = [s for s in block.segments if s.scope is None or s.scope.visible_to(reader)]
-    hidden = len(block.segments) - len(seen)
-    if not hidden:
-        return block, ()
-    decisions = [
-        Decision(
-            segment_id=f"{block.name}-hidden-{n}",
-            block=block.name,
-            action="trimmed",
-            reason="out_of_scope",
-            before=0,
-            after=0,
-        )
-        for n in range(1, hidden + 1)
-    ]
-    return replace(block, segments=tuple(seen)), tuple(decisions)
-
-
 def check_history(block: Block) -> None:
     """Refuses what a conversation cannot promise: it is cut by age, in turns."""
-    asked = (
-        [f"pinned segments {[s.id for s in block.segments if s.pinned][:5]!r}"]
-        if any(s.pinned for s in block.segments)
-        else []
-    )
+    pinned = [s.id for s in block.segments if s.pinned][:5]
+    grouped = [s.id for s in block.segments if s.group][:5]
+    asked = [f"pinned segments {pinned!r}"] if pinned else []
     asked += ["pinned=True"] if block.pinned else []
     asked += [f"strategy={block.strategy!r}"] if block.strategy is not None else []
-    asked += (
-        [f"a group of its own for {[s.id for s in block.segments if s.group][:5]!r}"]
-        if any(s.group for s in block.segments)
-        else []
-    )
+    asked += [f"groups for {grouped!r}"] if grouped else []
     if asked:
         msg = (
-            f"the history block has {', '.join(asked)}, allowed: neither, because a conversation is kept from its newest turn on, calls with their "
-            "results; put what must stay into the project or memory block or into a system message, and say cut= and min_exchanges= for the rest"
+            f"the history block must have no pins, groups or strategy (got {', '.join(asked)}). It is kept "
+            "from its newest turn on; put what must stay into a memory block or a system message, and set "
+            "cut= and min_exchanges= for the rest."
         )
         raise BudgetConfigError(msg)
 
@@ -129,7 +104,7 @@ def _block_of_items(name: str, items: list[Any]) -> Block:
     ):
         return Block(name=name, messages=items)
     if None in items:
-        msg = f"block {name!r} must hold texts, segments or objects (got None at {items.index(None)}). Leave it out."
+        msg = f"block {name!r} must hold texts, segments or objects (got None at {items.index(None)})."
         raise BudgetConfigError(msg)
     made = [
         item
@@ -144,13 +119,5 @@ def _block_of_items(name: str, items: list[Any]) -> Block:
     return Block(name=name, segments=tuple(made))
 
 
-def _is_several(given: Any) -> bool:
-    return isinstance(given, Iterable) and not isinstance(given, (str, bytes))
-
-
-def _is_block(given: Any) -> bool:
-    return isinstance(given, Block)
-
-
-def _twice(ids: list[str]) -> list[str]:
-    return [i for i, times in Counter(ids).items() if times > 1]
+def _repeated(names: Iterable[str]) -> list[tuple[str, int]]:
+    return [(name, times) for name, times in Counter(names).items() if times > 1]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .._drivers import Steps, adrive, drive
+from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
 from ..budget.validation import check_count
 from ..conversation.arguments import check_messages, check_timeout
@@ -15,17 +15,19 @@ from ..conversation.state import ThreadState
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, BudgetExceededError
+from ..errors import BudgetConfigError
 from ..messages.codec import Codec, DictCodec, finished
 from ..messages.measure import CodecMeasure, Measure
 from ..report.result import FitResult
 from ..segment import Block
-from .plain import plain_budget
 from .plan import Plan
 from .request import PromptRequest, Turn
-from .stages import plan_steps
+from .stages import plain_budget, plan_steps
 
 __all__ = ["BudgetSession"]
+
+_BELIEVED = 4
+"""One report may raise what the host adds to this part of the prompt; more takes two in a row."""
 
 
 class BudgetSession:
@@ -39,7 +41,8 @@ class BudgetSession:
         counter: what `counter_for` takes; None takes the budget's model, else o200k_base.
         codec: reads the host's messages; None reads OpenAI-style dicts.
         measure: counts host messages in the host's own way.
-        summarizer: `(text, max_tokens) -> str`, keeps a running summary of what was cut.
+        summarizer: `(text, max_tokens) -> str`, keeps a running summary of what was cut. A call's own
+            summarizer is used instead where a call gives one.
         tools: tool schemas sent with every request.
         summary_timeout: seconds one call of the summarizer may take, above 0; after that the turn goes on
             with the last summary and a warning. None for no timeout.
@@ -54,7 +57,7 @@ class BudgetSession:
         >>> len(session.fit(chat).messages)  # 3 to prime the reply, 7 for each message
         6
         >>> chat.append({"role": "user", "content": "question 10"})
-        >>> len(session.fit(chat).messages)  # over the limit: cut once, down to half, to the last three exchanges at least
+        >>> len(session.fit(chat).messages)  # over the limit: cut once, to half or the last three exchanges
         3
     """
 
@@ -90,15 +93,15 @@ class BudgetSession:
         self.tools = tools
         self.sources = frozenset(sources) | {"history"}
         self.host_tokens = host_tokens
-        self._planned = 0  # tokens of this turn's largest plan, without what the host adds
-        self._planned_for: int | None = None  # messages of the conversation it was made for
+        self._reported = host_tokens  # what the last report said that the host adds
+        self._planned: tuple[int, int] | None = None  # messages, tokens of their largest plan
         self._state: ThreadState | None = None
         self._turn: tuple[int, int, int] | None = None  # messages, hash of the question, the history's grant
         self._task = (0, 0)  # hash of the task, messages when it was new
         self._read: Callable[[], Sequence[Any]] | None = None
         self._lock = threading.Lock()
 
-    # ---- the conversation -----------------------------------------------------------------------------------------------------
+    @blocking
     def fit(
         self,
         messages: Sequence[Any],
@@ -110,7 +113,7 @@ class BudgetSession:
         question: str | None = None,
         tools: Sequence[Tool] | None = None,
         strict: bool = False,
-    ) -> FitResult:
+    ) -> Steps[FitResult]:
         """Returns the part of the conversation this turn may send.
 
         Args:
@@ -138,32 +141,10 @@ class BudgetSession:
             tools=tools,
             strict=strict,
         )
-        return _result(drive(self.plan_steps(request)))
+        plan = yield from self.plan_steps(request)
+        return FitResult(messages=plan.history, report=plan.report)
 
-    async def afit(
-        self,
-        messages: Sequence[Any],
-        *,
-        limit: int | None = None,
-        ceiling: int | None = None,
-        history_tokens: int | None = None,
-        extra_tokens: int = 0,
-        question: str | None = None,
-        tools: Sequence[Tool] | None = None,
-        strict: bool = False,
-    ) -> FitResult:
-        """Returns what `fit` returns, without blocking the event loop while a summary is written."""
-        request = self.request(
-            check_messages(messages),
-            limit=limit,
-            ceiling=ceiling,
-            history_tokens=history_tokens,
-            extra_tokens=extra_tokens,
-            question=question,
-            tools=tools,
-            strict=strict,
-        )
-        return _result(await adrive(self.plan_steps(request)))
+    afit = awaiting(fit)
 
     def request(
         self,
@@ -171,35 +152,28 @@ class BudgetSession:
         *,
         blocks: Sequence[Block] = (),
         limit: int | None = None,
-        ceiling: int | None = None,
-        history_tokens: int | None = None,
         extra_tokens: int = 0,
         question: str | None = None,
         tools: Sequence[Tool] | None = None,
-        strict: bool = False,
         **fields: Any,
     ) -> PromptRequest:
-        """Returns the request of one turn with the session's own budget, counter, codec, tools and summarizer.
+        """Returns the request of one turn with the session's own budget, counter, codec and tools.
 
         Args:
             messages: the whole conversation so far; None where this call does not know it.
             blocks: the other blocks that this call brings, as retrieved documents.
-            limit: see `fit`; so are the next six.
-            ceiling: see `fit`.
-            history_tokens: see `fit`.
+            limit: see `fit`.
             extra_tokens: see `fit`.
             question: see `fit`.
             tools: see `fit`.
-            strict: see `fit`.
             fields: any other field of a `PromptRequest`.
         """
-        own = plain_budget(self.budget) if not isinstance(self.budget, TokenBudget) else self.budget
+        own = self.budget if isinstance(self.budget, TokenBudget) else plain_budget(self.budget)
         tools = self.tools if tools is None else tools
         measure = self.measure or CodecMeasure(self.codec, self.counter, tools)
         extra_tokens = max(extra_tokens, self.host_tokens)
         if question and fields.get("render") is None:
             extra_tokens += measure.group([self.codec.make("user", question, origin="query")])
-        history = None if messages is None else Block(name="history", messages=check_messages(messages))
         given: dict[str, Any] = {
             "budget": own if limit is None else plain_budget(limit),
             "counter": self.counter,
@@ -207,17 +181,15 @@ class BudgetSession:
             "measure": measure,
             "tools": tools,
             "blocks": blocks,
-            "history": history,
+            "history": None if messages is None else Block(name="history", messages=messages),
             "question_text": question or "",
             "asked_elsewhere": question is not None,
-            "ceiling": ceiling,
-            "history_tokens": history_tokens,
             "extra_tokens": extra_tokens,
             "sources": None if limit is None else frozenset({"history"}),
             "covers": "prompt" if limit is not None or blocks or fields.get("render") else "history",
             "min_exchanges": own.min_exchanges,
             "message_cap": own.message_cap,
-            "strict": strict,
+            "shorten_question": own.shorten_question,
             "summarizer": self.summarizer,
             "summary_timeout": self.summary_timeout,
         }
@@ -226,35 +198,26 @@ class BudgetSession:
     def read_steps(self, request: PromptRequest) -> Steps[Plan]:
         """Makes the plan for reading a stored conversation.
 
-        A thread that ends on a finished answer is read for a question that is elsewhere: when its last
-        question does not fit, all of it may go.
+        A thread that ends on a finished answer is read for a question that comes next: its last question and
+        answer are an exchange like any other.
 
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        try:
-            return (yield from self.plan_steps(request))
-        except BudgetExceededError:
-            messages = request.history.messages if request.history is not None else ()
-            if request.asked_elsewhere or not finished(request.codec, messages or ()):
-                raise
-        return (yield from self.plan_steps(replace(request, asked_elsewhere=True)))
+        messages = request.history.messages if request.history is not None else None
+        if messages and finished(request.codec, messages):
+            request = replace(request, asked_elsewhere=True)
+        return self.plan_steps(request)
 
     def plan_steps(self, request: PromptRequest) -> Steps[Plan]:
-        """Makes the plan of a turn, or hands out a part of the plan that an earlier call of the same turn made.
+        """Makes the plan of a turn, or a part of the plan that an earlier call of the same turn made.
 
         The history's grant is decided by the first call of a turn; blocks of this turn that are not given yet
         keep their share reserved. A failure leaves the session as it was.
         """
-        if (
-            request.summarizer is not None
-            and request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout
-        ):
-            request = replace(request, summary_timeout=self.summary_timeout)
-        if request.history is None and self._read is not None:
-            request = replace(request, history=Block(name="history", messages=list(self._read())))
+        request = self._completed(request)
         present = {block.name for block in request.blocks}
-        if request.history is None:  # nobody reads one, so nothing is kept free for it
+        if request.history is None:  # nothing reads one, so nothing is kept free for it
             sources = frozenset(present) if request.sources is None else request.sources
             return (yield from plan_steps(replace(request, sources=sources)))
         sources = request.sources if request.sources is not None else self.sources | present
@@ -264,40 +227,48 @@ class BudgetSession:
         awaited = sources - present - {"history"}
         granted = turn[2] if turn is not None and turn[:2] == key else None
         made = yield from plan_steps(request, Turn(sources, awaited, known, granted))
-        with self._lock:  # of two turns at once the longer conversation wins
-            state = made.state
-            if state is not None and (self._state is known or state.size >= known_size(self._state)):
-                self._state = state
-                self._turn = (*key, made.granted["history"])
-            self._plan_seen(request, made, key[0])
-        return made
-
-    def _plan_seen(self, request: PromptRequest, made: Plan, messages: int) -> None:
-        """Notes what this turn's plans hold without what the host adds; each call plans its part."""
         host = self.host_tokens if request.extra_tokens >= self.host_tokens else 0
         planned = made.report.total_tokens - host
-        same_turn = self._planned_for == messages
-        self._planned = max(planned, self._planned) if same_turn else planned
-        self._planned_for = messages
+        with self._lock:  # of two turns at once the longer conversation wins
+            state, now = made.state, self._state
+            if state is not None and (now is known or now is None or state.size >= now.size):
+                self._state = state
+                self._turn = (*key, made.granted["history"])
+            if self._planned is not None and self._planned[0] == key[0]:
+                planned = max(planned, self._planned[1])
+            self._planned = (key[0], planned)
+        return made
+
+    def _completed(self, request: PromptRequest) -> PromptRequest:
+        """Returns a request with what this session knows and the call did not give."""
+        given: dict[str, Any] = {}
+        if request.summarizer is None and self.summarizer is not None:
+            given["summarizer"] = self.summarizer
+        if request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout:
+            given["summary_timeout"] = self.summary_timeout
+        if request.history is None and self._read is not None:
+            given["history"] = Block(name="history", messages=list(self._read()))
+        return replace(request, **given) if given else request
 
     def forget(self) -> None:
         """Forgets the conversation: its cut, its summary and its plan."""
         with self._lock:
-            self._state = self._turn = self._planned_for = None
+            self._state = self._turn = self._planned = None
 
     @property
     def summary(self) -> str:
         """The running summary, "" without one."""
         state = self._state
-        return state.summary if state is not None else ""
+        return state.summary.text if state is not None else ""
 
     def task_turns(self, task: str, messages: Sequence[Any]) -> int:
-        """Returns for how many turns of the conversation the task block has said the same; looks at 200 messages at most.
+        """Returns for how many turns the task block has said the same; looks at 200 messages at most.
 
         Example:
-            >>> session, turn = BudgetSession(4096), [{"role": "user", "content": "on"}, {"role": "assistant", "content": "ok"}]
-            >>> [session.task_turns(task, turn * n) for n, task in enumerate(["Sort.", "Sort.", "Sort.", "Merge."])]
-            [0, 1, 2, 0]
+            >>> session = BudgetSession(4096)
+            >>> turn = [{"role": "user", "content": "on"}, {"role": "assistant", "content": "ok"}]
+            >>> [session.task_turns(task, turn * n) for n, task in enumerate(["Sort.", "Sort.", "Merge."])]
+            [0, 1, 0]
         """
         with self._lock:
             if hash(task) != self._task[0] or len(messages) < self._task[1]:
@@ -305,23 +276,29 @@ class BudgetSession:
             since = max(self._task[1], len(messages) - 200)
         return sum(role == "user" for role in self.codec.roles(messages[since:]))
 
-    # ---- sharing with documents -------------------------------------------------------------------------------------------------
     def share_with(self, *blocks: str) -> None:
-        """Says which other blocks the prompt may hold, as "knowledge": their share is kept free for them."""
+        """Adds other blocks that the prompt may hold, as "knowledge": their share is kept free for them."""
         self.sources = self.sources | set(blocks)
 
     def learn(self, total_tokens: int) -> None:
-        """Notes the tokens of the finished request: what they exceed the last plan by is what the host added around it."""
-        if self._planned_for is not None:
-            self.host_tokens = max(0, total_tokens - self._planned)
+        """Notes the tokens of the finished request: what exceeds the last plan was added by the host.
+
+        A single report adds at most a quarter of the window; a second one in a row is believed.
+        """
+        if self._planned is None:
+            return
+        window = self.budget.context_window if isinstance(self.budget, TokenBudget) else self.budget
+        added = max(0, total_tokens - self._planned[1])
+        self.host_tokens = min(added, max(self._reported, window // _BELIEVED))
+        self._reported = added
 
     def attach(self, read: Callable[[], Sequence[Any]]) -> None:
-        """Says where the stored conversation is read, so that documents can be planned before the history is asked for."""
+        """Sets where the stored conversation is read, so that documents can be planned before the history."""
         self._read = read
 
-    # ---- copies -----------------------------------------------------------------------------------------------------------------
+    # ---- copies -----------------------------------------------------------------------------------
     def __getstate__(self) -> dict[str, Any]:
-        """Returns all but the lock and the place the conversation is read from, which is attached again after unpickling."""
+        """Returns all but the lock and the place the conversation is read from; attach it again."""
         return {**self.__dict__, "_lock": None, "_read": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -333,12 +310,3 @@ class BudgetSession:
         memo[id(self)] = twin
         twin.__setstate__({**self.__getstate__(), "_read": self._read})
         return twin
-
-
-def _result(plan: Plan) -> FitResult:
-    return FitResult(messages=plan.history, report=plan.report)
-
-
-def known_size(state: ThreadState | None) -> int:
-    """Returns how many messages a remembered conversation had."""
-    return state.size if state is not None else 0

@@ -1,7 +1,7 @@
 """Settings written as plain data and read again: counters, sessions, summarizers.
 
-Functions are found by name among what is already loaded; nothing is imported because data names it. What cannot be written
-is never replaced by something else: a counter raises when it is read, a summarizer is left out with a warning.
+Functions are found by name in modules that are loaded already; data imports nothing. What cannot be written
+is never replaced: a counter raises when it is read, a summarizer is left out with a warning.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def function_named(written: str) -> Any:
 
 
 def write_counter(counter: Any) -> str | None:
-    """Returns a counter as plain data: by its own name or its function's; one that has neither is named as lost.
+    """Returns a counter as plain data: its own name or its function's; one without a name is noted as lost.
 
     Example:
         >>> write_counter("gpt-4o"), write_counter(len), write_counter(lambda text: len(text))
@@ -124,7 +124,7 @@ def summarizer_or_warning(summarizer: Any, *, pickled: bool) -> Any:
     if summarizer is None or (pickled and _is_picklable(summarizer)):
         return summarizer
     warnings.warn(
-        "the summarizer is not picklable or cannot be plain data; pass summarizer= again where this is loaded",
+        "the summarizer is not picklable or cannot be plain data; pass summarizer= where this is loaded",
         UserWarning,
         stacklevel=3,
     )

@@ -10,14 +10,21 @@ report   ... Rendered             -> Plan       a decision and a reason for ever
 
 from __future__ import annotations
 
-from .._drivers import Steps
-from .fitted import fit, verify
-from .grants import grant, price, read
-from .outcome import report
+from dataclasses import replace
+from functools import lru_cache, partial
+
+from .._drivers import Steps, drive
+from ..budget.token_budget import TokenBudget
+from ..errors import BudgetConfigError, BudgetExceededError
+from ..report.report import BudgetReport
+from .fitted import Rendered, fit, verify
+from .grants import Inputs, Prices, grant, price, read
+from .outcome import contents, needs, warnings
 from .plan import Plan
+from .question import price_with_short_question
 from .request import PromptRequest, Turn
 
-__all__ = ["plan_steps"]
+__all__ = ["plain_budget", "plan_steps"]
 
 
 def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
@@ -29,8 +36,78 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         MessageError: a message cannot be read, or needs a repair while `strict`.
     """
     inputs = read(request, turn)
-    prices = price(request, inputs)
+    try:
+        prices = price(request, inputs)
+    except BudgetExceededError as error:
+        request, prices = price_with_short_question(request, inputs, error)
     grants = grant(request, inputs, prices)
     fitted = yield from fit(request, inputs, prices, grants)
     rendered = yield from verify(request, inputs, prices, fitted)
-    return report(request, inputs, prices, rendered)
+    return _report(request, inputs, prices, rendered)
+
+
+def plain_budget(tokens: object) -> TokenBudget:
+    """Returns the budget of a bare number of prompt tokens.
+
+    It has no reserve, shares memory to history as 3 : 4, and allows a system prompt of any size.
+    """
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
+        msg = f"budget must be a TokenBudget or a number of prompt tokens, 1 or more (got {tokens!r})"
+        raise BudgetConfigError(msg)
+    return _plain_budget(tokens)
+
+
+@lru_cache(maxsize=256)
+def _plain_budget(tokens: int) -> TokenBudget:
+    ratios = {"memory": 0.43, "history": 0.57}
+    return TokenBudget(context_window=tokens, reserve=0, ratios=ratios, max_system_ratio=None)
+
+
+# ---- report ---------------------------------------------------------------------------------------
+
+
+def _report(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> Plan:
+    """Returns the finished plan; what its report says is worked out when somebody looks."""
+    fitted, budget, counter = rendered.fitted, request.budget, request.counter
+    history, window = fitted.history, budget.context_window
+    # The same call again is another fit where a session or a summarizer remembers this one.
+    repeatable = request.summarizer is None and (inputs.thread is None or not inputs.thread.remembers)
+    again = partial(_report_with, request, prices.limit)
+    report = BudgetReport(
+        limit=prices.limit,
+        total_tokens=rendered.total,
+        window=None if window == prices.limit else window,
+        reserve=prices.reserve,
+        safety=prices.safety,
+        warnings=lambda: warnings(request, inputs, prices, rendered),
+        counter=counter.name,
+        exact=counter.exact,
+        model=budget.model,
+        covers=request.covers,
+        later=lambda: contents(request, inputs, prices, rendered),
+        needs=partial(needs, request, inputs, prices, fitted, again) if repeatable else None,
+    )
+    return Plan(
+        messages=rendered.messages,
+        history=history.messages if history is not None else (),
+        kept=fitted.fits,
+        report=report,
+        counter=counter,
+        granted=fitted.granted,
+        layout=rendered.layout,
+        state=history.state if history is not None else None,
+    )
+
+
+def _report_with(request: PromptRequest, limit: int, more: int) -> BudgetReport:
+    """Returns the report of the same request where the prompt has so many more tokens."""
+    budget = request.budget
+    if budget == plain_budget(budget.context_window):  # counted in `max_tokens`, as the caller gave it
+        larger = plain_budget(budget.context_window + more)
+        ceiling = None if request.ceiling is None else request.ceiling + more
+    else:
+        larger = budget.replace(
+            context_window=limit + more + 2, reserve=2, safety=0, keep_band=False, max_system_ratio=None
+        )
+        ceiling = None
+    return drive(plan_steps(replace(request, budget=larger, ceiling=ceiling))).report

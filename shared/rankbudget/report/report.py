@@ -7,29 +7,28 @@ first access.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from ..errors import BudgetError
 from ..segment import Decision, DecisionRange
 from .html import page
 from .table import table
+from .words import HOLDS_AT_ANY_SIZE, explained, warnings_of
 
-__all__ = ["BlockTotal", "BudgetReport", "warnings_for"]
+__all__ = ["BlockTotal", "BudgetReport", "Covers", "MoreTokens", "Part"]
 
 Covers = Literal["prompt", "history", "documents", "examples"]
 Part = Decision | DecisionRange
 Warnings = Sequence[str] | Callable[[], Sequence[str]]
+MoreTokens = Callable[[str, str], int | None]
+"""(block, segment id) -> tokens more that bring a piece back; 0 if none do, None if unknown."""
 
 _PLAIN = (
     "limit", "total_tokens", "window", "reserve", "safety", "overhead", "counter", "exact", "model", "covers",
 )  # fmt: skip
-_FOR_ROOM = frozenset({"no_room", "older_than_cut", "too_large", "over_limit", "rank", "overflow"})
-_SHORT_HISTORY = 100
-_NEAR_LIMIT = 0.80
-_STALE_TURNS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +89,9 @@ class BudgetReport:
         exact: whether it knows or estimates.
         model: the model's name, where known.
         covers: what the report is about: the whole prompt, or the part of it that this entry point sees.
+        later: makes `overhead`, `blocks`, `parts` and "joined" when the report is read. Pieces of joined
+            blocks cost other tokens together than one by one; the last kept ones take the difference.
+        needs: makes, of the report, what says how many more tokens bring a piece back.
 
     Example:
         >>> from functools import partial
@@ -114,7 +116,6 @@ class BudgetReport:
         warning: history has only 57 tokens left: context may be lost
         >>> print(report.explain("m1"))
         m1 (history) was dropped: older_than_cut. It has 70 tokens; the block was granted 80 and uses 57.
-        47 more tokens for history would bring it back.
     """
 
     limit: int
@@ -122,14 +123,13 @@ class BudgetReport:
     window: int | None
     reserve: int
     safety: int
-    overhead: int
-    parts: tuple[Part, ...]
     counter: str
     exact: bool
     model: str | None
     covers: Covers
-    _given: tuple[BlockTotal, ...]
     _noted: Warnings
+    _later: Callable[[], Mapping[str, Any]]
+    _needs: Callable[[BudgetReport], MoreTokens] | None
 
     def __init__(
         self,
@@ -147,11 +147,17 @@ class BudgetReport:
         exact: bool = True,
         model: str | None = None,
         covers: Covers = "prompt",
+        later: Callable[[], Mapping[str, Any]] | None = None,
+        needs: Callable[[BudgetReport], MoreTokens] | None = None,
     ) -> None:
+        if later is None:
+            given: dict[str, Any] = {"overhead": overhead, "joined": frozenset()}
+            given |= {"blocks": tuple(blocks), "parts": tuple(parts)}
+            later = partial(dict, given)
         self.__dict__.update(
             limit=limit, total_tokens=total_tokens, window=window, reserve=reserve, safety=safety,
-            overhead=overhead, parts=tuple(parts), counter=counter, exact=exact, model=model, covers=covers,
-            _given=tuple(blocks), _noted=warnings,
+            counter=counter, exact=exact, model=model, covers=covers,
+            _noted=warnings, _later=later, _needs=needs,
         )  # fmt: skip
 
     def __setattr__(self, name: str, *_: object) -> None:
@@ -176,27 +182,43 @@ class BudgetReport:
 
     def replace(self, **changes: Any) -> BudgetReport:
         """Returns the report with other values for some of its arguments."""
-        given = {name: getattr(self, name) for name in _PLAIN}
-        given |= {"blocks": self._given, "parts": self.parts, "warnings": self._noted}
-        return BudgetReport(**(given | changes))
+        given = {name: getattr(self, name) for name in _PLAIN if name != "overhead"}
+        given |= {"warnings": self._noted, "needs": self._needs}
+        changed: dict[str, Any] = {
+            name: changes.pop(name) for name in ("overhead", "blocks", "parts") if name in changes
+        }
+
+        def later() -> Mapping[str, Any]:
+            return {**self._contents, **changed}
+
+        return BudgetReport(**{**given, "later": later, **changes})
 
     def noting(self, *warnings: str) -> BudgetReport:
         """Returns the report with more warnings."""
-        noted = self._noted
-        return (
-            self.replace(warnings=lambda: (*(noted() if callable(noted) else noted), *warnings))
-            if warnings
-            else self
-        )
-
-    def without(self, name: str) -> BudgetReport:
-        """Returns the report without one block and its decisions; the totals stay."""
-        return self.replace(
-            blocks=[block for block in self._given if block.name != name],
-            parts=[part for part in self.parts if part.block != name],
-        )
+        return self.replace(warnings=lambda: (*self._own_warnings(), *warnings)) if warnings else self
 
     # ---- what it says ----------------------------------------------------------------------------
+    @cached_property
+    def _contents(self) -> Mapping[str, Any]:
+        return self._later()
+
+    @property
+    def overhead(self) -> int:
+        """Tokens that belong to no block: reply priming, message framing, tags, tool schemas."""
+        overhead: int = self._contents["overhead"]
+        return overhead
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The decisions in order, ranges not expanded."""
+        parts: Sequence[Part] = self._contents["parts"]
+        return parts
+
+    @property
+    def _given(self) -> Sequence[BlockTotal]:
+        given: Sequence[BlockTotal] = self._contents["blocks"]
+        return given
+
     @property
     def size(self) -> int:
         """How many decisions there are; expands nothing."""
@@ -208,6 +230,9 @@ class BudgetReport:
         found: list[Decision] = []
         for part in self.parts:
             found.extend(part.expand() if isinstance(part, DecisionRange) else (part,))
+        for block in self._given:
+            if block.name in self._contents["joined"]:
+                _make_sum(found, block)
         return tuple(found)
 
     @cached_property
@@ -223,8 +248,10 @@ class BudgetReport:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What looks wrong, one sentence each; expands nothing."""
-        noted = self._noted() if callable(self._noted) else self._noted
-        return (*noted, *_warnings_of(self.blocks))
+        return tuple(dict.fromkeys([*self._own_warnings(), *warnings_of(self.blocks)]))
+
+    def _own_warnings(self) -> Sequence[str]:
+        return self._noted() if callable(self._noted) else self._noted
 
     def block(self, name: str) -> BlockTotal:
         """Returns the figures of one block."""
@@ -240,16 +267,31 @@ class BudgetReport:
         kept = [found for found in self.decisions if found.action != "trimmed"]
         return tuple([found.segment_id for found in kept if block in (None, found.block)])
 
+    def in_prompt(self) -> frozenset[tuple[str, str]]:
+        """Returns block and id of all segments that are in the prompt; expands no dropped ones."""
+        kept = [part for part in self.parts if part.action != "trimmed"]
+        ranges = [part.expand() if isinstance(part, DecisionRange) else (part,) for part in kept]
+        return frozenset([(d.block, d.segment_id) for found in ranges for d in found])
+
     def explain(self, segment_id: str, block: str | None = None) -> str:
-        """Returns why a segment is in the prompt or not, and what would bring it back."""
-        found = [
-            i for i, d in enumerate(self.decisions) if d.segment_id == segment_id and block in (None, d.block)
-        ]
+        """Returns why a segment is in the prompt or not, and how many more tokens would bring it back.
+
+        The number is added to the room of the whole prompt; the same call with one token less drops the
+        segment again. Without a number it is not known.
+        """
+        found = [d for d in self._by_id.get(segment_id, ()) if block in (None, d.block)]
         if not found:
             place = f" in block {block!r}" if block else ""
             msg = f"the report has no segment {segment_id!r}{place}; ids are in report.decisions"
             raise BudgetError(msg)
-        return " ".join(self._explain(i) for i in found)
+        return " ".join(map(self._explain, found))
+
+    @cached_property
+    def _by_id(self) -> dict[str, list[Decision]]:
+        found: dict[str, list[Decision]] = {}
+        for decision in self.decisions:
+            found.setdefault(decision.segment_id, []).append(decision)
+        return found
 
     # ---- its forms -------------------------------------------------------------------------------
     def table(self) -> str:
@@ -287,70 +329,34 @@ class BudgetReport:
         plain = {name: getattr(self, name) for name in _PLAIN}
         return {**plain, "blocks": blocks, "warnings": list(self.warnings)}
 
-    def _explain(self, index: int) -> str:
-        decision = self.decisions[index]
-        name, reason = f"{decision.segment_id} ({decision.block})", decision.reason
-        detail = f" {decision.detail}" if decision.detail else ""
-        before, after = f"{decision.before:,}", f"{decision.after:,}"
-        if decision.action == "kept":
-            return f"{name} was kept whole: {reason}, {after} tokens.{detail}"
-        if decision.action != "trimmed":
-            return f"{name} was {decision.action}: {reason}, from {before} to {after} tokens.{detail}"
-        dropped = f"{name} was dropped: {reason}. It has {before} tokens"
-        if reason not in _FOR_ROOM:
-            return f"{dropped}; no budget would bring it back.{detail}"
-        return f"{dropped}; {self._missing_room(index)}{detail}"
-
-    def _missing_room(self, index: int) -> str:
-        """Returns how many tokens more would bring a dropped segment back."""
-        decision = self.decisions[index]
-        total = next((block for block in self._given if block.name == decision.block), None)
-        granted = self.limit if total is None or total.granted is None else total.granted
-        used = self.total_tokens if total is None else total.used
-        need = decision.before
+    def _explain(self, decision: Decision) -> str:
+        more = None
         if (
-            decision.reason == "older_than_cut"
-        ):  # history is kept from the newest on: what is newer returns first
-            newer = self.decisions[index + 1 :]
-            need += sum(d.before for d in newer if (d.block, d.reason) == (decision.block, decision.reason))
-        figures = f"the block was granted {granted:,} and uses {used:,}."
-        missing = need - (granted - used)
-        if missing <= 0:
-            why = "its group or a cut that keeps the prompt cache warm left it out"
-            return f"{figures} It would fit by itself; {why}."
-        return f"{figures} {missing:,} more tokens for {decision.block} would bring it back."
+            self._more is not None
+            and decision.action == "trimmed"
+            and decision.reason not in HOLDS_AT_ANY_SIZE
+        ):
+            more = self._more(decision.block, decision.segment_id)
+        total = next((block for block in self._given if block.name == decision.block), None)
+        if total is None or total.granted is None:
+            return explained(decision, granted=self.limit, used=self.total_tokens, more=more)
+        return explained(decision, granted=total.granted, used=total.used, more=more)
+
+    @cached_property
+    def _more(self) -> MoreTokens | None:
+        return None if self._needs is None else self._needs(self)
 
 
-def warnings_for(
-    *, window: int | None, system_tokens: int, system_limit: int | None, task_turns: int
-) -> list[str]:
-    """Returns what the decisions do not show: a system prompt near its limit, a stale task."""
-    found = []
-    if system_limit and system_tokens >= _NEAR_LIMIT * system_limit:
-        of_window = f" of a window of {window:,}" if window else ""
-        found.append(
-            f"system has {system_tokens:,} of at most {system_limit:,} tokens{of_window}: near its limit"
-        )
-    if task_turns >= _STALE_TURNS:
-        found.append(f"task has not changed for {task_turns} turns: it may be stale")
-    return found
-
-
-def _warnings_of(blocks: Sequence[BlockTotal]) -> Iterator[str]:
-    """Yields what the figures show: dropped segments, a history of which little is left, empty knowledge."""
-    short = [block for block in blocks if block.dropped]
-    if short:
-        dropped, total = sum(block.dropped for block in short), sum(block.size for block in blocks)
-        each = ", ".join(f"{block.name} {block.dropped:,} of {block.size:,}" for block in short)
-        yield f"dropped {dropped:,} of {total:,} segments: {each}"
-    for block in blocks:
-        if block.name == "history" and block.dropped and block.used < _SHORT_HISTORY:
-            yield f"history has only {block.used} tokens left: context may be lost"
-        elif block.name == "knowledge" and block.used == 0 and block.size:
-            granted = f"{block.granted or 0:,} tokens it was granted"
-            yield f"knowledge is empty: none of {block.size:,} segments fits the {granted}"
-        elif block.name == "knowledge" and block.used == 0:
-            yield "knowledge is empty: retrieval may have failed"
+def _make_sum(found: list[Decision], block: BlockTotal) -> None:
+    """Changes the last decisions on kept pieces so that all of them add up to what the block uses."""
+    rest = block.used - sum([d.after for d in found if d.block == block.name])
+    for i in range(len(found) - 1, -1, -1):
+        decision = found[i]
+        if rest and decision.after and decision.block == block.name:
+            change = max(rest, 1 - decision.after)
+            before = decision.before + change if decision.action == "kept" else decision.before
+            found[i] = replace(decision, before=before, after=decision.after + change)
+            rest -= change
 
 
 def _size(part: Part) -> int:

@@ -26,7 +26,7 @@ from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError, MessageError
 from ..messages.codec import Codec, DictCodec
 from .broken import LAWS, LawBroken
-from .repairs import is_broken, least_messages, pairing_errors, repaired
+from .repairs import is_broken, least_messages, only_results, pairing_errors, part, repaired
 from .single_laws import (
     align,
     check_alternation,
@@ -68,6 +68,7 @@ def check_laws(
     identity: bool = True,
     inserts: bool = False,
     edits: bool | str = True,
+    shortens_question: bool = False,
     drops_system: bool = False,
     alternate: bool = False,
     remembers: bool = False,
@@ -88,6 +89,7 @@ def check_laws(
         identity: kept messages are the same objects; False for memories, which return copies.
         inserts: messages that were not given (a summary, context) may appear.
         edits: a plain text may have been cut; a role allows it in messages of that role alone.
+        shortens_question: a current question that does not fit may have been cut.
         drops_system: system messages of the history are not this part's business.
         alternate: no two messages of one role in a row.
         remembers: a session, which may keep less than fits; otherwise what fits must come back untouched.
@@ -104,7 +106,7 @@ def check_laws(
     if result:
         _check_total(total, limit, reported, shape(result, codec))
     problems = pairing_errors(result, codec)
-    if problems:
+    if problems and not only_results(given, codec):
         raise LawBroken(2, f"{problems[0]} in {shape(result, codec)}")
     wanted = repaired(given, codec)
     if wanted and not result:
@@ -113,7 +115,8 @@ def check_laws(
     check_system(given, result, sources, codec, drops_system=drops_system)
     check_opening(wanted, result, sources, codec)
     least = counter.count_messages(least_messages(wanted, codec), schemas) + extra_tokens
-    check_question(given, wanted, result, sources, codec, question, may_cut=edits is True and least > limit)
+    may_cut = shortens_question and least > limit
+    check_question(given, wanted, result, sources, codec, question, may_cut=may_cut)
     check_waiting(wanted, result, sources, given, codec, ended=question is not None)
     if alternate:
         check_alternation(result, codec)
@@ -144,6 +147,7 @@ def check_outcome(
     edits: bool | str = True,
     stored: bool = False,
     inserts: bool = False,
+    shortens_question: bool = False,
 ) -> None:
     """Checks laws 1 to 7 on what an entry point did: on the messages it returned, or on the reason of its refusal.
 
@@ -157,9 +161,9 @@ def check_outcome(
         before: what `snapshot(given)` returned before the call.
         identity: kept messages are the same objects; False for memories, which return copies.
         edits: a plain text may have been cut; a role allows it in messages of that role alone.
-        stored: the conversation is a stored thread. One that is finished waits for its reader's question; all of it may go where its last
-            question does not fit.
+        stored: the conversation is a stored thread. One that is finished is read for its reader's next question, so all of it may go.
         inserts: messages that were not given (a summary) may appear.
+        shortens_question: a current question that does not fit may have been cut.
 
     Raises:
         LawBroken: with the number and name of the law.
@@ -173,11 +177,13 @@ def check_outcome(
     listed = list(tools) if tools else None
     if before is not None and snapshot(given) != before:
         raise LawBroken(5, "the messages given were changed")
-    wanted = repaired(given, codec) if stored else []
-    if _finished(wanted, codec) and counter.count_messages(least_messages(wanted, codec), listed) > limit:
+    if stored and _finished(repaired(given, codec), codec):
         floor = counter.overhead(listed)
         if isinstance(found, BudgetExceededError) and limit < floor:
             return  # not even an empty prompt fits
+        kept = [] if inserts or isinstance(found, BaseException) else found
+        if [part(m, codec) for m in kept if codec.role(m) not in {"system", "developer"}][-1:] == ["user"]:
+            raise LawBroken(4, f"the last question came back without its answer: {shape(found, codec)}")
         asked = codec.make("user", "next question", origin="query")
         limit = max(limit, floor) + counter.count_message(codec.to_dict(asked))  # set aside by whoever asks
         given = [*given, asked]
@@ -186,6 +192,7 @@ def check_outcome(
     if isinstance(found, BaseException):
         check_refusal(given, found, **rules)
     else:
+        rules["shortens_question"] = shortens_question
         check_laws(given, found, identity=identity, edits=edits, inserts=inserts, **rules)
 
 

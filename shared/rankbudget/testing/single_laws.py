@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +17,10 @@ __all__ = [
 ]  # fmt: skip
 
 _SYSTEM = ("system", "developer")
+_MARKS = re.compile(
+    r"\[\.\.\. \d+ lines \.\.\.\]|\.\.\. \d+ more items \.\.\.|\[\d+ chars\]|^\d+ more keys$|^omitted$|\.\.\."
+)
+"""What a shortened text says where something is missing."""
 
 
 def align(
@@ -92,8 +98,45 @@ def _is_cut_of(message: Any, source: Any, codec: Codec) -> bool:
     if _atoms(mine_content) != _atoms(theirs_content):
         return False
     text, whole = content_text(mine_content), content_text(theirs_content)
-    # A result may be cut to the lines that matter, so a cut need not begin or end where its source does.
-    return len(text) < len(whole) and bool(text) and (text[:10] in whole or text[-10:] in whole)
+    return bool(text) and len(text) < len(whole) and _is_made_of(text, whole)
+
+
+def _is_made_of(text: str, whole: str) -> bool:
+    """Returns whether a text is nothing but pieces of another one, in order, and marks where something is missing."""
+    mine, theirs = _leaves(text), _leaves(whole)
+    if mine is None or theirs is None:
+        mine, theirs = [text], [whole]
+    source, at = "\n".join(theirs), 0
+    for piece in [piece.strip() for leaf in mine for piece in _MARKS.split(leaf)]:
+        found = source.find(piece, at)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
+
+
+def _leaves(text: str) -> list[str] | None:
+    """Returns the keys, texts and numbers of JSON, of one value or one a line; None for any other text."""
+    for values in ([text], [line for line in text.splitlines() if line.strip()]):
+        try:
+            read = [json.loads(value, parse_int=str, parse_float=str) for value in values]
+        except (ValueError, RecursionError):
+            continue
+        if read and all(isinstance(value, (dict, list)) for value in read):
+            return [leaf for value in read for leaf in _leaves_of(value)]
+    return None
+
+
+def _leaves_of(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _leaves_of(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves_of(item)
+    else:
+        yield str(value)
 
 
 def _atoms(content: Any) -> list[Any]:
@@ -149,7 +192,7 @@ def check_question(
     *,
     may_cut: bool,
 ) -> None:
-    """Checks law 4: the current question is there, whole where it fits."""
+    """Checks law 4: the current question is there, and whole unless it may be cut."""
     if question is not None:
         last = next((m for m in reversed(result) if part(m, codec) == "user"), None)
         if last is None or question not in content_text(codec.to_dict(last).get("content")):
@@ -161,7 +204,7 @@ def check_question(
     if asked not in sources:
         raise LawBroken(4, f"the current question (message {asked}) is gone: {shape(result, codec)}")
     if not may_cut and comparable(result[sources.index(asked)], codec) != comparable(given[asked], codec):
-        raise LawBroken(4, f"the current question (message {asked}) was cut although it fits whole")
+        raise LawBroken(4, f"the current question (message {asked}) was cut, which nothing asked for")
 
 
 def check_waiting(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from .native import Dialect, dialect_of
 from .providers import OPENAI, PROVIDERS, Provider, problems_of
 from .replies import Reply, body_of, chunks_of
 from .request_tokens import request_tokens, text_tokens
@@ -56,6 +57,9 @@ class _Judged:
 
 class StrictModelServer:
     """Serves `/v1/chat/completions` and `/v1/models` on 127.0.0.1 while it is entered.
+
+    It also answers Anthropic's `/v1/messages`, Gemini's `:generateContent` and Ollama's `/api/chat`, without streaming,
+    by the rules of these providers.
 
     Args:
         replies: scripted answers, used in order; then every answer is `default`.
@@ -121,6 +125,11 @@ class StrictModelServer:
             msg = "the server is not running; use it in a with statement"
             raise RuntimeError(msg)
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    @property
+    def root_url(self) -> str:
+        """Where clients of other protocols connect, as "http://127.0.0.1:40123"."""
+        return self.base_url.removesuffix("/v1")
 
     def script(self, *replies: Reply | str) -> None:
         """Appends answers to the script."""
@@ -217,6 +226,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         owner = self.server.owner
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        dialect = dialect_of(self.path)
+        if dialect is not None:
+            self._native(dialect, json.loads(raw))
+            return
         if not self.path.rstrip("/").endswith("/chat/completions"):
             self._refuse(404, f"no such path: {self.path}", None)
             return
@@ -253,6 +266,22 @@ class _Handler(BaseHTTPRequestHandler):
             self._raw(200, b"<html>bad gateway</html>", "text/html")
         else:
             self._answer(reply, body, judged, number)
+
+    def _native(self, dialect: Dialect, body: Mapping[str, Any]) -> None:
+        """Judges and answers a request in a provider's own protocol."""
+        owner = self.server.owner
+        tokens, problems = text_tokens(dialect.texts(body), owner.encoding), dialect.problems(body)
+        if tokens + dialect.room(body) > owner.context_window:
+            problems.insert(0, f"prompt is too long: {tokens} tokens > {owner.context_window} maximum")
+        status = 400 if problems else 200
+        window = owner.context_window
+        number = owner.record(
+            Received(body=body, status=status, prompt_tokens=tokens, window=window, problems=tuple(problems))
+        )
+        if problems:
+            self._send(status, dialect.refusal(problems[0]))
+        else:
+            self._send(status, dialect.answer(owner.next_reply(), body, number, tokens))
 
     def _answer(self, reply: Reply, body: Mapping[str, Any], judged: _Judged, number: int) -> None:
         completion = text_tokens(reply.text, self.server.owner.encoding)

@@ -1,0 +1,269 @@
+"""What both memories share: limits, session, the plan of a turn, copies and plain data."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
+from llama_index.core.llms.llm import LLM
+from llama_index.core.memory import BaseMemory
+
+from rankbudget import Block, BudgetSession, FitResult, TokenBudget
+from rankbudget.adapters import (
+    Call,
+    Plan,
+    PromptRequest,
+    Steps,
+    adrive,
+    drive,
+    summarizer_or_warning,
+    typed_errors,
+)
+from rankbudget.errors import BudgetExceededError
+
+from ._codec import STORED, pending
+from ._counters import counter_of
+from ._events import BudgetEvent, dispatcher
+from ._host_prompt import HostPrompt
+from ._measured import host_copies
+from ._options import check_part
+from ._parts import Part, Rendering
+from ._serialize import add_settings, name_of_tokenizer, tokenizer_named
+from ._sharing import active, adopt, budget_of, one_call_limit
+from .models import as_summarizer
+
+__all__ = ["OPTIONS", "SessionMemory", "Turn"]
+
+OPTIONS = ("budget", "session", "llm", "prompt", "counter", "summarizer")
+"""What our memories take beside the options of LlamaIndex's."""
+Turn = tuple[Plan, Sequence[ChatMessage]]
+"""The plan of a turn, and the messages of it that a memory returns."""
+
+
+class SessionMemory(BaseMemory):
+    """A memory whose turns are planned by a `BudgetSession`."""
+
+    budget: TokenBudget | None = Field(default=None, description="Limits of the whole prompt.")
+    counter: str | None = Field(
+        default=None, description="Name of the token counter; None counts with tokenizer_fn."
+    )
+
+    _session: BudgetSession = PrivateAttr()
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _has_budget: bool = PrivateAttr(default=False)
+    _derived: int | None = PrivateAttr(default=None)  # the token limit that was taken from the budget
+    _one_call: int | None = PrivateAttr(default=None)
+
+    if TYPE_CHECKING:
+        token_limit: int
+        tokenizer_fn: Callable[[str], list[Any]]
+
+        def _own_limits(self) -> TokenBudget | int:
+            """Returns the limits of what the memory itself may return, where there is no budget."""
+
+        def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
+            """Returns the call that reads the stored messages, and pairs of memory blocks and contents."""
+
+        def _copies(self, memo: dict[int, Any]) -> dict[str, Any]:
+            """Returns the fields that a copy has of its own."""
+
+    def __init__(
+        self,
+        *,
+        session: BudgetSession | None = None,
+        llm: LLM | None = None,
+        prompt: Any = None,
+        counter: Any = None,
+        summarizer: Any = None,
+        **data: Any,
+    ) -> None:
+        given = {"session": session, "prompt": prompt, "counter": counter, "summarizer": summarizer}
+        check_part(type(self), {**data, **given, "llm": llm}, beside=OPTIONS)
+        if prompt is not None:
+            HostPrompt(prompt)  # raises where it is none
+        budget = budget_of(data.get("budget"), llm, session)
+        limits = budget or (session.budget if session is not None else None)
+        derived = None
+        if data.get("token_limit") is None and limits is not None:
+            derived = limits.limit() if isinstance(limits, TokenBudget) else limits
+            data["token_limit"] = derived
+        if counter is None and data.get("tokenizer_fn") is None and (llm or budget):
+            counter = counter_of(None, llm=llm, budget=budget)
+        name = counter if isinstance(counter, str) else None
+        with typed_errors():
+            super().__init__(**{**data, "budget": budget, "counter": name})
+        self._given = {**given, "counter": counter, "summarizer": as_summarizer(summarizer)}
+        self._derived = derived
+        self._has_budget = limits is not None
+        self._one_call = None if llm is None else one_call_limit(llm)
+        self._use(session or self._own_session())
+
+    def _use(self, session: BudgetSession) -> None:
+        self._session = adopt(session)
+
+    def _own_session(self) -> BudgetSession:
+        return BudgetSession(
+            self.budget or self._own_limits(),
+            counter=counter_of(self.tokenizer_fn, self._given["counter"]),
+            codec=STORED,
+            summarizer=self._given["summarizer"],
+        )
+
+    # ---- reading ---------------------------------------------------------------------------------
+    @property
+    def session(self) -> BudgetSession:
+        """The session whose budget this memory shares."""
+        own = self._session
+        if not self._has_budget:
+            own.budget = self._own_limits()  # token_limit may have changed
+        return active.get() or own
+
+    def get(
+        self,
+        input: Any = None,  # noqa: A002 - the host's name
+        initial_token_count: int = 0,
+        **options: Any,
+    ) -> list[ChatMessage]:
+        """Returns copies of what fits; `input` is a question that may not be stored yet."""
+        return list(self.fit(input, initial_token_count, **options).messages)
+
+    async def aget(
+        self,
+        input: Any = None,  # noqa: A002 - the host's name
+        initial_token_count: int = 0,
+        **options: Any,
+    ) -> list[ChatMessage]:
+        """Returns what `get` returns, without blocking the event loop."""
+        return list((await self.afit(input, initial_token_count, **options)).messages)
+
+    def fit(self, question: Any = None, initial_token_count: int = 0, **options: Any) -> FitResult:
+        """Returns what `get` returns, with the report that says why.
+
+        Raises:
+            BudgetExceededError: system messages and the current question alone exceed the limit.
+        """
+        return self._result(drive(self.turn_steps(question, initial_token_count, read=options)))
+
+    async def afit(self, question: Any = None, initial_token_count: int = 0, **options: Any) -> FitResult:
+        """Returns what `fit` returns, without blocking the event loop."""
+        return self._result(await adrive(self.turn_steps(question, initial_token_count, read=options)))
+
+    def turn_steps(
+        self,
+        question: Any = None,
+        initial: int = 0,
+        *,
+        blocks: Sequence[Block] = (),
+        ceiling: int | None = None,
+        prompt: Any = None,
+        read: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Steps[Turn]:
+        """Makes the plan of a turn.
+
+        Args:
+            question: what is asked now; it may be the last stored message.
+            initial: tokens that come before the history.
+            blocks: blocks of the same turn, as retrieved nodes.
+            ceiling: most tokens of the whole prompt, beside the budget.
+            prompt: what the host sends around it all; None takes the memory's.
+            read: what is handed on to memory blocks.
+            fields: other fields of the request.
+        """
+        session = self.session
+        stored, contents = yield self._reading(question, read or {})
+        asked = pending(question, stored)
+        parts = [Part.of(block, content, session) for block, content in contents]
+        shown = fields.get("shown")
+        render = Rendering(self, parts, pending=asked is not None, shown=shown) if parts else None
+        bounded = self._has_budget and self.token_limit != self._derived
+        if parts:
+            media = {name: cost for part in parts for name, cost in part.media.items()}
+            fields["beside"] = {**fields.get("beside", {}), **media}
+        elif bounded:
+            fields["history_tokens"] = max(0, self.token_limit - session.counter.overhead())
+        request = session.request(
+            stored,
+            question=asked,
+            blocks=[*(p.block for p in parts), *blocks],
+            extra_tokens=initial,
+            ceiling=self._one_call if blocks and ceiling is None else ceiling,
+            covers="prompt" if blocks else "history",
+            **fields,
+        )
+        if render is not None:  # the session counts the question, which the host renders
+            request = replace(request, render=render)
+        prompt = self._given["prompt"] if prompt is None else prompt
+        if prompt is not None:
+            request = HostPrompt(prompt).around(request, asked, session.host_tokens, before=initial)
+        if parts and bounded and not blocks:
+            request = replace(request, ceiling=self.token_limit + _beside(request))
+        try:
+            plan = yield from session.read_steps(request)
+        except BudgetExceededError as error:
+            msg = f"{error} token_limit={self.token_limit} bounds the history: raise it or the budget."
+            if initial > self.token_limit:  # the first words are those of the stock buffer
+                least = f"token_limit must be {initial} or more (got {self.token_limit})"
+                msg = f"Initial token count exceeds token limit: {least}. {error}"
+            raise BudgetExceededError(
+                msg, limit=error.limit, needed=error.needed, blocks=error.blocks
+            ) from error
+        return plan, plan.history if render is None else render(plan.kept, list(plan.history))
+
+    def _result(self, turn: Turn) -> FitResult:
+        plan, messages = turn
+        dispatcher.event(BudgetEvent(report=plan.report))
+        return FitResult(messages=host_copies(messages, plan.counter), report=plan.report)
+
+    # ---- copies and plain data -------------------------------------------------------------------
+    def _with_settings(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Returns the plain data of the memory with its session, counter and tokenizer in it."""
+        add_settings(data, self._given["session"], self._given["counter"], self.tokenizer_fn)
+        summarizer_or_warning(self._given["summarizer"], pickled=False)
+        if self.token_limit == self._derived:
+            data.pop("token_limit", None)  # it is the budget's
+        return data
+
+    def to_json(self, **kwargs: Any) -> str:
+        """Returns the memory as JSON."""
+        return json.dumps(self.to_dict(**kwargs))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The base deletes what cannot be pickled from the live object; here the state is a copy. A counter
+        # that is not picklable raises its own error: another one would count something else.
+        summarizer = summarizer_or_warning(self._given["summarizer"], pickled=True)
+        fields = {**self._fields(), **self._given, "summarizer": summarizer}
+        return {"__dict__": fields, "tokenizer": name_of_tokenizer(self.tokenizer_fn)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        tokenizer = tokenizer_named(state["tokenizer"])
+        self.__init__(**state["__dict__"], tokenizer_fn=tokenizer)  # type: ignore[misc]  # as the base
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
+        """Returns a memory of its own; one in a database is the same conversation."""
+        memo = {} if memo is None else memo
+        session = copy.deepcopy(self._session, memo)
+        given = {**self._given, "session": session if self._given["session"] is not None else None}
+        twin = type(self)(**{**self._fields(), **self._copies(memo), **given}, tokenizer_fn=self.tokenizer_fn)
+        twin._use(session)  # noqa: SLF001 - its own kind
+        memo[id(self)] = twin
+        return twin
+
+    def _fields(self) -> dict[str, Any]:
+        left_out = {"tokenizer_fn", "counter"} | (
+            {"token_limit"} if self.token_limit == self._derived else set()
+        )
+        return {key: value for key, value in self.__dict__.items() if key not in left_out}
+
+
+def _beside(request: PromptRequest) -> int:
+    """Returns the tokens of a request that are not the memory's."""
+    if request.render is None or request.measure is None:
+        return request.extra_tokens
+    shown = request.measure.total(list(request.render({}, [])))
+    return request.extra_tokens + shown - request.measure.overhead

@@ -1,0 +1,51 @@
+"""The options of all parts, checked in one place: unknown names and wrong values are one typed error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.memory import BaseMemory
+
+from rankbudget import BudgetSession, Scorer, TokenBudget
+from rankbudget.adapters import check_options
+from rankbudget.errors import BudgetConfigError, check_count, shown
+
+__all__ = ["check_part", "check_values"]
+
+_KINDS: dict[str, tuple[Any, str]] = {
+    "budget": ((TokenBudget, Mapping), "a TokenBudget; give a number of tokens as the limit option"),
+    "session": (BudgetSession, "a BudgetSession"),
+    "llm": (BaseLLM, "a LlamaIndex LLM"),
+    "memory": (BaseMemory, "a LlamaIndex memory"),
+    "embed_model": (BaseEmbedding, "a LlamaIndex embedding"),
+    "scorer": (Scorer, "an object with score(query, segments)"),
+}
+_COUNTS = ("max_tokens", "token_limit", "context_window", "chunk_size_limit")
+_CALLABLES = ("tokenizer_fn", "tokenizer", "read", "on_report", "render")
+
+
+def check_part(owner: type, given: Mapping[str, Any], *, beside: Iterable[str] = ()) -> None:
+    """Raises BudgetConfigError for options that are neither fields of a class nor `beside`, and for wrong values."""
+    fields = [name for name in getattr(owner, "model_fields", ()) if not name.startswith("_")]
+    check_options(owner.__name__, given, sorted({*fields, *beside}))
+    check_values(given)
+
+
+def check_values(given: Mapping[str, Any]) -> None:
+    """Raises one BudgetConfigError for all values of a wrong kind; None passes."""
+    problems: list[str] = []
+    for name, value in given.items():
+        kind, description = _KINDS.get(name, (object, ""))
+        if value is None:
+            continue
+        if name in _COUNTS:
+            check_count(name, value, problems, low=1)
+        elif not isinstance(value, kind) or (name in _CALLABLES and not callable(value)):
+            problems.append(f"{name} must be {description or 'a function'} (got {shown(value)})")
+    if given.get("session") is not None and given.get("summarizer") is not None:
+        problems.append("summarizer must be None beside session= (got both). Give it to the session")
+    if problems:
+        raise BudgetConfigError.of(problems)

@@ -1,0 +1,155 @@
+"""The blocks that compete for the room: what a reader sees of each, what it wants, and what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from ..fitting.protocol import Fit
+from ..fitting.strategies import strategy_for
+from ..messages.measure import Measure
+from ..messages.tags import JOINT, close_tag, open_tag, wrapper_of
+from ..segment import Block, Decision, Scope, Segment
+from .layout import STATIC
+from .request import PromptRequest
+
+__all__ = ["UNBOUNDED", "BlockInput", "Wish", "as_shown", "fit_block", "for_reader", "wishes_of"]
+
+UNBOUNDED = 1 << 40
+"""More than any room."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInput:
+    """A block as its reader sees it, with its rank and the question it should answer."""
+
+    block: Block
+    rank: int
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a block wants.
+
+    Args:
+        wanted: tokens of all of it, frame included.
+        base: tokens of its frame: tags, and for the first block of a message its framing and notice.
+        pinned: tokens of what is never cut, frame included.
+        costs: tokens of each whole segment, by its id.
+    """
+
+    wanted: int = 0
+    base: int = 0
+    pinned: int = 0
+    costs: Mapping[str, int] = field(default_factory=dict)
+
+
+def for_reader(block: Block, reader: Scope | None) -> tuple[Block, list[Decision]]:
+    """Returns what the reader may see of a block, and a decision without its id for each hidden segment."""
+    seen = [s for s in block.segments if s.scope is None or s.scope.visible_to(reader)]
+    hidden = len(block.segments) - len(seen)
+    if not hidden:
+        return block, []
+    unseen = partial(Decision, block=block.name, action="trimmed", reason="out_of_scope", before=0, after=0)
+    decisions = [unseen(segment_id=f"{block.name}-hidden-{n}") for n in range(1, hidden + 1)]
+    return replace(block, segments=tuple(seen)), decisions
+
+
+def wishes_of(
+    request: PromptRequest, measure: Measure, blocks: Sequence[BlockInput], tags: tuple[str, ...]
+) -> dict[str, Wish]:
+    """Returns what each block wants, by name."""
+    wishes: dict[str, Wish] = {}
+    framed = False  # blocks that change every turn share one message, which is framed once
+    for given in blocks:
+        block = given.block
+        if not block.segments:
+            wishes[block.name] = Wish()
+        elif request.cost is not None:  # the strategy prices the segments; here they would be counted twice
+            wishes[block.name] = Wish(wanted=UNBOUNDED)
+        else:
+            static = block.name in STATIC
+            base = request.frames.get(block.name, 0)
+            if request.render is None:
+                base = _frame_tokens(request, measure, block.name, framing=static or not framed)
+            framed = framed or not static
+            show = _shower(request, block.name, tags)
+            texts = [show(s, s.text) for s in block.segments]
+            costs = request.counter.count_many(texts)
+            if request.beside:
+                costs = [c + request.beside.get(s.id, 0) for c, s in zip(costs, block.segments, strict=True)]
+            groups = {s.group for s in block.segments if s.pinned and s.group is not None}
+            pinned = [
+                cost
+                for cost, s in zip(costs, block.segments, strict=True)
+                if block.pinned or s.pinned or s.group in groups
+            ]
+            wishes[block.name] = Wish(
+                wanted=base + sum(costs),
+                base=base,
+                pinned=base + sum(pinned) if pinned else 0,
+                costs=dict(zip([s.id for s in block.segments], costs, strict=True)),
+            )
+    return wishes
+
+
+def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framing: bool) -> int:
+    count = request.counter.count
+    tags = count(open_tag(name)) + count(close_tag(name))
+    if not framing:
+        return tags
+    notice = count(request.notice + "\n") if request.notice and name not in STATIC else 0
+    return tags + notice + measure.group([request.codec.make("system", "", origin=name)])
+
+
+def fit_block(
+    request: PromptRequest, given: BlockInput, wish: Wish, granted: int, tags: tuple[str, ...]
+) -> Fit:
+    """Returns what a block keeps within `granted` tokens, its frame included."""
+    block, counter, beside = given.block, request.counter, request.beside
+    show = _shower(request, block.name, tags)
+
+    def cost(segment: Segment, text: str) -> int:
+        if text == segment.text and segment.id in wish.costs:
+            return wish.costs[segment.id]
+        return counter.count(show(segment, text)) + beside.get(segment.id, 0)
+
+    segments = block.segments
+    if block.pinned:
+        segments = tuple([replace(s, pinned=True) for s in segments])
+    fit = strategy_for(block.name, block.strategy, scorer=request.scorer).fit(
+        segments,
+        limit=max(0, granted - wish.base),
+        counter=counter,
+        block=block.name,
+        query=given.query,
+        cost=request.cost or cost,
+    )
+    return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit
+
+
+def as_shown(fits: Mapping[str, Fit], shown: Callable[[str, Segment, str], str]) -> dict[str, Fit]:
+    """Returns fits whose pieces read as the prompt shows them."""
+    made: dict[str, Fit] = {}
+    for name, fit in fits.items():
+        pieces = [
+            replace(p, rendition=replace(p.rendition, text=shown(name, p.segment, p.rendition.text)))
+            for p in fit.pieces
+        ]
+        made[name] = replace(fit, pieces=tuple(pieces))
+    return made
+
+
+def _shower(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
+    """Returns how a text of a segment of a block reads in the prompt, wrapping included."""
+    wrap = wrapper_of(name, tags) if request.render is None else _with_joint
+    shown = request.shown
+    if shown is None:
+        return wrap
+    return lambda segment, text: wrap(segment, shown(name, segment, text))
+
+
+def _with_joint(_: Segment, text: str) -> str:
+    return text + JOINT

@@ -1,0 +1,220 @@
+"""What has room stays: finished threads, questions that do not fit, and room that grows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import Assembler, BudgetExceededError, BudgetSession, TokenBudget, afit_messages, fit_messages
+from rankbudget._drivers import drive
+from rankbudget.errors import BudgetConfigError, BudgetError
+from rankbudget.messages.codec import DictCodec
+from rankbudget.testing import (
+    Application,
+    WordCounter,
+    applications,
+    check_laws,
+    check_outcome,
+    check_refusal,
+)
+from tests.drawing import draws
+
+COUNTER = WordCounter()  # 4 tokens frame a message, 3 prime the reply
+
+
+def words(count: int, word: str = "w") -> str:
+    return " ".join([word] * count)
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def says(text: str, *calls: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        function = {"name": "f", "arguments": "{}"}
+        message["tool_calls"] = [{"id": c, "type": "function", "function": function} for c in calls]
+    return message
+
+
+def result(call: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "content": text, "tool_call_id": call}
+
+
+def exchanges(count: int, size: int = 10) -> list[dict[str, Any]]:
+    return [
+        message
+        for i in range(count)
+        for message in (user(f"q{i} {words(size - 1)}"), says(f"a{i} {words(size - 1)}"))
+    ]
+
+
+def read(session: BudgetSession, thread: list[Any], **fields: Any) -> list[Any]:
+    return list(drive(session.read_steps(session.request(thread, **fields))).history)
+
+
+# ---- a finished thread ----------------------------------------------------------------------------------------------
+def test_a_long_answered_question_is_an_exchange_like_any_other() -> None:
+    """Read before the next question, a thread keeps the answer of its long last question, or drops both together."""
+    thread = [user("first"), says("one"), user(words(150, "pasted")), says("the answer")]
+    for limit in range(20, 180):
+        kept = read(BudgetSession(limit, counter=COUNTER), thread)
+        assert kept == [] or kept[-1] == thread[-1], limit
+    assert read(BudgetSession(180, counter=COUNTER), thread) == thread
+
+
+@draws()
+@given(applications(user_results=True))
+def test_a_stored_thread_is_read_for_the_next_question(application: Application) -> None:
+    """A finished thread keeps the laws with a question after it: it is empty rather than without an answer."""
+    messages, limit = application.fresh(), application.limit(COUNTER)
+    session = BudgetSession(limit, counter=COUNTER)
+    try:
+        found: Any = read(session, messages)
+    except BudgetError as error:
+        found = error
+    check_outcome(messages, found, limit=limit, counter=COUNTER, codec=DictCodec(), stored=True)
+
+
+# ---- a question that does not fit ------------------------------------------------------------------------------------
+@draws()
+@given(applications(user_results=True))
+def test_a_question_is_whole_or_refused(application: Application) -> None:
+    """Without `shorten_question` the question comes back whole or the error does; with it, it may be cut."""
+    messages, limit = application.fresh(), application.limit(COUNTER)
+    tools = application.tools or None
+    for shorten in (False, True):
+        try:
+            found = fit_messages(
+                messages, max_tokens=limit, counter=COUNTER, tools=tools, shorten_question=shorten
+            )
+        except BudgetExceededError as error:
+            check_refusal(messages, error, limit=limit, counter=COUNTER, tools=tools)
+            continue
+        check_laws(
+            messages, found.messages, limit=limit, counter=COUNTER, tools=tools, shortens_question=shorten
+        )
+
+
+async def test_a_long_question_keeps_what_is_free() -> None:
+    """A question of 58,858 tokens in 50,000 raises an error that names the option; with it, all that is free is used."""
+    chat = [*exchanges(3), user(words(58_858))]
+    with pytest.raises(BudgetExceededError, match="shorten_question=True") as caught:
+        fit_messages(chat, max_tokens=50_000, counter=COUNTER)
+    assert (caught.value.limit, caught.value.needed) == (50_000, 58_865)
+    assert caught.value.blocks["question"] == 58_862
+    found = fit_messages(chat, max_tokens=50_000, counter=COUNTER, shorten_question=True)
+    assert 49_000 < found.report.total_tokens <= 50_000
+    assert [d.action for d in found.report.decisions if d.segment_id == "history-6"] == ["truncated"]
+    again = await afit_messages(chat, max_tokens=50_000, counter=COUNTER, shorten_question=True)
+    assert again.messages == found.messages
+    uncapped = fit_messages(chat, max_tokens=50_000, counter=COUNTER, shorten_question=True, message_cap=None)
+    assert uncapped.messages == found.messages
+
+
+def test_a_budget_lets_every_entry_point_shorten_a_question() -> None:
+    """`TokenBudget(shorten_question=True)` holds for sessions and assemblers, also for a question of its own."""
+    plain = TokenBudget(context_window=600, reserve=100)
+    budget = plain.replace(shorten_question=True)
+    chat = [*exchanges(3), user(words(900))]
+    with pytest.raises(BudgetExceededError, match="shorten_question"):
+        BudgetSession(plain, counter=COUNTER).fit(chat)
+    assert len(BudgetSession(budget, counter=COUNTER).fit(chat).messages) == 1
+    with pytest.raises(BudgetExceededError, match="shorten_question"):
+        Assembler(plain, counter=COUNTER).assemble({"history": exchanges(3)}, query=words(900))
+    for blocks in ({"history": exchanges(3)}, {"knowledge": ["one fact", "two facts"]}, {}):
+        made = Assembler(budget, counter=COUNTER).assemble(blocks, query=words(900))
+        assert 450 < made.report.total_tokens <= 500
+        (asked,) = [d for d in made.report.decisions if d.segment_id == "query"]
+        assert (asked.action, asked.before) == ("truncated", 904)
+    made = Assembler(budget, counter=COUNTER).assemble({"history": chat, "knowledge": ["one fact"]})
+    assert 450 < made.report.total_tokens <= 500
+
+
+@pytest.mark.parametrize("value", [1, "yes", None])
+def test_shorten_question_is_true_or_false(value: Any) -> None:
+    """Anything else is refused by name, by a call and by a budget."""
+    with pytest.raises(BudgetConfigError, match="shorten_question must be True or False"):
+        fit_messages([user("q")], max_tokens=100, counter=COUNTER, shorten_question=value)
+    with pytest.raises(BudgetConfigError, match="shorten_question must be True or False"):
+        TokenBudget(shorten_question=value)
+
+
+def test_results_are_shortened_rather_than_refused() -> None:
+    """Forty parallel results of 150 tokens in 5,000 stay, each shorter; one newest result keeps all that is free."""
+    names = [f"c{i}" for i in range(40)]
+    chat = [user("compare"), says("", *names), *(result(name, words(150)) for name in names)]
+    kept = fit_messages(chat, max_tokens=5_000, counter=COUNTER)
+    check_laws(chat, kept.messages, limit=5_000, counter=COUNTER)
+    assert len(kept.messages) == len(chat)
+    assert kept.report.total_tokens > 4_500
+    chat = [user("look"), says("", "c"), result("c", words(58_858))]
+    assert fit_messages(chat, max_tokens=50_000, counter=COUNTER).report.total_tokens > 49_900
+    texts = [user(words(5_000)), says(words(5_000)), user(words(5_000)), says(words(5_000)), user("and?")]
+    assert fit_messages(texts, max_tokens=20_000, counter=COUNTER).report.total_tokens > 19_900
+
+
+# ---- room that grows --------------------------------------------------------------------------------------------------
+def test_a_raised_limit_brings_history_back() -> None:
+    """With twice the room that there was at the cut, the cut is chosen anew; with less, the prefix stays."""
+    thread = exchanges(40)  # 28 tokens each
+    session = BudgetSession(TokenBudget(context_window=1_000_000, max_system_ratio=None), counter=COUNTER)
+    session.fit(thread, limit=300)
+    thread += exchanges(10)
+    cut = session.fit(thread, limit=300).messages
+    assert list(session.fit(thread, limit=500).messages) == list(cut)
+    more = session.fit(thread, limit=900).messages
+    assert len(more) > len(cut)
+    assert list(more[-len(cut) :]) == list(cut)
+    assert list(session.fit(thread, limit=900).messages) == list(more), "reading twice is the same"
+    grown = [*thread, user("and now?")]
+    assert list(session.fit(grown, limit=900).messages) == [*more, grown[-1]], "the new cut stays"
+
+
+def test_one_long_question_hides_history_for_its_own_turn_only() -> None:
+    """A question beside the thread, or one stored shorter than it was sent, gives the room it took back."""
+    thread = exchanges(40)
+    beside = BudgetSession(600, counter=COUNTER)
+    hidden = beside.fit(thread, question=words(500, "paste")).messages
+    assert len(beside.fit(thread, question="short").messages) > 2 * len(hidden)
+    inside = BudgetSession(600, counter=COUNTER)
+    hidden = inside.fit([*thread, user("context " * 500)]).messages
+    assert len(hidden) < 8
+    thread += [user("short"), says("yes"), user("and?")]
+    assert len(inside.fit(thread).messages) > 2 * len(hidden)
+
+
+@draws()
+@given(
+    applications(max_turns=6, user_results=True), st.lists(st.sampled_from((1, 2, 4)), min_size=2, max_size=5)
+)
+def test_a_session_whose_limit_moves_keeps_the_laws(application: Application, factors: list[int]) -> None:
+    """Whatever the limit does from turn to turn, each result keeps the laws, and reading twice is the same."""
+    messages, limit = application.fresh(), application.limit(COUNTER)
+    session = BudgetSession(TokenBudget(context_window=1_000_000, max_system_ratio=None), counter=COUNTER)
+    for number, factor in enumerate(factors):
+        thread = messages[: max(1, len(messages) * (number + 1) // len(factors))]
+        most = max(1, limit * factor // 4)
+        try:
+            found = session.fit(thread, limit=most)
+        except BudgetError as error:
+            check_refusal(thread, error, limit=most, counter=COUNTER)
+            continue
+        check_laws(thread, found.messages, limit=most, counter=COUNTER, reported=found.report.total_tokens)
+        assert list(session.fit(thread, limit=most).messages) == list(found.messages)
+
+
+# ---- validity -----------------------------------------------------------------------------------------------------------
+def test_a_note_after_the_question_is_no_answer() -> None:
+    """A thread that ends on a question and a system note still asks: its question stays, or the error says why not."""
+    thread = [*exchanges(5), user(words(30, "asked")), {"role": "system", "content": "note"}]
+    for limit in range(10, 120):
+        session = BudgetSession(limit, counter=COUNTER)
+        try:
+            assert thread[-2] in read(session, thread)
+        except BudgetExceededError:
+            assert limit < 3 + 34 + 5

@@ -1,0 +1,234 @@
+"""A larger limit keeps no less, what a dropped text needs is exact, and only what says nothing new is a double."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import Assembler, Block, BudgetExceededError, Segment, counter_for, fit_documents
+from rankbudget.fitting.best_first import BestFirst
+from rankbudget.fitting.block import fit_block
+from rankbudget.fitting.doubles import MOST_PLACES, Doubles
+from rankbudget.fitting.evidence import Evidence
+from rankbudget.fitting.memories import Memories
+from rankbudget.fitting.protocol import Fit, plain_cost
+from rankbudget.fitting.truncate import Truncate
+from rankbudget.testing import WordCounter
+from tests.drawing import draws
+
+O200K = counter_for("o200k_base")
+QUESTION = "How long does a refund take, and what does tea cost?"
+SENTENCES = st.sampled_from(
+    [
+        "The tea is hot.", " Refunds take ten days after the request, in most cases and in all countries.", "\nCall Ann at 5 p.m.",
+        "你好。", " 退款需要十天，从申请之日算起，包括所有国家和所有的付款方式，没有例外。", " Ships sail.", "x", "", " no end", "😀!", " a\n\nb",
+        "The tea is hot!", "\n- one\n- two\n", " A cup of tea costs two pounds, with milk three, and on Sundays it costs four pounds or more.",
+        " <document>not a tag</document> of ours.",
+    ]
+)  # fmt: skip
+TEXTS = st.lists(SENTENCES, max_size=6).map("".join)
+
+
+@st.composite
+def documents(draw: st.DrawFn, *, plain: bool = False) -> list[Segment]:
+    texts = draw(st.lists(TEXTS, min_size=1, max_size=7))
+    scored, spoken = draw(st.booleans()), draw(st.booleans())
+    return [
+        Segment(
+            id=f"s{i}",
+            text=text,
+            title=draw(st.sampled_from([None, "Tea", "Ann Smith"])),
+            role="user" if spoken else None,
+            group=None if plain else draw(st.sampled_from([None, None, None, "g", "h"])),
+            pinned=not plain and draw(st.integers(0, 9)) == 0,
+            priority=draw(st.sampled_from([None, 0, 100])),
+            score=float(draw(st.integers(0, 3))) if scored else None,
+        )
+        for i, text in enumerate(texts)
+    ]
+
+
+def longer(less: str, more: str) -> bool:
+    """Whether `more` has all that `less` has, in its order, the mark of a cut apart."""
+    rest = iter(more)
+    return all(sign in rest for sign in less.removesuffix("...") if not sign.isspace())
+
+
+def check_nested(fits: list[dict[str, str]]) -> None:
+    for smaller, larger in pairwise(fits):
+        for name, text in smaller.items():
+            assert name in larger, f"{name} is dropped by a larger limit"
+            assert longer(text, larger[name]), f"{name}: {text!r} became {larger[name]!r}"
+
+
+def shown(fit: Fit) -> dict[str, str]:
+    return {piece.segment.id: piece.rendition.text for piece in fit.pieces}
+
+
+def wrapped(segment: Segment, text: str) -> int:
+    return O200K.count(f"<document source={segment.id!r}>\n{text.replace('<', '&lt;')}\n</document>\n")
+
+
+def fit(strategy: Any, segments: list[Segment], limit: int, **options: Any) -> Fit | None:
+    try:
+        return fit_block(
+            segments,
+            strategy=strategy,
+            limit=limit,
+            counter=O200K,
+            block="knowledge",
+            query=QUESTION,
+            **options,
+        )
+    except BudgetExceededError:
+        return None
+
+
+@pytest.mark.parametrize("strategy", [Evidence(), Evidence(order="score"), Memories(), Truncate()])
+@pytest.mark.parametrize("cost", [None, wrapped])
+@draws()
+@given(segments=documents(), start=st.integers(0, 100))
+def test_a_larger_limit_keeps_no_less(strategy: Any, cost: Any, segments: list[Segment], start: int) -> None:
+    """What is kept at a limit is kept at the next one, or more of it, with groups, pins and wrapping."""
+    everything = sum([(cost or plain_cost(O200K))(segment, segment.text) for segment in segments])
+    limits = sorted([*range(start, start + 20), everything - 1, everything])
+    fits = [fit(strategy, segments, limit, cost=cost) for limit in limits if limit >= 0]
+    check_nested([shown(found) for found in fits if found is not None])
+
+
+@draws()
+@given(
+    segments=documents(plain=True),
+    counter=st.sampled_from(["o200k_base", WordCounter()]),
+    start=st.integers(0, 100),
+)
+def test_more_tokens_keep_no_fewer_documents(segments: list[Segment], counter: Any, start: int) -> None:
+    """The law through `fit_documents`, token by token."""
+    fits = []
+    for limit in range(start, start + 20):
+        result = fit_documents(segments, max_tokens=limit, query=QUESTION, counter=counter)
+        fits.append({segment.id: segment.text for segment in result.segments})
+    check_nested(fits)
+
+
+@draws()
+@given(
+    segments=documents(plain=True),
+    name=st.sampled_from(["knowledge", "memory", "task", "notes"]),
+    start=st.integers(60, 160),
+)
+def test_a_larger_budget_keeps_no_less_of_a_block(segments: list[Segment], name: str, start: int) -> None:
+    """The law through the assembler: the texts of a block in the prompt."""
+    fits = []
+    for budget in range(start, start + 20):
+        made = Assembler(budget).assemble([Block(name=name, segments=segments)], query=QUESTION)
+        fits.append(
+            {d.segment_id: "." * d.after for d in made.report.decisions if d.block == name and d.after}
+        )
+    check_nested(fits)
+
+
+@pytest.mark.parametrize(
+    "strategy", [Evidence(), Evidence(compress=False), BestFirst(), Memories(), Truncate()]
+)
+@pytest.mark.parametrize("cost", [None, wrapped])
+@draws()
+@given(segments=documents(), limit=st.integers(0, 120))
+def test_what_a_dropped_text_needs_is_exact(
+    strategy: Any, cost: Any, segments: list[Segment], limit: int
+) -> None:
+    """With the limit that is named something of the text is kept, and with one token less nothing is."""
+    found = fit(strategy, segments, limit, cost=cost)
+    if found is None:
+        return
+    needed = found.needed()
+    dropped = {s.id for s in segments} - shown(found).keys()
+    assert dropped <= needed.keys()
+    for name in dropped:
+        assert needed[name] > limit
+        with_it, without = (fit(strategy, segments, n, cost=cost) for n in (needed[name], needed[name] - 1))
+        assert with_it is not None
+        assert name in shown(with_it)
+        assert without is None or name not in shown(without)
+
+
+PEOPLE = st.sampled_from(["Anna", "Berta", "Chen", "Dmitri"])
+NUMBERS = st.sampled_from(
+    ["20", "-20", "2.0", "200", "20 %", "$20", "€20", "1,000", "1.000", "5'", '5"', ".5", "5"]
+)
+DATES = st.sampled_from(["2024-05-01", "2024-01-05", "1 May 2024", "10:30", "10:03", "May 2024"])
+NEGATIONS = st.sampled_from(
+    [("must", "must not"), ("can", "can't"), ("is", "isn't"), ("will", "will never"), ("may", "may hardly"), ("has to", "does not have to")]
+)  # fmt: skip
+COMMON = (
+    "This page of the handbook for the office in the old harbour was read and signed by the board in spring. "
+    "Whoever has a question asks at the desk on the first floor, where a colleague is there from nine to five."
+)
+
+
+@st.composite
+def near_twins(draw: st.DrawFn) -> tuple[str, str]:
+    """Two texts with most words in common, different in a name, a number, a date or a negation."""
+    kind = draw(st.sampled_from(["names", "number", "date", "negation"]))
+    if kind == "names":
+        payer, payee = draw(st.lists(PEOPLE, min_size=2, max_size=2, unique=True))
+        one, other = f"{payer} pays {payee} for the tea.", f"{payee} pays {payer} for the tea."
+    elif kind == "number":
+        low, high = draw(st.lists(NUMBERS, min_size=2, max_size=2, unique=True))
+        one, other = f"The offset is {low} for all of us.", f"The offset is {high} for all of us."
+    elif kind == "date":
+        first, last = draw(st.lists(DATES, min_size=2, max_size=2, unique=True))
+        one, other = f"It is due on {first} at the latest.", f"It is due on {last} at the latest."
+    else:
+        yes, no = draw(NEGATIONS)
+        one, other = f"The clerk {yes} sign it.", f"The clerk {no} sign it."
+    before, after = draw(st.sampled_from(["", COMMON + " "])), draw(st.sampled_from(["", " " + COMMON]))
+    pair = before + one + after, before + other + after
+    return pair if draw(st.booleans()) else pair[::-1]
+
+
+@pytest.mark.parametrize("compress", [True, False])
+@draws()
+@given(twins=near_twins())
+def test_texts_that_differ_in_a_fact_are_no_doubles(compress: bool, twins: tuple[str, str]) -> None:
+    """With room for both and not for a third text, both stay, whole."""
+    texts = [*twins, "Gulls cry over the pier. " * 40]
+    room = sum([O200K.count(text + "\n") for text in twins])
+    result = fit_documents(texts, max_tokens=room, query=twins[0], compress=compress)
+    assert [segment.text for segment in result.segments] == list(twins)
+
+
+@draws()
+@given(
+    text=st.sampled_from([COMMON, "Anna pays Berta 20 pounds for the tea.", "退款需要十天。请给安娜打电话。"]),
+    change=st.sampled_from([str.upper, str.title, lambda t: t.replace(" ", "  \n"), lambda t: t.replace(".", "!"), lambda t: f"“{t}”", str.swapcase]),
+    around=st.sampled_from(["", "It rained. "]),
+)  # fmt: skip
+def test_the_same_words_are_a_double(text: str, change: Any, around: str) -> None:
+    """A text that another one says, but for case, spaces and punctuation, comes last, and the report names the other."""
+    segments = [
+        Segment(id="a", text=around + text, score=9),
+        Segment(id="b", text=change(text), score=8),
+        Segment(id="c", text="Gulls cry over the pier.", score=1),
+    ]
+    room = sum([O200K.count(s.text + "\n") for s in segments]) - 1
+    result = fit_documents(segments, max_tokens=room, query="tea")
+    assert [segment.id for segment in result.segments] == ["a", "c"]
+    assert [(d.segment_id, d.reason) for d in result.report.decisions if d.action == "trimmed"] == [
+        ("b", "duplicate")
+    ]
+
+
+def test_a_sentence_that_all_texts_share_is_looked_up_in_few() -> None:
+    """Near-equal texts take linear time: each is compared with a bounded number of others."""
+    doubles = Doubles()
+    for i in range(3 * MOST_PLACES):
+        doubles.add(Segment(id=str(i), text=f"{COMMON} Number {i}."))
+    assert doubles.of(Segment(id="new", text=f"{COMMON} Number 90.")) == "90"
+    assert doubles.of(Segment(id="new", text="Number 90.")) == "90"
+    assert doubles.of(Segment(id="new", text=f"{COMMON} Number 900.")) is None
+    assert max(map(len, doubles._places.values())) == MOST_PLACES

@@ -1,0 +1,68 @@
+"""What the real clients of Anthropic, Gemini and Ollama send after fitting is what these providers accept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from langchain_anthropic import ChatAnthropic
+from langchain_core.language_models import BaseChatModel
+from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_ollama import ChatOllama
+
+from langchain_budget import BudgetTrimmer, budget_model
+from rankbudget.errors import BudgetExceededError
+from rankbudget.testing import Application, WordCounter, applications
+from rankbudget.testing.server import StrictModelServer
+from tests.drawing import draws
+from tests.langchain.entries import to_host
+
+WINDOW = 100_000
+"""The server's window: large, because the limit under test is the budget's."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StrictModelServer]:
+    with StrictModelServer(context_window=WINDOW) as running:
+        yield running
+
+
+def _anthropic(url: str) -> BaseChatModel:
+    return ChatAnthropic(
+        model="claude-haiku-4-5", base_url=url, api_key="none", max_retries=0, max_tokens=100
+    )
+
+
+def _gemini(url: str) -> BaseChatModel:
+    return ChatGoogleGenerativeAI(model="gemini-2.5-flash", base_url=url, api_key="none", max_retries=1)
+
+
+def _ollama(url: str) -> BaseChatModel:
+    return ChatOllama(model="llama3.2", base_url=url)
+
+
+CLIENTS = {"anthropic": _anthropic, "gemini": _gemini, "ollama": _ollama}
+WAYS: dict[str, Callable[..., Any]] = {
+    "trimmer": lambda model, limit, counter: BudgetTrimmer(max_tokens=limit, counter=counter) | model,
+    "model": lambda model, limit, counter: budget_model(model, max_tokens=limit, counter=counter),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("way", WAYS)
+@draws(asynchronous=True)
+@given(app=applications(media=False, systems=False))
+def test_no_request_is_refused(server: StrictModelServer, client: str, way: str, app: Application) -> None:
+    """Drawn conversations with tools, broken ones among them: each request is valid, or a typed error is raised before one is sent."""
+    counter = WordCounter()
+    chain = WAYS[way](CLIENTS[client](server.root_url), app.limit(counter), counter)
+    server.forget()
+    try:
+        chain.invoke(to_host(app.messages))
+    except BudgetExceededError:
+        assert server.requests == []
+        return
+    assert [(sent.problems, sent.body) for sent in server.refused] == []
+    assert len(server.requests) == 1

@@ -1,0 +1,117 @@
+"""Options of every part: a misspelt name or a wrong value is the same typed error, which names the nearest option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.llms import MockLLM
+
+import llamaindex_budget as lb
+from rankbudget import BudgetSession, TokenBudget
+from rankbudget.errors import BudgetConfigError
+from tests.llamaindex.models import PlayLLM
+
+PARTS: dict[str, tuple[Callable[..., Any], dict[str, Any], list[str]]] = {
+    "postprocessor": (
+        lb.BudgetNodePostprocessor,
+        {"max_tokens": 20},
+        ["token_limit", "session", "memory", "scorer", "embed_model", "compress", "each_alone"],
+    ),
+    "buffer": (lb.BudgetChatMemoryBuffer, {"token_limit": 20}, ["session", "summarizer", "chat_store"]),
+    "buffer from_defaults": (
+        lb.BudgetChatMemoryBuffer.from_defaults,
+        {},
+        ["token_limit", "session", "summarizer", "chat_history", "prompt"],
+    ),
+    "memory": (lb.BudgetMemory, {"token_limit": 20}, ["session", "summarizer", "notice", "session_id"]),
+    "memory from_defaults": (
+        lb.BudgetMemory.from_defaults,
+        {},
+        ["token_limit", "session", "summarizer", "memory_blocks", "async_database_uri"],
+    ),
+    "block": (lb.BudgetMemoryBlock, {"name": "a"}, ["text", "rank", "pinned", "counter"]),
+    "summary block": (lb.HistorySummaryMemoryBlock, {}, ["summarizer", "max_tokens"]),
+    "helper": (lb.BudgetPromptHelper, {}, ["context_window", "session", "budget", "chunk_size_limit"]),
+    "agent": (lb.BudgetFunctionAgent, {"llm": PlayLLM()}, ["budget", "summarizer", "output_cls", "timeout"]),
+    "few shot": (lb.few_shot_function, {"examples": []}, ["max_tokens", "max_examples", "embed_model"]),
+    "model": (lb.budget_model, {"llm": MockLLM()}, ["max_tokens", "counter", "on_report"]),
+    "summarizer": (lb.summarizer, {"llm": MockLLM()}, ["task"]),
+    "embedding": (lb.OfflineEmbedding, {}, ["embed_batch_size"]),
+}
+
+
+@given(st.data())
+def test_a_misspelt_option_is_refused_with_the_nearest_name(data: st.DataObject) -> None:
+    """Drawn over all parts and their options, with a letter left out, doubled or swapped with the next."""
+    make, needed, options = PARTS[data.draw(st.sampled_from(sorted(PARTS)))]
+    option = data.draw(st.sampled_from(options))
+    at = data.draw(st.integers(0, len(option) - 2))
+    misspelt = data.draw(
+        st.sampled_from(
+            [
+                option[:at] + option[at + 1 :],
+                option[:at] + option[at] + option[at:],
+                option[:at] + option[at + 1] + option[at] + option[at + 2 :],
+            ]
+        )
+    )
+    if misspelt == option:
+        return
+    with pytest.raises(BudgetConfigError, match=f"did you mean '{option}'"):
+        make(**needed, **{misspelt: None})
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("postprocessor", {"max_tokens": "20"}, "max_tokens must be a whole number from 1"),
+    ("postprocessor", {"max_tokens": True}, "max_tokens must be a whole number from 1"),
+    ("postprocessor", {"memory": 3}, "memory must be"),
+    ("postprocessor", {"scorer": 3}, "scorer must be"),
+    ("postprocessor", {"embed_model": "small"}, "embed_model must be"),
+    ("postprocessor", {"llm": "gpt-4o"}, "llm must be a LlamaIndex LLM"),
+    ("postprocessor", {"budget": 5000}, "budget must be a TokenBudget"),
+    ("postprocessor", {"dedup": "maybe"}, "dedup must be valid"),
+    ("buffer", {"session": 3}, "session must be a BudgetSession"),
+    ("buffer", {"summarizer": 3}, "summarizer must be"),
+    ("buffer", {"session": BudgetSession(50), "summarizer": str}, "summarizer must be None beside session="),
+    ("buffer", {"chat_store": 3}, "chat_store must be valid"),
+    ("memory", {"session": BudgetSession(50), "summarizer": str}, "summarizer must be None beside session="),
+    ("memory from_defaults", {"token_limit": -1}, "token_limit must be a whole number from 1"),
+    ("block", {"rank": 0}, "rank must be valid"),
+    ("summary block", {"summarizer": 3}, "summarizer must be"),
+    ("helper", {"context_window": -4}, "context_window must be a whole number from 1"),
+    ("helper", {"session": 3}, "session must be a BudgetSession"),
+    ("agent", {"summarizer": 3}, "summarizer must be"),
+    ("few shot", {"max_examples": -1}, "max_examples must be a whole number from 0"),
+    ("few shot", {"examples": 3}, "examples must be a list of mappings"),
+    ("model", {"max_tokens": 0}, "max_tokens must be a whole number from 1"),
+    ("model", {"budget_or_session": True}, "budget_or_session must be"),
+    ("model", {"on_report": 3}, "on_report must be a function"),
+    ("summarizer", {"llm": 3}, "llm must be a LlamaIndex LLM"),
+]
+
+
+@pytest.mark.parametrize(("part", "wrong", "message"), WRONG)
+def test_a_wrong_value_is_refused(part: str, wrong: dict[str, Any], message: str) -> None:
+    """The error names the option that was written, and what it must be."""
+    make, needed, _ = PARTS[part]
+    with pytest.raises(BudgetConfigError, match=message):
+        make(**{**needed, **wrong})
+
+
+def test_functions_check_their_values() -> None:
+    """`budget_for`, `use_session` and a memory that is not ours are refused alike."""
+    with pytest.raises(BudgetConfigError, match="llm must be a LlamaIndex LLM"):
+        lb.budget_for(3)  # type: ignore[arg-type]
+    with pytest.raises(BudgetConfigError, match="context_window, reserve"):
+        lb.budget_for(MockLLM(), reserv=3)
+    with pytest.raises(BudgetConfigError, match="session must be a BudgetSession"), lb.use_session(3):  # type: ignore[arg-type]
+        pass
+    from llama_index.core.memory import ChatMemoryBuffer
+
+    with pytest.raises(BudgetConfigError, match="memory must be a BudgetChatMemoryBuffer or a BudgetMemory"):
+        lb.BudgetNodePostprocessor(memory=ChatMemoryBuffer.from_defaults())
+    assert lb.BudgetNodePostprocessor(budget=TokenBudget()).budget == TokenBudget()
