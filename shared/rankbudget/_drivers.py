@@ -1,8 +1,7 @@
 """Input and output, asked for instead of done: stages are written once, two drivers answer them.
 
-A station that needs a summary, an embedding or a remote count is a generator. It yields a `Call`; a driver
-makes the call and sends the result back, or throws the failure into the generator, which then decides what
-that means.
+What needs a summary, an embedding or a remote count is a generator. It yields a `Call`; a driver makes the
+call and sends the result back, or throws the failure into the generator, which decides what that means.
 """
 
 from __future__ import annotations

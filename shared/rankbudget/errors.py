@@ -88,11 +88,8 @@ class BudgetExceededError(BudgetError):
         self.blocks = dict(blocks or {})
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_exceeded, (str(self), self.limit, self.needed, self.blocks))
-
-
-def _rebuild_exceeded(message: str, limit: int, needed: int, blocks: dict[str, int]) -> BudgetExceededError:
-    return BudgetExceededError(message, limit=limit, needed=needed, blocks=blocks)
+        figures: dict[str, Any] = {"limit": self.limit, "needed": self.needed, "blocks": self.blocks}
+        return (functools.partial(BudgetExceededError, **figures), (str(self),))
 
 
 class CounterUnavailableError(BudgetError, ImportError):
@@ -178,8 +175,8 @@ def misspelt(name: str, known: Collection[str]) -> str:
     """Returns the known name of which `name` is surely a misspelling, or "", because other names are allowed.
 
     Example:
-        >>> [misspelt(name, ["task", "knowledge"]) for name in ("knowlege", "taks", "tasks", "task_2", "rules")]
-        ['knowledge', 'task', '', '', '']
+        >>> [misspelt(name, ["task", "knowledge"]) for name in ("knowlege", "taks", "tasks", "rules")]
+        ['knowledge', 'task', '', '']
     """
     if name in known:
         return ""

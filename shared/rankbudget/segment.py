@@ -6,12 +6,13 @@ Plain values that all stages pass along; nothing here counts, scores or cuts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from numbers import Real
+from functools import cache
+from numbers import Number
 from operator import attrgetter
-from types import NoneType
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import BudgetConfigError, check_count, check_number, misspelt, named_fields, shown
 
@@ -28,53 +29,13 @@ __all__ = [
 ]
 
 _BLOCKS = ("system", "query", "project", "task", "memory", "history", "examples", "knowledge")
-_TEXT = (str, NoneType)
-_NUMBER = (float, int, Real, NoneType)
-_TIME = (datetime, NoneType)
 _MOST_TYPES = 1_000
+_checked: set[tuple[type, ...]] = set()
 
 Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
 """What became of a segment: whole, dropped whole, cut inside its text, its own words only, new words."""
 
 RenditionKind = Literal["whole", "truncated", "compressed", "summarized", "placeholder"]
-
-
-class _Types:
-    """The types that the fields of a class may have; the first one is named in errors."""
-
-    def __init__(self, owner: str, **allowed: tuple[type, ...]) -> None:
-        self._owner = owner
-        self._allowed = allowed
-        self._read = attrgetter(*allowed)
-        self._checked: set[tuple[type, ...]] = set()
-
-    def check(self, value: Any) -> None:
-        """Raises BudgetConfigError for the fields of `value` that are of another type."""
-        given = self._read(value)
-        types = tuple(map(type, given))
-        if types in self._checked:  # hosts make thousands of equal kind
-            return
-        problems = []
-        for (name, allowed), one in zip(self._allowed.items(), given, strict=True):
-            if not isinstance(one, allowed):
-                wanted = f"{name} of the {self._owner} must be a {allowed[0].__name__}"
-                problems.append(f"{wanted} (got {shown(one)})")
-        if problems:
-            raise BudgetConfigError.of(problems)
-        if len(self._checked) < _MOST_TYPES:
-            self._checked.add(types)
-
-
-_PROVENANCE = _Types(
-    "provenance",
-    source_id=(str,),
-    source_type=(str,),
-    confidence=_NUMBER,
-    created_at=_TIME,
-    retrieval_score=_NUMBER,
-)
-_SCOPE = _Types("scope", user=_TEXT, project=_TEXT)
-_BLOCK = _Types("block", pinned=(bool,), query=_TEXT)
 
 
 @named_fields
@@ -97,7 +58,7 @@ class Provenance:
     retrieval_score: float | None = None
 
     def __post_init__(self) -> None:
-        _PROVENANCE.check(self)
+        _check_types(self)
 
 
 @named_fields
@@ -116,7 +77,7 @@ class Scope:
     project: str | None = None
 
     def __post_init__(self) -> None:
-        _SCOPE.check(self)
+        _check_types(self)
 
     def visible_to(self, reader: Scope | None) -> bool:
         """Returns whether a reader with the scope `reader` may see a text of this scope."""
@@ -180,26 +141,7 @@ class Segment:
                 'Give "" for an empty one, or leave the segment out; Block.of takes its texts one by one.'
             )
             raise BudgetConfigError(msg)
-        _SEGMENT.check(self)
-
-
-_SEGMENT = _Types(
-    "segment",
-    id=(str,),
-    role=_TEXT,
-    tokens=(int, NoneType),
-    score=_NUMBER,
-    group=_TEXT,
-    pinned=(bool,),
-    title=_TEXT,
-    label=_TEXT,
-    kind=_TEXT,
-    priority=_NUMBER,
-    provenance=(Provenance, NoneType),
-    scope=(Scope, NoneType),
-    created_at=_TIME,
-    metadata=(dict, Mapping),
-)
+        _check_types(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +244,7 @@ class Block:
             problems.append(f"messages {whose} must be a list of messages (got {shown(self.messages)})")
         if problems:
             raise BudgetConfigError.of(problems)
-        _BLOCK.check(self)
+        _check_types(self)
 
     @classmethod
     def of(cls, name: str, *texts: str, **fields: Any) -> Block:
@@ -317,6 +259,34 @@ class Block:
         """
         segments = tuple(Segment(id=f"{name}-{i}", text=text) for i, text in enumerate(texts))
         return cls(name=name, segments=segments, **fields)
+
+
+def _check_types(value: Any) -> None:
+    """Raises BudgetConfigError for the fields of a dataclass that are not of their declared types."""
+    kind: Any = type(value)
+    names, read = _reader(kind)
+    seen = read(value)
+    types = (kind, *map(type, seen))
+    if types in _checked:  # hosts make thousands of equal kind
+        return
+    hints = get_type_hints(kind)
+    problems = []
+    for name, one in zip(names, seen, strict=True):
+        declared = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
+        allowed = tuple([get_origin(one_type) or one_type for one_type in declared])
+        if Any not in allowed and not isinstance(one, (*allowed, Number) if float in allowed else allowed):
+            owner = kind.__name__.lower()
+            problems.append(f"{name} of the {owner} must be a {allowed[0].__name__} (got {shown(one)})")
+    if problems:
+        raise BudgetConfigError.of(problems)
+    if len(_checked) < _MOST_TYPES:
+        _checked.add(types)
+
+
+@cache
+def _reader(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], Any]]:
+    names = tuple([one.name for one in fields(kind)])
+    return names, attrgetter(*names)
 
 
 def check_block_name(what: str, name: object, problems: list[str]) -> None:

@@ -376,5 +376,7 @@ def test_a_block_that_goes_takes_its_frame_with_it() -> None:
 
 def test_a_list_of_texts_where_texts_belong_is_an_error() -> None:
     """`Block.of("knowledge", texts)` says what it takes instead of failing somewhere inside."""
-    with pytest.raises(BudgetConfigError, match=r"text of segment 'knowledge-0' must be a str.*one by one"):
+    with pytest.raises(
+        BudgetConfigError, match=r"the text of segment 'knowledge-0' must be a str .*one by one"
+    ):
         Block.of("knowledge", ["one", "two"])  # type: ignore[arg-type]  # the mistake

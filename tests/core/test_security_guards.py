@@ -60,7 +60,7 @@ def test_without_the_safe_loader_a_profile_runs_code(monkeypatch: pytest.MonkeyP
     """PyYAML's safe loader is what makes a tag that builds objects an error."""
     import yaml
 
-    monkeypatch.setattr(yaml, "safe_load", yaml.unsafe_load)
+    monkeypatch.setattr(yaml, "SafeLoader", yaml.UnsafeLoader)
     must_fail(watched.test_a_profile_cannot_build_objects, tmp_path)
     assert (tmp_path / "ran").exists()
 

@@ -55,9 +55,9 @@ def context_window_of(model: Any, *, default: int | None = None, base_url: str |
     if default is not None:
         return _checked(default, "default")
     name = name_of(model)
-    asked = f"; {'; '.join(answers)}" if answers else ""
+    seen = "; ".join([name or shown(model), *answers])
     msg = (
-        f"the model's context window must be known (got {name or shown(model)}{asked}){near_models(name or '')}. "
+        f"the model's context window must be known (got {seen}){near_models(name or '')}. "
         "Give context_window=<tokens>, or a budget=TokenBudget.for_model(model, ...) with default=8192 for "
         "unknown models or base_url=<server> to ask Ollama, LM Studio or vLLM."
     )

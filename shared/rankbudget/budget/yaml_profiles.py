@@ -44,7 +44,7 @@ def read_profile(
     defaults: str | PathLike[str] | None,
     fields: Sequence[str],
 ) -> dict[str, Any]:
-    """Returns the values of a budget's `fields` that a YAML file gives, each level merged over the one before."""
+    """Returns the values of a budget's `fields` in a YAML file, each level merged over the one before."""
     values: dict[str, Any] = {}
     for where, section in _levels(path, profile, defaults):
         if not isinstance(section, Mapping):

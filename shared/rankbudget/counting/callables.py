@@ -29,6 +29,7 @@ class CallableCounter(TextCounter):
         except BudgetError:
             raise
         except Exception as error:
-            msg = f"the counter {self.name!r} must count every text (it raised {type(error).__name__}: {error})."
+            said = f"{type(error).__name__}: {error}"
+            msg = f"the counter {self.name!r} must count every text (it raised {said})."
             raise CounterUnavailableError(msg) from error
         return whole_tokens(counted, self.name)

@@ -7,8 +7,10 @@ made by `python benchmarks/bench_counting.py --table`.
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from pathlib import Path
 
 from .base import TextCounter
 from .media import MediaTable
@@ -26,7 +28,7 @@ _PARTS = re.compile(
     r"(?P<blob>[A-Za-z0-9+/]{32,})"
     r"|(?P<word> ?[A-Za-z][a-z]*)"
     r"|(?P<number> ?[0-9]+)"
-    r"|(?P<gap>[ \t]{2,}|\s*[\r\n\t]+ *|\s)"
+    r"|(?P<gap>[ \t\r\n]{2,}|\s)"
     r"|(?P<sign> ?[!-/:-@\[-`{-~]+)"
     r"|(?P<latin>[\u00a1-\u02ff]+)"
     r"|(?P<greek>[\u0370-\u03ff]+)"
@@ -52,23 +54,13 @@ _SIGNS_PER_TOKEN = 2
 _SHORT_WORD = 6
 _LETTERS_PER_TOKEN = 4  # of a long English word, after its first six
 _FOREIGN_LETTERS_PER_TOKEN = 2.2
+_WORDS = json.loads((Path(__file__).parents[1] / "data" / "words.json").read_text(encoding="utf-8"))
 # Vocabularies know the words of English and of code whole, other words in pieces. Where these are at least a
 # quarter of a text's words, it is English or code.
-_COMMON = frozenset(
-    "the of and to in is that it for on with as are was at by be this not from or an have has had were which "
-    "you your we our they their he she his her its if when where what who how all can will would should could "
-    "there been more but so no up out into than then them these those do does did may must any each one two "
-    "about after before only also please me my new get set def return self import class none true false "
-    "null const let var function async await int str string list dict else raise try except print public "
-    "static void select where join type name value id data key http https www com json user error".split()
-)
+_COMMON = frozenset(_WORDS["common"].split())
 _COMMON_SHARE = 0.25
 # Words of large European languages are cut a little more.
-_EUROPEAN = frozenset(
-    "der die das und den von zu mit sich des auf ist im dem nicht ein eine bei aus nach le la les de du et en "
-    "un une que est pour dans au par sur ce qui pas avec el los las del por con una para como se su il di che "
-    "non della sono os da em um uma het een van dat niet zijn op te voor".split()
-)
+_EUROPEAN = frozenset(_WORDS["european"].split())
 _EUROPEAN_WEIGHT = 0.4
 
 

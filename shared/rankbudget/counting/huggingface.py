@@ -13,12 +13,7 @@ from .media import MediaTable
 from .protocol import Message, Tool
 from .tokenizer_counter import TokenizerCounter
 
-__all__ = ["cached_folder", "from_folder", "from_tokenizer", "is_tokenizer"]
-
-
-def is_tokenizer(thing: Any) -> bool:
-    """Returns whether an object can be counted with: it encodes a text."""
-    return callable(getattr(thing, "encode", None)) and not isinstance(thing, (str, type))
+__all__ = ["cached_folder", "from_folder", "from_tokenizer"]
 
 
 def from_folder(
@@ -56,10 +51,7 @@ def from_tokenizer(
     template: ChatTemplate | str | None = None,
     media: MediaTable | None = None,
 ) -> TokenizerCounter:
-    """Returns the counter of a `tokenizers` or `transformers` tokenizer, or of anything whose `encode` returns tokens.
-
-    `template` is a chat template for a tokenizer that has none.
-    """
+    """Returns the counter of an object whose `encode` returns tokens; `template` is for one without."""
     if isinstance(template, str):
         template = ChatTemplate(template)
     core, own_render = _backend(tokenizer)

@@ -1,4 +1,4 @@
-"""What is known of models by their names: their tokenizers and their windows, as `data/models.json` lists them.
+"""What is known of models by their names: tokenizers and windows, as `data/models.json` lists them.
 
 The file has
     windows: name: [context window, largest answer], as the providers' pages had it in 2026-11. Where the

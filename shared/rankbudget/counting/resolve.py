@@ -201,7 +201,7 @@ def _similar(name: str, media: MediaTable) -> TokenCounter:
 
 
 def _from_object(spec: Any) -> TokenCounter:
-    from .huggingface import from_tokenizer, is_tokenizer
+    from .huggingface import from_tokenizer
 
     if type(spec).__module__.partition(".")[0] == "tiktoken":
         import tiktoken.registry
@@ -212,7 +212,7 @@ def _from_object(spec: Any) -> TokenCounter:
         if tiktoken.registry.ENCODINGS.get(name) is spec:
             return counter_for(name)  # which can be written as plain data, by its name
         return TiktokenCounter(spec)
-    if is_tokenizer(spec):
+    if callable(getattr(spec, "encode", None)) and not isinstance(spec, type):
         return from_tokenizer(spec)
     if isinstance(spec, PathLike):
         return counter_for(os.fspath(spec))

@@ -188,5 +188,5 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _overrun(what: str) -> NoReturn:
-    msg = f"a chat template must only write out its conversation (this one {what}). Count with another template."
+    msg = f"a chat template must only write out its conversation (this one {what}). Count with another."
     raise CounterUnavailableError(msg)

@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from rankbudget import counter_for
 from rankbudget.counting import TokenCounter
 from rankbudget.counting.base import COUNTERS
-from rankbudget.counting.estimate import ESTIMATE_BAND, EstimateCounter
+from rankbudget.counting.estimate import ESTIMATE_BAND, EstimateCounter, estimate_tokens
 from rankbudget.counting.models import similar_to
 from rankbudget.testing import CounterConformance
 
@@ -78,6 +79,20 @@ def test_a_similar_count_covers_a_small_vocabulary(kind: str) -> None:
         assert len(small.encode(text, add_special_tokens=False)) <= math.ceil(
             similar.count(text) * (1 + similar.band)
         )
+
+
+@pytest.mark.parametrize("unit", ["\u00a0", "\u3000", " ", "\n", " \n", ".", "a", "\u0301", "9", "\t "])
+def test_estimates_take_linear_time(unit: str) -> None:
+    """Long runs of one character cost no more for each than short ones."""
+
+    def seconds(size: int) -> float:
+        text = unit * size
+        begin = time.process_time()
+        estimate_tokens(text)
+        return time.process_time() - begin
+
+    short = min(seconds(5_000) for _ in range(3))
+    assert min(seconds(50_000) for _ in range(3)) < 14 * short + 0.02
 
 
 def test_an_unknown_model_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
