@@ -16,8 +16,8 @@ from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, Sel
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
 
 from rankbudget import BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
-from rankbudget.adapters import JOINT, named_options, plain_budget, typed_errors
-from rankbudget.errors import BudgetExceededError
+from rankbudget.adapters import JOINT, plain_budget, typed_errors
+from rankbudget.errors import BudgetExceededError, named_options
 
 from ._codec import CODEC
 from ._counters import counter_of

@@ -38,7 +38,7 @@ from .messages.tags import (
     wrapper_of,
 )
 from .prompt.limits import Limits, ModelFacts, limits_of
-from .prompt.options import named_options, typed_errors
+from .prompt.options import typed_errors
 from .prompt.plan import Plan
 from .prompt.pool import SessionPool
 from .prompt.request import PromptRequest, Render, Shown
@@ -111,7 +111,6 @@ __all__ = [
     "function_name",
     "function_named",
     "limits_of",
-    "named_options",
     "plain_budget",
     "plan_steps",
     "read_counter",

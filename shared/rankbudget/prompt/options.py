@@ -1,38 +1,32 @@
-"""Unknown options and wrong values as one typed error, in every class and function of the adapters."""
+"""Errors of pydantic models as the library's own, in every class of the adapters."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from pydantic import ValidationError
 
-from ..errors import BudgetConfigError, BudgetError, check_options, shown
+from ..errors import BudgetConfigError, BudgetError, shown
 
-__all__ = ["named_options", "typed_errors"]
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def named_options(function: F) -> F:
-    """Makes a misspelt option of a function or a constructor a BudgetConfigError with the nearest name."""
-    owner = function.__qualname__.removesuffix(".__init__")
-    allowed = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
-
-    @functools.wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        check_options(owner, kwargs, allowed)
-        return function(*args, **kwargs)
-
-    return cast("F", checked)
+__all__ = ["typed_errors"]
 
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Makes pydantic's errors a BudgetConfigError that names each option."""
+    """Makes pydantic's errors one BudgetConfigError that names each option.
+
+    Example:
+        >>> from pydantic import BaseModel
+        >>> class Room(BaseModel):
+        ...     windows: int
+        >>> with typed_errors():
+        ...     Room(windows="many")
+        Traceback (most recent call last):
+        ...
+        rankbudget.errors.BudgetConfigError: Room: windows must be valid (got 'many'). Input should be ...
+    """
     try:
         yield
     except ValidationError as error:
