@@ -30,7 +30,7 @@ from ._host_prompt import QUESTIONS
 from ._request import FlatConversation, StepCodec, is_flat, schemas_in
 from ._sharing import budget_for
 
-__all__ = ["RequestBudget", "as_text"]
+__all__ = ["RequestBudget", "as_text", "fit_texts"]
 
 _HELPER_SPARE = 2048
 """More than LlamaIndex's synthesizers keep free beside nodes."""
@@ -59,23 +59,14 @@ class RequestExceededError(BudgetExceededError, metaclass=_NoValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBudget:
-    """The limits of every request of an LLM; its copies share them.
-
-    Args:
-        budget: None takes the window and the answer of the LLM.
-        max_tokens: most tokens of a request.
-        counter: anything `counter_for` takes; None takes the LLM's tokenizer.
-        on_report: is called with the report of every fit.
-        session: learns what the host adds around its plans; its summarizer is used.
-        inner: the limits of an LLM that was bounded before; the smaller limit wins.
-    """
+    """The limits of every request of an LLM, as `budget_model` takes them; copies of the LLM share them."""
 
     budget: TokenBudget | None
     max_tokens: int | None
     counter: Any
     on_report: Callable[[BudgetReport], Any] | None
     session: BudgetSession | None = None
-    inner: RequestBudget | None = None
+    inner: RequestBudget | None = None  # of an LLM that was bounded before; the smaller limit wins
 
     def __deepcopy__(self, memo: Any) -> RequestBudget:
         return self
@@ -181,25 +172,11 @@ class RequestBudget:
             if not texts.get(name):
                 break
             most = counter.count(texts[name]) - (needed - limit) - _JOINTS
-            text = self._shortened(texts.pop(name), most, query, counter)
+            kept, report = fit_texts(texts.pop(name).split(JOINT), max(1, most), query, counter)
+            self._report(report)
+            text = JOINT.join(kept.values())
             made[name] = text if isinstance(values[name], str) else [text]
         return made
-
-    def _shortened(self, text: str, most: int, query: str, counter: TokenCounter) -> str:
-        """Returns the parts of a text that answer the question, within `most` tokens."""
-        parts = [
-            Segment(id=f"part-{i}", text=part) for i, part in enumerate(text.split(JOINT)) if part.strip()
-        ]
-        result = fit_documents(
-            parts,
-            max_tokens=max(1, most),
-            query=query,
-            counter=counter,
-            cost=lambda _, part: counter.count(part + JOINT),
-            dedup=False,
-        )
-        self._report(result.report)
-        return JOINT.join(segment.text for segment in result.segments)
 
     def _prompt_tokens(
         self, llm: LLM, prompt: BasePromptTemplate, values: Mapping[str, Any], arguments: Mapping[str, Any]
@@ -216,6 +193,22 @@ class RequestBudget:
         text = prompt if isinstance(prompt, str) else str(to_prompt(prompt))
         counter = self.counter_of(llm)
         return counter.count(text) + (counter.count_messages([], tools) if tools else 0)
+
+
+def fit_texts(
+    texts: Sequence[str], most: int, query: str, counter: TokenCounter, scorer: Any = None
+) -> tuple[dict[int, str], BudgetReport]:
+    """Returns by position what of some texts answers the question, within `most` tokens once they are joined."""
+    result = fit_documents(
+        [Segment(id=str(i), text=text) for i, text in enumerate(texts) if text.strip()],
+        max_tokens=most,
+        query=query,
+        counter=counter,
+        scorer=scorer,
+        cost=lambda _, text: counter.count(text + JOINT),
+        dedup=False,
+    )
+    return {int(segment.id): segment.text for segment in result.segments}, result.report
 
 
 def as_text(llm: LLM, prompt: str, *, formatted: bool) -> str:
