@@ -37,7 +37,7 @@ _HELPER_SPARE = 2048
 _TEMPLATE_SPARE = 32
 """Tokens of framing that LlamaIndex's `PromptHelper` does not count."""
 _SMALLEST = 1024
-"""In a smaller window `PromptHelper` finds no room beside its templates and raises "Chunk size is not positive"."""
+"""In a smaller window `PromptHelper` finds no room beside its templates: "Chunk size ... is not positive"."""
 _ROUNDS = 4
 _JOINTS = 4
 """Tokens that a text and its template may make where they meet."""
@@ -46,7 +46,7 @@ _JOINTS = 4
 class _NoValueError(type):
     """Leaves ValueError out of the bases of a class of errors.
 
-    LlamaIndex's `Refine` catches every ValueError and answers "Empty Response", as if the model had been asked.
+    LlamaIndex's `Refine` catches each ValueError and answers "Empty Response", as if the model had answered.
     """
 
     def mro(cls) -> list[type]:
@@ -160,7 +160,7 @@ class RequestBudget:
     def variables(
         self, llm: LLM, prompt: BasePromptTemplate, given: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns a template's variables; where the prompt is too long, the longest but the question is shortened."""
+        """Returns a template's variables, the longest but the question shortened where the prompt is too long."""
         limit, counter = self.limit(llm, arguments), self.counter_of(llm)
         chosen = prompt.select(llm=llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         values = {**chosen.kwargs, **given}
@@ -198,7 +198,7 @@ class RequestBudget:
 def fit_texts(
     texts: Sequence[str], most: int, query: str, counter: TokenCounter, scorer: Any = None
 ) -> tuple[dict[int, str], BudgetReport]:
-    """Returns by position what of some texts answers the question, within `most` tokens once they are joined."""
+    """Returns by position what of some texts answers the question, within `most` tokens when joined."""
     result = fit_documents(
         [Segment(id=str(i), text=text) for i, text in enumerate(texts) if text.strip()],
         max_tokens=most,

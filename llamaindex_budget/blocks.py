@@ -115,7 +115,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         return truncate_text(content, most, self.tokens, ellipsis="") or None if most > 0 else None
 
     def _fewer(self, content: Sequence[Any], tokens_to_truncate: int) -> Any:
-        """Returns the content blocks that answer the question, the last ones shortened; media are whole or gone."""
+        """Returns the content blocks that answer the question, some shortened; None where there are media."""
         texts = [str(block.text) for block in content if hasattr(block, "text")]
         if len(texts) < len(content):
             return None

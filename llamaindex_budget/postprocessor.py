@@ -237,7 +237,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             "blocks": [Block(name="knowledge", segments=tuple(segments), strategy=strategy)],
             "beside": seen.media,
             "shown": seen.text,
-            "ceiling": None if llm is None else one_call_limit(llm),
+            **({} if llm is None else {"ceiling": one_call_limit(llm)}),
         }
 
     def _alone(

@@ -170,7 +170,7 @@ class BudgetPromptHelper(PromptHelper):
         size = (limit - fixed) // num_chunks - padding
         if size < 1:
             msg = (
-                f"The prompt without its chunks must leave 1 token for each chunk (got {fixed} tokens, {size} "
+                f"The prompt without its chunks must leave 1 token for each (got {fixed} tokens, {size} "
                 f"left of window {self.context_window}, answer {self.num_output}, safety {self._safety}, "
                 f"padding {padding}). Shorten the template, system prompt, history or tools."
             )
