@@ -135,8 +135,8 @@ imports: $(VENV)/.dev ## Checks who may import whom
 	@$(VENV)/bin/lint-imports
 
 .PHONY: cov
-cov: $(VENV)/.dev ## Runs the suite with branch coverage and its gate
-	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not notebook" --cov --cov-report=term $(T)
+cov: $(VENV)/.dev ## Runs the suite with branch coverage and its gate, few examples per law
+	@HYPOTHESIS_PROFILE=fast $(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not notebook" --cov --cov-report=term $(T)
 
 .PHONY: wheel-test
 wheel-test: $(VENV)/.dev ## Builds the wheel, looks into it, installs it alone and runs the core's tests against it

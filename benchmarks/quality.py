@@ -24,7 +24,14 @@ from typing import Any
 
 from harness import commit
 
-from rankbudget import FewShotSelector, FitResult, Segment, fit_documents, fit_messages
+from rankbudget import (
+    BudgetExceededError,
+    FewShotSelector,
+    Segment,
+    counter_for,
+    fit_documents,
+    fit_messages,
+)
 
 Item = Mapping[str, Any]
 FOLDER = "../shared/quality"
@@ -35,7 +42,7 @@ SPLITS = ("dev", "wide")
 BEGIN, END = "<!-- tables: written by `make quality T=--write` -->", "<!-- end of tables -->"
 
 
-def select(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
+def select(query: str, items: Sequence[Item], budget_tokens: int) -> list[str] | dict[str, str | None]:
     """Returns the ids of the items that are kept, or the kept texts where some are shortened."""
     if any("label" in item for item in items):
         return _examples(query, items, budget_tokens)
@@ -46,15 +53,16 @@ def select(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
 
 def select_as_chat(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
     """Returns what `fit_messages` keeps of the same items."""
-    return _messages(query, items, budget_tokens)
+    kept = _messages(query, items, budget_tokens)
+    if any(kept.values()):
+        texts = {item["id"]: item["text"] for item in items}
+        return [text or texts[name] for name, text in kept.items()]
+    return list(kept)
 
 
 def _documents(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
     segments: list[Segment] = _once(items, _segments)
-    return _ids_or_texts(segments, fit_documents(segments, max_tokens=budget_tokens, query=query))
-
-
-def _ids_or_texts(segments: Sequence[Segment], result: FitResult) -> list[str]:
+    result = fit_documents(segments, max_tokens=budget_tokens, query=query)
     whole = {id(segment) for segment in segments}
     if all(id(segment) in whole for segment in result.segments):
         return [segment.id for segment in result.segments]
@@ -69,18 +77,19 @@ def _examples(query: str, items: Sequence[Item], budget_tokens: int) -> list[str
     return [example["id"] for example in chosen]
 
 
-def _messages(query: str, items: Sequence[Item], budget_tokens: int) -> list[str]:
+def _messages(query: str, items: Sequence[Item], budget_tokens: int) -> dict[str, str | None]:
+    """Returns the ids of the messages that are kept, and the texts of those that are shortened."""
     if budget_tokens < 1:
-        return []
+        return {}
     messages: list[dict[str, Any]] = _once(items, _chat)
-    ids = {id(message): item["id"] for message, item in zip(messages, items, strict=True)}
     try:
-        result = fit_messages(
-            messages, max_tokens=budget_tokens, query=query, measure=_Lines(), message_cap=None
-        )
-    except ValueError:  # the question alone is larger than the budget: nothing can be sent
-        return []
-    return [ids[id(message)] for message in result.messages if id(message) in ids]
+        result = fit_messages(messages, max_tokens=budget_tokens, query=query, measure=_Lines())
+    except BudgetExceededError:  # a refusal keeps nothing
+        return {}
+    return {
+        message["item"]["id"]: None if message["content"] == message["item"]["text"] else message["content"]
+        for message in result.messages
+    }
 
 
 class _Lines:
@@ -90,10 +99,17 @@ class _Lines:
     overhead = 0
 
     def group(self, messages: Sequence[Any]) -> int:
-        return sum([message["n"] for message in messages])
+        return sum([_line_tokens(message) for message in messages])
 
     def total(self, messages: Sequence[Any]) -> int:
         return self.group(messages)
+
+
+def _line_tokens(message: Mapping[str, Any]) -> int:
+    item: Item = message["item"]
+    if message["content"] == item["text"]:
+        return int(item["n"])
+    return counter_for("o200k_base").count(f"{message['content']}\n")
 
 
 def _segments(items: Sequence[Item]) -> list[Segment]:
@@ -128,7 +144,7 @@ def _labelled(items: Sequence[Item]) -> list[dict[str, Any]]:
 def _chat(items: Sequence[Item]) -> list[dict[str, Any]]:
     found = []
     for item in items:
-        message: dict[str, Any] = {"role": item.get("role", "user"), "content": item["text"], "n": item["n"]}
+        message: dict[str, Any] = {"role": item.get("role", "user"), "content": item["text"], "item": item}
         if item.get("tool_calls"):
             calls = [
                 {

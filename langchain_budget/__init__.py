@@ -1,20 +1,7 @@
 """One context budget for LangChain: what does not fit is trimmed in rank order, and a report says why.
 
-Each class stands where LangChain has a place for it:
-    trim_messages               instead of langchain-core's function of this name
-    BudgetTrimmer               in a chain, before the prompt
-    BudgetChatPromptTemplate    instead of the prompt template: all its slots are fitted together
-    BudgetMessageHistory        around any message history: whole on disk, fitted when read
-    BudgetDocumentCompressor    after a retriever
-    BudgetRetriever             around a retriever
-    BudgetExampleSelector       in a few-shot prompt
-    BudgetMiddleware            in an agent                     (needs the extra `agents`)
-    BudgetContextEdit           in LangChain's own ContextEditingMiddleware
-    pre_model_hook              in a graph
-    budget_model                around the model itself: counts and fits every request, whatever made it
-    BudgetMemory                in chains and conversations     (needs the extra `classic`)
-
-`langchain-core` alone is enough to import this package; a name that needs more says which extra brings it.
+`langchain-core` alone is enough to import this package; a name that needs more raises an ImportError that
+names the extra. docs/langchain.md tells which class goes where.
 """
 
 from __future__ import annotations

@@ -22,7 +22,14 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from rankbudget.adapters import answered_in, replace_text
+from rankbudget.adapters import (
+    ROLES,
+    call_reference,
+    called_in,
+    replace_text,
+    results_in,
+    without_answered,
+)
 from rankbudget.errors import MessageError
 
 __all__ = ["CODEC", "MARK", "LangChainCodec", "NeedsConversionError"]
@@ -31,17 +38,6 @@ MARK = "lc_source"
 """LangChain's own key in `additional_kwargs` for messages nobody typed; no integration sends it."""
 EDITED = "rankbudget"
 
-_ROLE_WORDS = {
-    "system": "system",
-    "developer": "developer",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "ai": "assistant",
-    "model": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
 _ROLE_CLASSES: tuple[tuple[type[BaseMessage], str], ...] = (
     (HumanMessage, "user"),
     (AIMessage, "assistant"),
@@ -49,8 +45,13 @@ _ROLE_CLASSES: tuple[tuple[type[BaseMessage], str], ...] = (
     (FunctionMessage, "tool"),
 )
 _CALL_BLOCKS = frozenset(
-    {"tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call", "input_json_delta"}
-)
+    {
+        "tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call", "custom_tool_call",
+        "input_json_delta",
+    }
+)  # fmt: skip
+"""Blocks that integrations also read from, or write to, `.tool_calls`."""
+_SENT = ("content", "name", "role", "tool_call_id", "tool_calls", "invalid_tool_calls", "additional_kwargs")
 _USAGE_KEYS = ("token_usage", "usage", "usage_metadata")
 
 
@@ -72,9 +73,8 @@ class LangChainCodec:
     """
 
     def __init__(self) -> None:
-        self._roles: dict[
-            type, str
-        ] = {}  # filled as classes are met; SystemMessage and ChatMessage say more than their class
+        # Filled as classes are met; SystemMessage and ChatMessage say more than their class.
+        self._roles: dict[type, str] = {}
 
     def __reduce__(self) -> Any:
         return _codec, ()  # the classes it has met stay here: one made inside a function does not travel
@@ -91,33 +91,23 @@ class LangChainCodec:
             return (
                 "developer" if message.additional_kwargs.get("__openai_role__") == "developer" else "system"
             )
-        if isinstance(message, ChatMessage) and message.role in _ROLE_WORDS:
-            return _ROLE_WORDS[message.role]
+        if isinstance(message, ChatMessage) and message.role in ROLES:
+            return ROLES[message.role]
         if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
             msg = f"{type(message).__name__} must be converted to a BaseMessage first."
             raise NeedsConversionError(msg)
         seen = getattr(message, "role", message.type)
         msg = (
-            f"the role must be one of {', '.join(sorted(set(_ROLE_WORDS)))} (got {seen!r}). "
+            f"the role must be one of {', '.join(sorted(set(ROLES)))} (got {seen!r}). "
             "Or take one of LangChain's own message classes."
         )
         raise MessageError(msg)
 
     def roles(self, messages: Sequence[Any]) -> list[str]:
         found: list[Any] = list(map(self._roles.get, map(type, messages)))
-        at = 0
-        while (
-            at < len(found) and found[at] is None
-        ):  # system messages say more than their class, and mostly stand in front
-            found[at] = self.role(messages[at])
-            at += 1
-        if None in set(
-            found
-        ):  # a set of a few words; looking through the list would compare every one with None
-            return [
-                self.role(m) if known is None else known for known, m in zip(found, messages, strict=True)
-            ]
-        return found
+        if None not in set(found):  # a set of a few words: faster than looking through the list
+            return found
+        return [self.role(m) if known is None else known for known, m in zip(found, messages, strict=True)]
 
     def kinds(self, messages: Sequence[Any], start: int) -> set[str]:
         """Returns which roles there are from a position on, from the classes alone where these say it."""
@@ -132,46 +122,33 @@ class LangChainCodec:
             neutral["name"] = fields["name"]
         if role == "tool":
             neutral["tool_call_id"] = self.result_id(message)
-        elif role == "assistant":
-            extra = fields["additional_kwargs"]
-            if (
-                extra
-                or type(content) is not str
-                or fields.get("tool_calls")
-                or fields.get("invalid_tool_calls")
-            ):
-                calls, rest = _calls_and_rest(fields)
-                neutral["content"] = _with_reasoning(rest, extra)
-                if calls:
-                    neutral["tool_calls"] = [
-                        {"id": c[0], "type": "function", "function": {"name": c[1], "arguments": c[2]}}
-                        for c in calls
-                    ]
+        elif role == "assistant" and not _is_plain(fields):
+            calls, rest = _calls_and_rest(fields)
+            neutral["content"] = _with_extras(rest, fields)
+            if calls:
+                neutral["tool_calls"] = [
+                    {"id": c[0], "type": "function", "function": {"name": c[1], "arguments": c[2]}}
+                    for c in calls
+                ]
         return neutral
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
         fields = message.__dict__
-        if (
-            type(fields["content"]) is str
-            and not fields.get("tool_calls")
-            and not fields["additional_kwargs"]
-            and not fields.get("invalid_tool_calls")
-        ):
+        if _is_plain(fields) or self.role(message) != "assistant":
             return ()
-        if self.role(message) != "assistant":
-            return ()
-        return tuple(call[0] for call in _calls_and_rest(fields)[0])
+        calls, rest = _calls_and_rest(fields)
+        found = [call[0] for call in calls]
+        return (*found, *without_answered(called_in(rest), found))
 
     def result_id(self, message: Any) -> str | None:
-        if isinstance(message, FunctionMessage):  # the oldest form answers a function by its name
-            return f"function:{message.name}"
-        found = getattr(message, "tool_call_id", None)
-        return None if found is None else str(found)
+        found = getattr(message, "tool_call_id", None)  # the oldest form answers a function by its name
+        return str(found) if found else call_reference({"name": message.name})
 
     def answers(self, message: Any) -> tuple[str, ...]:
-        """Returns the ids of the calls that a human message answers, as Anthropic writes them."""
-        content = message.__dict__["content"]
-        return () if content.__class__ is str else answered_in(content)
+        """Returns the calls that a message answers in its content, as Anthropic writes them."""
+        fields = message.__dict__
+        content = fields["content"]
+        return () if content.__class__ is str or "tool_call_id" in fields else results_in(content)
 
     def message_id(self, message: Any) -> str | None:
         found = message.id
@@ -232,60 +209,70 @@ class LangChainCodec:
 
 
 def _whole_fingerprint(message: BaseMessage, fields: Mapping[str, Any]) -> str:
-    sent = (
-        "content",
-        "name",
-        "role",
-        "tool_call_id",
-        "tool_calls",
-        "invalid_tool_calls",
-        "additional_kwargs",
+    return "\x1f".join([message.__class__.__name__, *(repr(fields.get(key)) for key in _SENT)])
+
+
+def _is_plain(fields: Mapping[str, Any]) -> bool:
+    """Returns whether a message holds nothing but a text."""
+    return (
+        type(fields["content"]) is str
+        and not fields["additional_kwargs"]
+        and not fields.get("tool_calls")
+        and not fields.get("invalid_tool_calls")
     )
-    return "\x1f".join([message.__class__.__name__, *(repr(fields.get(key)) for key in sent)])
 
 
 def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[tuple[str, str, str]], Any]:
-    """Returns each tool call once as (id, name, arguments), and the other content."""
+    """Returns each tool call once as (reference, name, arguments), and the other content."""
     content = fields["content"]
     blocks = [b for b in content if _is_call(b)] if isinstance(content, list) else []
     rest = [b for b in content if not _is_call(b)] if isinstance(content, list) else content
-    found = [_of_block(c) for c in fields.get("tool_calls") or ()]
-    found += [_of_block({**c, "args": c.get("args") or ""}) for c in fields.get("invalid_tool_calls") or ()]
-    found += [_of_block(block) for block in blocks if block["type"] != "input_json_delta"]
-    calls: dict[str, tuple[str, str, str]] = {}
-    for call_id, name, arguments in found or _older_calls(fields["additional_kwargs"]):
-        key, text = str(call_id), _as_json(arguments)
-        # Where two places disagree, the longer is what may be sent.
-        if key not in calls or len(text) > len(calls[key][2]):
-            calls[key] = (key, str(name or ""), text)
-    return list(calls.values()), rest
+    calls = [_call(c) for c in fields.get("tool_calls") or ()]
+    calls += [_call({**c, "args": c.get("args") or ""}) for c in fields.get("invalid_tool_calls") or ()]
+    calls += _not_among(calls, [_call(block) for block in blocks if block["type"] != "input_json_delta"])
+    return calls or _older_calls(fields["additional_kwargs"]), rest
 
 
-def _older_calls(extra: Mapping[str, Any]) -> list[tuple[Any, Any, Any]]:
+def _not_among(
+    calls: list[tuple[str, str, str]], others: list[tuple[str, str, str]]
+) -> list[tuple[str, str, str]]:
+    """Returns the calls of another place that are new; of those that are not, the longer form is kept."""
+    new: list[tuple[str, str, str]] = []
+    unmatched = list(range(len(calls)))
+    for other in others:
+        at = next((i for i in unmatched if calls[i][0] == other[0]), None)
+        if at is None:
+            new.append(other)
+            continue
+        unmatched.remove(at)
+        calls[at] = max(calls[at], other, key=lambda call: len(call[2]))
+    return new
+
+
+def _older_calls(extra: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Returns the calls that integrations keep beside the message."""
-    found = [(c.get("id"), c.get("function") or {}) for c in extra.get("tool_calls") or ()]
-    if not found and isinstance(extra.get("function_call"), dict):
-        found = [(f"function:{extra['function_call'].get('name')}", extra["function_call"])]
-    return [(call_id, f.get("name"), f.get("arguments")) for call_id, f in found]
+    older = extra.get("tool_calls") or ([extra["function_call"]] if extra.get("function_call") else [])
+    found = [(call, call.get("function") or call) for call in older if isinstance(call, dict)]
+    return [_call({**function, "id": call.get("id")}) for call, function in found]
 
 
 def _is_call(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS
 
 
-def _of_block(block: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+def _call(block: Mapping[str, Any]) -> tuple[str, str, str]:
     arguments = block.get("input", block.get("args", block.get("arguments")))
-    return block.get("call_id") or block.get("id"), block.get("name"), arguments
+    text = (
+        arguments
+        if isinstance(arguments, str)
+        else json.dumps(arguments or {}, ensure_ascii=False, default=str)
+    )
+    return call_reference(block), str(block.get("name") or ""), text
 
 
-def _as_json(arguments: Any) -> str:
-    if isinstance(arguments, str):
-        return arguments
-    return json.dumps(arguments or {}, ensure_ascii=False, default=str)
-
-
-def _with_reasoning(content: Any, extra: Mapping[str, Any]) -> Any:
-    """Adds what integrations keep beside the content and send along: reasoning and refusals."""
+def _with_extras(content: Any, fields: Mapping[str, Any]) -> Any:
+    """Adds what integrations keep beside the content and send along: reasoning, refusals and audio."""
+    extra = fields["additional_kwargs"]
     added: list[Any] = []
     if isinstance(extra.get("reasoning_content"), str):
         added.append({"type": "reasoning", "reasoning": extra["reasoning_content"]})
@@ -293,10 +280,14 @@ def _with_reasoning(content: Any, extra: Mapping[str, Any]) -> Any:
         added.append({**extra["reasoning"], "type": "reasoning"})
     if isinstance(extra.get("refusal"), str):
         added.append({"type": "refusal", "refusal": extra["refusal"]})
-    if not added:
-        return content
+    if isinstance(extra.get("audio"), dict):
+        added.append({**extra["audio"], "type": "audio"})
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
-    return [*added, *blocks]
+    sealed = [b for b in (*added, *blocks) if isinstance(b, dict) and b.get("encrypted_content")]
+    if sealed and (fields.get("usage_metadata") or {}).get("output_token_details"):
+        reported = {"tokens": fields["usage_metadata"]["output_token_details"].get("reasoning")}
+        return [{**block, **reported} if block is sealed[0] else block for block in (*added, *blocks)]
+    return [*added, *blocks] if added else content
 
 
 CODEC = LangChainCodec()

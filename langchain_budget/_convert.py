@@ -65,22 +65,12 @@ def as_tools(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
 
 
 def document_text(document: Document, prompt: BasePromptTemplate[str] | None = None) -> str:
-    """Returns a document's text as the prompt will show it: its content, or what a prompt makes of it.
-
-    Example:
-        >>> document_text(Document(page_content="Cats purr.", metadata={"source": "cats.md"}))
-        'Cats purr.'
-    """
+    """Returns a document's text as the prompt will show it: its content, or what a prompt makes of it."""
     return document.page_content if prompt is None else format_document(document, prompt)
 
 
 def example_text(example: Mapping[str, Any], prompt: Any = None) -> str:
-    r"""Returns an example's text: what an example prompt makes of it, or its fields, one on a line.
-
-    Example:
-        >>> example_text({"input": "2+2", "output": "4"})
-        'input: 2+2\noutput: 4'
-    """
+    """Returns an example's text: what an example prompt makes of it, or its fields, one on a line."""
     if prompt is None:
         return "\n".join(f"{key}: {value}" for key, value in example.items())
     if hasattr(prompt, "format_messages"):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import math
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -19,7 +17,7 @@ from rankbudget import TokenCounter, counter_for
 from rankbudget.adapters import ListMeasure, Measure, Tool
 from rankbudget.errors import BudgetConfigError
 
-__all__ = ["HostCounter", "MessageMeasure", "counter_kind", "counts_itself", "host_counter", "model_name"]
+__all__ = ["HostCounter", "counter_kind", "counts_itself", "host_counter", "model_name"]
 
 CounterKind = Literal["messages", "message", "text"]
 _MODEL_NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment")
@@ -41,40 +39,11 @@ class HostCounter:
 
     def with_tools(self, tools: Sequence[Tool] | None) -> HostCounter:
         """Returns the counter for requests that also carry `tools`, which callables cannot see."""
-        if self.measure is None or not tools:
+        if not isinstance(self.measure, ListMeasure) or not tools:
             return self
         extra = self.counter.overhead(tools) - self.counter.overhead(None)
-        return replace(self, measure=_WithOverhead(self.measure, extra))
-
-
-class MessageMeasure:
-    """Counts with a callable over one host message; a list costs the sum."""
-
-    additive = True
-    overhead = 0
-
-    def __init__(self, count: Callable[[Any], int]) -> None:
-        self._count = count
-
-    def group(self, messages: Sequence[Any]) -> int:
-        return sum(math.ceil(self._count(message)) for message in messages)
-
-    def total(self, messages: Sequence[Any]) -> int:
-        return self.group(messages)
-
-
-class _WithOverhead:
-    """A measure of messages plus what else a request carries."""
-
-    def __init__(self, measure: Measure, extra: int) -> None:
-        self.additive = measure.additive
-        self.overhead = measure.overhead + extra
-        self.group = measure.group
-        self._total = measure.total
-        self._extra = extra
-
-    def total(self, messages: Sequence[Any]) -> int:
-        return self._total(messages) + self._extra
+        single, count = self.measure.additive, self.measure.count
+        return replace(self, measure=ListMeasure(count, single=single, extra=self.measure.overhead + extra))
 
 
 def host_counter(counter: Any, *, prefer: CounterKind | None = None) -> HostCounter:
@@ -89,7 +58,7 @@ def host_counter(counter: Any, *, prefer: CounterKind | None = None) -> HostCoun
         # Every message is rounded up by itself, so its counts may be added.
         return HostCounter(
             counter_for(_text_by_messages(count_tokens_approximately)),
-            MessageMeasure(lambda m: count_tokens_approximately([m])),
+            ListMeasure(lambda m: count_tokens_approximately([m]), single=True),
         )
     if isinstance(counter, BaseLanguageModel):
         return _model_counter(counter)
@@ -105,7 +74,7 @@ def host_counter(counter: Any, *, prefer: CounterKind | None = None) -> HostCoun
         return HostCounter(counter_for(counter))
     if kind == "message":
         by_message = counter_for(lambda text: counter(HumanMessage(text)) if text else 0)
-        return HostCounter(by_message, MessageMeasure(counter))
+        return HostCounter(by_message, ListMeasure(counter, single=True))
     return HostCounter(counter_for(_text_by_messages(counter)), ListMeasure(counter))
 
 
@@ -184,39 +153,20 @@ def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = No
 
 
 def _annotated(counter: Callable[..., Any]) -> CounterKind | None:
-    """Reads the annotation of the first argument; one written as a string counts too."""
-    target = (
-        counter
-        if isinstance(counter, (types.FunctionType, types.MethodType, type))
-        else type(counter).__call__
-    )
+    """Returns what the annotation of the first argument says, written as a string or not."""
     try:
-        parameters = list(inspect.signature(counter).parameters.values())
-    except (TypeError, ValueError):
+        noted = next(iter(inspect.signature(counter).parameters.values())).annotation
+    except (TypeError, ValueError, StopIteration):
         return None
-    if not parameters or parameters[0].annotation is inspect.Parameter.empty:
-        return None
-    noted: Any = parameters[0].annotation
-    if isinstance(noted, str):
-        with contextlib.suppress(Exception):  # names that cannot be resolved are read as written
-            noted = typing.get_type_hints(target).get(parameters[0].name, noted)
-    return _kind_of(noted)
-
-
-def _kind_of(noted: Any) -> CounterKind | None:
-    if isinstance(noted, str):
-        word = noted.replace("typing.", "")
-        if "Message" in word:
-            return "messages" if "[" in word and not word.startswith(("Union", "Optional")) else "message"
-        return "text" if word == "str" else None
-    if noted is str:
+    word = str(
+        noted if isinstance(noted, str) or typing.get_origin(noted) else getattr(noted, "__name__", noted)
+    )
+    if word == "str":
         return "text"
-    if inspect.isclass(noted) and issubclass(noted, BaseMessage):
-        return "message"
-    origin = typing.get_origin(noted)
-    if inspect.isclass(origin) and issubclass(origin, (Sequence, typing.Iterable)):
+    either = word.startswith(("typing.Union", "typing.Optional", "Union", "Optional"))
+    if word in ("list", "tuple") or ("[" in word and "Message" in word and not either):
         return "messages"
-    return "messages" if noted in (list, tuple) else None
+    return "message" if "Message" in word else None
 
 
 def _text_by_messages(counter: Callable[[list[Any]], Any]) -> Callable[[str], int]:

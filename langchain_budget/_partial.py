@@ -1,8 +1,6 @@
-"""Cutting the message at the edge, as langchain-core's `trim_messages` does, without breaking it.
+"""Cuts the message at the edge, as langchain-core's `trim_messages` does, without breaking it.
 
-Only text is cut: a message that holds thinking or asks for tools is kept or dropped whole, media stay in
-their message. The cut message is a copy without stale usage; it has no mark, because langchain-core's own has
-none.
+Only text is cut. The cut message is a copy without stale usage and, as langchain-core's, without a mark.
 """
 
 from __future__ import annotations
@@ -21,13 +19,7 @@ __all__ = ["Partial", "keep_first", "matches", "may_end"]
 
 
 class Partial:
-    """Cuts one message so that a list with it fits.
-
-    Args:
-        measure: counts messages.
-        limit: most tokens of a list.
-        splitter: splits a text into parts that join to it again.
-    """
+    """Cuts one message so that a list with it fits; `splitter` makes parts that join to the text again."""
 
     def __init__(self, measure: Measure, limit: int, splitter: Any = None) -> None:
         self._measure = measure
@@ -40,17 +32,12 @@ class Partial:
         """Returns the newest messages that fit, the user's message at the edge cut to what is left for it."""
         try:
             kept = fit(given)
-        except BudgetExceededError as error:
-            failure: BudgetExceededError | None = error
-            kept = []
-        else:
-            failure = None
-            if len(kept) == len(given):
-                return kept
-        longer = self._with_cut_question(given, kept)
-        if longer is None and failure is not None:
-            raise failure
-        return kept if longer is None else longer
+        except BudgetExceededError:
+            longer = self._with_cut_question(given, [])
+            if longer is None:
+                raise
+            return longer
+        return kept if len(kept) == len(given) else self._with_cut_question(given, kept) or kept
 
     def cut(
         self, message: BaseMessage, before: Sequence[BaseMessage], after: Sequence[BaseMessage], *, end: bool
@@ -58,31 +45,27 @@ class Partial:
         """Returns the message with as much of its text as fits between two lists; None when none does."""
         if not _cuttable(message):
             return None
+        content = message.content
+        blocks = (
+            content if isinstance(content, list) and all(block_text(b) is not None for b in content) else []
+        )
+        edge: Any = [blocks[-1 if end else 0]] if blocks else content
+        parts = self._split((block_text(edge[0]) or "") if blocks else message.text)
 
-        def fits(candidate: BaseMessage) -> bool:
-            return self._measure.total([*before, candidate, *after]) <= self._limit
+        def shortened(count: int) -> BaseMessage:
+            """Returns the message with so many parts of its edge's text, then with so many whole blocks."""
+            if count < len(parts):
+                kept = parts[-count:] if end else parts[:count]
+                return _with_content(message, replace_text(edge, "".join(kept)))
+            whole = count - len(parts) + 1
+            return _with_content(message, blocks[-whole:] if end else blocks[:whole])
 
-        if isinstance(message.content, list) and all(block_text(b) is not None for b in message.content):
-            blocks = message.content
-            for count in range(len(blocks) - 1, 0, -1):
-                candidate = _with_content(message, blocks[-count:] if end else blocks[:count])
-                if fits(candidate):
-                    return candidate
-            text = block_text(blocks[-1 if end else 0]) or ""
-            whole: Any = [blocks[-1 if end else 0]]
-        else:
-            text, whole = message.text, message.content
-        parts = self._split(text)
-        low, high = 0, len(parts) - 1
+        low, high = 0, len(parts) - 1 + max(0, len(blocks) - 1)
         while low < high:
             middle = (low + high + 1) // 2
-            candidate = _with_content(
-                message, replace_text(whole, "".join(parts[-middle:] if end else parts[:middle]))
-            )
-            low, high = (middle, high) if fits(candidate) else (low, middle - 1)
-        if not low:
-            return None
-        return _with_content(message, replace_text(whole, "".join(parts[-low:] if end else parts[:low])))
+            fits = self._measure.total([*before, shortened(middle), *after]) <= self._limit
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return shortened(low) if low else None
 
     def _with_cut_question(
         self, given: list[BaseMessage], kept: list[BaseMessage]
@@ -97,30 +80,20 @@ class Partial:
                 return None
             question = given[turn.question.start]
             steps = [[given[i] for i in unit.positions()] for unit in turn.body]
-            if id(question) in held and all(id(m) in held for step in steps for m in step):
-                newer = [question, *(m for step in steps for m in step), *newer]
-                continue
-            return self._newest_steps(given, question, steps, pinned, newer, kept)
-        return None
-
-    def _newest_steps(
-        self,
-        given: list[BaseMessage],
-        question: BaseMessage,
-        steps: list[list[BaseMessage]],
-        pinned: list[BaseMessage],
-        newer: list[BaseMessage],
-        kept: list[BaseMessage],
-    ) -> list[BaseMessage] | None:
-        """Returns the question, cut to what is free, with as many of its newest steps as fit."""
-        # A result nobody read stays: without it an agent asks again.
+            whole = [question, *(m for step in steps for m in step)]
+            if not all(id(m) in held for m in whole):
+                break
+            newer = [*whole, *newer]
+        else:
+            return None
+        # A result that was not answered yet stays: without it an agent asks again.
         least = 1 if steps and not newer and CODEC.role(given[-1]) == "tool" else 0
         for count in range(len(steps), least - 1, -1):
             rest = [m for step in steps[len(steps) - count :] for m in step] + newer
             if count and self._measure.total([*pinned, *rest]) > self._limit:
                 continue
             found = self.cut(question, pinned, rest, end=True)
-            if found is not None and (count or newer or not kept):
+            if found is not None and (rest or not kept):
                 stays = {id(m) for m in [*pinned, question, *rest]}
                 return [found if m is question else m for m in given if id(m) in stays]
         return None
@@ -153,12 +126,12 @@ def keep_first(
 
 
 def may_end(message: BaseMessage, kinds: Any) -> bool:
-    """Says whether a list may end on a message: one of the types, and no call that nobody answers."""
+    """Tells whether a list may end on a message: one of the types, and no call that nobody answers."""
     return matches(message, kinds) and not CODEC.call_ids(message)
 
 
 def matches(message: BaseMessage, kinds: Any) -> bool:
-    """Says whether a message is of one of the types, given by name or as classes."""
+    """Tells whether a message is of one of the types, given by name or as classes."""
     listed = [kinds] if isinstance(kinds, (str, type)) else list(kinds)
     names = {kind for kind in listed if isinstance(kind, str)}
     classes = tuple(kind for kind in listed if isinstance(kind, type))
@@ -180,14 +153,11 @@ def _read(given: list[BaseMessage], units: Sequence[Unit]) -> list[BaseMessage]:
 
 
 def _cuttable(message: BaseMessage) -> bool:
-    if not isinstance(message, (HumanMessage, AIMessage)) or CODEC.call_ids(message):
-        return False
+    """Tells whether text may be cut: of users and models, without calls, thinking or reasoning."""
     blocks = message.content if isinstance(message.content, list) else []
-    return not any(
-        (isinstance(b, dict) and "thinking" in str(b.get("type")))
-        or (isinstance(b, dict) and b.get("type") == "reasoning")
-        for b in blocks
-    )
+    kinds = [str(block.get("type")) for block in blocks if isinstance(block, dict)]
+    thought = any("thinking" in kind or kind == "reasoning" for kind in kinds)
+    return isinstance(message, (HumanMessage, AIMessage)) and not thought and not CODEC.call_ids(message)
 
 
 def _with_content(message: BaseMessage, content: Any) -> BaseMessage:

@@ -1,37 +1,33 @@
-"""Settings that are read with care, and that travel: an unknown name is refused, a change takes effect.
+"""Settings as pydantic fields: wrong ones raise, changed ones take effect, all can be pickled and copied.
 
-Pydantic drops a name it does not know and keeps what was worked out from an old value; for a limit both mean
-a prompt that is too large.
+Pydantic ignores a name it does not know and keeps what was worked out from an old value. For a limit both
+mean a prompt that is too large.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 from typing_extensions import Self, override
 
-from rankbudget.adapters import Limits
-from rankbudget.adapters import check_options as check_names
+from rankbudget import TokenBudget
 from rankbudget.errors import BudgetConfigError, BudgetError
 
-from ._counters import model_name
+from ._limits import OPTIONS, HostLimits, limits_for
+from ._options import check_given
 
-__all__ = ["Settings", "check_options", "named_options", "plain_fields", "travels", "typed_errors"]
-
-F = TypeVar("F", bound=Callable[..., Any])
-_CALLABLES = ("counter", "summarizer", "scorer")
+__all__ = ["LimitSettings", "Settings", "SharedCopy", "typed_errors"]
 
 
 class Settings(BaseModel):
     """A model whose unknown fields are errors and whose changed fields count; the first base."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        check_options(type(self), kwargs, type(self).model_fields)
+        check_given(type(self).__name__, kwargs, type(self).model_fields)
         with typed_errors():
             super().__init__(*args, **kwargs)
 
@@ -45,9 +41,10 @@ class Settings(BaseModel):
 
     @override
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in type(self).model_fields:
+        if name.startswith("_"):
             super().__setattr__(name, value)
             return
+        check_given(type(self).__name__, {name: value}, type(self).model_fields)
         before = self.__dict__.get(name)
         super().__setattr__(name, value)
         try:
@@ -58,7 +55,7 @@ class Settings(BaseModel):
 
     @override
     def __getstate__(self) -> dict[Any, Any]:
-        """Returns the fields; what is worked out from them is worked out again where they arrive."""
+        """Returns the fields; what is worked out from them is worked out again after unpickling."""
         return {**super().__getstate__(), "__pydantic_private__": None}
 
     @override
@@ -68,29 +65,46 @@ class Settings(BaseModel):
 
     @override
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        if update:
-            check_options(type(self), update, type(self).model_fields)
+        check_given(type(self).__name__, update or {}, type(self).model_fields)
         copied = super().model_copy(update=update, deep=deep)
         copied._prepare()  # noqa: SLF001 - its own kind
         return copied
 
 
-def check_options(owner: type, given: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raises BudgetConfigError for options that do not exist; `_` names are the host's."""
-    check_names(owner.__name__, [name for name in given if not name.startswith("_")], allowed)
+class LimitSettings(Settings):
+    """Settings with the limits that all classes share; see `limits_for`."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+
+    budget: TokenBudget | None = None
+    model: Any = None
+    max_tokens: int | None = None
+    context_window: int | None = None
+    counter: Any = None
+
+    _limits: HostLimits = PrivateAttr()
+
+    @override
+    def _prepare(self) -> None:
+        given = {name: getattr(self, name) for name in OPTIONS if name in type(self).model_fields}
+        self._limits = limits_for(**given)
 
 
-def named_options(function: F) -> F:
-    """Makes a misspelt option of a function or a constructor a typed error that names the nearest one."""
-    owner = function.__qualname__.removesuffix(".__init__")
-    allowed = [name for name in inspect.signature(function).parameters if name != "self"]
+class SharedCopy:
+    """Deep copies share models and callbacks; only what `_own` names is copied."""
 
-    @functools.wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        check_names(owner, kwargs, allowed)
-        return function(*args, **kwargs)
+    _own: ClassVar[tuple[str, ...]]
 
-    return cast("F", checked)
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        twin = memo[id(self)] = copy.copy(self)
+        for name in self._own:
+            twin.__dict__[name] = copy.deepcopy(self.__dict__[name], memo)
+        return twin
 
 
 @contextmanager
@@ -104,29 +118,10 @@ def typed_errors() -> Iterator[None]:
             cause = problem.get("ctx", {}).get("error")
             if isinstance(cause, BudgetError):
                 raise cause from None
-        raise BudgetConfigError.of([_said(error.title, problem) for problem in found]) from error
+        raise BudgetConfigError.of([_message(error.title, problem) for problem in found]) from error
 
 
-def plain_fields(part: Any, limits: Limits) -> dict[str, Any]:
-    """Returns the fields that are plain data on the wire: budget, model's name, tool schemas."""
-    plain: dict[str, Any] = {}
-    if part.budget is not None or part.model is not None:
-        plain["budget"] = limits.budget.to_dict()
-        plain["context_window"] = None
-    if part.model is not None:
-        plain["model"] = model_name(part.model)
-    if limits.tools:
-        plain["tools"] = list(limits.tools)
-    return plain
-
-
-def travels(part: Any) -> bool:
-    """Says whether a part can be sent: a callable of the user's would not arrive."""
-    given = [getattr(part, name) for name in _CALLABLES]
-    return not any(callable(value) and not hasattr(value, "to_json") for value in given)
-
-
-def _said(title: str, problem: Any) -> str:
+def _message(title: str, problem: Any) -> str:
     where = ".".join(map(str, problem["loc"]))
     if problem["type"] == "missing":
         return f"{title} needs {where}="

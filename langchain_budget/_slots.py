@@ -1,12 +1,13 @@
-"""What a chain passes along, as one request: a list of messages, or the slots of a dict together.
+"""The slots of a prompt, fitted together: a dict's history, documents, examples, memory and question.
 
-Translation only: slots become blocks, the core plans, pieces become the host's objects again.
+Slots become blocks, the core plans them, and the kept pieces become the host's objects again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
@@ -15,30 +16,50 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import BasePromptTemplate, MessagesPlaceholder
 from pydantic import BaseModel, Field, PrivateAttr
+from typing_extensions import override
 
-from rankbudget import Block, BudgetSession, FitResult, MessageError, Segment, TokenBudget
-from rankbudget.adapters import Fit, Limits, Plan, PromptRequest, Steps, plan_steps
+from rankbudget import Block, BudgetSession, FitResult, MessageError, Segment
+from rankbudget.adapters import (
+    SUMMARY_TIMEOUT,
+    Call,
+    Fit,
+    Piece,
+    Plan,
+    PromptRequest,
+    Shown,
+    Steps,
+    plan_steps,
+)
 from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
-from ._limits import limits_for
-from ._serialize import Settings, plain_fields, travels
-from .models import as_summarizer
+from ._counters import model_name
+from ._serialize import LimitSettings
 
 __all__ = [
+    "SLOT_OPTIONS",
     "SlotSettings",
     "Trimmed",
-    "asend_report",
+    "host_objects",
     "placeholders_in",
-    "plan_of",
+    "planned",
     "render_prompt",
-    "send_report",
+    "reported",
+    "shown_by",
     "system_of",
 ]
 
 EVENT = "context_budget"
 """The name of the custom event that carries the report to `astream_events` and callback handlers."""
+SLOT_OPTIONS = {
+    "history": "history_key",
+    "knowledge": "documents_key",
+    "examples": "examples_key",
+    "memory": "memory_key",
+    "query": "question_key",
+}
+"""The option that names the key of each slot."""
 _ALIASES = {"history": "chat_history", "documents": "context", "question": "input"}
 """What LangChain's own chains call the slots; read where the usual key is not in the input."""
 
@@ -53,24 +74,14 @@ class Trimmed(FitResult):
 
     value: Any = None
 
-    def event(self) -> dict[str, Any]:
-        """Returns the payload of the custom event: the figures, and the report itself."""
-        report = self.report
-        figures = {"total_tokens": report.total_tokens, "limit": report.limit}
-        return {**figures, "warnings": list(report.warnings), "report": report}
 
-
-class SlotSettings(Settings):
+class SlotSettings(LimitSettings):
     """The options of what fits slots together: `BudgetTrimmer` and `BudgetChatPromptTemplate`."""
 
-    budget: TokenBudget | None = None
-    model: Any = None
-    max_tokens: int | None = None
-    context_window: int | None = None
-    counter: Any = None
     tools: Any = None
     cut: Literal["fill", "stable"] = "fill"
     summarizer: Any = None
+    summary_timeout: float | None = SUMMARY_TIMEOUT
     scorer: Any = None
     strict: bool = False
     session: Any = Field(default=None, exclude=True)
@@ -80,90 +91,50 @@ class SlotSettings(Settings):
     examples_key: str = "examples"
     memory_key: str = "memory"
     question_key: str = "question"
-    document_prompt: Any = Field(
-        default=None, description="renders one document; what a document costs is what this makes of it"
-    )
-    example_prompt: Any = Field(
-        default=None, description="renders one example; what an example costs is what this makes of it"
-    )
+    document_prompt: Any = None
+    example_prompt: Any = None
 
-    _limits: Limits = PrivateAttr()
+    _fields: dict[str, Any] = PrivateAttr()
 
+    @override
     def _prepare(self) -> None:
-        options = ("budget", "model", "max_tokens", "context_window", "counter", "tools", "session")
-        self._limits = limits_for(**{name: getattr(self, name) for name in options})
-        as_summarizer(self.summarizer)
-        keys = [*self._keys().values(), self.question_key]
+        super()._prepare()
+        keys = [getattr(self, option) for option in SLOT_OPTIONS.values()]
         if len({*keys}) != len(keys):
             msg = f"each slot must have a key of its own (got {', '.join(keys)})"
             raise BudgetConfigError(msg)
+        own = {"scorer": self.scorer, "cut": self.cut, "strict": self.strict}
+        self._fields = {**self._limits.fields(), **own, "shown": shown_by(self.document_prompt)}
+        if self.min_exchanges is not None:
+            self._fields["min_exchanges"] = self.min_exchanges
 
-    def _keys(self) -> dict[str, str]:
-        """Returns the keys of the slots, block name -> key."""
-        return {
-            "history": self.history_key,
-            "knowledge": self.documents_key,
-            "examples": self.examples_key,
-            "memory": self.memory_key,
-        }
-
-    def _keys_in(self, names: Iterable[str]) -> tuple[dict[str, str], str]:
-        """Returns the keys of the slots that are among `names`, and the question's; aliases count."""
+    def _keys_in(self, names: Iterable[str]) -> dict[str, str]:
+        """Returns the keys among `names` by slot; aliases are read where the usual key is missing."""
         known = set(names)
-
-        def found(key: str) -> str:
-            alias = _ALIASES.get(key)
-            return alias if key not in known and alias is not None and alias in known else key
-
-        keys = {block: found(key) for block, key in self._keys().items()}
-        return {block: key for block, key in keys.items() if key in known}, found(self.question_key)
+        keys = {}
+        for slot, option in SLOT_OPTIONS.items():
+            key = getattr(self, option)
+            alias = _ALIASES.get(key, key)
+            found = key if key in known else alias
+            if found in known:
+                keys[slot] = found
+        return keys
 
     # ---- one request -------------------------------------------------------------------------------------
-    def _request(self, **fields: Any) -> PromptRequest:
-        own: dict[str, Any] = {
-            **self._limits.fields(),
-            "codec": CODEC,
-            "scorer": self.scorer,
-            "cut": self.cut,
-            "strict": self.strict,
-            "summarizer": as_summarizer(self.summarizer),
-        }
-        if self.min_exchanges is not None:
-            own["min_exchanges"] = self.min_exchanges
-        if self.session is not None and own["summarizer"] is None:
-            own["summarizer"] = self.session.summarizer
-        return PromptRequest(**{**own, **fields})
-
-    def _list_steps(self, value: Any, prompt: Any = None) -> Steps[Plan]:
-        """Plans a list of messages, or what converts to one."""
-        fields: dict[str, Any] = {"covers": "history" if prompt is None else "prompt"}
-        if prompt is not None:
-            fields["render"] = lambda kept, history: render_prompt(prompt, history)
-            fields["system"] = system_of(render_prompt(prompt, []))
-        given = value if isinstance(value, list) else as_messages(value)
-        alone = None if self.session is not None else frozenset({"history"})
-        request = self._request(history=Block(name="history", messages=given), sources=alone, **fields)
-        return plan_of(request, self.session)
-
     def _slots_steps(
         self, value: Mapping[str, Any], names: Iterable[str], show: Callable[[Any], list[BaseMessage]] | None
     ) -> Steps[Trimmed]:
-        """Plans the slots of a dict together; other keys pass.
-
-        Args:
-            value: the dict.
-            names: the keys that the prompt may ever have.
-            show: the prompt of the values; None where nobody renders it here.
-        """
-        slots, question_key = self._keys_in([*names, *value])
-        found = {block: key for block, key in slots.items() if value.get(key) is not None}
-        question = self._question(value.get(question_key), found.get("history", self.history_key), show)
+        """Plans the slots of a dict; `names` are the keys its prompt may ever have, `show` renders it."""
+        keys = self._keys_in([*names, *value])
+        read = set(keys.values())
+        question = self._question(value.get(keys.pop("query", "")), show)
+        found = {slot: key for slot, key in keys.items() if value.get(key) is not None}
         if not found and question is None and show is None:
-            allowed = ", ".join([*self._keys().values(), self.question_key])
-            given = ", ".join(map(str, value)) or "(none)"
-            msg = f"the input must have a key of {allowed} (got {given}); name yours with history_key= etc."
+            allowed = ", ".join([getattr(self, option) for option in SLOT_OPTIONS.values()])
+            given = ", ".join(map(str, value)) or "none"
+            msg = f"the input must have a key of {allowed} (got {given}). Name yours with history_key= etc."
             raise BudgetConfigError(msg)
-        blocks = [self._block(block, key, value[key]) for block, key in found.items()]
+        blocks = {slot: self._block(slot, key, value[key]) for slot, key in found.items()}
         fields: dict[str, Any] = {}
         if show is not None:
 
@@ -171,22 +142,29 @@ class SlotSettings(Settings):
                 return show({**value, **_values(value, found, kept, history)})
 
             fields = {"render": render, "system": system_of(render({}, []))}
-        sources = frozenset(slots) | (self.session.sources if self.session is not None else frozenset())
-        request = self._request(
-            blocks=[block for block in blocks if block.name != "history"],
-            history=next((block for block in blocks if block.name == "history"), None),
+        request = PromptRequest(
+            **self._fields,
+            **fields,
+            history=blocks.pop("history", None),
+            blocks=tuple(blocks.values()),
             question=question,
             question_text=question.text if question is not None else "",
-            sources=sources,
-            shown=None if self.document_prompt is None else self._shown,
-            **fields,
+            sources=frozenset(keys) | (self.session.sources if self.session is not None else frozenset()),
         )
-        plan = yield from plan_of(request, self.session)
+        plan = yield from planned(request, self.session)
         out = {**value, **_values(value, found, plan.kept, plan.history)}
-        unread = [] if show is not None else _unread(value, {*slots.values(), question_key})
-        return trimmed(plan, out, unread)
+        return self._done(plan, out, () if show is not None else _unread(value, read))
 
-    def _question(self, given: Any, history_key: str, show: Any) -> BaseMessage | None:
+    def _done(self, plan: Plan, value: Any, warnings: Iterable[str] = ()) -> Trimmed:
+        return Trimmed(
+            value=value,
+            messages=plan.messages,
+            segments=tuple(piece.segment for fit in plan.kept.values() for piece in fit.pieces),
+            text="\n".join([m.text for m in plan.messages]),
+            report=plan.report.noting(*warnings),
+        )
+
+    def _question(self, given: Any, show: Any) -> BaseMessage | None:
         """Returns the question as one message; several are only counted where a prompt shows them."""
         if given is None or given in ("", []):
             return None
@@ -201,7 +179,7 @@ class SlotSettings(Settings):
         if len(messages) > 1 and show is None:
             msg = (
                 f"{self.question_key} must be a text or one message (got {len(messages)} messages); "
-                f"put the earlier ones into {history_key}, or give prompt=, which counts all that it shows"
+                f"put the earlier ones into {self.history_key}, or give prompt=, which counts all it shows"
             )
             raise BudgetConfigError(msg)
         return messages[-1] if messages else None
@@ -210,63 +188,82 @@ class SlotSettings(Settings):
         if name == "history":
             return Block(name=name, messages=value if isinstance(value, list) else as_messages(value))
         one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)
-        text_of = None
-        if name == "examples" and self.example_prompt is not None:
-
-            def text_of(item: Any) -> str:
-                return example_text(item, self.example_prompt)
-
+        prompt = self.example_prompt if name == "examples" else None
+        text_of = None if prompt is None else partial(example_text, prompt=prompt)
         try:
             segments = tuple(to_segments([value] if one else value, prefix=name, text_of=text_of))
         except MessageError as error:
             msg = f"the input's {key!r} cannot be read: {error}"
             raise MessageError(msg) from error
-        # Nobody knows which field of a dict could be shortened.
+        # A dict is kept whole: which of its fields could be shortened is unknown.
         whole = any(isinstance(segment.source, Mapping) for segment in segments)
         return Block(name=name, segments=segments, strategy="best_first" if whole else None)
 
-    def _shown(self, block: str, segment: Segment, text: str) -> str:
-        """Returns how a text that stands for a segment reads in the prompt."""
-        if block != "knowledge" or not isinstance(segment.source, Document):
-            return text
-        whole = text == segment.text
-        return document_text(from_segment(segment, None if whole else text), self.document_prompt)
-
-    # ---- on the wire -------------------------------------------------------------------------------------
+    # ---- LangChain's JSON --------------------------------------------------------------------------------
     @property
     def lc_attributes(self) -> dict[str, Any]:
-        """A budget is plain data on the wire; a model is its window and its name."""
-        return plain_fields(self, self._limits)
+        """A budget is written as plain data; a model as its window and its name."""
+        plain: dict[str, Any] = {}
+        if self.budget is not None or self.model is not None:
+            plain = {"budget": self._limits.budget.to_dict(), "context_window": None}
+        if self.model is not None:
+            plain["model"] = model_name(self.model)
+        if self._limits.tools:
+            plain["tools"] = list(self._limits.tools)
+        return plain
 
     def to_json(self) -> Any:
-        """Says "not implemented" where a callable would have to travel."""
+        """Writes "not implemented" for settings that hold a session or a callable."""
+        held = (self.counter, self.summarizer, self.scorer)
+        lost = any(callable(value) and not hasattr(value, "to_json") for value in held)
         whole: Any = super()
-        return whole.to_json() if self.session is None and travels(self) else whole.to_json_not_implemented()
+        return whole.to_json_not_implemented() if lost or self.session is not None else whole.to_json()
 
 
-def plan_of(request: PromptRequest, session: BudgetSession | None) -> Steps[Plan]:
+def planned(request: PromptRequest, session: BudgetSession | None, *, read: bool = False) -> Steps[Plan]:
     """Makes the plan; a history of tuples, dicts or removals is converted first."""
-    plan = plan_steps if session is None else session.plan_steps
+    plan = plan_steps if session is None else session.read_steps if read else session.plan_steps
     try:
         return (yield from plan(request))
     except NeedsConversionError:
         assert request.history is not None
-        converted = as_messages(request.history.messages)
-        return (yield from plan(replace(request, history=Block(name="history", messages=converted))))
+        converted = Block(name="history", messages=as_messages(request.history.messages))
+        return (yield from plan(replace(request, history=converted)))
 
 
-def trimmed(plan: Plan, value: Any, warnings: Sequence[str] = ()) -> Trimmed:
-    """Returns a plan's parts as a result; its text is what was counted."""
-    report = plan.report
-    if warnings:
-        report = report.replace(warnings=[*report.warnings, *warnings])
-    return Trimmed(
-        value=value,
-        messages=plan.messages,
-        segments=tuple(piece.segment for fit in plan.kept.values() for piece in fit.pieces),
-        text="\n".join([m.text for m in plan.messages]),
-        report=report,
-    )
+def reported(steps: Steps[Trimmed], run_manager: Any) -> Steps[Trimmed]:
+    """Sends the report as a custom event where a handler listens."""
+    done = yield from steps
+    if run_manager is not None and run_manager.handlers:
+        report = done.report
+        event = {
+            "total_tokens": report.total_tokens,
+            "limit": report.limit,
+            "warnings": list(report.warnings),
+            "report": report,
+        }
+        config: Any = {"callbacks": run_manager.get_child()}
+        send = partial(dispatch_custom_event, config=config)
+        yield Call(send, (EVENT, event), partial(adispatch_custom_event, config=config))
+    return done
+
+
+def shown_by(prompt: Any) -> Shown | None:
+    """Returns how a document reads in the prompt that a document prompt makes; None without one."""
+    if prompt is None:
+        return None
+
+    def shown(block: str, segment: Segment, text: str) -> str:
+        if block != "knowledge" or not isinstance(segment.source, Document):
+            return text
+        return document_text(from_segment(segment, None if text == segment.text else text), prompt)
+
+    return shown
+
+
+def host_objects(pieces: Iterable[Piece]) -> list[Any]:
+    """Returns kept pieces as the objects they came as; shortened ones are copies."""
+    return [from_segment(piece.segment, None if piece.whole else piece.rendition.text) for piece in pieces]
 
 
 def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:
@@ -299,40 +296,26 @@ def system_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [m for m, role in zip(messages, roles, strict=True) if role in {"system", "developer"}]
 
 
-def send_report(done: Trimmed, run_manager: Any) -> None:
-    """Sends the report as a custom event where somebody listens."""
-    if run_manager is not None and run_manager.handlers:
-        dispatch_custom_event(EVENT, done.event(), config={"callbacks": run_manager.get_child()})
-
-
-async def asend_report(done: Trimmed, run_manager: Any) -> None:
-    """Sends what `send_report` sends."""
-    if run_manager is not None and run_manager.handlers:
-        await adispatch_custom_event(EVENT, done.event(), config={"callbacks": run_manager.get_child()})
-
-
 def _values(
     value: Mapping[str, Any], found: Mapping[str, str], kept: Mapping[str, Fit], history: Sequence[Any]
 ) -> dict[str, Any]:
     """Returns the fitted slots under their keys, in the form they came in."""
     values: dict[str, Any] = {}
-    for block, key in found.items():
-        if block == "history":
+    for slot, key in found.items():
+        if slot == "history":
             values[key] = list(history)
             continue
-        pieces = kept[block].pieces if block in kept else ()
-        items = [from_segment(p.segment, None if p.whole else p.rendition.text) for p in pieces]
+        items = host_objects(kept[slot].pieces if slot in kept else ())
         values[key] = (items[0] if items else "") if isinstance(value[key], str) else items
     return values
 
 
 def _unread(value: Mapping[str, Any], read: set[str]) -> list[str]:
     """Returns a warning for each key with documents or messages that no slot reads."""
-    return [
-        f"unread: {key!r} is neither counted nor fitted; name its slot, as documents_key={key!r}"
-        for key, held in value.items()
-        if key not in read
-        and isinstance(held, list)
-        and held
-        and isinstance(held[0], (Document, BaseMessage))
-    ]
+    warnings = []
+    for key, held in value.items():
+        first = held[0] if isinstance(held, (list, tuple)) and held else held
+        if key not in read and isinstance(first, (Document, BaseMessage)):
+            option = "documents_key" if isinstance(first, Document) else "history_key"
+            warnings.append(f"{key!r} is neither counted nor fitted; name its slot with {option}={key!r}")
+    return warnings

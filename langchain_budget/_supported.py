@@ -1,16 +1,9 @@
-"""Which hosts these adapters run on, and how a missing one is reported.
-
-`langchain-core` alone is enough for everything but the parts of older and newer packages; each of those has
-an extra of its own.
-"""
+"""The host packages and their extras; langchain-core alone is enough for all but two classes."""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
 
 __all__ = ["SUPPORTED", "require"]
 
@@ -23,12 +16,7 @@ SUPPORTED = {
 
 
 def require(module: str, *, needed_by: str) -> ModuleType:
-    """Imports a host module; a missing one is an ImportError that names the extra.
-
-    Example:
-        >>> require("json", needed_by="an example").__name__
-        'json'
-    """
+    """Imports a host module; a missing one is an ImportError that names the extra."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -36,8 +24,6 @@ def require(module: str, *, needed_by: str) -> ModuleType:
         if package not in SUPPORTED or (error.name or "").partition(".")[0] != package:
             raise
         extra, versions = SUPPORTED[package]
-        distribution = package.replace("_", "-")
-        msg = (
-            f'{needed_by} needs {distribution}{versions}; install it with: pip install "rankbudget[{extra}]"'
-        )
+        needed = package.replace("_", "-") + versions
+        msg = f'{needed_by} needs {needed}; install it with: pip install "rankbudget[{extra}]"'
         raise ImportError(msg, name=error.name) from error

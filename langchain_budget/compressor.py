@@ -11,21 +11,22 @@ from langchain_core.callbacks import Callbacks
 from langchain_core.documents import Document
 from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.runnables import run_in_executor
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import Field
 from typing_extensions import override
 
-from rankbudget import Block, FitResult, Segment, TokenBudget
-from rankbudget.adapters import JOINT, Evidence, Limits, Piece, PromptRequest, drive, plan_steps
+from rankbudget import Block, FitResult, Segment
+from rankbudget.adapters import JOINT, Evidence, Piece, PromptRequest, drive, plan_steps
 
 from ._codec import CODEC
-from ._convert import document_text, from_segment, to_segments
-from ._limits import limits_for
-from ._serialize import Settings
+from ._convert import from_segment, to_segments
+from ._options import check_values
+from ._serialize import LimitSettings
+from ._slots import shown_by
 
 __all__ = ["BudgetDocumentCompressor"]
 
 
-class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
+class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
     """Keeps the documents, or sentences of them, that most likely hold the answer, within a limit.
 
     Works alone, in a `DocumentCompressorPipeline`, and in
@@ -33,19 +34,18 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
     whole are the same objects, shortened ones copies.
 
     Args:
-        max_tokens: most tokens of all documents together, as `document_prompt` and `separator` show them.
-        budget: instead of a number: the documents get all that it leaves beside the question.
-        model: a chat model or a model's name; gives window and tokenizer.
-        context_window: the window in tokens, where the model does not say it.
+        max_tokens: most tokens of all documents together, from 1, as `document_prompt` and `separator` show
+            them.
+        budget: instead of a number: the documents get all that it leaves beside the question. model,
+            context_window and counter are as in `BudgetTrimmer`.
         session: a session whose history is granted first; the documents get what it leaves this turn.
-        counter: counts instead of the model's tokenizer.
         scorer: rates the documents; None takes the default mix of words and meaning, unless the metadata has
             a score.
         compress: allows single sentences where few whole documents fit.
         dedup: leaves out near-duplicates when not everything fits.
         order: "original", "edges" (the best first and last) or "score".
         document_prompt: renders one document; None shows its content.
-        separator: stands between two documents.
+        separator: joins two documents.
 
     Example:
         >>> texts = ["Cats sleep.", "A refund takes ten days.", "Dogs bark."]
@@ -55,12 +55,7 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
         ['A refund takes ten days.']
     """
 
-    max_tokens: int | None = None
-    budget: TokenBudget | None = None
-    model: Any = None
-    context_window: int | None = None
     session: Any = Field(default=None, exclude=True)
-    counter: Any = None
     scorer: Any = None
     compress: bool = True
     dedup: bool = True
@@ -68,14 +63,9 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
     document_prompt: Any = None
     separator: str = JOINT
 
-    _limits: Limits = PrivateAttr()
-
-    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
-
     @override
     def _prepare(self) -> None:
-        options = ("budget", "model", "max_tokens", "context_window", "counter", "session")
-        self._limits = limits_for(**{name: getattr(self, name) for name in options})
+        super()._prepare()
         if self.session is not None:
             self.session.share_with("knowledge")
 
@@ -93,19 +83,19 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
 
     def fit(self, documents: Sequence[Document], query: str) -> FitResult:
         """Returns the kept documents as segments, with the report; a segment's `source` is its document."""
+        check_values({"query": query})
         segments = tuple(to_segments(documents))
-        if (
-            self.session is None
-            and self.budget is None
-            and self.model is None
-            and self.context_window is None
-        ):
-            return self._fit_alone(segments, query)
         options = {"scorer": self.scorer, "compress": self.compress, "dedup": self.dedup, "order": self.order}
-        block = Block(name="knowledge", segments=segments, strategy=Evidence(**options))
+        if all(getattr(self, name) is None for name in ("session", "budget", "model", "context_window")):
+            from rankbudget import fit_documents  # ranking is only loaded where documents are
+
+            most, counter = self._limits.budget.limit(), self._limits.counter
+            return fit_documents(
+                segments, max_tokens=most, query=query, counter=counter, cost=self._cost, **options
+            )
         fields: dict[str, Any] = {
-            "blocks": (block,),
-            "shown": None if self.document_prompt is None else self._shown,
+            "blocks": (Block(name="knowledge", segments=segments, strategy=Evidence(**options)),),
+            "shown": shown_by(self.document_prompt),
             "covers": "documents",
         }
         if self.session is not None:
@@ -113,9 +103,9 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
             request = self.session.request(question=query, ceiling=ceiling, **fields)
             plan = drive(self.session.plan_steps(request))
         else:
-            fields |= {**self._limits.fields(), "codec": CODEC, "sources": frozenset({"knowledge"})}
             asked = CODEC.make("user", query, origin="query")
-            plan = drive(plan_steps(PromptRequest(question=asked, question_text=query, **fields)))
+            fields |= {**self._limits.fields(), "question": asked, "question_text": query}
+            plan = drive(plan_steps(PromptRequest(**fields, sources=frozenset({"knowledge"}))))
         pieces = plan.kept["knowledge"].pieces
         text = self.separator.join([p.rendition.text for p in pieces])
         return FitResult(segments=tuple(map(_segment, pieces)), text=text, report=plan.report)
@@ -134,29 +124,10 @@ class BudgetDocumentCompressor(Settings, BaseDocumentCompressor):
             segments = [s for s in segments if s.id in chosen]
         return [segment.source for segment in segments]
 
-    def _fit_alone(self, segments: Sequence[Segment], query: str) -> FitResult:
-        from rankbudget import fit_documents  # ranking is only loaded where documents are
-
-        return fit_documents(
-            segments,
-            max_tokens=self._limits.budget.limit(),
-            query=query,
-            counter=self._limits.counter,
-            scorer=self.scorer,
-            cost=self._cost,
-            compress=self.compress,
-            dedup=self.dedup,
-            order=self.order,
-        )
-
     def _cost(self, segment: Segment, text: str) -> int:
-        return self._limits.counter.count(self._shown("knowledge", segment, text) + self.separator)
-
-    def _shown(self, block: str, segment: Segment, text: str) -> str:  # noqa: ARG002 - a core's `Shown`
-        if self.document_prompt is None:
-            return text
-        whole = text == segment.text
-        return document_text(from_segment(segment, None if whole else text), self.document_prompt)
+        shown = shown_by(self.document_prompt)
+        whole = text if shown is None else shown("knowledge", segment, text)
+        return self._limits.counter.count(whole + self.separator)
 
 
 def _segment(piece: Piece) -> Segment:

@@ -14,8 +14,8 @@ from rankbudget.adapters import JOINT, CodecMeasure
 
 from ._codec import CODEC
 from ._convert import example_messages, example_text
-from ._limits import check_number, limits_for
-from ._serialize import named_options
+from ._limits import limits_for
+from ._options import check_values, checked
 
 __all__ = ["BudgetExampleSelector"]
 
@@ -51,7 +51,7 @@ class BudgetExampleSelector(BaseExampleSelector):
         ['shipping']
     """
 
-    @named_options
+    @checked
     def __init__(
         self,
         examples: Sequence[Mapping[str, Any]] = (),
@@ -67,8 +67,6 @@ class BudgetExampleSelector(BaseExampleSelector):
         diversity: float = 0.2,
         double_braces: bool = False,
     ) -> None:
-        check_number("max_tokens", max_tokens, "or None for no limit but k")
-        check_number("k", k, "or None for no limit but the tokens")
         self.examples: list[dict[str, Any]] = list(examples)  # type: ignore[arg-type]  # any mapping
         self.max_tokens = max_tokens
         self.k = k
@@ -99,6 +97,7 @@ class BudgetExampleSelector(BaseExampleSelector):
 
     def add_example(self, example: dict[str, str]) -> Any:
         """Adds an example; selections that are under way do not see it."""
+        check_values({"example": example})
         with self._lock:
             self.examples = [*self.examples, example]
 

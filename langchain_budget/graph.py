@@ -10,14 +10,16 @@ from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from typing_extensions import Unpack
 
 from rankbudget import TokenBudget
 from rankbudget.adapters import Steps, adrive, drive
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, shown
 
 from ._agent import AgentBudget, thread_id
+from ._convert import as_messages
 from ._limits import tool_schemas
-from ._serialize import named_options
+from ._options import LimitOptions, checked
 
 __all__ = ["pre_model_hook"]
 
@@ -25,34 +27,26 @@ _REMOVE_ALL = "__remove_all__"
 """What langgraph calls REMOVE_ALL_MESSAGES; langchain-core alone must be enough to import this file."""
 
 
-@named_options
+@checked
 def pre_model_hook(
     budget: TokenBudget | None = None,
     *,
-    model: Any = None,
-    max_tokens: int | None = None,
-    context_window: int | None = None,
-    counter: Any = None,
     prompt: str | BaseMessage | None = None,
     tools: Sequence[Any] | None = None,
-    summarizer: Any = None,
     into: Literal["llm_input_messages", "messages"] = "llm_input_messages",
     keep: int = 1000,
+    **limits: Unpack[LimitOptions],
 ) -> Runnable[Mapping[str, Any], dict[str, Any]]:
     """Returns a node that fits the state's messages; `.forget(thread_id)` forgets a thread's cut.
 
     Args:
         budget: the limits.
-        model: a chat model or a model's name; gives window and tokenizer.
-        max_tokens: tokens a prompt may have; beside a budget the smaller wins.
-        context_window: the window in tokens, where the model does not say it.
-        counter: counts instead of the model's tokenizer.
         prompt: the system prompt the agent adds later; it is counted.
-        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty
-            list says nothing is.
-        summarizer: keeps a running summary of what is cut; it needs a `thread_id` in the config.
+        tools: what is bound to the model; None takes what `model` itself has bound.
         into: "llm_input_messages" leaves the state whole; "messages" replaces the state's messages.
         keep: for how many threads the cut is remembered; the one not used for longest is forgotten.
+        limits: model, max_tokens, context_window, counter, summarizer and summary_timeout, as in
+            `BudgetTrimmer`; a summarizer needs a `thread_id` in the config.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage
@@ -61,27 +55,18 @@ def pre_model_hook(
         >>> [m.content for m in hook.invoke(state)["llm_input_messages"]]
         ['three']
     """
-    if into not in {"llm_input_messages", "messages"}:
-        msg = f"into must be 'llm_input_messages' or 'messages' (got {into!r})"
+    system: Any = SystemMessage(prompt) if isinstance(prompt, str) else prompt
+    if system is not None and not isinstance(system, BaseMessage):
+        msg = f"prompt must be the system prompt as a text or a message (got {shown(prompt)})"
         raise BudgetConfigError(msg)
-    agent = AgentBudget(
-        budget=budget,
-        model=model,
-        max_tokens=max_tokens,
-        context_window=context_window,
-        counter=counter,
-        summarizer=summarizer,
-        keep=keep,
-    )
-    tool_schemas(tools)  # says at once what is no tool
-    system = SystemMessage(prompt) if isinstance(prompt, str) else prompt
+    agent = AgentBudget(budget=budget, keep=keep, **limits)
+    tool_schemas(tools)  # raises now for what is no tool
 
     def steps(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
-        messages = state["messages"] if isinstance(state, Mapping) else state.messages
-        fitted = yield from agent.steps(messages, system=system, tools=tools, thread=thread_id(config))
-        if into == "messages":
-            return {"messages": [RemoveMessage(id=_REMOVE_ALL), *fitted.messages]}
-        return {"llm_input_messages": fitted.messages}
+        found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
+        messages = found if isinstance(found, list) else as_messages(found)
+        kept, _ = yield from agent.steps(messages, system=system, tools=tools, thread=thread_id(config))
+        return {into: kept if into == "llm_input_messages" else [RemoveMessage(id=_REMOVE_ALL), *kept]}
 
     def hook(state: Any, config: RunnableConfig) -> dict[str, Any]:
         return drive(steps(state, config))

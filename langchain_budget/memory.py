@@ -7,29 +7,39 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, get_buffer_string
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field, PrivateAttr
 from typing_extensions import Self, override
 
-from rankbudget import Block, BudgetReport, BudgetSession, FitResult, TokenBudget
-from rankbudget.adapters import CodecMeasure, Fit, Limits, Measure, Plan, Steps, adrive, drive
+from rankbudget import Block, BudgetReport, BudgetSession, FitResult
+from rankbudget.adapters import (
+    SUMMARY_TIMEOUT,
+    Call,
+    CodecMeasure,
+    Fit,
+    Limits,
+    Measure,
+    Plan,
+    Steps,
+    adrive,
+    drive,
+)
 from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
-from ._convert import as_messages, from_segment, to_segments
-from ._limits import limits_for
-from ._serialize import Settings
-from ._slots import placeholders_in, render_prompt, system_of
+from ._convert import as_messages, to_segments
+from ._serialize import LimitSettings
+from ._slots import host_objects, placeholders_in, planned, render_prompt, system_of
 from ._supported import require
-from .message_history import Store, read_steps, session_of, travelling
+from .message_history import Store, picklable, stored_messages
 
 require("langchain_classic.base_memory", needed_by="BudgetMemory")
 from langchain_classic.base_memory import BaseMemory  # noqa: E402 - needs the line above
@@ -38,7 +48,7 @@ from langchain_classic.memory.utils import get_prompt_input_key  # noqa: E402 - 
 __all__ = ["BudgetMemory"]
 
 
-class BudgetMemory(Settings, BaseMemory):
+class BudgetMemory(LimitSettings, BaseMemory):
     """Remembers all of a conversation and loads what fits, always a valid conversation.
 
     The cut is remembered between turns: over the limit it moves once, down to half of it, so that prompt
@@ -47,27 +57,18 @@ class BudgetMemory(Settings, BaseMemory):
 
     Args:
         budget: the limits; the conversation gets its share of them, retrieved documents what it leaves.
-        model: a chat model or a model's name; gives window and tokenizer.
-        max_tokens: tokens that conversation, documents and question may have together; beside a budget the
+            model, context_window, counter, tools, summarizer and summary_timeout are as in `BudgetTrimmer`.
+        max_tokens: most tokens of conversation, documents and question together, from 1; beside a budget the
             smaller wins.
-        context_window: the window in tokens, where the model does not say it.
-        counter: counts instead of the model's tokenizer.
         prompt: the chain's prompt; the finished prompt is then counted.
-        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty
-            list says nothing is.
-        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that
-            keeps a running summary of what is cut.
         retriever: finds documents for the input; they are trimmed to what the conversation leaves.
         scorer: ranks the documents; None takes the core's default.
-        chat_memory: where the messages are stored.
-        memory_key: the variable that holds the conversation.
-        documents_key: the variable that holds the documents, when there is a retriever.
+        chat_memory: where the messages are stored; None stores them in this process.
+        memory_key: the variable that holds the conversation; documents_key that of the documents.
         input_key: which input is the user's; None takes the only one.
         output_key: which output is the model's; None takes the only one, or "output".
-        return_messages: messages instead of one text.
-        return_docs: documents instead of one text.
-        human_prefix: who the user is in the text.
-        ai_prefix: who the model is in the text.
+        return_messages: messages instead of one text; return_docs the same for documents.
+        human_prefix: who the user is in the text; ai_prefix who the model is.
 
     Example:
         >>> memory = BudgetMemory(max_tokens=12, counter=lambda text: len(text.split()))
@@ -84,14 +85,10 @@ class BudgetMemory(Settings, BaseMemory):
         8
     """
 
-    budget: TokenBudget | None = None
-    model: Any = None
-    max_tokens: int | None = None
-    context_window: int | None = None
-    counter: Any = None
     prompt: Any = None
     tools: Any = None
     summarizer: Any = None
+    summary_timeout: float | None = SUMMARY_TIMEOUT
     retriever: BaseRetriever | None = None
     scorer: Any = None
     chat_memory: BaseChatMessageHistory = Field(default_factory=Store)
@@ -104,35 +101,36 @@ class BudgetMemory(Settings, BaseMemory):
     human_prefix: str = "Human"
     ai_prefix: str = "AI"
 
-    _limits: Limits = PrivateAttr()
     _session: BudgetSession = PrivateAttr()
-    _made_of: tuple[Any, ...] = PrivateAttr()
+    _made_of: dict[str, Any] = PrivateAttr()
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=(), extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     @override
     def _prepare(self) -> None:
-        """Makes the session anew when something it depends on was changed; else the remembered cut stays."""
+        """Makes a new session when something it depends on was changed; else the remembered cut stays."""
         if self.prompt is not None and not isinstance(self.prompt, BasePromptTemplate):
             msg = f"prompt must be a prompt template (got a {type(self.prompt).__name__})"
             raise BudgetConfigError(msg)
-        options = ("budget", "model", "max_tokens", "context_window", "counter", "tools")
-        shown = ("summarizer", "return_messages", "human_prefix", "ai_prefix", "retriever", "chat_memory")
-        made_of = tuple([getattr(self, name) for name in (*options, *shown)])
-        before = getattr(self, "_made_of", ())
-        if len(before) == len(made_of) and all(map(_same, made_of, before)):
+        if self.documents_key == self.memory_key:
+            msg = f"documents_key must differ from memory_key (got {self.memory_key!r})"
+            raise BudgetConfigError(msg)
+        made_of = {name: value for name, value in self.__dict__.items() if name not in _NOT_IN_SESSION}
+        before = getattr(self, "_made_of", {})
+        if before and all(_same(value, before.get(name)) for name, value in made_of.items()):
             return
-        limits = limits_for(**{name: getattr(self, name) for name in options})
+        super()._prepare()
+        limits = self._limits
         measure = limits.measure or CodecMeasure(CODEC, limits.counter, limits.tools)
         if not self.return_messages:
-            measure = _TextMeasure(measure, limits, human=self.human_prefix, ai=self.ai_prefix)
+            measure = _TextMeasure(measure, limits, self._writer())
         sources = ["knowledge"] if self.retriever is not None else []
-        self._session = session_of(limits, self.summarizer, measure=measure, sources=sources)
-        self._limits, self._made_of = limits, made_of
+        self._session = limits.session(measure=measure, sources=sources)
+        self._made_of = made_of
 
     @override
     def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "session": travelling(self._session)}
+        return {**super().__getstate__(), "session": picklable(self._session)}
 
     @override
     def __setstate__(self, state: dict[Any, Any]) -> None:
@@ -147,7 +145,7 @@ class BudgetMemory(Settings, BaseMemory):
         twin = memo[id(self)] = self.__copy__()
         twin.__dict__["chat_memory"] = copy.deepcopy(self.chat_memory, memo)
         twin._session = copy.deepcopy(self._session, memo)  # noqa: SLF001 - its own kind
-        twin._made_of = (*self._made_of[:-1], twin.chat_memory)  # noqa: SLF001 - the same
+        twin._made_of = {**self._made_of, "chat_memory": twin.chat_memory}  # noqa: SLF001 - the same
         return twin
 
     @property
@@ -158,23 +156,17 @@ class BudgetMemory(Settings, BaseMemory):
     # ---- load: fitted ------------------------------------------------------------------------------------
     @override
     def load_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        question = self._question(inputs)
-        found = self.retriever.invoke(question) if self.retriever is not None and question else []
-        plan = drive(self._steps(self.chat_memory.messages, found, question, inputs))
+        plan = drive(self._steps(inputs))
         return self._variables(plan.history, plan.kept)
 
     @override
     async def aload_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        question = self._question(inputs)
-        found = await self.retriever.ainvoke(question) if self.retriever is not None and question else []
-        messages = await self.chat_memory.aget_messages()
-        plan = await adrive(self._steps(messages, found, question, inputs))
+        plan = await adrive(self._steps(inputs))
         return self._variables(plan.history, plan.kept)
 
     def fit(self, inputs: dict[str, Any] | None = None) -> FitResult:
         """Returns the conversation that a load without documents returns, with its report."""
-        inputs = inputs or {}
-        plan = drive(self._steps(self.chat_memory.messages, [], self._question(inputs), inputs))
+        plan = drive(self._steps(inputs or {}, retrieve=False))
         return FitResult(messages=plan.history, report=plan.report)
 
     @property
@@ -216,40 +208,37 @@ class BudgetMemory(Settings, BaseMemory):
         await self.chat_memory.aclear()
         self._session.forget()
 
-    # ---- translation -------------------------------------------------------------------------------------
-    def _steps(
-        self,
-        messages: Sequence[BaseMessage],
-        found: Sequence[Document],
-        question: str,
-        inputs: Mapping[str, Any],
-    ) -> Steps[Plan]:
+    # ---- one load ----------------------------------------------------------------------------------------
+    def _steps(self, inputs: Mapping[str, Any], *, retrieve: bool = True) -> Steps[Plan]:
         """Plans conversation and documents together."""
+        question = self._question(inputs)
         fields: dict[str, Any] = {"ceiling": self._limits.ceiling, "scorer": self.scorer, "covers": "history"}
         if self.retriever is not None:
+            found = []
+            if question and retrieve:
+                found = yield Call(self.retriever.invoke, (question,), self.retriever.ainvoke)
             fields["blocks"] = (Block(name="knowledge", segments=tuple(to_segments(found))),)
         if self.prompt is not None:
 
             def render(kept: Mapping[str, Fit], history: Sequence[BaseMessage]) -> list[Any]:
-                return self._rendered(self._variables(history, kept), inputs)
+                made = self._prompt_of(self._variables(history, kept), inputs)
+                return made if self.return_messages else [_Finished(made)]
 
-            empty = self._variables([], {})
-            fields |= {
-                "render": render,
-                "system": system_of(self._prompt_of(empty, inputs)),
-                "covers": "prompt",
-            }
-        return read_steps(self._session, messages, question=question or None, **fields)
+            system = system_of(self._prompt_of(self._variables([], {}), inputs))
+            fields |= {"render": render, "system": system, "covers": "prompt"}
+        messages = yield stored_messages(self.chat_memory)
+        request = self._session.request(messages, question=question or None, **fields)
+        return (yield from planned(request, self._session, read=True))
 
     def _variables(self, history: Sequence[BaseMessage], kept: Mapping[str, Fit]) -> dict[str, Any]:
         """Returns the memory's variables; messages are copies, so the store stays as it is."""
-        shown: Any = (
-            [CODEC.copy(message) for message in history] if self.return_messages else self._text(history)
-        )
+        shown: Any = self._text(history)
+        if self.return_messages:
+            shown = [CODEC.copy(message) for message in history]
         if self.retriever is None:
             return {self.memory_key: shown}
         pieces = kept["knowledge"].pieces if "knowledge" in kept else ()
-        documents: Any = [from_segment(p.segment, None if p.whole else p.rendition.text) for p in pieces]
+        documents: Any = host_objects(pieces)
         if not self.return_docs:
             documents = "\n".join([piece.rendition.text for piece in pieces])
         return {self.memory_key: shown, self.documents_key: documents}
@@ -260,30 +249,30 @@ class BudgetMemory(Settings, BaseMemory):
         unknown |= {name: [] for name in placeholders_in(self.prompt)}
         return render_prompt(self.prompt, {**unknown, **inputs, **variables})
 
-    def _rendered(self, variables: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Any]:
-        made = self._prompt_of(variables, inputs)
-        return made if self.return_messages else [_Finished(made)]
-
     def _text(self, messages: Sequence[BaseMessage]) -> str:
-        return get_buffer_string(messages, human_prefix=self.human_prefix, ai_prefix=self.ai_prefix)
+        return self._writer()(messages)
 
-    def _question(self, inputs: dict[str, Any]) -> str:
+    def _writer(self) -> Callable[[Sequence[BaseMessage]], str]:
+        return partial(get_buffer_string, human_prefix=self.human_prefix, ai_prefix=self.ai_prefix)
+
+    def _asked(self, inputs: Mapping[str, Any]) -> Any:
+        """Returns the user's input; raises KeyError or ValueError where it is not clear which one that is."""
+        key = self.input_key
+        return inputs[get_prompt_input_key(dict(inputs), self.memory_variables) if key is None else key]
+
+    def _question(self, inputs: Mapping[str, Any]) -> str:
         try:
-            given = (
-                inputs[self.input_key]
-                if self.input_key is not None
-                else inputs[get_prompt_input_key(inputs, self.memory_variables)]
-            )
+            given = self._asked(inputs)
         except (KeyError, ValueError):
             return ""
         return given if isinstance(given, str) else "\n".join(m.text for m in as_messages(given))
 
     def _turn(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> list[BaseMessage]:
-        asked = inputs[
-            self.input_key
-            if self.input_key is not None
-            else get_prompt_input_key(inputs, self.memory_variables)
-        ]
+        try:
+            asked = self._asked(inputs)
+        except (KeyError, ValueError) as error:
+            msg = f"{error}; name the user's input with input_key="
+            raise BudgetConfigError(msg) from error
         return [*_messages(asked, HumanMessage), *_messages(outputs[self._output_key(outputs)], AIMessage)]
 
     def _output_key(self, outputs: dict[str, Any]) -> str:
@@ -292,37 +281,42 @@ class BudgetMemory(Settings, BaseMemory):
         if len(outputs) == 1:
             return next(iter(outputs))
         if "output" in outputs:
-            msg = f"output_key must say what is stored (got {list(outputs)}); 'output' is"
+            msg = f"output_key must name the output to store (got {list(outputs)}); 'output' is stored"
             warnings.warn(msg, stacklevel=4)
             return "output"
-        msg = f"Got multiple output keys: {list(outputs)}, or none; set output_key to the model's answer"
-        raise ValueError(msg)
+        msg = f"Got multiple output keys: {list(outputs)}, or none; name the model's answer with output_key="
+        raise BudgetConfigError(msg)
+
+
+_NOT_IN_SESSION = {
+    "prompt",
+    "scorer",
+    "memory_key",
+    "documents_key",
+    "input_key",
+    "output_key",
+    "return_docs",
+}
+"""Settings that a session does not depend on: a change of them keeps the remembered cut."""
 
 
 @dataclass(frozen=True)
 class _Finished:
-    """A finished prompt, in whose text the conversation stands."""
+    """A finished prompt, in whose text the conversation is."""
 
     messages: list[BaseMessage]
 
 
 class _TextMeasure:
-    """Counts a conversation as the one text it becomes, and a finished prompt as its messages.
-
-    Args:
-        whole: counts messages.
-        limits: says what counts texts.
-        human: who the user is in the text.
-        ai: who the model is in the text.
-    """
+    """Counts a conversation as the one text it becomes, and a finished prompt as its messages."""
 
     additive = False
 
-    def __init__(self, whole: Measure, limits: Limits, *, human: str, ai: str) -> None:
+    def __init__(self, whole: Measure, limits: Limits, text: Any) -> None:
         self.overhead = limits.counter.overhead(limits.tools) - limits.counter.overhead(None)
         self._whole = whole
         self._count = limits.counter.count
-        self._human, self._ai = human, ai
+        self._text = text
 
     def group(self, messages: Sequence[Any]) -> int:
         return self._count(self._text(messages) + "\n")
@@ -332,12 +326,9 @@ class _TextMeasure:
             return self._whole.total(messages[0].messages)
         return self.overhead + self._count(self._text(messages))
 
-    def _text(self, messages: Sequence[Any]) -> str:
-        return get_buffer_string(messages, human_prefix=self._human, ai_prefix=self._ai)
-
 
 def _same(new: Any, old: Any) -> bool:
-    """Says whether a setting is what it was; objects are when they are the same object."""
+    """Tells whether a setting is what it was; objects are when they are the same object."""
     return new is old or (isinstance(new, (int, str)) and type(new) is type(old) and bool(new == old))
 
 

@@ -1,8 +1,8 @@
 """Any message history, whole where it is stored and fitted where it is read.
 
-history = BudgetMessageHistory(SQLChatMessageHistory(..), max_tokens=4000) chain =
-RunnableWithMessageHistory(prompt | model, BudgetMessageHistory.around(get_session_history, model="gpt-4o"),
-..)
+history = BudgetMessageHistory(SQLChatMessageHistory(..), max_tokens=4000)
+get_history = BudgetMessageHistory.around(get_session_history, model="gpt-4o")
+chain = RunnableWithMessageHistory(prompt | model, get_history, ..)
 """
 
 from __future__ import annotations
@@ -13,40 +13,36 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
+from typing_extensions import Unpack
 
 from rankbudget import BudgetReport, BudgetSession, FitResult, TokenBudget
-from rankbudget.adapters import CallableCounter, Limits, Measure, Plan, SessionPool, Steps, adrive, drive
+from rankbudget.adapters import Call, CallableCounter, SessionPool, Steps, adrive, drive
 
-from ._codec import CODEC, NeedsConversionError
-from ._convert import as_messages
+from ._codec import CODEC
 from ._limits import limits_for
-from ._serialize import named_options
-from .models import as_summarizer
+from ._options import LimitOptions, check_values, checked
+from ._serialize import SharedCopy
+from ._slots import planned
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-__all__ = ["BudgetMessageHistory", "Store", "read_steps", "session_of", "travelling"]
+__all__ = ["BudgetMessageHistory", "Store", "picklable", "stored_messages"]
 
 
-class BudgetMessageHistory(BaseChatMessageHistory):
+class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     """Fits a stored conversation each time it is read; what is stored is never shortened.
 
     The cut is remembered between reads, so that a provider's prompt cache stays warm: over the limit it moves
     once, down to half of it.
 
     Args:
-        history: the history that stores the messages.
+        history: the history that stores the messages; None stores them in this process.
         budget: the limits; the conversation gets its share of them.
-        model: a chat model or a model's name; gives window and tokenizer.
-        max_tokens: tokens the conversation may have; beside a budget the smaller wins.
-        counter: counts instead of the model's tokenizer.
-        tools: what is bound to the model; it is counted. None takes what `model` itself has bound, an empty
-            list says nothing is.
-        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that
-            keeps a running summary of what is cut.
+        tools: what is bound to the model; None takes what `model` itself has bound.
         extra_tokens: tokens of the prompt beside the conversation: system prompt, question, documents.
-        context_window: the window in tokens, where the model does not say it.
+        limits: model, max_tokens (of the conversation), context_window, counter, summarizer and
+            summary_timeout, as in `BudgetTrimmer`.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage
@@ -60,57 +56,32 @@ class BudgetMessageHistory(BaseChatMessageHistory):
         (['seven', 'eight', 'nine', 'ten'], 6)
     """
 
-    @named_options
+    _own = ("history", "_session")
+
+    @checked
     def __init__(
         self,
         history: BaseChatMessageHistory | None = None,
         *,
         budget: TokenBudget | None = None,
-        model: Any = None,
-        max_tokens: int | None = None,
-        counter: Any = None,
         tools: Sequence[Any] | None = None,
-        summarizer: Any = None,
         extra_tokens: int = 0,
-        context_window: int | None = None,
+        **limits: Unpack[LimitOptions],
     ) -> None:
         super().__init__()
         self.history: BaseChatMessageHistory = history if history is not None else Store()
         self.extra_tokens = extra_tokens
-        self._options: dict[str, Any] = {
-            "budget": budget,
-            "model": model,
-            "max_tokens": max_tokens,
-            "context_window": context_window,
-            "counter": counter,
-            "tools": tools,
-        }
+        self._options: dict[str, Any] = {"budget": budget, "tools": tools, **limits}
         self._limits = limits_for(**self._options)
-        self._session = session_of(self._limits, summarizer)
+        self._session = self._limits.session()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns what travels; the cut stays here where the counter cannot travel."""
-        here = {"_limits": None, "_session": travelling(self._session)}
-        return {**self.__dict__, **here, "_summarizer": self._session.summarizer}
+        return {**self.__dict__, "_limits": None, "_session": picklable(self._session)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        summarizer = state.pop("_summarizer")
         self.__dict__.update(state)
         self._limits = limits_for(**self._options)
-        if state["_session"] is None:
-            self._session = session_of(self._limits, summarizer)
-
-    def __copy__(self) -> BudgetMessageHistory:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        return twin
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> BudgetMessageHistory:
-        """Returns a history with a store and a cut of its own; what writes summaries is shared."""
-        twin = memo[id(self)] = copy.copy(self)
-        twin.history = copy.deepcopy(self.history, memo)
-        twin._session = copy.deepcopy(self._session, memo)  # noqa: SLF001 - its own kind
-        return twin
+        self._session = state["_session"] or self._limits.session()
 
     @classmethod
     def around(
@@ -121,52 +92,55 @@ class BudgetMessageHistory(BaseChatMessageHistory):
         Args:
             get_session_history: makes the history that stores a conversation, as `RunnableWithMessageHistory`
                 takes it.
-            keep: for how many conversations the cut is remembered; the one not used for longest is forgotten.
-                A conversation is known by what the factory is called with; where that cannot be compared, no
-                cut is remembered.
+            keep: for how many conversations the cut is remembered, from 1; the one not used for longest is
+                forgotten. A conversation is known by what the factory is called with; where that cannot be
+                compared, no cut is remembered.
             options: what the constructor takes.
         """
-        first = cls(**options)  # says at once what cannot work, not when the first user comes
-        new_session = functools.partial(session_of, first._limits, first._session.summarizer)
+        check_values({"keep": keep, "get_session_history": get_session_history})
+        first = cls(**options)  # raises now, not when the first user comes
         pool = SessionPool(keep)
 
         @functools.wraps(get_session_history)
         def make(*args: Any, **kwargs: Any) -> BudgetMessageHistory:
-            thread = _known_by((args, kwargs))
-            session = new_session() if thread is None else pool.get(thread, new_session)
+            thread = _key_of((args, kwargs))
             made = copy.copy(first)
             made.history = get_session_history(*args, **kwargs)
-            made._session = session  # noqa: SLF001 - its own kind
+            new_session = first._limits.session
+            made._session = new_session() if thread is None else pool.get(thread, new_session)  # noqa: SLF001
             return made
 
         def forget(*args: Any, **kwargs: Any) -> bool:
             """Forgets the cut and the summary of a conversation; returns whether it was known."""
-            return pool.forget(_known_by((args, kwargs)))
+            return pool.forget(_key_of((args, kwargs)))
 
-        noted = getattr(get_session_history, "__annotations__", {})
-        make.__annotations__ = {**noted, "return": BudgetMessageHistory}
+        annotations = getattr(get_session_history, "__annotations__", {})
+        make.__annotations__ = {**annotations, "return": BudgetMessageHistory}
         make.forget = forget  # type: ignore[attr-defined]  # a function has attributes
         return make
 
     # ---- read: fitted ------------------------------------------------------------------------------------
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # as its docs allow
-        return _copies(self.fit())
+        return [CODEC.copy(message) for message in self.fit().messages]
 
     async def aget_messages(self) -> list[BaseMessage]:
-        return _copies(await self.afit())
+        return [CODEC.copy(message) for message in (await self.afit()).messages]
 
     def fit(self) -> FitResult:
         """Returns what `messages` holds, with the report that says why."""
-        return _result(drive(self._steps(self.history.messages)))
+        return drive(self._steps())
 
     async def afit(self) -> FitResult:
         """Returns what `fit` returns, without blocking the event loop."""
-        return _result(await adrive(self._steps(await self.history.aget_messages())))
+        return await adrive(self._steps())
 
-    def _steps(self, messages: Sequence[BaseMessage]) -> Steps[Plan]:
-        fields = {"ceiling": self._limits.ceiling, "extra_tokens": self.extra_tokens, "covers": "history"}
-        return read_steps(self._session, messages, **fields)
+    def _steps(self) -> Steps[FitResult]:
+        messages = yield stored_messages(self.history)
+        ceiling, extra = self._limits.ceiling, self.extra_tokens
+        request = self._session.request(messages, ceiling=ceiling, extra_tokens=extra, covers="history")
+        plan = yield from planned(request, self._session, read=True)
+        return FitResult(messages=plan.history, report=plan.report)
 
     @property
     def report(self) -> BudgetReport:
@@ -192,86 +166,45 @@ class BudgetMessageHistory(BaseChatMessageHistory):
 class Store(BaseChatMessageHistory):
     """A list in this process, as LangChain's own was before it was deprecated."""
 
+    messages: list[BaseMessage]
+
     def __init__(self) -> None:
-        super().__init__()
-        self._rows: list[BaseMessage] = []
-
-    @property
-    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # as its docs allow
-        return list(self._rows)
-
-    async def aget_messages(self) -> list[BaseMessage]:
-        return list(self._rows)
+        self.messages = []
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        self._rows.extend(messages)
-
-    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        self._rows.extend(messages)
+        self.messages.extend(messages)
 
     def clear(self) -> None:
-        self._rows.clear()
-
-    async def aclear(self) -> None:
-        self._rows.clear()
+        self.messages.clear()
 
 
-def session_of(
-    limits: Limits, summarizer: Any = None, *, measure: Measure | None = None, sources: Sequence[str] = ()
-) -> BudgetSession:
-    """Returns a session that reads LangChain's messages."""
-    return BudgetSession(
-        limits.budget,
-        counter=limits.counter,
-        codec=CODEC,
-        measure=measure or limits.measure,
-        summarizer=as_summarizer(summarizer),
-        tools=limits.tools,
-        sources=sources,
-    )
+def stored_messages(history: BaseChatMessageHistory) -> Call:
+    """Returns the call that reads a store; the list is ours, whatever is added meanwhile."""
+
+    async def aread() -> list[BaseMessage]:
+        return list(await history.aget_messages())
+
+    return Call(lambda: list(history.messages), (), aread)
 
 
-def travelling(session: BudgetSession) -> BudgetSession | None:
+def picklable(session: BudgetSession) -> BudgetSession | None:
     """Returns a session that can be pickled; None where its counter was made from a callable."""
     return None if isinstance(session.counter, CallableCounter) else session
 
 
-def read_steps(session: BudgetSession, messages: Sequence[Any], **fields: Any) -> Steps[Plan]:
-    """Plans the reading of a stored conversation; orders to remove messages are carried out."""
-    try:
-        return (yield from session.read_steps(session.request(messages, **fields)))
-    except NeedsConversionError:
-        return (yield from session.read_steps(session.request(as_messages(messages), **fields)))
-
-
-def _known_by(value: Any) -> Any:
-    """Returns what stands for a value as a key, for lists and dicts what they hold; None when nothing can."""
+def _key_of(value: Any) -> Any:
+    """Returns a hashable form of a factory's arguments; None where there is none."""
+    held = value
     if isinstance(value, dict):
-        parts = _known_by(
-            [part for pair in sorted(value.items(), key=lambda pair: str(pair[0])) for part in pair]
-        )
-        return None if parts is None else ("dict", parts)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        parts = [_known_by(part) for part in value]
-        return (
-            None
-            if None in parts
-            else (
-                type(value).__name__,
-                frozenset(parts) if isinstance(value, (set, frozenset)) else tuple(parts),
-            )
-        )
+        held = _key_of(sorted(value.items(), key=lambda pair: str(pair[0])))
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        parts = [_key_of(part) for part in value]
+        held = frozenset(parts) if isinstance(value, (set, frozenset)) else tuple(parts)
+        held = None if None in parts else held
+    if held is None and value is not None:
+        return None
     try:
-        hash(value)
+        hash(held)
     except TypeError:
         return None
-    return (type(value).__name__, value)
-
-
-def _result(plan: Plan) -> FitResult:
-    return FitResult(messages=plan.history, report=plan.report)
-
-
-def _copies(result: FitResult) -> list[BaseMessage]:
-    """Memories hand out copies: what a caller changes does not reach the store."""
-    return [CODEC.copy(message) for message in result.messages]
+    return type(value).__name__, held

@@ -5,23 +5,31 @@ agent = create_agent(model, tools, middleware=[BudgetMiddleware()])
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
-from typing_extensions import override
+from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
+from typing_extensions import Unpack, override
 
 from rankbudget import BudgetReport, TokenBudget
-from rankbudget.adapters import Call, Steps, adrive, content_text, drive, truncate_text
+from rankbudget.adapters import (
+    Call,
+    Plan,
+    Steps,
+    adrive,
+    content_text,
+    drive,
+    truncate_text,
+)
 
-from ._agent import AgentBudget, Prompt, thread_id
+from ._agent import AgentBudget, thread_id
 from ._codec import CODEC
-from ._limits import check_number
-from ._serialize import named_options
+from ._options import LimitOptions, checked
+from ._serialize import SharedCopy
 from ._supported import require
+from .model import guarded
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
 from langchain.agents.middleware import (  # noqa: E402 - the line above names the extra
@@ -36,11 +44,10 @@ from langgraph.types import Command  # noqa: E402 - the same
 
 __all__ = ["BudgetMiddleware"]
 
-ContextT = TypeVar("ContextT")
 Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 
 
-class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
     """Fits system prompt, tools and messages into the model's window before every model call of a run.
 
     The state keeps the full history; the model sees the part that fits, always a valid conversation: calls
@@ -49,19 +56,15 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     of it, so that prompt caches stay warm.
 
     Args:
-        budget: the limits; without any, each model's own profile or name says its window.
-        model: gives window and tokenizer instead of the model that is called.
-        max_tokens: tokens a prompt may have; beside a budget the smaller wins.
-        context_window: the window in tokens, where the model does not say it.
-        counter: counts instead of the model's tokenizer.
-        summarizer: a model, a chain as `prompt | model`, or a callable `(text, max_tokens) -> str`, that
-            keeps a running summary of what is cut; runs then need a `thread_id`.
-        persist: writes the cut to the state, too: what was dropped is gone from it.
+        budget: the limits; without any, each model's own profile or name gives its window.
+        persist: writes the cut to the state, too: what was dropped is removed from it.
         retry: after a `ContextOverflowError` the call is tried once more with three quarters of what was
             sent.
         tool_result_tokens: most tokens of one tool result as it enters the state; None leaves results whole.
         on_report: is called with the report of every model call.
         keep: for how many threads the cut is remembered; the one not used for longest is forgotten.
+        limits: model (instead of the one that is called), max_tokens, context_window, counter, summarizer
+            and summary_timeout, as in `BudgetTrimmer`; with a summarizer, runs need a `thread_id`.
 
     Example:
         >>> from langchain.agents import create_agent
@@ -72,38 +75,27 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         'fine'
     """
 
-    @named_options
+    _own = ("_budget",)
+
+    @checked
     def __init__(
         self,
         budget: TokenBudget | None = None,
         *,
-        model: Any = None,
-        max_tokens: int | None = None,
-        context_window: int | None = None,
-        counter: Any = None,
-        summarizer: Any = None,
         persist: bool = False,
         retry: bool = True,
         tool_result_tokens: int | None = None,
         on_report: Callable[[BudgetReport], Any] | None = None,
         keep: int = 1000,
+        **limits: Unpack[LimitOptions],
     ) -> None:
         super().__init__()
-        check_number("tool_result_tokens", tool_result_tokens, "or None to leave results whole")
         self.tools = []
         self.persist = persist
         self.retry = retry
         self.tool_result_tokens = tool_result_tokens
         self.on_report = on_report
-        self._budget = AgentBudget(
-            budget=budget,
-            model=model,
-            max_tokens=max_tokens,
-            context_window=context_window,
-            counter=counter,
-            summarizer=summarizer,
-            keep=keep,
-        )
+        self._budget = AgentBudget(budget=budget, keep=keep, **limits)
 
     def forget(self, thread_id: Any) -> bool:
         """Forgets the cut and the summary of a thread; returns whether it was known."""
@@ -140,18 +132,25 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         handler: Callable[..., Any] | None,
         awaitable: Callable[..., Awaitable[Any]] | None,
     ) -> Steps[Answer]:
-        prompt = yield from self._fit(request)
+        kept, plan = yield from self._fit(request)
         try:
-            answer = yield Call(handler, (request.override(messages=prompt.messages),), awaitable)
+            answer = yield Call(handler, (self._request(request, kept),), awaitable)
         except ContextOverflowError:
             if not self.retry:
                 raise
-            prompt = yield from self._fit(request, refused=prompt)
-            answer = yield Call(handler, (request.override(messages=prompt.messages),), awaitable)
-        self._tell(request, prompt)
-        return self._persisted(request, prompt, answer) if self.persist else cast("Answer", answer)
+            kept, plan = yield from self._fit(request, refused=plan)
+            answer = yield Call(handler, (self._request(request, kept),), awaitable)
+        self._send_report(request, kept, plan.report)
+        return _with_update(request, kept, answer) if self.persist else cast("Answer", answer)
 
-    def _fit(self, request: ModelRequest[Any], *, refused: Prompt | None = None) -> Steps[Prompt]:
+    def _request(self, request: ModelRequest[Any], kept: list[Any]) -> ModelRequest[Any]:
+        """Returns the request with its model guarded: a later middleware may add to the prompt."""
+        planned = kept if request.system_message is None else [request.system_message, *kept]
+        return request.override(messages=kept, model=guarded(request.model, self._budget, planned))
+
+    def _fit(
+        self, request: ModelRequest[Any], *, refused: Plan | None = None
+    ) -> Steps[tuple[list[Any], Plan]]:
         return self._budget.steps(
             request.messages,
             model=request.model.bind(**request.model_settings) if request.model_settings else request.model,
@@ -161,58 +160,14 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             refused=refused,
         )
 
-    def _tell(self, request: ModelRequest[Any], prompt: Prompt) -> None:
+    def _send_report(self, request: ModelRequest[Any], kept: list[Any], report: BudgetReport) -> None:
         """Puts the figures into `stream_mode="custom"`, which callbacks' events do not reach."""
-        report = prompt.report
         if self.on_report is not None:
             self.on_report(report)
         writer = getattr(request.runtime, "stream_writer", None)
         if writer is not None:
-            figures = {
-                "total_tokens": report.total_tokens,
-                "limit": report.limit,
-                "kept": len(prompt.messages),
-                "given": len(request.messages),
-            }
-            writer({"context_budget": figures})
-
-    def _persisted(self, request: ModelRequest[Any], prompt: Prompt, answer: Any) -> Any:
-        """Returns the answer with a state update that leaves what was sent."""
-        sent = {id(m) for m in prompt.messages}
-        dropped = [m for m in request.messages if id(m) not in sent]
-        if not dropped:
-            return answer
-        known = {m.id for m in request.messages}
-        edited = [
-            m for m in prompt.messages if m.id in known and id(m) not in {id(g) for g in request.messages}
-        ]
-        if any(
-            m.id not in known or m.id is None for m in prompt.messages
-        ):  # a summary stands first: only a whole new list says where
-            update: list[Any] = [
-                RemoveMessage(id=REMOVE_ALL_MESSAGES),
-                *prompt.messages,
-                *_messages_of(answer),
-            ]
-        else:
-            kept = {m.id for m in prompt.messages}
-            update = [
-                *(RemoveMessage(id=m.id) for m in dropped if m.id is not None and m.id not in kept),
-                *edited,
-            ]
-        response, before = (
-            (answer.model_response, answer.command)
-            if isinstance(answer, ExtendedModelResponse)
-            else (answer, None)
-        )
-        if isinstance(response, AIMessage):
-            response = ModelResponse(result=[response])
-        if before is not None and isinstance(before.update, dict):
-            return ExtendedModelResponse(
-                response,
-                Command(update={**before.update, "messages": [*before.update.get("messages", []), *update]}),
-            )
-        return ExtendedModelResponse(response, Command(update={"messages": update}))
+            figures = {"total_tokens": report.total_tokens, "limit": report.limit}
+            writer({"context_budget": {**figures, "kept": len(kept), "given": len(request.messages)}})
 
     def _capped(self, answer: Any) -> Any:
         """Shortens results longer than `tool_result_tokens`, alone or in a command; artifacts stay."""
@@ -223,10 +178,7 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if isinstance(answer, list):
             return [self._capped(part) for part in answer]
         if isinstance(answer, Command) and isinstance(answer.update, dict):
-            update = {
-                key: self._capped(value) if _is_results(value) else value
-                for key, value in answer.update.items()
-            }
+            update = {key: self._capped(value) for key, value in answer.update.items()}
             return dataclasses.replace(answer, update=update)
         return answer
 
@@ -238,24 +190,32 @@ class BudgetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         made: ToolMessage = CODEC.with_text(result, truncate_text(text, most, counter))
         return made
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BudgetMiddleware:
-        """Returns a middleware that starts from the same cuts; models and callbacks are shared."""
-        twin = memo[id(self)] = copy.copy(self)
-        twin._budget = copy.deepcopy(self._budget, memo)  # noqa: SLF001 - its own kind
-        return twin
 
-
-def _is_results(value: Any) -> bool:
-    """Says whether a part of a state update is a tool's result, or a list of messages that may hold one."""
-    return isinstance(value, ToolMessage) or (
-        isinstance(value, list) and any(isinstance(m, ToolMessage) for m in value)
-    )
-
-
-def _messages_of(answer: Any) -> list[BaseMessage]:
+def _with_update(request: ModelRequest[Any], kept: list[Any], answer: Any) -> Any:
+    """Returns the answer with a state update that leaves what was sent."""
+    given = {id(m) for m in request.messages}
+    sent = {id(m) for m in kept}
+    dropped = [m for m in request.messages if id(m) not in sent]
+    if not dropped:
+        return answer
+    response, update = answer, {}
     if isinstance(answer, ExtendedModelResponse):
-        answer = answer.model_response
-    return [answer] if isinstance(answer, BaseMessage) else list(getattr(answer, "result", []))
+        response = answer.model_response
+        if answer.command is not None and isinstance(answer.command.update, dict):
+            update = answer.command.update
+    if isinstance(response, AIMessage):
+        response = ModelResponse(result=[response])
+    known = {m.id for m in request.messages if m.id is not None}
+    if all(m.id in known for m in kept):
+        stays = {m.id for m in kept}
+        changes: list[Any] = [
+            RemoveMessage(id=m.id) for m in dropped if m.id is not None and m.id not in stays
+        ]
+        changes += [m for m in kept if id(m) not in given]
+    else:  # a summary comes first, and only a new list gives its place
+        changes = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept, *response.result]
+    update = {**update, "messages": [*update.get("messages", []), *changes]}
+    return ExtendedModelResponse(response, Command(update=update))
 
 
 def _structured_tools(response_format: Any) -> list[Any]:

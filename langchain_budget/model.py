@@ -20,17 +20,20 @@ from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfi
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import Limits, drive, limits_of
+from rankbudget.adapters import Limits, Steps, adrive, drive, limits_of
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
-from ._agent import AgentBudget, thread_id, with_tools
-from ._limits import ANSWER_NAMES, facts_of, schemas_in
-from ._serialize import named_options
+from ._agent import AgentBudget, thread_id
+from ._limits import HostLimits, limit_of, schemas_in
+from ._options import checked
+from .models import ANSWER_NAMES, facts_of
 
-__all__ = ["budget_model"]
+__all__ = ["budget_model", "guarded"]
 
 ModelT = TypeVar("ModelT")
 _FIELD = "context_budget"
+_SESSION = "rankbudget-session"
+"""The thread of requests without a thread_id, where a session brought a summarizer."""
 _ALWAYS = ("_generate_with_cache", "_agenerate_with_cache")
 """Fitted before the cache is asked, so that an answer is stored under the request that was sent."""
 _WHERE_IMPLEMENTED = (
@@ -44,7 +47,7 @@ _WHERE_IMPLEMENTED = (
 """LangChain asks whether a class implements these, so only those the model's class has are overridden."""
 
 
-@named_options
+@checked
 def budget_model(
     model: ModelT,
     budget_or_session: TokenBudget | BudgetSession | Mapping[str, Any] | None = None,
@@ -59,13 +62,13 @@ def budget_model(
     unchanged. Another is fitted; where that is impossible an error is raised before anything is sent. The
     result is of a subclass of the model's own class, so whatever takes the model takes the result. Of
     `bind_tools`, `bind`, `with_retry`, `with_fallbacks` and configurable models each model inside is
-    bounded and the rest stays. A fallback or an alternative whose own window is smaller than the budget's
-    keeps to its own.
+    bounded and the rest stays; a fallback with a smaller window keeps to its own.
 
     Args:
         model: a chat model, or a completion model (counted, never fitted: a text has no parts), bound or with
             fallbacks.
-        budget_or_session: the limits; a session brings its budget and counter. None takes the model's window.
+        budget_or_session: the limits; a session brings its budget, counter and summarizer. None takes the
+            model's window.
         max_tokens: most tokens of a request, from 1; beside a budget the smaller wins.
         counter: counts instead of the model's tokenizer.
         on_report: is called with the report of every request to a chat model.
@@ -84,15 +87,16 @@ def budget_model(
         ('three', 1, True)
     """
     budget: Any = budget_or_session
-    if isinstance(budget, Mapping):
+    options: dict[str, Any] = {"max_tokens": max_tokens, "counter": counter}
+    if isinstance(budget, BudgetSession):
+        session = budget
+        budget, options["max_tokens"] = limit_of(session, max_tokens)
+        options |= {"summarizer": session.summarizer, "summary_timeout": session.summary_timeout}
+        if counter is None:
+            options["counter"] = session.counter
+    elif isinstance(budget, Mapping):
         budget = TokenBudget.from_dict(budget)
-    elif isinstance(budget, BudgetSession):
-        counter = budget.counter if counter is None else counter
-        budget = budget.budget
-        if isinstance(budget, int):
-            budget, max_tokens = None, min(budget, max_tokens or budget)
-    options = {"max_tokens": max_tokens, "counter": counter, "on_report": on_report}
-    return cast("ModelT", _wrapped(model, budget, options))
+    return cast("ModelT", _wrapped(model, budget, {**options, "on_report": on_report}))
 
 
 def _wrapped(model: Any, budget: Any, options: dict[str, Any]) -> Any:
@@ -126,51 +130,59 @@ def _wrapped(model: Any, budget: Any, options: dict[str, Any]) -> Any:
     raise BudgetConfigError(msg)
 
 
-class RequestBudget:
-    """What a bounded model keeps to: a limit for every request, a remembered cut for every named thread.
+def guarded(model: Any, agent: AgentBudget, planned: Sequence[Any]) -> Any:
+    """Returns the model with the limits of an agent's plan; the planned messages are not counted again."""
+    options = agent.stateless
+    return _wrapped(model, options.pop("budget"), {**options, "planned": tuple(map(id, planned))})
 
-    Args:
-        model: the model, to find out at once whether its limit is known.
-        budget: as `budget_model` takes it, like the others.
-    """
+
+class RequestBudget:
+    """A limit for every request of a bounded model, and a remembered cut for every named thread."""
 
     def __init__(
         self,
         model: BaseLanguageModel[Any],
         budget: Any,
+        /,
         *,
-        max_tokens: int | None,
-        counter: Any,
-        on_report: Callable[[BudgetReport], Any] | None,
+        on_report: Callable[[BudgetReport], Any] | None = None,
+        planned: tuple[int, ...] = (),
+        **options: Any,
     ) -> None:
-        self._agent = AgentBudget(budget=budget, max_tokens=max_tokens, counter=counter)
+        self._agent = AgentBudget(budget=budget, **options)
         self._on_report = on_report
-        self._inner: RequestBudget | None = getattr(
-            model, _FIELD, None
-        )  # bounded twice: the smaller limit wins
-        self._limits(model, {})
+        self._planned = planned
+        # A model that is bounded twice keeps to the smaller limit.
+        self._inner: RequestBudget | None = getattr(model, _FIELD, None)
+        self._limits(model, {})  # raises now where the limit is unknown
 
-    def checked(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Any:
+    def steps(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
         """Returns what may be sent for a request: messages, or for a completion model the same texts."""
         if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
+            return request
+        if self._planned and tuple(map(id, request)) == self._planned:
             return request
         limits = self._limits(model, asked)
         if isinstance(model, BaseLLM):
             for text in [request] if isinstance(request, str) else request:
                 _check_text(text, limits)
             return request
-        plan = drive(self._agent.plan(request, limits, thread=thread_id()))
+        thread = thread_id()
+        if thread is None and limits.summarizer is not None:
+            thread = _SESSION
+        plan = yield from self._agent.plan(request, limits, thread=thread)
         if self._on_report is not None:
             self._on_report(plan.report)
         return _Fitted(plan.history, by=self)
 
-    def _limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> Limits:
-        """Returns the limits of one request: what it asks for goes before what the model object says."""
+    def _limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> HostLimits:
+        """Returns the limits of one request; its arguments are read before the model's own fields."""
         arguments = {**(getattr(model, "model_kwargs", None) or {}), **asked}
         answer = {name: arguments[name] for name in ANSWER_NAMES if name in arguments}
         named = asked.get("model")
         called: Any = named if isinstance(named, str) else model.bind(**answer) if answer else model
-        limits = with_tools(self._agent.limits_for(called), schemas_in(arguments))
+        own = called if self._agent.model is None else self._agent.model
+        limits = self._agent.limits_for(own).with_tools(schemas_in(arguments))
         if self._inner is not None:
             most = self._inner._limits(model, asked).most  # noqa: SLF001 - its own kind
             limits = replace(limits, ceiling=min(most, limits.most))
@@ -236,17 +248,18 @@ def _bounded_class(own: type[Any]) -> type[Any]:
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a method of a model class whose request is checked first."""
 
+    def steps(self: Any, request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
+        budget: RequestBudget | None = getattr(self, _FIELD)
+        return request if budget is None else (yield from budget.steps(self, request, asked))
+
     def send(self: Any, request: Any, *args: Any, **asked: Any) -> Any:
-        budget = getattr(self, _FIELD)
-        return method(
-            self, request if budget is None else budget.checked(self, request, asked), *args, **asked
-        )
+        return method(self, drive(steps(self, request, asked)), *args, **asked)
 
     async def asend(self: Any, request: Any, *args: Any, **asked: Any) -> Any:
-        return await send(self, request, *args, **asked)
+        return await method(self, await adrive(steps(self, request, asked)), *args, **asked)
 
     async def astream(self: Any, request: Any, *args: Any, **asked: Any) -> Any:
-        async for part in send(self, request, *args, **asked):
+        async for part in method(self, await adrive(steps(self, request, asked)), *args, **asked):
             yield part
 
     if inspect.isasyncgenfunction(method):

@@ -1,24 +1,37 @@
-"""LangChain's models in the core's words: any model or chain as a summarizer."""
+"""What a model object says about itself, and any model or chain as a summarizer."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import BasePromptTemplate
-from langchain_core.runnables import Runnable, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable
 
-from rankbudget.adapters import Summarizer, limits_of
+from rankbudget import TokenBudget
+from rankbudget.adapters import ModelFacts, Summarizer, limits_of
 from rankbudget.errors import BudgetConfigError, BudgetError, SummaryError
 
-from ._limits import facts_of, unwrapped
+from ._counters import counts_itself, model_name
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-__all__ = ["as_summarizer", "summarizer"]
+__all__ = ["ANSWER_NAMES", "as_summarizer", "facts_of", "summarizer", "unwrapped"]
 
+ANSWER_NAMES = (
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_new_tokens",
+    "max_tokens_to_sample",
+    "num_predict",
+)
+"""What the integrations call the longest answer of a request; each has one or two of them."""
 _TASK = (
     "Summarize the part of a conversation below in at most {words} words. "
     "Keep names, numbers, decisions and open questions. "
@@ -32,6 +45,37 @@ _FRAMING = 32
 """Tokens that roles and reply priming of a request may take."""
 
 
+def facts_of(model: Any) -> ModelFacts:
+    """Returns what a model object says about itself; a name says nothing but itself."""
+    if isinstance(model, str):
+        return ModelFacts(name=model)
+    own = unwrapped(model)[0]
+    profile, name = _profile(own), model_name(own)
+    answer, chosen = _answer(model)
+    return ModelFacts(
+        name=name,
+        window=_count(getattr(own, "num_ctx", None)) or profile.get("max_input_tokens"),
+        max_output=profile.get("max_output_tokens"),
+        answer=answer,
+        answer_chosen=chosen,
+        smallest_fallback=min(_fallback_windows(model), default=None),
+        counter=own if name is None and counts_itself(own) else None,
+        shown_as=type(own).__name__,
+    )
+
+
+def unwrapped(model: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns the model inside `bind_tools`, `with_retry` and the like, and the arguments bound to it."""
+    arguments: dict[str, Any] = {}
+    while True:
+        if isinstance(model, RunnableBindingBase):
+            arguments = {**model.kwargs, **arguments}
+        inner = _inner(model)
+        if inner is None:
+            return model, arguments
+        model = inner
+
+
 class summarizer:  # noqa: N801 - used as a function: summarizer(model)
     """Makes any LangChain model or chain write summaries: `summarizer(model)(text, max_tokens)`.
 
@@ -40,12 +84,11 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(model)
     the text. Any other Runnable gets the text alone.
 
     Args:
-        model: a chat model, a model from text to text, or a Runnable that ends in one: `prompt | model |
-            StrOutputParser()`.
+        model: a chat model, a model from text to text, or a Runnable that ends in one.
         task: the instruction for a model; `{words}` is replaced by the length asked for.
 
     Raises:
-        BudgetConfigError: when a chain's prompt has more variables than there is to say.
+        BudgetConfigError: the chain's prompt has unknown variables, or none for the text.
 
     Example:
         >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
@@ -82,22 +125,18 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(model)
             limits = limits_of(model=facts)
         except BudgetError:
             return None
-        own = limits.counter.count(self._instruction()) + _FRAMING + (facts.answer or 0)
+        task = self.task
+        if self._variables is not None:
+            task = _steps_of(self.model)[0].format_prompt(**self._input("", 0)).to_string()
+        beside = limits.counter.count(task) + _FRAMING + (facts.answer or 0)
         window = limits.budget.context_window
-        return max(1, window - own - int(window * limits.counter.band))
-
-    def _instruction(self) -> str:
-        """Returns what a request holds beside the text."""
-        first = _steps_of(self.model)[0]
-        if self._variables is None:
-            return self.task
-        return str(first.format_prompt(**self._input("", 0)).to_string())
+        return max(1, window - beside - int(window * limits.counter.band))
 
     def _input(self, text: str, max_tokens: int) -> Any:
         words = max(1, max_tokens * 3 // 4)  # about four tokens for three words
         if self._variables is not None:
-            said = {"text": text, "max_tokens": max_tokens, "words": words}
-            return {name: said.get(name, text) for name in self._variables}
+            values = {"text": text, "max_tokens": max_tokens, "words": words}
+            return {name: values.get(name, text) for name in self._variables}
         if isinstance(unwrapped(_steps_of(self.model)[0])[0], BaseLanguageModel):
             return [SystemMessage(self.task.replace("{words}", str(words))), HumanMessage(text)]
         return text
@@ -105,16 +144,77 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(model)
 
 def as_summarizer(given: Any) -> Summarizer | None:
     """Returns a summarizer as the core takes it: a model or a chain is wrapped, a callable passes."""
-    if given is None or isinstance(given, summarizer):
-        return given
     if isinstance(given, Runnable):
         return summarizer(given)
-    if callable(given):
+    if given is None or callable(given):
         return given  # type: ignore[no-any-return]  # a callable of any kind
     msg = f"summarizer must be a model, a chain or a callable (got a {type(given).__name__})"
     raise BudgetConfigError(msg)
 
 
+# ---- what a model says about itself ----------------------------------------------------------------------
+def _inner(model: Any) -> Any:
+    if isinstance(model, RunnableBindingBase):
+        return model.bound
+    if isinstance(model, RunnableWithFallbacks):
+        return model.runnable
+    return model.default if isinstance(model, DynamicRunnable) else None
+
+
+def _fallback_windows(model: Any) -> Iterator[int]:
+    """Returns the windows of a model's fallbacks, where they are known."""
+    while model is not None:
+        for other in model.fallbacks if isinstance(model, RunnableWithFallbacks) else ():
+            facts = facts_of(other)
+            known = [facts.window, facts.smallest_fallback]
+            if facts.window is None and facts.name is not None:
+                try:
+                    known.append(TokenBudget.for_model(facts.name).context_window)
+                except BudgetError:
+                    continue
+            yield from (window for window in known if window is not None)
+        model = _inner(model)
+
+
+def _answer(model: Any) -> tuple[int | None, bool]:
+    """Returns the longest answer a model's requests ask for, and whether the user chose it.
+
+    Bound arguments are read before the model's own fields. A field that nobody set, or that holds the most
+    the model's profile allows, may be the integration's default.
+    """
+    own, arguments = unwrapped(model)
+    bound = _largest(arguments)
+    if bound is not None:
+        return bound, True
+    set_by_user: Collection[str] = getattr(own, "model_fields_set", frozenset())
+    fields = {name: getattr(own, name, None) for name in ANSWER_NAMES}
+    further = [getattr(own, name, None) for name in ("model_kwargs", "extra_body")]
+    asked_there = [_largest(extra) for extra in further if isinstance(extra, Mapping)]
+    asked = max((n for n in (_largest(fields), *asked_there) if n is not None), default=None)
+    if asked is None:
+        return None, False
+    chosen = asked in asked_there or any(fields[name] == asked and name in set_by_user for name in fields)
+    return asked, chosen and asked != _profile(own).get("max_output_tokens")
+
+
+def _largest(given: Mapping[str, Any]) -> int | None:
+    """Returns the largest of the named numbers; 0 and less mean "no limit" where they are allowed."""
+    found = [_count(given.get(name)) for name in ANSWER_NAMES]
+    return max((n for n in found if n is not None), default=None)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _profile(model: Any) -> dict[str, int]:
+    profile = getattr(model, "profile", None)
+    if not isinstance(profile, Mapping):
+        return {}
+    return {key: found for key, value in profile.items() if (found := _count(value)) is not None}
+
+
+# ---- chains as summarizers -------------------------------------------------------------------------------
 def _steps_of(model: Any) -> list[Any]:
     """Returns the steps of a chain, through what wraps it; any other Runnable is its own."""
     chain = unwrapped(model)[0]
@@ -127,15 +227,12 @@ def _variables(model: Any) -> list[str] | None:
     if not isinstance(first, BasePromptTemplate):
         return None
     names = list(first.input_variables)
-    others = [name for name in names if name not in {"text", "max_tokens", "words"}]
-    if len(others) > (0 if "text" in names else 1):
+    for_text = [name for name in names if name not in {"max_tokens", "words"}]
+    if len(for_text) != 1:
         msg = (
-            f"the summarizer's prompt must have the variables text, max_tokens, words or one for the text "
-            f"(got {', '.join(names)}); bind the others with prompt.partial(..)"
+            f"the summarizer's prompt must have one variable for the text, beside max_tokens and words "
+            f"(got {', '.join(names) or 'none'}). Write {{text}}, or bind the others with prompt.partial(..)."
         )
-        raise BudgetConfigError(msg)
-    if not others and "text" not in names:
-        msg = "the summarizer's prompt has no variable for the text; write {text} where it belongs"
         raise BudgetConfigError(msg)
     return names
 

@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from rankbudget.errors import BudgetConfigError
 
-from ._limits import check_number
-from ._serialize import Settings, check_options, typed_errors
+from ._options import check_given, check_values
+from ._serialize import Settings
 from .compressor import BudgetDocumentCompressor
 
 __all__ = ["BudgetRetriever"]
@@ -31,10 +31,10 @@ class BudgetRetriever(Settings, BaseRetriever):
     Args:
         retriever: what finds the documents; ask it for more than fits, the best are kept.
         compressor: keeps what fits; made of the other options when it is not given.
-        max_tokens: most tokens of all documents together; None asks the compressor. `invoke(query,
-            max_tokens=200)` sets it for one call, and so does `configurable_fields(max_tokens=..)`.
-        k: most documents; the best ones are chosen first, then fitted. None has no limit but the tokens.
-            `invoke(query, k=2)` sets it for one call.
+        max_tokens: most tokens of all documents together, from 1; None asks the compressor. `invoke(query,
+            max_tokens=200)` sets it for one call.
+        k: most documents, from 1; the best ones are chosen first, then fitted. None has no limit but the
+            tokens. `invoke(query, k=2)` sets it for one call.
 
     Example:
         >>> from langchain_core.vectorstores import InMemoryVectorStore
@@ -56,24 +56,16 @@ class BudgetRetriever(Settings, BaseRetriever):
 
     def __init__(self, **kwargs: Any) -> None:
         options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
-        check_options(type(self), kwargs, [*type(self).model_fields, *_OPTIONS])
-        given = kwargs.get("compressor")
-        if options and given is not None:
+        check_given(type(self).__name__, kwargs, [*type(self).model_fields, *_OPTIONS])
+        if options and kwargs.get("compressor") is not None:
             msg = f"compressor must be given without {', '.join(options)}: a compressor has its own options"
             raise BudgetConfigError(msg)
-        if given is None:
-            with typed_errors():
-                kwargs["compressor"] = BudgetDocumentCompressor(**options)
-        inner = kwargs.get("retriever")
-        if not isinstance(inner, BaseRetriever):
-            msg = f"retriever must be a BaseRetriever (got a {type(inner).__name__})"
-            raise BudgetConfigError(msg)
+        if kwargs.get("compressor") is None:
+            kwargs["compressor"] = BudgetDocumentCompressor(**options)
         super().__init__(**kwargs)
 
     @override
     def _prepare(self) -> None:
-        check_number("k", self.k, "or None")
-        check_number("max_tokens", self.max_tokens, "or None")
         if self.max_tokens is not None and self.compressor.max_tokens is not None:
             msg = "max_tokens must be given once: the compressor has a max_tokens of its own"
             raise BudgetConfigError(msg)
@@ -108,8 +100,7 @@ class BudgetRetriever(Settings, BaseRetriever):
 
     def _compressor(self, k: int | None, max_tokens: int | None) -> BudgetDocumentCompressor:
         """Returns the compressor of this call; its options are checked before anything is retrieved."""
-        check_number("k", k, "or None")
-        check_number("max_tokens", max_tokens, "or None")
+        check_values({"k": k, "max_tokens": max_tokens})
         most = self.max_tokens if max_tokens is None else max_tokens
         return self.compressor if most is None else self.compressor.model_copy(update={"max_tokens": most})
 

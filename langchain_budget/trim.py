@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import dropwhile
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 
 from rankbudget import TokenBudget, fit_messages
 from rankbudget.adapters import CodecMeasure, ListMeasure, Measure
@@ -24,18 +25,19 @@ from rankbudget.errors import BudgetConfigError, BudgetExceededError, CounterUna
 from ._codec import CODEC
 from ._convert import as_messages
 from ._counters import HostCounter, host_counter
+from ._options import checked
 from ._partial import Partial, keep_first, matches, may_end
-from ._serialize import named_options
 
 __all__ = ["trim_messages"]
 
+Fit = Callable[[list[BaseMessage]], list[BaseMessage]]
 Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]] | None
 _RESULT_CAP = 1000
 """Most tokens a result of the newest tool call keeps where they cannot all stay whole."""
 _ENCODINGS = ("o200k_base", "cl100k_base", "o200k_harmony", "p50k_base", "r50k_base")
 
 
-@named_options
+@checked
 def trim_messages(
     messages: Any = None,
     *,
@@ -54,31 +56,26 @@ def trim_messages(
     """Returns the newest (or first) messages within `max_tokens`, always a valid conversation.
 
     Args:
-        messages: a list of messages, tuples, dicts or strings, or a PromptValue; None returns a Runnable that
-            trims what it is given.
-        max_tokens: most tokens of the result.
+        messages: a list of messages, tuples, dicts or strings, or a PromptValue; None returns a Runnable.
+        max_tokens: most tokens of the result, from 1.
         token_counter: a callable over a list of messages or over one message, a model, "approximate" (counts
-            exactly with o200k_base, at no cost worth naming), or the name of an encoding or a known model;
-            `len` counts messages.
+            exactly with o200k_base), or the name of an encoding or a known model; `len` counts messages.
         strategy: "last" keeps the newest, "first" the oldest.
         allow_partial: cuts the text of the message at the edge instead of dropping it; thinking, calls and
             media are never cut.
-        end_on: drops what follows the last message of these types: before trimming for "last", after it for
-            "first".
+        end_on: drops what follows the last message of these types.
         start_on: drops what precedes the first message of these types, system messages apart; only with
             "last".
-        include_system: keeps the system messages; only with "last". Without it they are the first to go.
-        text_splitter: splits a text into parts that join to it again, for `allow_partial`; None splits after
-            newlines.
+        include_system: keeps the system messages; only with "last". Without it they are dropped first.
+        text_splitter: splits a text into parts that join to it again; None splits after newlines.
 
     Returns:
-        The same message objects; copies are a message cut under `allow_partial`, and results of the newest
-        tool call, shortened where they cannot stay whole and the model has not answered them yet.
+        The same message objects. Copies are a message cut under `allow_partial`, and unanswered tool results,
+        shortened where they cannot stay whole.
 
     Raises:
-        ValueError: arguments that exclude each other, or a limit that cannot hold the system messages, the
-            current question and, when the thread ends on results, the call that asked for them with all of
-            them.
+        BudgetError: a ValueError, for wrong options, or a limit that cannot hold the system messages, the
+            current question and unanswered tool results with their call.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -86,104 +83,55 @@ def trim_messages(
         >>> [m.content for m in trim_messages(thread, max_tokens=2, token_counter=len, include_system=True)]
         ['Be kind.', 'three']
     """
-    options = {
-        "max_tokens": max_tokens,
-        "token_counter": token_counter,
-        "strategy": strategy,
-        "allow_partial": allow_partial,
-        "end_on": end_on,
-        "start_on": start_on,
-        "include_system": include_system,
-        "text_splitter": text_splitter,
-    }
+    options = dict(locals())
+    del options["messages"]
+    for name, value in (("start_on", start_on), ("include_system", include_system)):
+        if value and strategy == "first":
+            msg = f"{name} parameter is only valid with strategy='last'"
+            raise BudgetConfigError(msg)
     if messages is None:
-        return _runnable(options)
-    return _trim(messages, **options)
-
-
-def _runnable(options: dict[str, Any]) -> Runnable[Any, list[BaseMessage]]:
-    return RunnableLambda(partial(_trim, **options), name="trim_messages")
-
-
-def _trim(
-    messages: Any,
-    *,
-    max_tokens: int,
-    token_counter: Any,
-    strategy: str,
-    allow_partial: bool,
-    end_on: Kinds,
-    start_on: Kinds,
-    include_system: bool,
-    text_splitter: Any,
-) -> list[BaseMessage]:
-    if strategy not in {"first", "last"}:
-        msg = f"Unrecognized {strategy=}. Supported strategies are 'last' and 'first'."
-        raise BudgetConfigError(msg)
-    if strategy == "first" and (start_on or include_system):
-        name = "start_on" if start_on else "include_system"
-        msg = f"{name} parameter is only valid with strategy='last'"
-        raise BudgetConfigError(msg)
+        return RunnableLambda(partial(trim_messages, **options), name="trim_messages")
     host = _counter(token_counter)
     measure = host.measure or CodecMeasure(CODEC, host.counter)
     given = as_messages(messages)
-    if not given:
-        return []
     cut = Partial(measure, max_tokens, text_splitter) if allow_partial else None
     if strategy == "first":
         return keep_first(given, measure, max_tokens, cut=cut, end_on=end_on)
-    if end_on:
-        while given and not may_end(given[-1], end_on):
-            given.pop()
-    if not given:
-        return []
-    kept = _keep_last(given, host, measure, max_tokens, cut=cut, include_system=include_system)
+    while end_on and given and not may_end(given[-1], end_on):
+        given.pop()
+    if not include_system and measure.total(given) > max_tokens:
+        given = list(dropwhile(lambda m: isinstance(m, SystemMessage), given))
+    kept = _newest(given, cut, partial(_fitted, host=host, measure=measure, max_tokens=max_tokens))
     return _started(kept, start_on, include_system=include_system) if start_on else kept
 
 
-def _keep_last(
-    given: list[BaseMessage],
-    host: HostCounter,
-    measure: Measure,
-    max_tokens: int,
-    *,
-    cut: Partial | None,
-    include_system: bool,
+def _newest(given: list[BaseMessage], cut: Partial | None, fit: Fit) -> list[BaseMessage]:
+    if not given:
+        return []
+    return fit(given) if cut is None else cut.newest(given, fit)
+
+
+def _fitted(
+    given: list[BaseMessage], *, host: HostCounter, measure: Measure, max_tokens: int
 ) -> list[BaseMessage]:
-    def fit_within(thread: list[BaseMessage], cap: int | None) -> list[BaseMessage]:
-        fitted = fit_messages(
-            thread,
-            max_tokens=max_tokens,
-            counter=host.counter,
-            codec=CODEC,
-            measure=measure,
-            min_exchanges=1,
-            message_cap=cap,
-        )
+    """Returns the newest messages that fit; unanswered results are shortened before they are refused."""
+    options: dict[str, Any] = {
+        "counter": host.counter,
+        "codec": CODEC,
+        "measure": measure,
+        "min_exchanges": 1,
+    }
+    try:
+        return list(fit_messages(given, max_tokens=max_tokens, message_cap=None, **options).messages)
+    except BudgetExceededError:
+        if CODEC.role(given[-1]) != "tool":
+            raise
+        # Without its newest results an agent would ask for them again.
+        fitted = fit_messages(given, max_tokens=max_tokens, message_cap=_RESULT_CAP, **options)
+        whole = {id(message) for message in given}
+        if any(id(message) not in whole and CODEC.role(message) != "tool" for message in fitted.messages):
+            raise
         return list(fitted.messages)
-
-    def fit(thread: list[BaseMessage]) -> list[BaseMessage]:
-        try:
-            return fit_within(thread, None)
-        except BudgetExceededError:
-            if CODEC.role(thread[-1]) != "tool":
-                raise
-            shortened = fit_within(
-                thread, _RESULT_CAP
-            )  # without its newest results an agent would ask for them again, for ever
-            whole = {id(message) for message in thread}
-            if any(id(message) not in whole and CODEC.role(message) != "tool" for message in shortened):
-                raise
-            return shortened
-
-    if not include_system and isinstance(given[0], SystemMessage) and measure.total(given) > max_tokens:
-        leading = next((i for i, m in enumerate(given) if not isinstance(m, SystemMessage)), len(given))
-        given = given[leading:]
-        if not given:
-            return []
-    if cut is None:
-        return fit(given)
-    return cut.newest(given, fit)
 
 
 def _started(kept: list[BaseMessage], start_on: Kinds, *, include_system: bool) -> list[BaseMessage]:
@@ -192,47 +140,38 @@ def _started(kept: list[BaseMessage], start_on: Kinds, *, include_system: bool) 
     def stays(message: BaseMessage) -> bool:
         return include_system and isinstance(message, SystemMessage)
 
-    opens = (
-        i for i, m in enumerate(kept) if not stays(m) and CODEC.role(m) != "tool" and matches(m, start_on)
-    )
-    first = next(opens, len(kept))
-    return [m for i, m in enumerate(kept) if i >= first or stays(m)]
+    def opens(message: BaseMessage) -> bool:
+        return not stays(message) and CODEC.role(message) != "tool" and matches(message, start_on)
+
+    first = next((i for i, message in enumerate(kept) if opens(message)), len(kept))
+    return [message for i, message in enumerate(kept) if i >= first or stays(message)]
 
 
 def _counter(given: Any) -> HostCounter:
     if isinstance(given, str):
         return host_counter("o200k_base" if given == "approximate" else _known(given))
-    if hasattr(given, "get_num_tokens_from_messages") and not isinstance(
-        given, BaseLanguageModel
-    ):  # a model with bound arguments
-        found = host_counter(given.get_num_tokens_from_messages, prefer="messages")
-        return HostCounter(found.counter, ListMeasure(given.get_num_tokens_from_messages))
-    if (
-        not callable(given)
-        and not hasattr(given, "count_messages")
-        and not isinstance(given, BaseLanguageModel)
-    ):
+    if given is count_tokens_approximately or isinstance(given, BaseLanguageModel):
+        return host_counter(given)
+    counts = getattr(given, "get_num_tokens_from_messages", None)
+    if counts is not None:  # a model with bound arguments
+        return HostCounter(host_counter(counts, prefer="messages").counter, ListMeasure(counts))
+    if not callable(given) and not hasattr(given, "count_messages"):
         msg = (
-            "'token_counter' expected to be a model that implements "
-            "'get_num_tokens_from_messages()' or a function. "
-            f"Received object of type {type(given)}."
+            "'token_counter' expected to be a model that implements 'get_num_tokens_from_messages()' "
+            f"or a function. Received object of type {type(given)}."
         )
         raise BudgetConfigError(msg)
-    if given is count_tokens_approximately:
-        return host_counter(given)
     return host_counter(given, prefer="messages")
 
 
 def _known(name: str) -> str:
-    if name in _ENCODINGS:
-        return name
-    try:
-        TokenBudget.for_model(name)
-    except CounterUnavailableError as error:
-        msg = (
-            f"Invalid token_counter shortcut '{name}'. Available shortcuts: 'approximate', "
-            f"encodings ({', '.join(_ENCODINGS)}) "
-            "and names of known models."
-        )
-        raise BudgetConfigError(msg) from error
+    if name not in _ENCODINGS:
+        try:
+            TokenBudget.for_model(name)
+        except CounterUnavailableError as error:
+            msg = (
+                f"Invalid token_counter shortcut '{name}'. Available shortcuts: 'approximate', "
+                f"encodings ({', '.join(_ENCODINGS)}) and names of known models."
+            )
+            raise BudgetConfigError(msg) from error
     return name

@@ -1,8 +1,7 @@
-"""The budget as a step of a chain: messages in, messages that fit out; or all slots of a prompt at once.
+"""The budget as a step of a chain: messages that fit, or all slots of a prompt at once.
 
-chain = BudgetTrimmer(model="gpt-4o") | model                                             # a list of messages
-chain = {"history": .., "documents": .., "question": ..} | BudgetTrimmer(budget, prompt=prompt) | prompt |
-model
+chain = BudgetTrimmer(model="gpt-4o") | model
+chain = {"history": .., "documents": .., "question": ..} | BudgetTrimmer(prompt=prompt) | prompt | model
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.messages import AnyMessage
-from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict
 from typing_extensions import override
 
-from rankbudget.adapters import Steps, adrive, drive
+from rankbudget import Block
+from rankbudget.adapters import PromptRequest, Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
-from ._slots import SlotSettings, Trimmed, asend_report, render_prompt, send_report, trimmed
+from ._convert import as_messages
+from ._slots import SLOT_OPTIONS, SlotSettings, Trimmed, planned, render_prompt, reported, system_of
 
 __all__ = ["BudgetTrimmer", "Trimmed"]
 
@@ -32,36 +31,31 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
 
     Takes a list of messages (or tuples, dicts, a prompt value) and returns messages; or takes a dict and fits
     its `history`, `documents`, `examples`, `memory` and `question` together, returning them under the same
-    keys, beside all other keys.
-
-    Usage:
-        BudgetTrimmer(max_tokens=4000)                   at most 4,000 tokens in the prompt
-        BudgetTrimmer(model=ChatOpenAI(..))              the model's window less 30 % for the answer
-        BudgetTrimmer(budget=TokenBudget(reserve=2000))  any budget
-        BudgetTrimmer(.., prompt=prompt, tools=tools)    counts what the chain adds later
-        BudgetTrimmer(.., report_key="report")           puts the report into the returned dict
-        BudgetTrimmer(.., cut="stable")                  moves the start rarely, for prompt caches
-        trimmer.configurable_fields(max_tokens=..)       a budget for each call
+    keys, beside all other keys. `chat_history`, `context` and `input` are read, too, and a report warns of
+    documents and messages under other keys. The event `context_budget` carries the report.
 
     Args:
         budget: the limits; a dict of its fields will do.
-        model: a chat model or a model's name; gives window and tokenizer.
-        max_tokens: tokens the prompt may have; beside a budget the smaller wins.
+        model: a chat model or a model's name; gives window, answer and tokenizer.
+        max_tokens: most tokens of the prompt, from 1; beside a budget the smaller wins.
+        context_window: the window in tokens, where the model does not give it.
         counter: counts instead of the model's tokenizer: a name, a TokenCounter, a model, or a callable over
             messages or text.
         prompt: what renders the prompt later in the chain: a prompt template, or a chain that ends in one.
-        tools: what is bound to the model later in the chain.
+        tools: what is bound to the model later in the chain; None takes what `model` itself has bound.
         report_key: key under which the report is returned.
-        cut: "fill" keeps as much as fits; "stable" keeps a prefix that rarely changes.
-        summarizer: a model, or a callable `(text, max_tokens) -> str`, that writes a summary of dropped
-            history.
+        cut: "fill" keeps as much as fits; "stable" moves the start rarely, for prompt caches.
+        summarizer: a model, a chain, or a callable `(text, max_tokens) -> str`, that writes a summary of
+            dropped history.
+        summary_timeout: seconds one summary may take; None for no timeout.
         scorer: ranks documents, examples and memories; None takes the core's default.
         strict: refuses a broken history instead of repairing it.
-        session: a BudgetSession of one conversation: its cut and its summary are remembered between calls,
-            and only what is new is read.
-        history_key: the key of the messages. The next four name the other slots.
-        min_exchanges: question-and-answer pairs of a message list that stay if that can be; None asks the
-            budget.
+        session: a BudgetSession of one conversation: its cut and its summary are remembered between calls.
+        min_exchanges: question-and-answer pairs that stay if that can be; None asks the budget.
+        history_key: the key of the messages; documents_key, examples_key, memory_key and question_key name
+            the other slots.
+        document_prompt: renders one document; its rendering is counted.
+        example_prompt: renders one example; its rendering is counted.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage
@@ -74,12 +68,10 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
     prompt: Any = None
     report_key: str | None = None
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
-
     @override
     def _prepare(self) -> None:
         super()._prepare()
-        if self.report_key in (*self._keys().values(), self.question_key):
+        if self.report_key in [getattr(self, option) for option in SLOT_OPTIONS.values()]:
             msg = f"report_key must be a key of its own (got {self.report_key!r}, the key of a slot)"
             raise BudgetConfigError(msg)
         if self.prompt is not None and not isinstance(self.prompt, Runnable):
@@ -120,23 +112,29 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
 
     # ---- the work ----------------------------------------------------------------------------------------
     def _run(self, value: Any, run_manager: CallbackManagerForChainRun) -> Any:
-        done = self.fit(value)
-        send_report(done, run_manager)
-        return done.value
+        return drive(reported(self._steps(value), run_manager)).value
 
     async def _arun(self, value: Any, run_manager: AsyncCallbackManagerForChainRun) -> Any:
-        done = await self.afit(value)
-        await asend_report(done, run_manager)
-        return done.value
+        return (await adrive(reported(self._steps(value), run_manager))).value
 
     def _steps(self, value: Any) -> Steps[Trimmed]:
         key = self.report_key
-        if isinstance(value, (list, PromptValue)) or not isinstance(value, Mapping):
-            plan = yield from self._list_steps(value, self.prompt)
-            kept = list(plan.history)
-            done = trimmed(plan, kept if key is None else {self.history_key: kept, key: plan.report})
-            return replace(done, messages=kept)
-        show = None if self.prompt is None else partial(render_prompt, self.prompt)
-        names = getattr(self.prompt, "input_variables", ())
-        done = yield from self._slots_steps(value, names, show)
-        return done if key is None else replace(done, value={**done.value, key: done.report})
+        if isinstance(value, Mapping):
+            show = None if self.prompt is None else partial(render_prompt, self.prompt)
+            names = getattr(self.prompt, "input_variables", ())
+            done = yield from self._slots_steps(value, names, show)
+            return done if key is None else replace(done, value={**done.value, key: done.report})
+        fields: dict[str, Any] = {"covers": "history"}
+        if self.prompt is not None:
+            fields = {
+                "render": lambda kept, history: render_prompt(self.prompt, history),
+                "system": system_of(render_prompt(self.prompt, [])),
+            }
+        given = value if isinstance(value, list) else as_messages(value)
+        alone = None if self.session is not None else frozenset({"history"})
+        history = Block(name="history", messages=given)
+        request = PromptRequest(**self._fields, **fields, history=history, sources=alone)
+        plan = yield from planned(request, self.session)
+        kept = list(plan.history)
+        done = self._done(plan, kept if key is None else {self.history_key: kept, key: plan.report})
+        return replace(done, messages=kept)

@@ -25,7 +25,7 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 
-from rankbudget.adapters import finished
+from rankbudget.adapters import ROLES, call_reference, finished, spread_text
 from rankbudget.errors import MessageError
 
 __all__ = [
@@ -42,16 +42,6 @@ __all__ = [
 
 MARK = "rankbudget"
 """The `additional_kwargs` key under which edited and inserted messages say so."""
-_ROLES = {
-    "system": "system",
-    "developer": "developer",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",
-    "model": "assistant",
-    "chatbot": "assistant",
-}
 _USER, _ASSISTANT, _TOOL, _SYSTEM = (
     MessageRole.USER,
     MessageRole.ASSISTANT,
@@ -76,7 +66,7 @@ class ChatCodec:
 
     def role(self, message: Any) -> str:
         found = getattr(message, "role", None)
-        role = _ROLES.get(str(getattr(found, "value", found)))
+        role = ROLES.get(str(getattr(found, "value", found)))
         if role is None:
             allowed = ", ".join(r.value for r in MessageRole)
             msg = f"a {type(message).__name__} has the role {found!r}; allowed: {allowed}"
@@ -111,19 +101,12 @@ class ChatCodec:
         return neutral
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
-        extra = message.additional_kwargs
-        if extra and any(key in extra for key in _CALL_KEYS):
-            return tuple(dict.fromkeys(call["id"] for call in _calls(message)))
-        return tuple(
-            dict.fromkeys(b.tool_call_id or "" for b in message.blocks if isinstance(b, ToolCallBlock))
-        )
+        return tuple([call["id"] for call in _calls(message)])
 
     def result_id(self, message: Any) -> str | None:
         extra = message.additional_kwargs
-        for key in ("tool_call_id", "call_id"):
-            if extra.get(key) is not None:
-                return str(extra[key])
-        return _function_id(extra["name"]) if extra.get("name") else None
+        found = extra.get("tool_call_id") or extra.get("call_id")
+        return str(found) if found else call_reference({"name": extra.get("name")})
 
     def answers(self, message: Any) -> tuple[str, ...]:  # noqa: ARG002 - the host has no such blocks
         return ()
@@ -148,15 +131,12 @@ class ChatCodec:
 
     def with_text(self, message: Any, text: str) -> Any:
         edited = copy_message(message)
-        blocks: list[Any] = []
-        placed = False
-        for block in edited.blocks:
-            if not isinstance(block, TextBlock):
-                blocks.append(block)
-            elif not placed:
-                blocks.append(TextBlock(text=text))
-                placed = True
-        edited.blocks = blocks if placed else [*blocks, TextBlock(text=text)]
+        texts = iter(spread_text([b.text for b in edited.blocks if isinstance(b, TextBlock)], text))
+        blocks: list[Any] = [
+            TextBlock(text=next(texts)) if isinstance(block, TextBlock) else block for block in edited.blocks
+        ]
+        blocks += [TextBlock(text=rest) for rest in texts]
+        edited.blocks = [block for block in blocks if not isinstance(block, TextBlock) or block.text]
         _mark(edited, "edited")
         return edited
 
@@ -220,9 +200,7 @@ def copy_message(message: ChatMessage) -> ChatMessage:
     """
     fresh: ChatMessage = shallow_copy(message)
     blocks = [shallow_copy(b) if type(b) is TextBlock else _copy_block(b) for b in message.blocks]
-    fresh.__dict__["blocks"] = blocks[
-        :
-    ]  # a list of its very size: one that was grown keeps room for more in every stored message
+    fresh.__dict__["blocks"] = blocks[:]  # a list of its very size: one that was grown keeps room for more
     extra = message.additional_kwargs
     fresh.__dict__["additional_kwargs"] = _copy_plain(extra) if extra else {}
     return fresh
@@ -257,20 +235,14 @@ def _neutral_block(block: Any) -> dict[str, Any] | None:
 def _neutral_media(block: Any) -> dict[str, Any]:
     if isinstance(block, ImageBlock):
         image = {"url": _where(block, block.image, block.image_mimetype or "image/png")}
-        return {
-            "type": "image_url",
-            "image_url": {**image, "detail": block.detail} if block.detail else image,
-        }
+        detail = {"detail": block.detail} if block.detail else {}
+        return {"type": "image_url", "image_url": image | detail}
     if isinstance(block, AudioBlock):
-        return {
-            "type": "input_audio",
-            "input_audio": {"data": _where(block, block.audio, None), "format": block.format or ""},
-        }
+        audio = {"data": _where(block, block.audio, None), "format": block.format or ""}
+        return {"type": "input_audio", "input_audio": audio}
     if isinstance(block, VideoBlock):
-        return {
-            "type": "video",
-            "video": {"url": _where(block, block.video, block.video_mimetype or "video/mp4")},
-        }
+        video = {"url": _where(block, block.video, block.video_mimetype or "video/mp4")}
+        return {"type": "video", "video": video}
     data = _where(block, block.data, block.document_mimetype or "application/octet-stream")
     return {"type": "file", "file": {"filename": block.title or "", "file_data": data}}
 
@@ -291,46 +263,39 @@ def _where(block: Any, data: Any, mimetype: str | None) -> str:
 
 
 def _calls(message: Any) -> list[dict[str, Any]]:
-    """Returns all tool calls in the neutral form, from blocks and from both older places, each id once."""
+    """Returns all tool calls in the neutral form, from blocks and from both older places, each once."""
     calls = [
-        _call(b.tool_call_id or "", b.tool_name, b.tool_kwargs)
+        _call({"id": b.tool_call_id, "name": b.tool_name}, b.tool_kwargs)
         for b in message.blocks
         if isinstance(b, ToolCallBlock)
     ]
     extra = message.additional_kwargs
     if not extra:
         return calls
-    seen = {call["id"] for call in calls}
-    for legacy in extra.get("tool_calls") or ():
-        data = legacy if isinstance(legacy, Mapping) else _plain(legacy)
-        function = data.get("function") or data
-        function = function if isinstance(function, Mapping) else _plain(function)
-        call = _call(
-            str(data.get("id") or data.get("call_id") or ""), function.get("name"), function.get("arguments")
-        )
-        if call["id"] not in seen or not call["id"]:
+    unmatched = [call["id"] for call in calls]
+    for legacy in [*(extra.get("tool_calls") or ()), extra.get("function_call")]:
+        if not legacy:
+            continue
+        data = _plain(legacy)
+        function = _plain(data.get("function") or data)
+        call = _call({**function, "id": data.get("id") or data.get("call_id")}, function.get("arguments"))
+        if call["id"] in unmatched:
+            unmatched.remove(call["id"])
+        else:
             calls.append(call)
-    oldest = extra.get("function_call")
-    if oldest:
-        data = oldest if isinstance(oldest, Mapping) else _plain(oldest)
-        calls.append(_call(_function_id(data.get("name")), data.get("name"), data.get("arguments")))
     return calls
 
 
-def _call(call_id: str, name: Any, arguments: Any) -> dict[str, Any]:
-    text = (
-        arguments
-        if isinstance(arguments, str)
-        else json.dumps(arguments if arguments is not None else {}, default=str)
-    )
-    return {"id": call_id, "type": "function", "function": {"name": str(name or ""), "arguments": text}}
-
-
-def _function_id(name: Any) -> str:
-    return f"function:{name}"  # the oldest protocol has no ids: a result answers the call of its name
+def _call(call: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
+    written = {} if arguments is None else arguments
+    text = written if isinstance(written, str) else json.dumps(written, default=str)
+    function = {"name": str(call.get("name") or ""), "arguments": text}
+    return {"id": call_reference(call), "type": "function", "function": function}
 
 
 def _plain(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
     dump = getattr(value, "model_dump", None)
     found = dump() if callable(dump) else getattr(value, "__dict__", {})
     return found if isinstance(found, Mapping) else {}

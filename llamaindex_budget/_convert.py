@@ -32,7 +32,7 @@ __all__ = [
     "to_segments",
 ]
 
-_TITLES = ("title", "file_name", "filename", "source", "file_path")
+_MEDIA: tuple[tuple[Any, str], ...] = ((ImageBlock, "image"), (AudioBlock, "audio"), (VideoBlock, "video"))
 
 
 def node_text(item: NodeWithScore) -> str:
@@ -74,29 +74,14 @@ def media_tokens(item: NodeWithScore, counter: TokenCounter) -> int:
     node = item.node
     blocks: list[Any] = []
     if isinstance(node, ImageNode) and (node.image or node.image_path or node.image_url):
-        data = node.image.encode() if node.image else None  # base64, as the node keeps it
-        blocks.append(
-            ImageBlock.model_construct(
-                image=data,
-                path=Path(node.image_path) if node.image_path else None,
-                url=node.image_url,
-                image_mimetype=node.image_mimetype,
-            )
-        )
+        image = node.image.encode() if node.image else None  # base64, as the node keeps it
+        path = Path(node.image_path) if node.image_path else None
+        blocks.append(ImageBlock.model_construct(image=image, path=path, url=node.image_url))
     elif isinstance(node, Node):
         for kind, field in _MEDIA:
-            found = getattr(node, f"{field}_resource")
-            if found is not None:
-                blocks.append(
-                    kind.model_construct(
-                        **{
-                            field: found.data,
-                            "path": found.path,
-                            "url": found.url,
-                            f"{field}_mimetype": found.mimetype,
-                        }
-                    )
-                )
+            held = getattr(node, f"{field}_resource")
+            if held is not None:
+                blocks.append(kind.model_construct(**{field: held.data}, path=held.path, url=held.url))
     return sum([media_cost(block, counter) for block in blocks])
 
 
@@ -108,9 +93,6 @@ def media_cost(item: Any, counter: TokenCounter) -> int:
     message.blocks = [TextBlock(text=""), item]
     empty = {"role": "assistant", "content": ""}
     return max(0, counter.count_message(CODEC.to_dict(message)) - counter.count_message(empty))
-
-
-_MEDIA: tuple[tuple[Any, str], ...] = ((ImageBlock, "image"), (AudioBlock, "audio"), (VideoBlock, "video"))
 
 
 def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
@@ -130,21 +112,15 @@ def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
         if identity in seen:
             identity = f"{identity}#{place}"
         seen.add(identity)
-        signals = segment_signals(node.metadata, name=node.ref_doc_id or identity)
-        title = next((str(node.metadata[key]) for key in _TITLES if node.metadata.get(key)), None)
-        if node.ref_doc_id and "provenance" not in signals:
-            signals["provenance"] = Provenance(source_id=node.ref_doc_id)
+        found = segment_signals(node.metadata, name=identity)
         if item.score is not None:
-            signals["score"] = item.score
-        segments.append(
-            Segment(
-                id=identity,
-                text=_own_text(item),
-                metadata=node.metadata,
-                source=item,
-                **{**signals, "title": title},
-            )
-        )
+            found["score"] = item.score
+        if node.ref_doc_id:
+            known = found.get("provenance")
+            confidence = known.confidence if known is not None else None
+            found["provenance"] = Provenance(source_id=node.ref_doc_id, confidence=confidence)
+        text = _own_text(item)
+        segments.append(Segment(id=identity, text=text, metadata=node.metadata, source=item, **found))
     return segments
 
 

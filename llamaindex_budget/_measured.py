@@ -47,35 +47,19 @@ class _Measured(BaseContentBlock):
         return self
 
 
-class _Image(_Measured, ImageBlock):
-    pass
-
-
-class _Audio(_Measured, AudioBlock):
-    pass
-
-
-class _Video(_Measured, VideoBlock):
-    pass
-
-
-class _Document(_Measured, DocumentBlock):
-    pass
-
-
-class _Citable(_Measured, CitableBlock):
-    pass
-
-
-class _Citation(_Measured, CitationBlock):
-    pass
-
-
-class _ToolCall(_Measured, ToolCallBlock):
-    pass
-
-
-_KINDS: dict[type[Any], type[_Measured]] = {kind.__mro__[2]: kind for kind in _Measured.__subclasses__()}
+_KINDS: dict[type[Any], type[_Measured]] = {
+    kind: type(f"_{kind.__name__}", (_Measured, kind), {"__module__": __name__})
+    for kind in (
+        AudioBlock,
+        CitableBlock,
+        CitationBlock,
+        DocumentBlock,
+        ImageBlock,
+        ToolCallBlock,
+        VideoBlock,
+    )
+}
+globals().update({made.__name__: made for made in _KINDS.values()})  # where pickle looks for them
 
 
 def measured(block: Any, counter: TokenCounter) -> Any:

@@ -15,6 +15,8 @@ from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
 from .conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from .conversation.timeline import Timeline, Unit
+from .counting.base import whole_tokens
+from .counting.blocks import call_reference, called_in, results_in, without_answered
 from .counting.callables import CallableCounter
 from .counting.protocol import Message, Tool
 from .errors import check_options
@@ -22,11 +24,12 @@ from .fitting.protocol import Cost, Fit, Piece
 from .messages.codec import (
     KNOWN_ROLES,
     PINNED_ROLES,
-    answered_in,
+    ROLES,
     block_text,
     content_text,
     finished,
     replace_text,
+    spread_text,
 )
 from .messages.measure import CodecMeasure, ListMeasure, Measure
 from .messages.tags import (
@@ -73,6 +76,7 @@ __all__ = [
     "NOTICE",
     "PINNED_ROLES",
     "PLACEHOLDERS",
+    "ROLES",
     "SUMMARY_TIMEOUT",
     "Call",
     "CallableCounter",
@@ -99,8 +103,9 @@ __all__ = [
     "Tool",
     "Unit",
     "adrive",
-    "answered_in",
     "block_text",
+    "call_reference",
+    "called_in",
     "check_options",
     "content_text",
     "default_embedder",
@@ -117,11 +122,15 @@ __all__ = [
     "read_session",
     "render_block",
     "replace_text",
+    "results_in",
     "segment_signals",
+    "spread_text",
     "summarize_steps",
     "summarizer_or_warning",
     "truncate_text",
     "typed_errors",
+    "whole_tokens",
+    "without_answered",
     "wrapper_of",
     "write_counter",
     "write_session",

@@ -92,7 +92,7 @@ class Provenance:
 
     source_id: str
     source_type: str = "document"
-    confidence: float | None = 1.0
+    confidence: float | None = None
     created_at: datetime | None = None
     retrieval_score: float | None = None
 

@@ -85,7 +85,7 @@ def test_a_history_of_segments_is_reported_under_their_ids() -> None:
         ({"knowledge": 5}, "block 'knowledge' must be a text.*got 5"),
         (
             {"my rules": "a", "my_rules": "b"},
-            "blocks 'my rules' and 'my_rules' would both stand in <my_rules>",
+            "'my rules' and 'my_rules', both written as <my_rules>",
         ),
     ],
 )

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rankbudget import BudgetSession, MessageError, fit_messages
-from rankbudget.messages.codec import DictCodec, answered_in, answers_of, content_text
+from rankbudget.counting.blocks import results_in
+from rankbudget.messages.codec import DictCodec, answers_of, content_text
 from rankbudget.testing import WordCounter
 
 USER = {"role": "user", "content": "hi"}
@@ -88,7 +89,7 @@ def test_the_calls_a_user_message_answers_are_read_with_or_without_a_way_of_the_
     }
     assert answers_of(DictCodec())(message) == answers_of(Silent())(message) == ("a", "b")  # type: ignore[arg-type]  # only what is asked for
     assert answers_of(DictCodec())(USER) == answers_of(Silent())(USER) == ()  # type: ignore[arg-type]  # the same
-    assert answered_in(None) == answered_in("tool_result") == ()
+    assert results_in(None) == results_in("tool_result") == ()
 
 
 def test_an_odd_block_costs_its_text() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rankbudget import Segment, counter_for, fit_documents, fit_messages
-from rankbudget.conversation.next_call import values_of
+from rankbudget.conversation.next_call import Said, values_of
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.relevance.bm25 import Bm25Scorer
 from rankbudget.testing import WordCounter
@@ -123,13 +123,12 @@ def test_values_are_read_from_calls_results_and_words() -> None:
     """Arguments of calls, single words in JSON results and words that look like codes are values; prose is not."""
     found = values_of(
         [
-            (
+            Said(
                 "see HAT136 on 2024-05-20, thanks",
                 ['{"cabin": "economy"}'],
                 ['{"city": "Oslo", "note": "two words"}'],
-                True,
             ),
-            ("economy is fine", [], [], False),
+            Said("economy is fine", [], []),
         ]
     )
     assert {"HAT136", "2024-05-20", "economy", "Oslo"} <= found.keys()

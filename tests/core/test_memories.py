@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,7 +16,7 @@ from rankbudget.fitting.evidence import Evidence
 from rankbudget.fitting.memories import Memories
 from rankbudget.fitting.strategies import strategy_for
 from rankbudget.relevance.embedding import EmbeddingScorer
-from rankbudget.relevance.memories import OVER_RETRIEVE, MemoryScorer, MemoryWeights, rank_memories
+from rankbudget.relevance.memories import OVER_RETRIEVE, MemoryScorer, MemoryWeights
 from rankbudget.testing import FitStrategyConformance, WordCounter
 from rankbudget.testing.conformance.fit_strategy import segments as drawn_segments
 
@@ -85,9 +86,8 @@ def in_block(given_memories, **block):
 
 
 def test_the_memory_block_ranks_by_the_formula():
-    """0.3 + 0.2 + 0.1 outweigh 0.4 + 0.07: the important memory stays though the other is nearer, as `rank_memories` says."""
+    """0.3 + 0.2 + 0.1 outweigh 0.4 + 0.07: the important memory stays though the other is nearer."""
     assert in_block(pair()) == ["core"]
-    assert [s.id for s in rank_memories(pair(), QUESTION)] == ["core", "exp"]
     assert in_block(pair(), strategy="evidence") == ["exp"]
 
 
@@ -144,7 +144,7 @@ def test_shifts_rank_as_the_formula(stated, role):
         for i, (near, priority, age, kind) in enumerate(stated)
     ]
     scorer = MemoryScorer(similarity=ByNumber())
-    near = [3 * score - 20 for score in scorer.near("q", given_memories)]
+    near = [3 * score - 20 for score in ByNumber().score("q", given_memories)]
     sums = [a + b for a, b in zip(near, scorer.shifts(near, given_memories), strict=True)]
     scores = scorer.score("q", given_memories)
     for i in range(len(scores)):
@@ -202,6 +202,12 @@ def test_of_many_memories_the_nearest_fifty_compete_and_core_ones_always():
     assert "far" not in dict(kept(strategy, crowd(many, kind="explicit"), 100))
     assert "far" in dict(kept(strategy, crowd(many, kind="core"), 100))
     assert len(kept(strategy, crowd(many, kind="explicit"), 4 * (OVER_RETRIEVE + 5))) == OVER_RETRIEVE + 5
-    ranked = rank_memories(crowd(many, kind="explicit"), "q", scorer=MemoryScorer(similarity=ByNumber()))
-    assert len(ranked) == OVER_RETRIEVE
-    assert "far" not in {s.id for s in ranked}
+
+
+@pytest.mark.parametrize("score", [0.5, math.inf, math.nan])
+def test_the_formula_ranks_memories_that_bring_scores(score: float) -> None:
+    """A retriever's score is the similarity, no way around priority, date and kind; infinity breaks nothing."""
+    scored = [
+        dataclasses.replace(memory, score=near) for memory, near in zip(pair(), (score, 0.4), strict=True)
+    ]
+    assert in_block(scored) == ["core"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from itertools import combinations
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import fit_messages
-from rankbudget.conversation.coverage import NEWEST, cover
-from rankbudget.conversation.next_call import Value, likely, values_of
+from rankbudget.conversation.coverage import NEWEST, Piece, cover
+from rankbudget.conversation.next_call import Said, Value, likely, values_of
+from rankbudget.conversation.steps import RESULT_TOKENS
 from rankbudget.errors import BudgetError
 from rankbudget.testing import (
     Application,
@@ -27,101 +29,87 @@ from rankbudget.testing import (
 from tests.drawing import draws
 
 COUNTER = WordCounter()
-Case = tuple[list[int], list[list[int]], list[float], list[int], list[int], int]
+Case = tuple[list[Piece], list[float], int]
 
 
 @st.composite
-def shelves(draw: st.DrawFn) -> Case:
-    """Draws prices, values, worths, openers, what is kept (the last piece that opens, if any) and the room."""
+def histories(draw: st.DrawFn) -> Case:
+    """Draws pieces, what values are worth, and the room; a piece may need an older one."""
     size = draw(st.integers(1, 8))
     worth = draw(st.lists(st.sampled_from((0.0, 0.1, 0.5, 1.0)), min_size=1, max_size=5))
-    prices = draw(st.lists(st.integers(0, 9), min_size=size, max_size=size))
     some = st.lists(st.integers(0, len(worth) - 1), unique=True, max_size=4)
-    holds = draw(st.lists(some, min_size=size, max_size=size))
-    asked = [0, *[n for n in range(1, size) if draw(st.booleans())]]
-    opens = [max(q for q in asked if q <= n) for n in range(size)]
-    kept = asked[-1:] if draw(st.booleans()) else []
-    return prices, holds, worth, opens, kept, draw(st.integers(0, 40))
+    pieces = [
+        Piece(
+            draw(st.integers(0, 9)),
+            draw(some),
+            size - 1 - n,
+            draw(st.sampled_from((None, *range(n)))),
+        )
+        for n in range(size)
+    ]
+    return pieces, worth, draw(st.integers(0, 40))
 
 
-@given(shelves())
-def test_cover_is_within_its_room_and_opens_as_it_should(case: Case) -> None:
-    """Never over the room, nothing twice, the oldest piece may open, and nothing that would still fit is left out."""
-    prices, holds, worth, opens, kept, room = case
-    chosen = cover(prices, holds, worth, opens, kept, room)
-    everything = sorted([*kept, *chosen])
-    assert len(set(everything)) == len(everything)
-    used = sum(prices[n] for n in chosen)
+@given(histories())
+def test_cover_is_within_its_room_and_keeps_what_is_needed(case: Case) -> None:
+    """Never over the room, nothing twice, no piece without what it needs, nothing left out that would fit."""
+    pieces, worth, room = case
+    chosen = cover(pieces, worth, [], room)
+    assert len(set(chosen)) == len(chosen)
+    used = sum(pieces[n].price for n in chosen)
     assert used <= room
-    if everything:
-        assert opens[everything[0]] == everything[0]
-    oldest = min((n for n in everything if opens[n] == n), default=len(prices))
-    for n in set(range(len(prices))) - set(everything):
-        alone = opens[n] == n or oldest < n
-        assert used + prices[n] + (0 if alone else prices[opens[n]]) > room
+    for n in chosen:
+        assert pieces[n].needs is None or pieces[n].needs in chosen
+    for n in set(range(len(pieces))) - set(chosen):
+        needed, at = [], n
+        while at is not None and at not in chosen:
+            needed.append(at)
+            at = pieces[at].needs
+        assert used + sum(pieces[m].price for m in needed) > room
 
 
-@given(shelves())
+@given(histories())
 def test_cover_finds_most_of_what_could_be_found(case: Case) -> None:
     """It finds at least two fifths of what the best of all choices is worth, by values and newness."""
-    prices, holds, worth, _, _, room = case
-    size = len(prices)
+    pieces = [dataclasses.replace(piece, needs=None) for piece in case[0]]
+    _, worth, room = case
 
     def total(chosen: Any) -> float:
-        newness = sum(NEWEST / (size - n) for n in chosen)
-        return newness + sum(worth[v] for v in {v for n in chosen for v in holds[n]})
+        newness = sum(NEWEST / (1 + pieces[n].age) for n in chosen)
+        return newness + sum(worth[v] for v in {v for n in chosen for v in pieces[n].values})
 
     possible = [
-        c for k in range(size + 1) for c in combinations(range(size), k) if sum(prices[n] for n in c) <= room
+        c
+        for k in range(len(pieces) + 1)
+        for c in combinations(range(len(pieces)), k)
+        if sum(pieces[n].price for n in c) <= room
     ]
     best = max(total(c) for c in possible)
-    assert total(cover(prices, holds, worth, list(range(size)), [], room)) >= 0.4 * best - 1e-9
+    assert total(cover(pieces, worth, [], room)) >= 0.4 * best - 1e-9
 
 
 def test_each_value_counts_once() -> None:
     """Three pieces that say the same are worth one; the room goes to the other value."""
-    assert sorted(cover([3, 3, 3, 5], [[0], [0], [0], [1]], [1.0, 0.4], [0, 1, 2, 3], [], 8)) == [2, 3]
-
-
-def test_an_older_question_frees_what_follows_it() -> None:
-    """A piece too dear with its question fits once an older question opens the conversation."""
-    prices, opens = [1, 9, 4, 2], [0, 1, 1, 3]
-    assert cover(prices, [[], [], [0], []], [1.0], opens, [3], 6) == [0, 2]
-    assert sorted(cover(prices, [[1], [], [0], []], [1.0, 1.0], opens, [3], 5)) == [0, 2]
+    pieces = [Piece(3, [0], 3), Piece(3, [0], 2), Piece(3, [0], 1), Piece(5, [1], 0)]
+    assert sorted(cover(pieces, [1.0, 0.4], [], 8)) == [2, 3]
 
 
 def test_signs_of_a_value_needed_again() -> None:
-    """Calls, the newest attempt, what the user said and what the answer announces are told apart."""
+    """The newest attempt, digits and amounts are told apart; an argument counts in every unit that says it."""
     attempt = json.dumps({"user_id": "mia_li_3668", "flight": "HAT136", "cabin": "economy"})
     found = values_of(
         [
-            ("I am mia_li_3668, see HAT136 and HAT039, in economy", [], [], True),
-            ("", [attempt], ['{"error": "no seats", "left": "HAT777"}'], False),
-            ("HAT039 has seats for $255. Shall I?", [], [], False),
-            ("Yes", [], [], True),
+            Said("I am mia_li_3668, see HAT136 and HAT039, in economy", [], []),
+            Said("", [attempt], ['{"error": "no seats", "left": "HAT777"}']),
+            Said("HAT039 has seats for $255. Shall I?", [], []),
+            Said("Yes", [], []),
         ]
     )
-    assert found["economy"] == Value({0, 1}, called=True, attempt=True, asked=True)
-    assert found["HAT039"] == Value({0, 2}, asked=True, announced=True)
+    assert found["economy"] == Value({0, 1}, attempt=True)
+    assert found["HAT039"] == Value({0, 2})
     assert found["HAT777"] == Value({1})
-    ranked = sorted(
-        ("mia_li_3668", "HAT136", "HAT039", "HAT777", "$255"), key=lambda name: -likely(name, found[name])
-    )
-    assert ranked[:2] == ["mia_li_3668", "HAT136"]
-    assert ranked[2:] == ["HAT039", "HAT777", "$255"]
-
-
-def test_an_answer_announces_what_is_new_and_reports_what_was_called() -> None:
-    """A name the newest answer says is likelier for it, unless it was an argument before: then it reports what is done."""
-    assert likely("HAT136", Value({3}, announced=True)) > 2 * likely("HAT136", Value({3}))
-    done = Value({3}, called=True, announced=True)
-    assert likely("HAT136", done) == likely("HAT136", Value({3}, called=True))
-
-
-def test_capitals_alone_are_no_name() -> None:
-    """A city's code or a shouted word is less likely than a word that was as much an argument, a code with digits likelier."""
-    called = Value({1}, called=True)
-    assert likely("JFK", called) < likely("economy", called) / 5 < likely("HAT136", called) / 5
+    ranked = sorted(("mia_li_3668", "economy", "HAT039", "$255"), key=lambda name: -likely(name, found[name]))
+    assert ranked == ["mia_li_3668", "economy", "HAT039", "$255"]
 
 
 def test_a_number_of_something_is_no_amount() -> None:
@@ -154,58 +142,70 @@ def test_a_query_breaks_no_law(application: Application, query: str) -> None:
     )
 
 
-def test_an_answer_never_opens_though_questions_go() -> None:
-    """The call with the code is kept, an older question opens, and the long question between them goes."""
-    chat: list[dict[str, Any]] = [
+def _step(name: str, arguments: str, result: str) -> list[dict[str, Any]]:
+    called = {"id": name, "type": "function", "function": {"name": "look", "arguments": arguments}}
+    return [
+        {"role": "assistant", "content": "", "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": name, "content": result},
+    ]
+
+
+def _booking(question: str) -> list[dict[str, Any]]:
+    return [
         {"role": "user", "content": "Hello, I am mia_li_3668."},
         {"role": "assistant", "content": "Hello " + "there " * 40},
-        {"role": "user", "content": "I would like to " + "really " * 60 + "fly."},
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [
-                {
-                    "id": "c1",
-                    "type": "function",
-                    "function": {"name": "book", "arguments": '{"flight": "HAT136", "a": "x_1", "b": "y_2"}'},
-                }
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c1", "content": "booked HAT136"},
+        {"role": "user", "content": question},
+        *_step("c1", '{"flight": "HAT136", "a": "x_1", "b": "y_2"}', "booked HAT136"),
         {"role": "assistant", "content": "Done. " + "Anything " * 40},
         {"role": "user", "content": "Change it."},
     ]
+
+
+def test_a_step_brings_the_question_of_its_turn() -> None:
+    """The call with the code is kept with its question, and the long answers around it go."""
+    chat = _booking("I would like to fly.")
     kept = fit_messages(chat, max_tokens=60, query="Change it.", counter=COUNTER).messages
-    assert [chat.index(message) for message in kept] == [0, 3, 4, 6]
+    assert [chat.index(message) for message in kept] == [0, 2, 3, 4, 6]
+
+
+def test_an_old_long_result_is_shortened_and_said_so() -> None:
+    """A call whose result is too long stays with the start and the end of the result; without a cap it goes."""
+    chat = _booking("I would like to fly.")
+    chat[4] = {**chat[4], "content": "HAT136 " + "seat " * 300 + "booked"}
+    result = fit_messages(chat, max_tokens=100, query="Change it.", counter=COUNTER)
+    cut = next(message for message in result.messages if message["role"] == "tool")
+    assert cut["content"].startswith("HAT136 seat")
+    assert cut["content"].endswith("booked")
+    assert COUNTER.count(cut["content"]) <= RESULT_TOKENS
+    assert [d.action for d in result.report.decisions if d.segment_id == "history-4"] == ["truncated"]
+    whole = fit_messages(chat, max_tokens=100, query="Change it.", counter=COUNTER, message_cap=None).messages
+    assert all(message["role"] != "tool" for message in whole)
+
+
+def test_an_old_result_comes_back_whole_where_there_is_room() -> None:
+    """Values that only the whole result holds bring it back before the room is left empty."""
+    chat = _booking("I would like to fly.")
+    chat[4] = {**chat[4], "content": "seat " * 50 + "HAT777 " + "seat " * 50}
+    chat[1] = {"role": "assistant", "content": "there " * 400}
+    kept = fit_messages(chat, max_tokens=260, query="Change it.", counter=COUNTER).messages
+    assert chat[4] in kept
 
 
 @pytest.mark.parametrize("limit", range(120, 240, 20))
 def test_a_small_newest_result_is_never_lost(limit: int) -> None:
     """Where the newest call and its result take at most a quarter of the room they stay, however many values older results hold."""
-
-    def step(number: int, arguments: str, result: str) -> list[dict[str, Any]]:
-        called = {
-            "id": f"c{number}",
-            "type": "function",
-            "function": {"name": "look", "arguments": arguments},
-        }
-        return [
-            {"role": "assistant", "content": "", "tool_calls": [called]},
-            {"role": "tool", "tool_call_id": f"c{number}", "content": result},
-        ]
-
     chat: list[dict[str, Any]] = [
         {"role": "user", "content": "What is there?"},
         {"role": "assistant", "content": "There is " + "much to tell " * 40},
         {"role": "user", "content": "Book it."},
     ]
     for n in range(12):
-        chat += step(
-            n,
+        chat += _step(
+            f"c{n}",
             f'{{"user_id": "mia_li_{n}", "flight": "HAT{100 + n}", "day": "2024-05-{10 + n}"}}',
             f"found HAT{200 + n} card_{n}",
         )
-    chat += step(99, "{}", "nothing more to do")
+    chat += _step("c99", "{}", "nothing more to do")
     kept = fit_messages(chat, max_tokens=limit, query="Book it.", counter=COUNTER).messages
     assert kept[-2:] == chat[-2:]
     assert len(kept) < len(chat) - 2
@@ -223,6 +223,7 @@ def test_only_pieces_that_come_to_the_top_are_looked_at() -> None:
 
     size = 4000
     holds = [Watched((n * 7 + k * 13) % 3000 for k in range(20)) for n in range(size)]
-    chosen = cover([20 + n % 31 for n in range(size)], holds, [0.1] * 3000, list(range(size)), [], 40_000)
+    pieces = [Piece(20 + n % 31, holds[n], size - 1 - n) for n in range(size)]
+    chosen = cover(pieces, [0.1] * 3000, [], 40_000)
     assert len(chosen) > 1000
     assert looks < 10 * size

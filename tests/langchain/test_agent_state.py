@@ -103,13 +103,6 @@ def test_results_inside_commands_and_lists_are_capped() -> None:
     assert middleware.wrap_tool_call(None, lambda _: goto) is goto
 
 
-@pytest.mark.parametrize("most", [0, -5, "9", 1.5, True])
-def test_a_cap_is_a_number_of_tokens(most: Any) -> None:
-    """Anything but a whole number from 1 on is refused when the middleware is made."""
-    with pytest.raises(BudgetConfigError, match="tool_result_tokens must be"):
-        BudgetMiddleware(max_tokens=100, tool_result_tokens=most)
-
-
 # ---------------------------------------------------------------- threads
 def test_a_summary_needs_a_thread() -> None:
     """Without a thread_id nobody knows whose summary it would be: the error says what to give."""

@@ -103,12 +103,22 @@ def test_an_agents_late_prompt_is_fitted_at_the_last_door(
     assert [m["role"] for m in server.requests[1].messages][-3:] == ["assistant", "tool", "tool"]
 
 
-def test_the_stock_agent_would_have_been_refused(server: StrictModelServer) -> None:
-    """The same run without the last door: the prompt that came late is too much."""
-    ours = BudgetMiddleware(max_tokens=WINDOW, counter="o200k_base")
-    agent = create_agent(client(server), [look], middleware=[ours, dynamic_prompt(lambda request: LATE)])
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["invoke", "ainvoke"])
+def test_the_middleware_alone_fits_a_late_prompt(server: StrictModelServer, asynchronous: bool) -> None:
+    """Nothing a later middleware adds takes a request over the limit; without the middleware the run is refused."""
+    late = dynamic_prompt(lambda request: LATE)
+    config: Any = {"configurable": {"thread_id": "t"}}
     with pytest.raises(Exception, match="maximum context length"):
-        agent.invoke({"messages": ASKED}, {"configurable": {"thread_id": "t"}})
+        create_agent(client(server), [look], middleware=[late]).invoke({"messages": ASKED})
+    ours = BudgetMiddleware(max_tokens=WINDOW, counter="o200k_base")
+    agent = create_agent(client(server), [look], middleware=[ours, late])
+    run = agent.ainvoke({"messages": ASKED}, config) if asynchronous else None
+    state = agent.invoke({"messages": ASKED}, config) if run is None else asyncio.run(run)
+    assert state["messages"][-1].content == "ok"
+    (refused, sent) = server.requests
+    assert refused.problems
+    assert not sent.problems
+    assert sent.messages[0]["content"] == LATE
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -24,8 +24,8 @@ from langchain_budget import (
 )
 from langchain_budget._codec import CODEC
 from langchain_budget._convert import as_tools
-from langchain_budget._limits import bound_tools, facts_of, limits_for
-from langchain_budget.models import as_summarizer, summarizer
+from langchain_budget._limits import bound_tools, limits_for
+from langchain_budget.models import as_summarizer, facts_of, summarizer
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, SummaryError
 from rankbudget.messages.measure import CodecMeasure
@@ -182,9 +182,9 @@ def test_a_memory_and_an_agent_take_a_chain() -> None:
 def test_a_chain_that_cannot_summarize_is_refused() -> None:
     """Variables nobody fills, a prompt without the text, and an answer that is no text each say what to change."""
     for text, message in (
-        ("{a} {b}", "must have the variables .*a, b"),
+        ("{a} {b}", r"one variable for the text.*got a, b"),
         ("{text} {style}", "bind the others"),
-        ("{words}", "no variable for"),
+        ("{words}", r"one variable for the text.*got words"),
     ):
         with pytest.raises(BudgetConfigError, match=message):
             BudgetMemory(max_tokens=100, summarizer=ChatPromptTemplate([("human", text)]) | writer())

@@ -44,7 +44,7 @@ def test_an_example_is_a_question_and_its_answer_by_their_names(example: dict[st
         ({"input": "a", "output": "b", "id": "ex-17"}, "input, output, id"),
         ({"a": "b"}, "which field is the question .got a"),
         ({"left": "a", "right": "b"}, "left, right"),
-        ("a: b", "is a str"),
+        ("a: b", r"examples must be .*a str"),
     ],
 )
 def test_an_example_nobody_can_read_asks_for_its_prompt(example: Any, seen: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import tool
 
 from langchain_budget import BudgetDocumentCompressor, BudgetRetriever, BudgetTrimmer
@@ -104,29 +104,6 @@ def test_a_shared_compressor_and_a_limit_of_the_retriever() -> None:
         BudgetRetriever(
             retriever=Found(documents=[]), compressor=BudgetDocumentCompressor(max_tokens=5), max_tokens=5
         )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"retriever": RunnableLambda(lambda q: [])},
-            "retriever must be a BaseRetriever .*RunnableLambda",
-        ),
-        ({}, "retriever must be .*NoneType"),
-        (
-            {"retriever": Found(documents=[]), "max_token": 5},
-            "BudgetRetriever has no option 'max_token'; did you mean 'max_tokens'",
-        ),
-        ({"retriever": Found(documents=[]), "dedupe": True}, "did you mean 'dedup'"),
-        ({"retriever": Found(documents=[]), "max_tokens": 0}, "max_tokens must be .*0"),
-        ({"retriever": Found(documents=[]), "k": 0}, "k must be .*0"),
-    ],
-)
-def test_a_bad_setting_says_what_is_allowed(options: dict[str, Any], message: str) -> None:
-    """Refused when the retriever is made, always as one kind of error."""
-    with pytest.raises(BudgetConfigError, match=message):
-        BudgetRetriever(**options)
 
 
 def test_tools_that_are_none_are_a_bad_setting() -> None:

@@ -27,17 +27,6 @@ def template(**options: Any) -> BudgetChatPromptTemplate:
     )
 
 
-@pytest.mark.parametrize(
-    "made", [BudgetTrimmer, BudgetDocumentCompressor, template], ids=["trimmer", "compressor", "template"]
-)
-def test_a_misspelt_option_is_refused_with_the_nearest_one(made: Any) -> None:
-    """An option nobody knows is not dropped in silence: without it there would be no limit."""
-    with pytest.raises(BudgetConfigError, match="has no option 'max_token'; did you mean 'max_tokens'"):
-        made(max_token=50)
-    with pytest.raises(BudgetConfigError, match="has no option 'max_token'"):
-        made(max_tokens=50).model_copy(update={"max_token": 5})
-
-
 def test_the_hosts_own_options_are_known() -> None:
     """A name, tags and metadata, partial variables and configurable fields go where LangChain has them."""
     assert BudgetTrimmer(max_tokens=9, name="trim").get_name() == "trim"

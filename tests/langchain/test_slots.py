@@ -161,3 +161,32 @@ def test_the_law_of_documents_behind_a_prompt_of_their_own() -> None:
             )
 
     check()
+
+
+@pytest.mark.parametrize("key", ["messages", "docs", "retrieved", "turns"])
+def test_what_no_slot_reads_is_warned_of_once(key: str) -> None:
+    """Documents and messages under other keys pass uncounted: the report names the option; each warning is given once."""
+    held: list[Any] = [Document("Fact.")] if key in {"docs", "retrieved"} else [HumanMessage("said")]
+    option = "documents_key" if key in {"docs", "retrieved"} else "history_key"
+    slots = {
+        "history": [HumanMessage("one " * 80), AIMessage("two")],
+        "memory": long_documents("m"),
+        key: held,
+        "question": QUESTION,
+    }
+    report = BudgetTrimmer(max_tokens=100).fit(slots).report
+    assert [w for w in report.warnings if repr(key) in w and f"{option}={key!r}" in w]
+    assert len(report.warnings) == len(set(report.warnings)) > 1
+
+
+@draws()
+@given(limit=st.integers(80, 500))
+def test_langchains_own_names_are_slots(limit: int) -> None:
+    """`chat_history`, `context` and `input` are fitted exactly as `history`, `documents` and `question` are."""
+    thread, found = [HumanMessage("one " * 50), AIMessage("two " * 50)], long_documents("n", 2)
+    usual = {"history": thread, "documents": found, "question": QUESTION}
+    theirs = {"chat_history": thread, "context": found, "input": QUESTION}
+    trimmer = BudgetTrimmer(max_tokens=limit)
+    one, other = trimmer.fit(usual), trimmer.fit(theirs)
+    assert list(one.value.values()) == list(other.value.values())
+    assert one.report.total_tokens == other.report.total_tokens <= limit

@@ -7,100 +7,97 @@ meanwhile is rated again only when it comes to the top, so a thousand pieces cos
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-__all__ = ["cover"]
+__all__ = ["Piece", "cover"]
 
-POWER = 0.4
+POWER = 0.3
 """Gain is divided by tokens to this power: 0 would ignore the price, 1 prefers many short pieces."""
 NEWEST = 0.2
 """What the newest piece is worth beside its values; older ones are worth less and less."""
 
 
-def cover(
-    prices: Sequence[int],
-    holds: Sequence[Sequence[int]],
-    worth: Sequence[float],
-    opens: Sequence[int],
-    kept: Iterable[int],
-    room: int,
-) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What can be kept: tokens, values held, number of newer units, the piece that must be kept with it."""
+
+    price: int
+    values: Sequence[int]
+    age: int
+    needs: int | None = None
+
+
+def cover(pieces: Sequence[Piece], worth: Sequence[float], kept: Sequence[int], room: int) -> list[int]:
     """Returns the pieces to keep beside those already kept, in the order they were chosen.
 
     Args:
-        prices: tokens of each piece, oldest piece first.
-        holds: the values each piece holds.
+        pieces: what there is to keep.
         worth: what each value is worth, once.
-        opens: for each piece the piece that has to come before it when nothing that opens is kept before it;
-            itself when it needs none.
         kept: pieces that stay in any case; they are paid for.
         room: tokens for the others.
 
     Example:
-        Two cheap pieces hold more than the expensive one; the second brings the piece that opens its turn.
+        Two cheap pieces hold more than the expensive one.
 
-        >>> cover([50, 5, 8], [[0], [], [0, 1]], [1.0, 1.0], [0, 1, 1], [], 20)
+        >>> pieces = [Piece(50, [0], 2), Piece(5, [], 1), Piece(8, [0, 1], 0, needs=1)]
+        >>> cover(pieces, [1.0, 1.0], [], 20)
         [1, 2]
     """
-    state = _Cover(prices, holds, worth, opens)
+    state = _Cover(pieces, worth)
     for piece in kept:
         state.take(piece)
-    ranking = [(-state.rate(piece), -piece) for piece in range(len(prices)) if piece not in state.taken]
+    ranking = [(-state.rate(piece), piece) for piece in range(len(pieces)) if piece not in state.taken]
     heapq.heapify(ranking)
     chosen: list[int] = []
     while ranking and room >= 0:
         rate, piece = heapq.heappop(ranking)
-        piece = -piece
-        added = [] if piece in state.taken else state.with_opener(piece)
-        price = sum([prices[one] for one in added])
+        added = [] if piece in state.taken else state.with_needed(piece)
+        price = sum([pieces[one].price for one in added])
         if not added or price > room:
             continue
         now = -state.rate(piece)
         if now > rate + 1e-12:
-            heapq.heappush(ranking, (now, -piece))
+            heapq.heappush(ranking, (now, piece))
             continue
-        before = state.opening
         for one in added:
             state.take(one)
+            for other in state.needing.get(one, ()):  # cheaper from now on
+                heapq.heappush(ranking, (-state.rate(other), other))
         room -= price
         chosen += added
-        for freed in range(state.opening + 1, before):  # these need nothing to open any more
-            if freed not in state.taken:
-                heapq.heappush(ranking, (-state.rate(freed), -freed))
     return chosen
 
 
 class _Cover:
     """What is taken so far, and what each other piece would still add."""
 
-    def __init__(
-        self,
-        prices: Sequence[int],
-        holds: Sequence[Sequence[int]],
-        worth: Sequence[float],
-        opens: Sequence[int],
-    ) -> None:
-        self._prices, self._holds, self._worth, self._opens = prices, holds, worth, opens
+    def __init__(self, pieces: Sequence[Piece], worth: Sequence[float]) -> None:
+        self._pieces, self._worth = pieces, worth
         self._had: set[int] = set()
         self.taken: set[int] = set()
-        self.opening = len(prices)
-        """The oldest taken piece that opens: what comes after it needs no other."""
+        self.needing: dict[int, list[int]] = {}
+        for number, piece in enumerate(pieces):
+            if piece.needs is not None:
+                self.needing.setdefault(piece.needs, []).append(number)
 
     def take(self, piece: int) -> None:
         self.taken.add(piece)
-        self._had.update(self._holds[piece])
-        if self._opens[piece] == piece:
-            self.opening = min(self.opening, piece)
+        self._had.update(self._pieces[piece].values)
 
-    def with_opener(self, piece: int) -> list[int]:
-        """Returns the piece, and before it the piece that opens where that is needed."""
-        opener = self._opens[piece]
-        return [piece] if opener == piece or self.opening < piece else [opener, piece]
+    def with_needed(self, piece: int) -> list[int]:
+        """Returns the piece, and before it all that it needs and that is not taken yet."""
+        found: list[int] = []
+        at: int | None = piece
+        while at is not None and at not in self.taken:
+            found.insert(0, at)
+            at = self._pieces[at].needs
+        return found
 
     def rate(self, piece: int) -> float:
         """Returns what taking a piece adds, for its price."""
-        added = self.with_opener(piece)
-        fresh = {value for one in added for value in self._holds[one]} - self._had
+        added = [self._pieces[one] for one in self.with_needed(piece)]
+        fresh = {value for one in added for value in one.values} - self._had
         gain = sum([self._worth[value] for value in sorted(fresh)])
-        price = sum([self._prices[one] for one in added])
-        return float((gain + NEWEST / (len(self._prices) - piece)) / max(1, price) ** POWER)
+        price = sum([one.price for one in added])
+        return float((gain + NEWEST / (1 + self._pieces[piece].age)) / max(1, price) ** POWER)

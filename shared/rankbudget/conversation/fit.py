@@ -147,7 +147,7 @@ def _select_by_parts(thread: Thread, timeline: Timeline, room: int) -> Selection
     elif thread.query and not thread.remembers:
         from .relevant import relevant  # scorers are loaded only by those who ask
 
-        found = relevant(timeline, room, minimum, thread.query)
+        found = relevant(thread, timeline, room)
     found = found or fill(timeline, room, minimum) or _select_least(thread, timeline, room)
     if found is not None:
         found.room = room
@@ -270,7 +270,7 @@ def _put_together(
         tokens=tokens,
         untouched=untouched,
         parts=decisions_on(timeline, thread.block, chosen, broken, selection.edits, written),
-        warnings=warnings,
+        warnings=(*warnings, *timeline.warnings),
         question=question,
         state=state,
     )

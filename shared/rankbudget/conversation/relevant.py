@@ -1,10 +1,9 @@
 """Which part of a conversation stays when there is a question to serve.
 
-The current question always stays. Its last step stays where that takes at most a quarter of the room, the
-last exchanges where they take at most three tenths. The rest of the room goes to what is worth its tokens:
-- in a thread with tools, the values the next call will need, each counted once (`next_call.py`);
-- in a plain conversation, the newest turns for half of what is left, then the most relevant turns.
-An answer never opens the conversation: the question of its turn, or an older question, is kept before it.
+The current question always stays, with the tool step that the model has not answered yet. The newest messages
+come next, for a share of the room; the rest of it goes to what is worth its tokens: in a conversation with
+tools by `steps.py`, in a plain one to the most relevant turns. An answer never opens the conversation: the
+question of its turn is kept before it.
 """
 
 from __future__ import annotations
@@ -12,26 +11,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from ..messages.codec import content_text
 from ..relevance.turns import TurnScorer
 from ..segment import Segment
-from .coverage import cover
-from .next_call import likely, values_of
 from .selection import Selection, fill
+from .steps import keep_steps, texts_of
+from .thread import Thread
 from .timeline import Timeline, Turn, Unit
 
 __all__ = ["LOOKS_BACK", "relevant"]
 
 LOOKS_BACK = 2_000
 """Turns that are read; older ones are dropped."""
-STEP, CONTINUITY, NEWEST = 0.25, 0.3, 0.5
-"""Largest share of the room for the last step of the current turn, and for the last exchanges; share of the
-rest for the newest turns of a plain conversation."""
+NEWEST = 0.5
+"""Share of the free room for the newest messages."""
 
 
-def relevant(timeline: Timeline, room: int, minimum: int, query: str) -> Selection | None:
-    """Keeps the current turn and what serves the query; None when not even the current turn fits."""
-    everything = fill(timeline, room, minimum)
+def relevant(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
+    """Keeps the current turn and what serves the query; None when not even the current question fits."""
+    everything = fill(timeline, room, thread.min_exchanges)
     if everything is not None and everything.complete:
         return everything
     turns = list(islice(timeline.turns(), LOOKS_BACK))
@@ -42,17 +39,20 @@ def relevant(timeline: Timeline, room: int, minimum: int, query: str) -> Selecti
     # The tool batch that the model has not answered yet; without a question, the last thing said.
     if not kept.add(timeline.pending_step(newest) if newest.question else newest.core(), newest):
         return None
-    if kept.price(kept.missing(newest.core(), newest)) <= room * STEP:
-        kept.add(newest.core(), newest)
-    exchanges = turns[: max(1, minimum)]
-    if kept.price([unit for turn in exchanges for unit in turn.core()]) <= room * CONTINUITY:
-        for turn in exchanges:
-            kept.add(turn.core(), turn)
-    units = [_Read(unit, turn, timeline) for turn in reversed(turns) for unit in _oldest_first(turn)]
-    if any(unit.calls for unit in units):
-        _keep_values(kept, units)
-    else:
-        _keep_relevant(kept, units, query)
+    if any(unit.stop - unit.start > 1 for turn in turns for unit in turn.body):
+        return keep_steps(thread, timeline, turns, list(kept.units.values()), kept.left)
+    units = [(unit, turn) for turn in reversed(turns) for unit in turn.units]
+    newest_until = kept.left * (1 - NEWEST)
+    for unit, turn in reversed(units):
+        if kept.left - kept.price(kept.missing([unit], turn)) < newest_until:
+            break
+        kept.add([unit], turn)
+    segments = [
+        Segment(id=str(n), text="\n".join(texts_of(timeline, unit))) for n, (unit, _) in enumerate(units)
+    ]
+    scores = TurnScorer().score(thread.query or "", segments)
+    for n in sorted(range(len(units)), key=lambda n: (-scores[n], -n)):
+        kept.add([units[n][0]], units[n][1])
     return Selection(list(kept.units.values()), kept.used)
 
 
@@ -82,70 +82,6 @@ class _Kept:
         fresh = self.missing(units, turn)
         if self.price(fresh) > self.left:
             return False
-        self.put(fresh)
-        return True
-
-    def put(self, fresh: Sequence[Unit]) -> None:
-        """Keeps units that are known to fit."""
         self.units.update({unit.start: unit for unit in fresh})
         self.used += self.price(fresh)
-
-
-class _Read:
-    """A unit, its turn, and what its messages say."""
-
-    def __init__(self, unit: Unit, turn: Turn, timeline: Timeline) -> None:
-        self.unit = unit
-        self.turn = turn
-        said: list[str] = []
-        self.calls: list[str] = []
-        self.results: list[str] = []
-        self.asked = False
-        for message in timeline.read(unit):
-            neutral = timeline.codec.to_dict(message)
-            text = content_text(neutral.get("content"))
-            said.append(text)
-            if neutral.get("role") == "tool":
-                self.results.append(text)
-            self.asked = self.asked or neutral.get("role") == "user"
-            self.calls += [
-                str(call.get("function", {}).get("arguments") or "")
-                for call in neutral.get("tool_calls") or ()
-            ]
-        self.text = "\n".join([*said, *self.calls])
-
-
-def _keep_values(kept: _Kept, units: Sequence[_Read]) -> None:
-    values = values_of([(unit.text, unit.calls, unit.results, unit.asked) for unit in units])
-    holds: list[list[int]] = [[] for _ in units]
-    for number, value in enumerate(values.values()):
-        for n in value.units:
-            holds[n].append(number)
-    at = {read.unit.start: n for n, read in enumerate(units)}
-    chosen = cover(
-        [kept.price([read.unit]) for read in units],
-        holds,
-        [likely(name, value) for name, value in values.items()],
-        [at[read.turn.question.start] if read.turn.question else n for n, read in enumerate(units)],
-        [at[start] for start in sorted(kept.units)],
-        kept.left,
-    )
-    kept.put([units[n].unit for n in chosen])
-
-
-def _keep_relevant(kept: _Kept, units: Sequence[_Read], query: str) -> None:
-    newest_until = kept.left * (1 - NEWEST)
-    for read in reversed(units):
-        if kept.left - kept.price(kept.missing([read.unit], read.turn)) < newest_until:
-            break
-        kept.add([read.unit], read.turn)
-    segments = [Segment(id=str(n), text=read.text) for n, read in enumerate(units)]
-    scores = TurnScorer().score(query, segments)
-    for n in sorted(range(len(units)), key=lambda n: (-scores[n], -n)):
-        if kept.left <= 0:
-            return
-        kept.add([units[n].unit], units[n].turn)
-
-
-def _oldest_first(turn: Turn) -> list[Unit]:
-    return [turn.question, *turn.body] if turn.question else list(turn.body)
+        return True

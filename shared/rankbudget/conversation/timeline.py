@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of
+from ..counting.blocks import must_be_answered, unanswered
+from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing
 from ..messages.measure import Measure
 from .state import Prints, ThreadState
 
@@ -24,6 +25,9 @@ NO_EDITS: Mapping[int, Any] = MappingProxyType({})
 Broken = tuple[int, str]
 """The position of a message that no valid conversation may hold, and why."""
 
+_HELD_BY_SERVER = (
+    "server_history: the calls of these results are not among the messages; they are not counted"
+)
 _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assistant", "tool")}
 """A byte for each role: a long thread is searched for its questions at the speed of memory."""
 _NAMES = {code: role for role, code in _CODES.items()}
@@ -103,7 +107,9 @@ class Timeline:
         self.ended = ended
         self.prints = Prints(codec, self.messages)
         self.known = known = known.continued_by(self.prints) if known is not None else None
-        self._answers = getattr(codec, "answers", None) or answers_of(codec)
+        self._answers = answers_of(codec)
+        self._goes_on = getattr(codec, "goes_on", None)
+        self.warnings: tuple[str, ...] = ()
         self.turns_read: list[Turn] = []  # newest first, parsed on demand
         self._pinned_counts: dict[int, int] = {}
         self._roles = bytearray(len(self.messages))
@@ -190,8 +196,9 @@ class Timeline:
     def pending_step(self, turn: Turn) -> list[Unit]:
         """Returns the tool batch at the very end of the newest turn: the model has not answered it yet."""
         last = turn.body[-1:]
-        batch = last and (last[0].waiting or (not self.ended and last[0].stop - last[0].start > 1))
-        return last if batch else []
+        if not last or last[0].waiting:
+            return last
+        return last if not self.ended and self._roles[last[0].stop - 1] != _ASSISTANT else []
 
     def leftovers(self) -> list[Broken]:
         """Returns what comes before the first user message and may not open a conversation."""
@@ -278,40 +285,65 @@ class Timeline:
         while at < stop:
             role = roles[at]
             if role == _ASSISTANT:
-                ids = self.codec.call_ids(self.messages[at])
-                after = at + 1
-                if ids:
-                    after = self._batch(at, stop, ids, body, broken)
-                else:
-                    body.append(Unit(at, after))
-                at = after
+                at = self._parse_answer(at, stop, body, broken)
                 continue
             if role in (_TOOL, _ANSWERS):
                 broken.append((at, "orphan_result"))
             at += 1
+        if broken and not body and not asked and not self.ended and _ASSISTANT not in roles:
+            # Nothing but results: the server holds their calls (OpenAI's `previous_response_id`).
+            self.warnings = (_HELD_BY_SERVER,)
+            results = [position for position, _ in broken]
+            holes = tuple([i for i in range(results[0], results[-1]) if i not in results])
+            return Turn(start, stop, None, [Unit(results[0], results[-1] + 1, True, holes=holes)], [])
         return Turn(start, stop, Unit(start, start + 1) if asked else None, body, broken)
 
-    def _batch(self, at: int, stop: int, ids: tuple[str, ...], body: list[Unit], broken: list[Broken]) -> int:
-        """Reads a call and the results that directly follow it; returns the position after them."""
+    def _parse_answer(self, at: int, stop: int, body: list[Unit], broken: list[Broken]) -> int:
+        """Reads an assistant message, with the results of its calls; returns the position after them."""
         roles, messages = self._roles, self.messages
-        open_ids = set(ids)
-        results, strays = [], []
         after = at + 1
-        while after < stop and roles[after] in (_TOOL, _ANSWERS):
-            answered = (
-                (self.codec.result_id(messages[after]),)
-                if roles[after] == _TOOL
-                else self._answers(messages[after])
-            )
-            if open_ids.issuperset(answered) and len(set(answered)) == len(answered):
-                open_ids.difference_update(answered)
+        while self._goes_on is not None and after < stop and roles[after] == _ASSISTANT:
+            if not self._goes_on(messages[after - 1]):
+                break
+            after += 1
+        ids = [call for message in messages[at:after] for call in self.codec.call_ids(message)]
+        if ids:
+            return self._batch(at, after, stop, ids, body, broken)
+        last = after == len(roles) and not self.ended
+        # Anthropic takes an empty message at the very end, for the model to go on with, and nowhere else.
+        if all(says_nothing(self.codec.to_dict(m), last=last) for m in messages[at:after]):
+            broken += [(i, "empty_message") for i in range(at, after)]
+        elif self._answers(messages[at]):
+            broken += [(i, "orphan_result") for i in range(at, after)]
+        else:
+            body.append(Unit(at, after))
+        return after
+
+    def _batch(
+        self, at: int, after: int, stop: int, ids: list[str], body: list[Unit], broken: list[Broken]
+    ) -> int:
+        """Reads the results that directly follow a call; returns the position after them."""
+        roles, messages = self._roles, self.messages
+        open_calls = ids
+        results, strays = list(range(at + 1, after)), []
+        while after < stop and roles[after] in (_TOOL, _ANSWERS, _ASSISTANT):
+            answered: tuple[str | None, ...] = self._answers(messages[after])
+            if roles[after] == _ASSISTANT and not answered:
+                break
+            if roles[after] == _TOOL and not answered:
+                answered = (self.codec.result_id(messages[after]),)
+            left = unanswered(open_calls, answered)
+            if left is not None:
+                open_calls = left
                 results.append(after)
+                if roles[after] == _ASSISTANT:
+                    open_calls += self.codec.call_ids(messages[after])
             else:
                 strays.append(after)
             after += 1
-        waiting = bool(open_ids) and after == len(roles) and not self.ended
+        waiting = bool(open_calls) and after == len(roles) and not self.ended
         broken += [(i, "orphan_result") for i in strays]
-        if open_ids and not waiting:
+        if must_be_answered(open_calls) and not waiting:
             broken.append((at, "unanswered_call"))
             broken += [(i, "unanswered_call") for i in results]
         else:

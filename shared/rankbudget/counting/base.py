@@ -6,6 +6,7 @@ A subclass counts one text (`_measure`); everything else follows.
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from .media import MediaTable
 from .protocol import Message, Side, TokenCounter, Tool
 from .tools import schema_tokens
 
-__all__ = ["COUNTERS", "MAKERS", "MOST_TEXTS", "TextCounter"]
+__all__ = ["COUNTERS", "MAKERS", "MOST_TEXTS", "TextCounter", "whole_tokens"]
 
 _GENERATION_CHARACTERS = 8_000_000  # there are two generations: at most 16 M characters are kept
 MOST_TEXTS = 200_000
@@ -163,6 +164,25 @@ class TextCounter(ABC):
             if type(role) is str and role not in self._framed and len(self._framed) < _MOST_ROLES:
                 self._framed[role] = self._message_start + self.count(role)
         return total
+
+
+def whole_tokens(counted: Any, name: str) -> int:
+    """Returns what a user's callable counted as a whole number, fractions rounded up.
+
+    Raises:
+        BudgetConfigError: it is no number from 0.
+    """
+    try:
+        tokens: int = math.ceil(counted)
+    except (TypeError, ValueError, OverflowError):
+        tokens = -1
+    if tokens < 0:
+        msg = (
+            f"the counter {name!r} must return a whole number from 0 (got {shown(counted)}). "
+            "Return the number of tokens."
+        )
+        raise BudgetConfigError(msg)
+    return tokens
 
 
 def _digest(text: str) -> bytes:

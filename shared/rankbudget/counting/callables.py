@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError, shown
-from .base import TextCounter
+from ..errors import BudgetError, CounterUnavailableError
+from .base import TextCounter, whole_tokens
 
 __all__ = ["CallableCounter"]
 
@@ -32,14 +31,4 @@ class CallableCounter(TextCounter):
         except Exception as error:
             msg = f"the counter {self.name!r} must count every text (it raised {type(error).__name__}: {error})."
             raise CounterUnavailableError(msg) from error
-        try:
-            tokens = math.ceil(counted)
-        except (TypeError, ValueError, OverflowError):
-            tokens = -1
-        if tokens < 0:
-            msg = (
-                f"the counter {self.name!r} must return a whole number from 0 (got {shown(counted)}). "
-                "Return the tokens of the text."
-            )
-            raise BudgetConfigError(msg)
-        return tokens
+        return whole_tokens(counted, self.name)

@@ -12,12 +12,14 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["embedded_bytes", "image_size"]
+__all__ = ["embedded_bytes", "image_size", "media_type"]
 
 Size = tuple[int, int]
 
-_DATA_URL = re.compile(r"^data:[\w.+/-]*(?:;[\w=-]+)*;base64,", re.IGNORECASE)
+_DATA_URL = re.compile(r"^data:([^,;]{0,100})(?:;[^,]{0,99})?;base64,", re.IGNORECASE)
 _PLACES = ("image_url", "source", "inlineData", "inline_data", "input_audio", "file", "metadata", "extras")
+_DATA = ("url", "image_url", "data", "base64", "file_data", "result")
+_TYPES = ("media_type", "mime_type", "mimeType", "mimetype")
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the segments of a JPEG that hold its size
 _PADDING = 0xFF
 _HEAD = 262_144  # a JPEG may carry a preview before it says its size
@@ -42,13 +44,13 @@ def image_size(block: Mapping[str, Any]) -> Size | None:
 def embedded_bytes(block: Mapping[str, Any], *, most: int) -> bytes | None:
     """Returns the first bytes of the data a block embeds as base64, None when it only refers to them."""
     for part in _parts(block):
-        for key in ("url", "image_url", "data", "base64", "file_data"):
+        for key in _DATA:
             found = part.get(key)
             if isinstance(found, (bytes, bytearray)):
                 return bytes(found[:most])
             if not isinstance(found, str):
                 continue
-            data_url = _DATA_URL.match(found[:200])
+            data_url = _DATA_URL.match(found[:400])
             if data_url is None and key in {"url", "image_url"}:
                 continue
             start = data_url.end() if data_url else 0
@@ -58,6 +60,20 @@ def embedded_bytes(block: Mapping[str, Any], *, most: int) -> bytes | None:
             except (binascii.Error, ValueError):
                 return None
     return None
+
+
+def media_type(block: Mapping[str, Any]) -> str:
+    """Returns the media type that a block says its data has, "" where it says none."""
+    for part in _parts(block):
+        for key in _TYPES:
+            if isinstance(part.get(key), str):
+                return str(part[key])
+        for key in _DATA:
+            found = part.get(key)
+            data_url = _DATA_URL.match(found[:400]) if isinstance(found, str) else None
+            if data_url is not None:
+                return data_url.group(1)
+    return ""
 
 
 def _parts(block: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -1,35 +1,57 @@
 """What images, audio, files and videos cost.
 
 An image whose size is known costs what its provider publishes; an image of unknown size costs the most an
-image can, so that a prompt is never larger than counted. Audio, files and videos cost what the table says.
+image can, so that a prompt is never larger than counted. Embedded audio costs its length, an embedded file
+its text or its pages; what is only referred to costs what the table says.
 
     formula  tokens of an image
     tiles    base + per_tile for each 512 x 512, within 2048 x 2048, shorter side 768; base for detail "low"
     patches  patches of 32 x 32, at most 1,536, times a factor
     pixels   width x height / 750, longer side at most 1568, at most 1,600
-    squares  258 up to 384 x 384, else 258 for each 768 x 768
+    squares  258 up to 384 x 384, else 258 for each square of two thirds of the shorter side (256 to 768)
 """
 
 from __future__ import annotations
 
 import math
+import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .image_size import embedded_bytes, image_size
+from .image_size import embedded_bytes, image_size, media_type
 from .models import plain_name
 
-__all__ = ["MediaTable", "media_for"]
+__all__ = ["MediaTable", "inline_content", "media_for"]
 
-_IMAGES = frozenset({"image_url", "input_image", "image", "image_file"})
-_AUDIO = frozenset({"input_audio", "audio", "audio_url"})
-_FILES = frozenset({"file", "document", "input_file", "file_url", "container_upload"})
-_VIDEOS = frozenset({"video", "video_url", "input_video"})
+_KINDS = {
+    "image": (
+        "image_url",
+        "input_image",
+        "image",
+        "image_file",
+        "computer_screenshot",
+        "image_generation_call",
+    ),
+    "audio": ("input_audio", "audio", "audio_url"),
+    "file": ("file", "document", "input_file", "file_url", "container_upload"),
+    "video": ("video", "video_url", "input_video"),
+}
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
+_TEXT_FILE = re.compile(
+    r"text/|application/(?:[\w.+-]*\+)?(?:json|xml|yaml|x-yaml|javascript|sql|csv)\b", re.IGNORECASE
+)
+_PAGE = re.compile(rb"/Type\s*/Page\b(?!s)")
+_PAGES = re.compile(rb"/Count\s+(\d{1,5})\b")
+_BYTES_PER_PAGE = 30_000  # where a PDF does not say how many pages it has
+_MOST_BYTES = 64_000_000
 _MOST_PATCHES = 1_536
 _ONE_SQUARE = 384
+_SQUARE_SIDES = (256, 768)
+_MOST_SQUARES = 36
 _AUDIO_BYTES_PER_SECOND = 4_000  # dense speech, 32 kbit/s: other formats have fewer seconds in as many bytes
-_WAV_RATE_END = 32
+_WAV_HEADER = struct.Struct("<22xHII")  # channels, samples a second, bytes a second
 _MOST_BYTES_PER_SECOND = 384_000  # 96 kHz, stereo, 16 bit: a WAV header that says more is not believed
 
 
@@ -45,7 +67,8 @@ class MediaTable:
         image: tokens of an image of unknown size; None takes the most the formula can give.
         audio_per_second: tokens of a second of audio.
         audio: tokens of audio of unknown length.
-        file: tokens of a file that only its provider opens, as of a PDF of two pages.
+        file: tokens of a file that is only referred to, and the least of an embedded one.
+        page: tokens of a page of a PDF.
         video: tokens of a video, as of one minute.
 
     Example:
@@ -64,22 +87,21 @@ class MediaTable:
     audio_per_second: float = 10.0
     audio: int = 600
     file: int = 3_000
+    page: int = 1_500
     video: int = 18_000
 
     def tokens(self, block: Mapping[str, Any]) -> int | None:
         """Returns the tokens of a media block, None for a block of another kind."""
-        kind = block.get("type")
-        if not isinstance(kind, str):
-            return None
-        if kind in _IMAGES:
+        kind = _kind_of(block)
+        if kind == "image":
             return self._image(block)
-        if kind in _AUDIO:
-            data = embedded_bytes(block, most=64_000_000) or b""
+        if kind == "audio":
+            data = embedded_bytes(block, most=_MOST_BYTES) or b""
             seconds = len(data) / _bytes_per_second(data)
             return math.ceil(seconds * self.audio_per_second) if seconds else self.audio
-        if kind in _FILES:
+        if kind == "file":
             return self._file(block)
-        return self.video if kind in _VIDEOS else None
+        return self.video if kind == "video" else None
 
     def _image(self, block: Mapping[str, Any]) -> int:
         if self.formula == "tiles" and _detail(block) == "low":
@@ -92,15 +114,49 @@ class MediaTable:
         if self.formula == "pixels":
             return 1_600 if size is None else _pixels(*size)
         if self.formula == "squares":
-            return 258 * (4 if size is None else _squares(*size))
+            return 258 * (_MOST_SQUARES if size is None else _squares(*size))
         return self.base + self.per_tile * (8 if size is None else _tiles(*size))
 
     def _file(self, block: Mapping[str, Any]) -> int:
-        source = block.get("source")
-        text = source.get("data") if isinstance(source, Mapping) and source.get("type") == "text" else None
-        if isinstance(text, str):  # rather too many tokens for plain text
-            return math.ceil(len(text.encode("utf-8", "surrogatepass")) / 2)
-        return self.file
+        inline = inline_content(block)
+        if isinstance(inline, str):  # rather too many tokens for plain text
+            return math.ceil(len(inline.encode("utf-8", "surrogatepass")) / 2)
+        data = embedded_bytes(block, most=_MOST_BYTES) or b""
+        pages = len(_PAGE.findall(data)) or max(map(int, _PAGES.findall(data)), default=0)
+        if pages:
+            return pages * self.page
+        return max(self.file, math.ceil(len(data) / _BYTES_PER_PAGE) * self.page)
+
+
+def inline_content(block: Mapping[str, Any]) -> Any:
+    """Returns the text or the content blocks that a file carries, None where its provider must open it.
+
+    Example:
+        >>> inline_content({"type": "document", "source": {"type": "content", "content": "all of it"}})
+        'all of it'
+    """
+    if _kind_of(block) != "file":
+        return None
+    source = block.get("source")
+    if not isinstance(source, Mapping):
+        source = block
+    found = source.get("content")
+    if isinstance(found, (str, list, tuple)):
+        return found
+    if source.get("type") == "text" and isinstance(source.get("data"), str):
+        return source["data"]
+    if not _TEXT_FILE.match(media_type(block)):
+        return None
+    data = embedded_bytes(block, most=_MOST_BYTES)
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _kind_of(block: Mapping[str, Any]) -> str | None:
+    kind = block.get("type")
+    if kind == "media":  # LangChain's and Gemini's own: the media type says which
+        major = media_type(block).split("/")[0].lower()
+        return major if major in _KINDS else "file"
+    return _KIND_OF.get(kind) if isinstance(kind, str) else None
 
 
 _BY_NAME = {
@@ -108,19 +164,25 @@ _BY_NAME = {
     "gpt-4.1-mini": MediaTable(formula="patches", factor=1.62),
     "gpt-4.1-nano": MediaTable(formula="patches", factor=2.46),
     "gpt-5": MediaTable(base=70, per_tile=140),
-    "gpt-5-mini": MediaTable(formula="patches", factor=1.62),
-    "gpt-5-nano": MediaTable(formula="patches", factor=2.46),
     "o1": MediaTable(base=75, per_tile=150),
     "o3": MediaTable(base=75, per_tile=150),
     "o4-mini": MediaTable(formula="patches", factor=1.72),
-    "claude": MediaTable(formula="pixels"),
-    "gemini": MediaTable(formula="squares", audio_per_second=32.0, audio=1_920),
+    "claude": MediaTable(formula="pixels", page=3_000),
+    "gemini": MediaTable(formula="squares", audio_per_second=32.0, audio=1_920, page=258),
 }
+_SMALLER = {
+    "mini": MediaTable(formula="patches", factor=1.62),
+    "nano": MediaTable(formula="patches", factor=2.46),
+}
+"""The small models of every gpt-5 family."""
 
 
 def media_for(model: str) -> MediaTable:
     """Returns the table of a model's provider; unknown models are counted as gpt-4o."""
     plain = plain_name(model)
+    smaller = next((table for word, table in _SMALLER.items() if word in plain), None)
+    if "gpt-5" in plain and smaller is not None:
+        return smaller
     found = [part for part in _BY_NAME if part in plain]
     return _BY_NAME[max(found, key=len)] if found else MediaTable()
 
@@ -152,7 +214,9 @@ def _pixels(width: float, height: float) -> int:
 def _squares(width: float, height: float) -> int:
     if max(width, height) <= _ONE_SQUARE:
         return 1
-    return math.ceil(width / 768) * math.ceil(height / 768)
+    least, most = _SQUARE_SIDES
+    side = min(max(math.floor(min(width, height) / 1.5), least), most)
+    return min(_MOST_SQUARES, math.ceil(width / side) * math.ceil(height / side))
 
 
 def _detail(block: Mapping[str, Any]) -> Any:
@@ -161,8 +225,10 @@ def _detail(block: Mapping[str, Any]) -> Any:
 
 
 def _bytes_per_second(data: bytes) -> int:
-    """Returns how many bytes a second of audio has: what a WAV header says, within bounds."""
-    if data[:4] != b"RIFF" or len(data) < _WAV_RATE_END:
+    """Returns how many bytes a second of audio has: what a WAV header says, where it agrees with itself."""
+    if data[:4] != b"RIFF" or len(data) < _WAV_HEADER.size:
         return _AUDIO_BYTES_PER_SECOND
-    said = int.from_bytes(data[_WAV_RATE_END - 4 : _WAV_RATE_END], "little")
-    return min(max(said, _AUDIO_BYTES_PER_SECOND), _MOST_BYTES_PER_SECOND)
+    channels, samples, said = _WAV_HEADER.unpack_from(data)
+    if said > channels * samples * 4:
+        return _AUDIO_BYTES_PER_SECOND
+    return min(max(int(said), _AUDIO_BYTES_PER_SECOND), _MOST_BYTES_PER_SECOND)

@@ -4,17 +4,18 @@
     request  = 3 + schemas of its tools + its messages
 
 The first line is OpenAI's published formula; the framing of a tool call is the one public estimators agree
-on. Parts are counted one by one, so message counts add up. Content blocks cost their text, or what `media.py`
-says.
+on. Parts are counted one by one, so message counts add up. Content blocks of all providers cost their text,
+or what `media.py` says; a block of an unknown type costs its JSON.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .media import MediaTable
+from .blocks import CALLS, TEXTS, THOUGHTS, as_block, blocks_of, is_result, kind_of
+from .media import MediaTable, inline_content
 
 __all__ = [
     "PER_CALL",
@@ -38,11 +39,18 @@ PER_CALL = 3
 REPLY = 3
 """Tokens that prime the reply, once per request."""
 
-_TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"})
-_CALLS = frozenset({"tool_use", "tool_call", "function_call"})
-_RESULTS = frozenset({"tool_result", "function_call_output"})
-_THOUGHTS = ("thinking", "reasoning", "refusal")
-_COUNTED_AS_TEXT = frozenset({"role", "tool_call_id", "reasoning_content", "reasoning", "refusal"})
+_COUNTED_AS_TEXT = frozenset(
+    {
+        "role", "tool_call_id", "tool_name", "refusal",
+        "thinking", "reasoning", "reasoning_content", "reasoning_details",
+    }
+)  # fmt: skip
+_CONTENTS = frozenset({"content", "parts", "output"})
+_CALL_WITH_ARGUMENTS = CALLS - {
+    "computer_call", "apply_patch_call", "shell_call", "local_shell_call", "mcp_approval_request",
+}  # fmt: skip
+_THOUGHT_TEXTS = ("thinking", "reasoning", "refusal", "summary", "text")
+_SIGNED_CHARACTERS = 4  # of an encrypted thought for each of its tokens
 _MAX_DEPTH = 8  # blocks in tool results in blocks: deeper ones count as JSON
 
 
@@ -59,31 +67,39 @@ def message_tokens(message: Any, count: Count, media: MediaTable) -> int:
         10
     """
     if not isinstance(message, Mapping):
+        message = as_block(message)
+    if not isinstance(message, Mapping):
         return PER_MESSAGE + count(as_text(message))
-    total = PER_MESSAGE
-    for key, value in message.items():
-        if value is None:
-            continue
-        if key == "content":
-            total += content_tokens(value, count, media)
-        elif key in _COUNTED_AS_TEXT:
-            total += count(as_text(value))
-        elif key == "name":
-            total += PER_NAME + count(as_text(value))
-        elif key == "tool_calls" and isinstance(value, (list, tuple)):
-            total += sum(_call_tokens(call, count) for call in value)
-        elif key == "tool_calls":
-            total += count(as_text(value))
-        elif key == "function_call":
-            total += _call_tokens(value, count)
-    return total
+    if "role" not in message and kind_of(message):  # an item of OpenAI's Responses API
+        return PER_MESSAGE + _block_tokens(message, count, media, 0)
+    fields = [(key, value) for key, value in message.items() if value is not None]
+    return PER_MESSAGE + sum([_field_tokens(key, value, count, media) for key, value in fields])
+
+
+def _field_tokens(key: str, value: Any, count: Count, media: MediaTable) -> int:
+    """Returns the tokens of one field of a message; 0 for what is not sent, or not shown to a model."""
+    if key in _CONTENTS:
+        return content_tokens(value, count, media)
+    if key in _COUNTED_AS_TEXT:
+        return count(as_text(value))
+    if key == "name":
+        return PER_NAME + count(as_text(value))
+    if key == "tool_calls" and isinstance(value, (list, tuple)):
+        return sum([_call_tokens(as_block(call), count) for call in value])
+    if key == "tool_calls":
+        return count(as_text(value))
+    if key == "function_call":
+        return _call_tokens(value, count)
+    if key == "images":  # as Ollama takes them: base64, or a path
+        return content_tokens([_image(image) for image in blocks_of(value)], count, media)
+    if key == "audio" and isinstance(value, Mapping):
+        return content_tokens({**value, "type": "audio"}, count, media)
+    return 0
 
 
 def content_tokens(content: Any, count: Count, media: MediaTable, depth: int = 0) -> int:
     """Returns the tokens of a content: None, a text, a list of blocks, or anything else as its text."""
-    if isinstance(content, (list, tuple)):
-        return sum(_block_tokens(block, count, media, depth) for block in content)
-    return _block_tokens(content, count, media, depth)
+    return sum([_block_tokens(as_block(block), count, media, depth) for block in blocks_of(content)])
 
 
 def as_text(value: Any) -> str:
@@ -101,8 +117,10 @@ def as_text(value: Any) -> str:
 
 def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the function inside an OpenAI-style tool or call, or what is given where there is none."""
-    function = call.get("function")
-    return function if isinstance(function, Mapping) else call
+    for key in ("function", "custom"):
+        if isinstance(call.get(key), Mapping):
+            return call[key]  # type: ignore[no-any-return]  # checked in the line above
+    return call
 
 
 def _call_tokens(call: Any, count: Count) -> int:
@@ -119,21 +137,41 @@ def _first(block: Mapping[str, Any], *keys: str) -> Any:
     return next((block[key] for key in keys if block.get(key) is not None), "")
 
 
+def _image(image: Any) -> dict[str, Any]:
+    value = image.get("value") if isinstance(image, Mapping) else getattr(image, "value", image)
+    return {"type": "image", "base64": value}
+
+
 def _block_tokens(block: Any, count: Count, media: MediaTable, depth: int) -> int:
     if block is None:
         return 0
-    kind = block.get("type") if isinstance(block, Mapping) else ()
-    if depth > _MAX_DEPTH or not (kind is None or isinstance(kind, str)):
+    kind = kind_of(block)
+    if depth > _MAX_DEPTH or not kind:
         return count(as_text(block))
-    if kind in _TEXTS or (kind is None and isinstance(block.get("text"), str)):
+    if kind in TEXTS:
         return count(as_text(block.get("text") or ""))
-    if kind in _CALLS:
+    if kind in _CALL_WITH_ARGUMENTS:
         return _call_tokens(block, count)
-    if kind in _RESULTS:
-        inner = content_tokens(_first(block, "content", "output"), count, media, depth + 1)
-        return PER_CALL + count(as_text(block.get("tool_use_id") or "")) + inner
-    if kind in _THOUGHTS:
-        texts = [block.get(key) for key in (*_THOUGHTS, "summary", "text")]
-        return PER_CALL + sum(content_tokens(text, count, media, depth + 1) for text in texts)
+    if is_result(kind):
+        held = next((block[key] for key in ("content", "output", "response") if key in block), as_text(block))
+        named = count(as_text(_first(block, "tool_use_id", "name")))
+        return PER_CALL + named + content_tokens(held, count, media, depth + 1)
+    if kind in THOUGHTS or kind == "refusal":
+        return PER_CALL + _thought_tokens(block, count, media, depth)
+    inline = inline_content(block)
+    if inline is not None:
+        about = [as_text(block[key]) for key in ("title", "context") if block.get(key)]
+        return content_tokens([*about, *blocks_of(inline)], count, media, depth + 1)
     cost = media.tokens(block)
     return count(as_text(block)) if cost is None else cost
+
+
+def _thought_tokens(block: Mapping[str, Any], count: Count, media: MediaTable, depth: int) -> int:
+    """Returns the tokens of thinking: of its text, or, where it is encrypted, what its length says."""
+    texts: Sequence[Any] = [block.get(key) for key in _THOUGHT_TEXTS]
+    written = sum([content_tokens(text, count, media, depth + 1) for text in texts])
+    sealed = _first(block, "encrypted_content", "data")
+    reported = block.get("tokens")
+    if isinstance(reported, int):
+        return max(written, reported)
+    return written + (-(-len(sealed) // _SIGNED_CHARACTERS) if isinstance(sealed, str) else 0)

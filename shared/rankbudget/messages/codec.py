@@ -2,46 +2,63 @@
 
 A codec sees each message in one neutral form, the OpenAI-style dict of `counting/protocol.py`, so that
 counting, pairing and cutting are written once. `DictCodec` is the codec of plain dicts; each adapter has its
-own in `_convert.py`.
+own in `_codec.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
+from copy import deepcopy
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Protocol
 
+from ..counting.blocks import (
+    THOUGHTS,
+    as_block,
+    block_text,
+    blocks_of,
+    call_reference,
+    called_in,
+    is_result,
+    kind_of,
+    results_in,
+    without_answered,
+)
 from ..errors import MessageError
 
 __all__ = [
     "KNOWN_ROLES",
     "PINNED_ROLES",
+    "ROLES",
     "Codec",
     "DictCodec",
-    "answered_in",
     "answers_of",
     "block_text",
     "content_text",
     "finished",
     "replace_text",
+    "says_nothing",
+    "spread_text",
 ]
 
 PINNED_ROLES = frozenset({"system", "developer"})
 """Roles that are never cut and stay where they are."""
 KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 """All roles the core knows."""
-_ROLE = itemgetter("role")
-_PLAIN = 2
-"""Keys of the plain message: role and content."""
-_LEGACY_ROLES = {
+ROLES = {
+    **{role: role for role in sorted(KNOWN_ROLES)},
     "function": "tool",
     "human": "user",
     "ai": "assistant",
     "model": "assistant",
     "chatbot": "assistant",
 }
+"""The role that each word for one means."""
+_ROLE = itemgetter("role")
+_PLAIN = 2
+"""Keys of the plain message: role and content."""
+_ASSISTANT_ITEMS = frozenset({"reasoning", "mcp_approval_request", "mcp_list_tools", "compaction"})
 
 
 class Codec(Protocol):
@@ -51,14 +68,16 @@ class Codec(Protocol):
         1. A message is never changed; edited messages are copies that say so.
         2. `role` answers system, developer, user, assistant or tool; `roles` the same, or a role as the host
            writes it, which is then looked up one by one: ten thousand roles are read on every call.
-        3. `call_ids` lists the tool calls a message asks for, from every place the host keeps them, each
-           once, in order.
+        3. `call_ids` lists a reference to each tool call a message asks for, from every place the host keeps
+           them, each once, in order: its id, or the name of its function where it has none
+           (`call_reference`). `result_id` refers to a call the same way; `unanswered` pairs both.
         4. `to_dict` holds all that is sent to the model and nothing that is not.
         5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on, where
            that is faster than each role.
-        6. It may also have `answers(message) -> tuple[str, ...]`, the ids of the calls that a user message
-           answers with tool results among its content blocks, where that is faster than reading them from the
-           neutral form. Its role stays user.
+        6. It may also have `answers(message) -> tuple[str, ...]`, the calls that results among a message's
+           content blocks answer, where that is faster than reading them from the neutral form.
+        7. It may also have `goes_on(message) -> bool`, whether an answer of several messages goes on in the
+           next one.
     """
 
     def role(self, message: Any) -> str:
@@ -86,11 +105,11 @@ class Codec(Protocol):
         ...
 
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
-        """Returns for each message a text, or a tuple of texts, that is equal exactly while its content is; one fast pass."""
+        """Returns for each message a text, or a tuple of texts, that changes with its content."""
         ...
 
     def with_text(self, message: Any, text: str) -> Any:
-        """Returns a copy whose plain text is `text`: other content blocks stay, stale usage goes, the copy is marked as edited."""
+        """Returns a copy marked as edited, with `text` as its text: other blocks stay, stale usage goes."""
         ...
 
     def make(self, role: str, text: str, *, origin: str) -> Any:
@@ -103,13 +122,13 @@ class Codec(Protocol):
 
 
 class DictCodec:
-    """Reads OpenAI-style dicts.
+    """Reads dicts in the shapes of OpenAI (chat messages and Responses items), Anthropic, Gemini and Ollama.
 
     Example:
         >>> codec = DictCodec()
         >>> codec.role({"role": "user", "content": "hi"})
         'user'
-        >>> codec.call_ids({"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f"}}]})
+        >>> codec.call_ids({"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "f"}}]})
         ('c1',)
     """
 
@@ -117,12 +136,9 @@ class DictCodec:
         try:
             role = message["role"]
         except (TypeError, KeyError, IndexError):
-            role = None
-        if isinstance(role, str):
-            if role in KNOWN_ROLES:
-                return str(role)
-            if role in _LEGACY_ROLES:
-                return _LEGACY_ROLES[role]
+            role = _role_of_item(message)
+        if isinstance(role, str) and role in ROLES:
+            return ROLES[role]
         seen = f"{sorted(message)!r}" if isinstance(message, Mapping) else f"{type(message).__name__}"
         msg = (
             f"a message has the role {role!r} (seen: {seen}); allowed: {', '.join(sorted(KNOWN_ROLES))}. "
@@ -137,45 +153,60 @@ class DictCodec:
             return [self.role(m) for m in messages]
 
     def kinds(self, messages: Sequence[Any], start: int) -> set[str]:
-        """Returns which roles there are from a position on; without a copy of the list, which would touch every message twice more."""
+        """Returns which roles there are from a position on, without a copy of the list."""
         try:
             return set(map(_ROLE, islice(messages, start, None)))
         except (TypeError, KeyError, IndexError):
             return {self.role(m) for m in islice(messages, start, None)}
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
-        return message  # type: ignore[no-any-return]  # a dict is its own neutral form
+        if "role" not in message:
+            return self._item(message)
+        calls = message.get("tool_calls")
+        plain = not calls or all(isinstance(call, Mapping) for call in _calls_beside(message))
+        if plain and "parts" not in message:
+            return message  # type: ignore[no-any-return]  # a dict is its own neutral form
+        neutral = {key: value for key, value in message.items() if key != "parts"}
+        neutral |= {"role": self.role(message), "content": _content(message)}
+        return neutral if plain else {**neutral, "tool_calls": [as_block(call) for call in calls]}
+
+    def _item(self, message: Any) -> Mapping[str, Any]:
+        """Returns an item of the Responses API as a message."""
+        if self.role(message) == "assistant":
+            return {"role": "assistant", "content": [message]}
+        return {
+            "role": "tool",
+            "content": message.get("output") or [message],
+            "tool_call_id": self.result_id(message),
+        }
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
         content = message.get("content")
-        if content.__class__ is str and "tool_calls" not in message:  # most messages
-            return ()
-        calls = message.get("tool_calls")
-        if calls and not (
-            isinstance(calls, (list, tuple)) and all(isinstance(call, Mapping) for call in calls)
-        ):
-            msg = f"a message has the tool_calls {calls!r:.80}; allowed: a list of dicts, each with the call's 'id' and its 'function'"
-            raise MessageError(msg)
-        ids = [str(call.get("id")) for call in calls or ()]
-        if isinstance(content, list) and message["role"] == "assistant":
-            ids += [
-                str(b.get("id"))
-                for b in content
-                if isinstance(b, Mapping) and b.get("type") in ("tool_use", "tool_call")
-            ]
-        return tuple(dict.fromkeys(ids))
+        if content.__class__ is str and "tool_calls" not in message and "function_call" not in message:
+            return ()  # most messages
+        beside = [call_reference(as_block(call)) for call in _calls_beside(message)]
+        if not beside and isinstance(message.get("function_call"), Mapping):  # older than tool calls
+            beside = [call_reference(message["function_call"])]
+        inside = called_in(_content(message)) if self.role(message) == "assistant" else ()
+        return (*beside, *without_answered(inside, beside)) if beside else inside
 
     def result_id(self, message: Any) -> str | None:
-        found = message.get("tool_call_id")
-        return None if found is None else str(found)
+        found = message.get("tool_call_id") or message.get("call_id")
+        if found:
+            return str(found)
+        name = message.get("name") or message.get("tool_name")
+        answered = results_in(_content(message)) if not name else ()
+        return answered[0] if answered else call_reference({"name": name})
 
     def answers(self, message: Any) -> tuple[str, ...]:
-        """Returns the ids of the calls that a user message answers in its content."""
-        try:
-            content = message["content"]
-        except KeyError:
+        """Returns the calls that a user message, or the next one of the assistant, answers in its content."""
+        if message.get("content").__class__ is str or message.get("tool_call_id"):
             return ()
-        return () if content.__class__ is str else answered_in(content)
+        return results_in(_content(message))
+
+    def goes_on(self, message: Any) -> bool:
+        """Returns whether a message is one of several items of an answer, as in OpenAI's Responses API."""
+        return "role" not in message
 
     def message_id(self, message: Any) -> str | None:
         found = message.get("id")
@@ -183,22 +214,49 @@ class DictCodec:
 
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
         return [
-            (m["role"], m["content"]) if len(m) == _PLAIN and type(m.get("content")) is str else repr(m)
+            (m["role"], m["content"])
+            if len(m) == _PLAIN and type(m.get("content")) is str and "role" in m
+            else repr(m)
             for m in messages
         ]
 
     def with_text(self, message: Any, text: str) -> Any:
-        edited = {**message, "content": replace_text(message.get("content"), text)}
+        key = _content_key(message)
+        edited = {**message, key: replace_text(message.get(key), text)}
         edited.pop("usage", None)
         return edited
 
-    def make(self, role: str, text: str, *, origin: str) -> Any:  # noqa: ARG002 - plain dicts have no place for a mark
+    def make(self, role: str, text: str, *, origin: str) -> Any:  # noqa: ARG002 - dicts have no place for it
         return {"role": role, "content": text}
 
     def copy(self, message: Any) -> Any:
-        import copy
+        return deepcopy(message)
 
-        return copy.deepcopy(message)
+
+def _role_of_item(message: Any) -> str | None:
+    """Returns the role that an item of OpenAI's Responses API plays."""
+    kind = kind_of(message)
+    if is_result(kind):
+        return "tool"
+    return "assistant" if kind.endswith("_call") or kind in _ASSISTANT_ITEMS else None
+
+
+def _content_key(message: Mapping[str, Any]) -> str:
+    """Returns under which key a message keeps its content."""
+    return next((key for key in ("parts", "output") if key in message), "content")
+
+
+def _content(message: Mapping[str, Any]) -> Any:
+    """Returns the content blocks of a message; an item of the Responses API is one itself."""
+    return message.get(_content_key(message)) if "role" in message else message
+
+
+def _calls_beside(message: Mapping[str, Any]) -> Sequence[Any]:
+    calls = message.get("tool_calls") or ()
+    if not isinstance(calls, (list, tuple)) or not all(isinstance(as_block(c), Mapping) for c in calls):
+        msg = f"tool_calls must be a list of dicts, each with an 'id' and a 'function' (got {calls!r:.80})."
+        raise MessageError(msg)
+    return calls
 
 
 def finished(codec: Codec, messages: Sequence[Any]) -> bool:
@@ -206,7 +264,8 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
 
     Example:
         >>> asked = [{"role": "user", "content": "hi"}]
-        >>> finished(DictCodec(), asked), finished(DictCodec(), [*asked, {"role": "assistant", "content": "hello"}])
+        >>> answered = [*asked, {"role": "assistant", "content": "hello"}]
+        >>> finished(DictCodec(), asked), finished(DictCodec(), answered)
         (False, True)
     """
     for message in reversed(messages):
@@ -218,71 +277,104 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
 
 
 def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:
-    """Returns what says which calls a user message answers: the codec's own way, or the way through its neutral form."""
+    """Returns the reader of the calls that a message answers: the codec's own, or one of its neutral form."""
     own: Callable[[Any], tuple[str, ...]] | None = getattr(codec, "answers", None)
-    return own if own is not None else partial(_answers, codec)
+    return own if own is not None else lambda message: results_in(codec.to_dict(message).get("content"))
 
 
-def _answers(codec: Codec, message: Any) -> tuple[str, ...]:
-    return answered_in(codec.to_dict(message).get("content"))
+def says_nothing(neutral: Mapping[str, Any], *, last: bool = False) -> bool:
+    """Returns whether an assistant message without calls has only blanks or thinking, which providers refuse.
 
-
-def answered_in(content: Any) -> tuple[str, ...]:
-    """Returns the ids of the calls that the tool results among content blocks answer, in order.
+    Args:
+        neutral: the message.
+        last: nothing follows it; providers accept one without any content there.
 
     Example:
-        >>> answered_in([{"type": "tool_result", "tool_use_id": "c1", "content": "42"}, {"type": "text", "text": "there"}])
-        ('c1',)
+        >>> [says_nothing({"role": "assistant", "content": text}) for text in (" ", "a")]
+        [True, False]
     """
-    if not isinstance(content, (list, tuple)):
-        return ()
-    return tuple(
-        [
-            str(b.get("tool_use_id"))
-            for b in content
-            if isinstance(b, Mapping) and b.get("type") == "tool_result"
-        ]
-    )
+    content = neutral.get("content")
+    if last and not content:
+        return False
+    if content.__class__ is str and content and not content.isspace():
+        return False
+    if any(neutral.get(key) for key in ("refusal", "audio", "images")):
+        return False
+    return all(_is_blank(as_block(block)) for block in blocks_of(content))
 
 
-def block_text(block: Any) -> str | None:
-    """Returns the text of a text block, None for every other block."""
-    if isinstance(block, str):
-        return block
-    if isinstance(block, Mapping) and block.get("type") in ("text", "input_text", "output_text"):
-        text = block.get("text")
-        return text if isinstance(text, str) else None
-    return None
+def _is_blank(block: Any) -> bool:
+    if block is None or kind_of(block) in THOUGHTS:
+        return True
+    text = block_text(block)
+    return text is not None and not text.strip()
 
 
 def content_text(content: Any) -> str:
     r"""Returns the plain text of a message's content; atomic blocks have none.
 
     Example:
-        >>> content_text([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "b"}])
+        >>> image = {"type": "image_url", "image_url": {"url": "x"}}
+        >>> content_text([{"type": "text", "text": "a"}, image, {"type": "text", "text": "b"}])
         'a\nb'
     """
-    if content is None:
-        return ""
     if isinstance(content, str):
         return content
-    if not isinstance(content, (list, tuple)):
-        return block_text(content) or ""
-    return "\n".join(text for block in content if (text := block_text(block)) is not None)
+    return "\n".join([text for block in blocks_of(content) if (text := block_text(block)) is not None])
 
 
 def replace_text(content: Any, text: str) -> Any:
-    """Returns content whose plain text is `text` and whose atomic blocks are as they were, a list staying a list."""
+    """Returns content whose plain text is `text`; atomic blocks keep their places, a list stays a list."""
     if not isinstance(content, (list, tuple)):
         return text
+    texts = iter(spread_text([t for block in content if (t := block_text(block)) is not None], text))
     blocks: list[Any] = []
-    placed = False
     for block in content:
         if block_text(block) is None:
             blocks.append(block)
-        elif not placed:
-            blocks.append(text if isinstance(block, str) else {**block, "text": text})
-            placed = True
-    if not placed:
-        blocks.append({"type": "text", "text": text})
-    return blocks
+            continue
+        part = next(texts)
+        if part:
+            blocks.append(part if isinstance(block, str) else _with_text(block, part))
+    rest = next(texts, "")
+    return [*blocks, {"type": "text", "text": rest}] if rest else blocks
+
+
+def _with_text(block: Any, text: str) -> dict[str, Any]:
+    return {**(block if isinstance(block, Mapping) else as_block(block)), "text": text}
+
+
+def spread_text(texts: Sequence[str], text: str) -> list[str]:
+    r"""Returns what of a shortened text belongs to each of the texts it was made of; "" where nothing does.
+
+    What is left of the start and of the end goes back to where it was, so that a caption stays beside its
+    image; anything else goes to the text in which the start was cut. Without `texts` all of it is new.
+
+    Example:
+        >>> spread_text(["Before.", "A long text.", "After."], "Before.\nA long ...\nAfter.")
+        ['Before.', 'A long ...', 'After.']
+    """
+    if len(texts) < 2:  # noqa: PLR2004 - nothing to divide
+        return [text]
+    whole = "\n".join(texts)
+    head = _alike(whole, text)
+    tail = _alike(whole[head:][::-1], text[head:][::-1])
+    middle = text[head : len(text) - tail]
+    parts: list[str] = []
+    at = 0
+    for own in texts:
+        stop = at + len(own)
+        part = own[: max(0, head - at)]
+        if at <= head <= stop:
+            part, middle = part + middle, ""
+        if head < stop:
+            part += own[max(0, len(whole) - tail - at) :]
+        parts.append(part)
+        at = stop + 1
+    return parts
+
+
+def _alike(first: str, second: str) -> int:
+    """Returns how many characters two texts begin with alike."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))

@@ -1,10 +1,11 @@
-"""Counting a host's messages: through a codec and a token counter, or through a callable over the host's own message list."""
+"""Counting a host's messages: through a codec and a token counter, or through a callable of the host's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ..counting.base import whole_tokens
 from ..counting.protocol import TokenCounter, Tool
 from .codec import Codec
 
@@ -61,16 +62,23 @@ class CodecMeasure:
 
 
 class ListMeasure:
-    """Counts with a callable over a list of host messages, as hosts' own trimmers take it; nothing is assumed to add up."""
+    """Counts with a callable of the host's; nothing is assumed to add up but messages counted one by one.
 
-    additive = False
-    overhead = 0
+    Args:
+        count: tokens of a list of host messages, or of one.
+        single: `count` takes one message.
+        extra: tokens of a request that `count` does not see.
+    """
 
-    def __init__(self, count: Callable[[list[Any]], int]) -> None:
-        self._count = count
+    def __init__(self, count: Callable[[Any], int], *, single: bool = False, extra: int = 0) -> None:
+        self.additive = single
+        self.overhead = extra
+        self.count = count
+        self._name = getattr(count, "__name__", type(count).__name__)
 
     def group(self, messages: Sequence[Any]) -> int:
-        return int(self._count(list(messages)))
+        listed = messages if self.additive else [list(messages)]
+        return sum([whole_tokens(self.count(given), self._name) for given in listed])
 
     def total(self, messages: Sequence[Any]) -> int:
-        return int(self._count(list(messages))) if messages else 0
+        return self.overhead + (self.group(messages) if messages else 0)

@@ -7,16 +7,18 @@ the director, and the director's page is titled with the name.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .corpus import BoundedCache, TermIndex
 from .stopwords import STOP_WORDS
 from .words import raw_words
 
-__all__ = ["ENOUGH", "Mentions", "share_named", "title_words"]
+__all__ = ["Mentions", "share_named"]
 
 ENOUGH = 0.66
 """Share of a title's words that names it: "Peter Thiel" names "Peter Andreas Thiel"."""
+RARE = 100
+"""Texts that may hold a word for it to tell one title from others."""
 _LETTERS = 4
 
 
@@ -50,6 +52,8 @@ def share_named(title: tuple[str, ...], hits: int) -> float:
 class Mentions:
     """Which sentences name which documents by title.
 
+    A title that several documents have names none of them, nor does one of words that most texts hold.
+
     Attributes:
         titles: the recognisable words of each document's title.
         of: for each document, sentences of others that name it: (sentence, share of the title's words).
@@ -61,17 +65,12 @@ class Mentions:
         self.titles = [title_words(title) for title in titles]
         self.of: list[list[tuple[int, float]]] = []
         index = TermIndex.of(sentences)
+        seen: dict[tuple[str, ...], int] = {}
+        for words in self.titles:
+            seen[words] = seen.get(words, 0) + 1
         for document, words in enumerate(self.titles):
-            hits: dict[int, int] = {}
-            for word in words:
-                for sentence, _ in index.holders(word):
-                    hits[sentence] = hits.get(sentence, 0) + 1
-            named = [
-                (sentence, share_named(words, n))
-                for sentence, n in hits.items()
-                if owners[sentence] != document
-            ]
-            self.of.append([(sentence, share) for sentence, share in named if share])
+            found = _naming(index, words) if seen[words] == 1 else ()
+            self.of.append([(sentence, share) for sentence, share in found if owners[sentence] != document])
 
     @classmethod
     def between(
@@ -79,6 +78,20 @@ class Mentions:
     ) -> Mentions:
         """Returns the mentions between these documents, from the cache when they were looked for before."""
         return _MENTIONS.get((titles, sentences, owners), lambda key: cls(*key))
+
+
+def _naming(index: TermIndex, words: tuple[str, ...]) -> Iterator[tuple[int, float]]:
+    """Yields the sentences that hold enough of a title's words, rare ones among them."""
+    hits: dict[int, int] = {}
+    rare = [word for word in words if len(index.holders(word)) <= RARE]
+    for word in rare:
+        for sentence, _ in index.holders(word):
+            hits[sentence] = hits.get(sentence, 0) + 1
+    common = [word for word in words if word not in rare]
+    for sentence, found in hits.items():
+        share = share_named(words, found + sum([index.holds(sentence, word) for word in common]))
+        if share:
+            yield sentence, share
 
 
 _MENTIONS: BoundedCache[tuple[tuple[str | None, ...], tuple[str, ...], tuple[int, ...]], Mentions] = (

@@ -11,6 +11,7 @@ import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -22,12 +23,6 @@ __all__ = ["BoundedCache", "TermIndex", "scored_text", "scored_texts", "word_cou
 K1, B = 1.2, 0.75
 """How soon repeats of a word stop counting, and how much a long text pays for its length: the usual values of
 BM25."""
-LOOKS = 5
-"""Looks into a text for a word that cost as much as listing one word of one text."""
-SCANS = 200
-"""Pieces to look for in all texts before all pieces are listed; a question has some thirty."""
-QUESTIONS = 12
-"""Score lists that are kept, two for each question."""
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -94,7 +89,7 @@ def word_counts(text: str) -> Mapping[str, int]:
         >>> dict(word_counts("to be or not to be"))
         {'to': 2, 'be': 2, 'or': 1, 'not': 1}
     """
-    return _analysed(text).counts
+    return _WORDS.get(text, _analyse).counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +97,6 @@ class _Words:
     counts: Mapping[str, int]
     row: str
     """All words in order, marked as `grams` marks them: what is between two marks is one word."""
-
-
-def _analysed(text: str) -> _Words:
-    return _WORDS.get(text, _analyse)
 
 
 def _analyse(text: str) -> _Words:
@@ -127,20 +118,13 @@ class TermIndex:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
-        analysed = [_analysed(text) for text in texts]
+        analysed = [_WORDS.get(text, _analyse) for text in texts]
         self._counts = [words.counts for words in analysed]
         self._rows = [words.row for words in analysed]
         self.lengths: list[int] = [sum(counts.values()) for counts in self._counts]
-        # Characters stand for word pieces: near enough to say which text is long, and known without a look.
+        # Characters instead of word pieces: near enough to say which text is long, and known without a look.
         self._gram_lengths = [len(text) for text in texts]
-        self._looks = LOOKS * sum(map(len, self._counts))
-        self._scans = SCANS
-        self._holders: dict[str, list[tuple[int, int]]] = {}
-        self._listed = False
-        self._stems: dict[str, list[str]] | None = None
-        self._grams: dict[str, list[str]] | None = None
         self._weights: dict[tuple[str, str], list[tuple[int, float]]] = {}
-        self._asked: dict[str, list[float]] = {}
 
     @classmethod
     def of(cls, texts: tuple[str, ...]) -> TermIndex:
@@ -149,65 +133,51 @@ class TermIndex:
 
     def bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
-        return self._once(
-            f"stem {query}",
-            lambda: self._rate("stem", Counter(content_terms(query)), self._with_stem, self.lengths),
-        )
+        return self._rate("stem", content_terms(query), self._with_stem, self.lengths)
 
     def gram_bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over pieces of words: inflections and compounds match."""
-
-        def rate() -> list[float]:
-            wanted = Counter([gram for word in content_words(query) for gram in grams(word)])
-            return self._rate("gram", wanted, self._with_piece, self._gram_lengths)
-
-        return self._once(f"gram {query}", rate)
-
-    def _once(self, key: str, rate: Callable[[], list[float]]) -> list[float]:
-        """Remembers scores: several raters, and every turn of an agent, ask the same question."""
-        found = self._asked.get(key)
-        if found is None:
-            if len(self._asked) >= QUESTIONS:
-                self._asked = {}
-            found = self._asked[key] = rate()
-        return found[:]
+        pieces = [gram for word in content_words(query) for gram in grams(word)]
+        return self._rate("gram", pieces, self._with_piece, self._gram_lengths)
 
     def idf(self, holders: int) -> float:
         """Returns the weight of a term that stands in `holders` texts; rare terms weigh more."""
         return math.log(1 + (self.size - holders + 0.5) / (holders + 0.5))
 
-    @property
-    def stems(self) -> dict[str, list[str]]:
+    @cached_property
+    def stems(self) -> Mapping[str, Sequence[str]]:
         """The unstemmed words of each stem."""
-        if self._stems is None:
-            found: dict[str, list[str]] = {}
-            for word in set().union(*self._counts):
-                found.setdefault(stem(word), []).append(word)
-            self._stems = found
-        return self._stems
+        found: dict[str, list[str]] = {}
+        for word in self._holders:
+            found.setdefault(stem(word), []).append(word)
+        return found
 
-    def holders(self, word: str) -> Sequence[tuple[int, int]]:
-        """Returns the texts that hold an unstemmed word, and how often.
-
-        Each word is looked up when first asked for, until that cost as much as listing all.
-        """
-        found = self._holders.get(word)
-        if found is None and not self._listed:
-            self._looks -= self.size
-            found = self._holders[word] = [
-                (i, counts[word]) for i, counts in enumerate(self._counts) if word in counts
-            ]
-            if self._looks <= 0:
-                self._holders = self._list_all()
-                self._listed = True  # only now: until then another thread looks for itself
-        return found or ()
-
-    def _list_all(self) -> dict[str, list[tuple[int, int]]]:
+    @cached_property
+    def _holders(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for i, counts in enumerate(self._counts):
             for word, n in counts.items():
                 found[word].append((i, n))
         return dict(found)
+
+    @cached_property
+    def _alike(self) -> Mapping[tuple[str, int], Sequence[str]]:
+        found: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+        for word in self._holders:
+            found[word[0], len(word)].append(word)
+        return dict(found)
+
+    def words_like(self, first: str, size: int) -> Sequence[str]:
+        """Returns the unstemmed words of one first letter and length."""
+        return self._alike.get((first, size), ())
+
+    def holders(self, word: str) -> Sequence[tuple[int, int]]:
+        """Returns the texts that hold an unstemmed word, and how often."""
+        return self._holders.get(word, ())
+
+    def holds(self, text: int, word: str) -> bool:
+        """Returns whether a text holds an unstemmed word."""
+        return word in self._counts[text]
 
     def counts(self, words: Iterable[str]) -> dict[int, int]:
         """Returns how often any of these unstemmed words stands in each text that has one."""
@@ -221,27 +191,13 @@ class TermIndex:
         return self.counts(self.stems.get(term, ()))
 
     def _with_piece(self, piece: str) -> dict[int, int]:
-        """Returns how often a piece stands in each text; pieces are listed once many were asked for."""
-        if self._scans > 0:
-            self._scans -= 1
-            return {i: n for i, row in enumerate(self._rows) if (n := row.count(piece))}
-        if self._grams is None:
-            self._grams = self._list_grams()
-        return self.counts(self._grams.get(piece, ()))
-
-    def _list_grams(self) -> dict[str, list[str]]:
-        found: defaultdict[str, list[str]] = defaultdict(list)
-        for word in set().union(*self._counts):
-            marked = f"_{word}_"
-            for piece in set(grams(word)):
-                found[piece] += [word] * marked.count(piece)
-        return dict(found)
+        return {i: n for i, row in enumerate(self._rows) if (n := row.count(piece))}
 
     def _rate(
-        self, kind: str, wanted: Counter[str], find: Callable[[str], dict[int, int]], lengths: list[int]
+        self, kind: str, wanted: Sequence[str], find: Callable[[str], dict[int, int]], lengths: Sequence[int]
     ) -> list[float]:
         scores = [0.0] * self.size
-        for term, times in wanted.items():
+        for term, times in Counter(wanted).items():
             weights = self._weights.get((kind, term))
             if weights is None:
                 weights = self._weigh(find(term), lengths)
@@ -251,7 +207,7 @@ class TermIndex:
                 scores[i] += times * weight
         return scores
 
-    def _weigh(self, holders: dict[int, int], lengths: list[int]) -> list[tuple[int, float]]:
+    def _weigh(self, holders: Mapping[int, int], lengths: Sequence[int]) -> list[tuple[int, float]]:
         """Returns what a term adds to each text that holds it."""
         weight = self.idf(len(holders)) * (K1 + 1)
         scale = K1 * B / (sum(lengths) / max(1, self.size) or 1.0)

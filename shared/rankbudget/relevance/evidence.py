@@ -6,7 +6,6 @@ A document is rated by its words, meaning, title and bridges; a sentence by itse
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,9 @@ from .bridges import Mentions, share_named
 from .corpus import BoundedCache, TermIndex, scored_texts
 from .fusion import normalised
 from .protocol import Scorer
+from .question import plain_question
 from .sentences import split_sentences
-from .words import content_terms, raw_words
+from .words import raw_words
 
 __all__ = ["DOCUMENT_WEIGHTS", "SENTENCE_WEIGHTS", "probability", "rate_documents", "rate_sentences"]
 
@@ -26,19 +26,11 @@ DOCUMENT_WEIGHTS = {
     "names_titled": -2.09, "documents": -1.17,
 }  # fmt: skip
 SENTENCE_WEIGHTS = {
-    "base": -2.08, "behind": 0.16, "opening": 0.41, "tiny": -0.36, "leads_on": 2.39, "names_titled": -0.94,
-    "completes": 4.46, "number": 0.46, "words": -0.28, "sentences": -0.23, "titled": 1.22, "bridged": 2.43,
-    "document": 0.38,
+    "base": -2.08, "behind": 0.16, "leads_on": 2.39, "names_titled": -0.94, "words": -0.28, "titled": 1.22,
+    "bridged": 2.43, "document": 0.38,
 }  # fmt: skip
-_TINY = 2
 _TITLED = 3.0
-"""What a title named in the question adds to a document's nearness, to say how sure it is: `strength`, 1 for
-the surest."""
-_SUREST = 3
-_ASKS_NUMBER = re.compile(
-    r"\b(when|how (many|much|long|old|often|far)|year|date|number|born|died?)\b", re.IGNORECASE
-)
-_DIGIT = re.compile(r"\d")
+"""What a title named in the question adds to a document's nearness; `strength` is 1 for the surest one."""
 
 
 def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
@@ -94,47 +86,18 @@ def sentence_features(
         for j, share in named:
             leads_on[j] = max(leads_on[j], share * documents[split.owners[j]]["strength"])
             names_titled[j] = max(names_titled[j], share * titled)
-    completes = _completes(query, segments, split, [row["strength"] for row in documents])
     best = max(near, default=0.0)
-    number = bool(_ASKS_NUMBER.search(query))
     return [
         {
             "behind": near[j] - best,
-            "opening": float(j == split.spans[d][0]),
-            "tiny": float(split.lengths[j] <= _TINY),
             "leads_on": leads_on[j],
             "names_titled": names_titled[j],
-            "completes": completes[j],
-            "number": float(number and split.digits[j]),
             "words": math.log(max(1, split.lengths[j])),
-            "sentences": math.log(split.spans[d][1] - split.spans[d][0]),
             "titled": documents[d]["titled"],
             "bridged": documents[d]["bridged"],
         }
         for j, d in enumerate(split.owners)
     ]
-
-
-def _completes(
-    query: str, segments: Sequence[Segment], split: _Split, strength: Sequence[float]
-) -> list[float]:
-    """Returns the share of the question's words that each sentence has and a sure document lacks."""
-    whole, sentences = TermIndex.of(scored_texts(segments)), TermIndex.of(split.texts)
-    wanted = [term for term in sorted(set(content_terms(query))) if term in sentences.stems]
-    documents_of = [whole.counts(whole.stems.get(term, ())) for term in wanted]
-    sentences_of = [sentences.counts(sentences.stems[term]) for term in wanted]
-    weights = [sentences.idf(len(holders)) for holders in sentences_of]
-    total = sum(weights) or 1.0
-    found = [0.0] * len(split.texts)
-    for d in sorted(range(len(strength)), key=lambda d: -strength[d])[:_SUREST]:
-        gained: dict[int, float] = {}
-        for known, holders, weight in zip(documents_of, sentences_of, weights, strict=True):
-            if d not in known:
-                for j in holders:
-                    gained[j] = gained.get(j, 0.0) + weight
-        for j, gain in gained.items():
-            found[j] = max(found[j], strength[d] * gain / total)
-    return found
 
 
 def document_features(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[Row]:
@@ -144,7 +107,7 @@ def document_features(query: str, segments: Sequence[Segment], scorer: Scorer) -
     pieces = normalised(TermIndex.of(texts).gram_bm25(query))
     titles = tuple([segment.title for segment in segments])
     mentions = Mentions.between(titles, texts, tuple(range(len(segments))))
-    asked = set(raw_words(query)) if any(mentions.titles) else set()
+    asked = set(raw_words(plain_question(query, texts))) if any(mentions.titles) else set()
     titled = [share_named(title, sum([word in asked for word in title])) for title in mentions.titles]
     sure = [score + _TITLED * share for score, share in zip(near, titled, strict=True)]
     top = max(sure, default=0.0)
@@ -173,27 +136,21 @@ class _Split:
     texts: tuple[str, ...]
     sentences: tuple[Segment, ...]
     owners: tuple[int, ...]
-    spans: tuple[tuple[int, int], ...]
     lengths: tuple[int, ...]
-    digits: tuple[bool, ...]
 
 
 def _split(texts: tuple[str, ...]) -> _Split:
     found: list[str] = []
     owners: list[int] = []
-    spans: list[tuple[int, int]] = []
     for owner, text in enumerate(texts):
         sentences = split_sentences(text)
-        spans.append((len(found), len(found) + len(sentences)))
         found.extend(sentences)
         owners.extend([owner] * len(sentences))
     return _Split(
         texts=tuple(found),
-        sentences=tuple(Segment(id=str(j), text=text) for j, text in enumerate(found)),
+        sentences=tuple([Segment(id=str(j), text=text) for j, text in enumerate(found)]),
         owners=tuple(owners),
-        spans=tuple(spans),
         lengths=tuple(TermIndex.of(tuple(found)).lengths),
-        digits=tuple(bool(_DIGIT.search(text)) for text in found),
     )
 
 

@@ -15,8 +15,9 @@ from .bm25 import Bm25Scorer, GramScorer
 from .corpus import scored_texts
 from .embedding import EmbeddingScorer, missing_reason
 from .protocol import Scorer
+from .question import plain_question
 
-__all__ = ["FusionScorer", "default_scorer", "normalised"]
+__all__ = ["FusionScorer", "default_scorer", "finite", "normalised"]
 
 DEFAULT_WEIGHTS = (1.0, 0.75, 1.0)
 """Weights of words, word pieces and meaning in the default mix; chosen on the development questions of the
@@ -39,12 +40,27 @@ def normalised(scores: Sequence[float]) -> list[float]:
     """
     if not scores:
         return []
+    scores = finite(scores)
     mean = math.fsum(scores) / len(scores)
     apart = [score - mean for score in scores]
     spread = math.sqrt(math.fsum([gap * gap for gap in apart]) / len(scores))
     if spread <= 1e-9 * max(1.0, abs(mean)):
         return [0.0] * len(scores)
     return [gap / spread for gap in apart]
+
+
+def finite(scores: Sequence[float]) -> Sequence[float]:
+    """Returns scores with infinity as the best finite one, and what is no number as the worst.
+
+    Example:
+        >>> finite([1.0, float("inf"), 3.0, float("nan")])
+        [1.0, 3.0, 3.0, 1.0]
+    """
+    known = [score for score in scores if math.isfinite(score)]
+    if len(known) == len(scores):
+        return scores
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    return [score if math.isfinite(score) else high if score > 0 else low for score in scores]
 
 
 class FusionScorer:
@@ -82,6 +98,8 @@ class FusionScorer:
         if not query.strip():
             return total
         texts = scored_texts(segments)
+        if self._bounded:
+            query = plain_question(query, texts)
         if self._bounded and (len(texts) > MANY or sum(map(len, texts)) > MUCH):
             return self._in_two_steps(query, segments, texts)
         for scorer, weight in self.parts:

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,16 @@ __all__ = ["MANIFEST", "read_index", "segment_from_dict", "segment_to_dict", "wr
 
 MANIFEST = "index.json"
 _FORMAT = 1
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    MemoryError,
+    RecursionError,
+)
+_OWN_FILE = re.compile(r"(vectors|segments)-[0-9a-f]{16}\.(npy|jsonl)")
 _FIELDS = {"format": int, "embedding": str, "dimension": int, "count": int, "vectors": dict, "segments": dict}
 
 
@@ -38,9 +49,8 @@ def write_index(folder: Path, segments: Sequence[Segment], vectors: Vectors | No
     np.save(
         buffer, vectors if vectors is not None else np.zeros((0, 0), dtype=np.float32), allow_pickle=False
     )
-    lines = "".join(
-        json.dumps(segment_to_dict(segment), ensure_ascii=False) + "\n" for segment in segments
-    ).encode()
+    # In ASCII no character of a text is a line break, and a lone surrogate has a form.
+    lines = "".join([f"{json.dumps(segment_to_dict(segment))}\n" for segment in segments]).encode("ascii")
     manifest: dict[str, Any] = {
         "format": _FORMAT,
         "embedding": embedding,
@@ -71,9 +81,9 @@ def read_index(folder: Path, embedding: str) -> tuple[list[Segment], Vectors | N
         raise EmbeddingIndexError(msg)
     data = {part: _checked(folder, manifest[part]) for part in ("vectors", "segments")}
     try:
-        vectors = np.load(io.BytesIO(data["vectors"]), allow_pickle=False)
-        segments = [segment_from_dict(json.loads(line)) for line in data["segments"].decode().splitlines()]
-    except (ValueError, KeyError, TypeError, EOFError) as error:
+        vectors = np.lib.format.read_array(io.BytesIO(data["vectors"]), allow_pickle=False)
+        segments = [segment_from_dict(json.loads(line)) for line in data["segments"].splitlines()]
+    except _UNREADABLE as error:
         msg = f"the index in {str(folder)!r} cannot be read ({error}); build it again"
         raise EmbeddingIndexError(msg) from error
     seen = (len(segments), *vectors.shape)
@@ -115,6 +125,9 @@ def _plain(value: Segment | Scope | Provenance) -> dict[str, Any]:
 def segment_from_dict(data: Mapping[str, Any]) -> Segment:
     """Returns the segment `segment_to_dict` wrote."""
     fields = _with_moment(data)
+    if not all(isinstance(fields[name], str) for name in ("id", "text")):
+        msg = f"a segment's id and text must be text (got {str(data)[:80]!r})"
+        raise ValueError(msg)
     if "scope" in fields:
         fields["scope"] = Scope(**fields["scope"])
     if "provenance" in fields:
@@ -135,7 +148,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         msg = f"there is no saved index in {str(folder)!r} (no {MANIFEST}); give the folder that save() wrote"
         raise EmbeddingIndexError(msg) from error
-    except (OSError, ValueError) as error:
+    except (OSError, *_UNREADABLE) as error:
         msg = f"{str(path)!r} cannot be read ({error}); build the index again"
         raise EmbeddingIndexError(msg) from error
     known = isinstance(manifest, dict)
@@ -151,8 +164,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def _checked(folder: Path, part: Mapping[str, Any]) -> bytes:
     name = str(part.get("file", ""))
-    if not name or Path(name).name != name:
-        msg = f"the manifest in {str(folder)!r} must name files in the same folder (got {name!r})"
+    if not _OWN_FILE.fullmatch(name):
+        msg = f"the manifest in {str(folder)!r} must name files that save() wrote (got {name!r})"
         raise EmbeddingIndexError(msg)
     try:
         data = (folder / name).read_bytes()
@@ -166,12 +179,13 @@ def _checked(folder: Path, part: Mapping[str, Any]) -> bytes:
 
 
 def _named_files(folder: Path) -> set[str]:
+    """Returns the data files of the index that a folder holds; others in it are never removed."""
     try:
         manifest = _manifest(folder)
     except EmbeddingIndexError:
         return set()
     names = {str(manifest[part].get("file", "")) for part in ("vectors", "segments")}
-    return {name for name in names if name and Path(name).name == name}
+    return {name for name in names if _OWN_FILE.fullmatch(name)}
 
 
 def _replace(path: Path, data: bytes) -> None:

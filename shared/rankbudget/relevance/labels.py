@@ -1,16 +1,14 @@
 """Relevance of labelled examples: a label that fits the question lifts all its examples.
 
-One lucky match does not decide. Four ratings say how likely a label is: its best example, the middle of its
-examples' vectors, its examples read as one text, and its name.
+One lucky match does not decide. Three ratings say how likely a label is: its best example and, where vectors
+are at hand, the middle of its examples and its name.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..segment import Segment
@@ -18,21 +16,19 @@ from .corpus import BoundedCache, scored_texts
 from .embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
 from .fusion import FusionScorer, default_scorer, normalised
 from .protocol import Scorer
-from .words import terms
+from .question import plain_question
 
 if TYPE_CHECKING:
     from .embedding import Vectors
 
 __all__ = ["LabelScorer"]
 
-NEAREST, MIDDLE, TEXT, NAME = 0.15, 1.2, 0.16, 0.3
-"""Weights of the four ratings, by logistic regression on the development questions."""
-NEAREST_ALONE, TEXT_ALONE = 0.7, 0.2
-"""The same where no vectors are at hand."""
+NEAREST, MIDDLE, NAME = 0.15, 1.2, 0.3
+"""Weights of the three ratings."""
+NEAREST_ALONE = 0.7
+"""The weight of the best example where there are no vectors."""
 LIFT = 2.0
 """What a label's log-odds count beside an example's own rating."""
-SATURATION = 1.2
-"""How soon more examples of a label with the same word stop counting; the usual one of BM25."""
 _NOT_NAME = re.compile(r"[\W_]+")
 
 
@@ -94,51 +90,19 @@ class LabelScorer:
                 best[segment.label] = max(best.get(segment.label, score), score)
         if not query.strip() or not best:
             return {}
-        texts, labels = scored_texts(segments), tuple([segment.label for segment in segments])
-        words = _WORDS.get((texts, labels), lambda key: _LabelWords(*key)).rate(query)
         near = list(best.values())
         embedder = _embedder_of(self._scorer or default_scorer())
         if embedder is None:
-            ratings = [
-                NEAREST_ALONE * n + TEXT_ALONE * words[label] for label, n in zip(best, near, strict=True)
-            ]
+            ratings = [NEAREST_ALONE * score for score in near]
         else:
-            middle, name = _meaning(embedder, query, texts, labels, list(best))
+            labels = tuple([segment.label for segment in segments])
+            middle, name = _meaning(embedder, query, scored_texts(segments), labels, list(best))
             ratings = [
-                NEAREST * n + MIDDLE * m + TEXT * words[label] + NAME * called
-                for label, n, m, called in zip(best, near, middle, name, strict=True)
+                NEAREST * n + MIDDLE * m + NAME * called
+                for n, m, called in zip(near, middle, name, strict=True)
             ]
         mean = sum(ratings) / len(ratings)
         return {label: rating - mean for label, rating in zip(best, ratings, strict=True)}
-
-
-class _LabelWords:
-    """A label's examples as one text: BM25 over words and word pairs, function words included."""
-
-    def __init__(self, texts: Sequence[str], labels: Sequence[str | None]) -> None:
-        self._names = list(dict.fromkeys(label for label in labels if label))
-        held: dict[str, Counter[str]] = {name: Counter() for name in self._names}
-        for text, label in zip(texts, labels, strict=True):
-            if label:
-                held[label].update(_words_and_pairs(text))
-        self._labels_of: dict[str, list[tuple[str, int]]] = {}
-        for name, counts in held.items():
-            for term, examples in counts.items():
-                self._labels_of.setdefault(term, []).append((name, examples))
-
-    def rate(self, query: str) -> dict[str, float]:
-        found = dict.fromkeys(self._names, 0.0)
-        for term in sorted(_words_and_pairs(query)):
-            holders = self._labels_of.get(term, ())
-            weight = math.log(1 + (len(found) - len(holders) + 0.5) / (len(holders) + 0.5))
-            for name, examples in holders:
-                found[name] += weight * examples * (SATURATION + 1) / (examples + SATURATION)
-        return found
-
-
-def _words_and_pairs(text: str) -> set[str]:
-    words = terms(text)
-    return {*words, *[f"{a} {b}" for a, b in pairwise(words)]}
 
 
 def _meaning(
@@ -149,7 +113,7 @@ def _meaning(
     names: Sequence[str],
 ) -> tuple[list[float], list[float]]:
     """Returns how near the question is to the middle of each label's examples, and to its name."""
-    asked = embedder.vectors((query,))[0]
+    asked = embedder.vectors((plain_question(query, texts),))[0]
     middles = _MIDDLES.get(
         (embedder, texts, labels), lambda _: _middles(embedder.vectors(texts), labels, names)
     )
@@ -192,9 +156,6 @@ def _embedder_of(scorer: Scorer) -> Embedder | None:
     return default_embedder() if missing_reason() is None else None
 
 
-_WORDS: BoundedCache[tuple[tuple[str, ...], tuple[str | None, ...]], _LabelWords] = BoundedCache(
-    max_size=4_000_000, size=lambda key: 2 * sum(map(len, key[0])) + 64
-)
 _MIDDLES: BoundedCache[tuple[Embedder, tuple[str, ...], tuple[str | None, ...]], Vectors] = BoundedCache(
     max_size=4_000_000, size=lambda key: sum(map(len, key[1])) + 64
 )

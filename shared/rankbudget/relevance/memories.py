@@ -1,28 +1,27 @@
 """Which memories matter now: near the question, important, recent, of a lasting kind.
 
-The parts are brought to one scale before they are weighed: a cosine moves within 0.2 while a priority moves
-within 1, so mixed as they come the cosine would decide nothing.
+The parts are brought to one scale before they are weighed: cosines of one question lie within 0.2, priorities
+within 1.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from ..errors import BudgetConfigError
-from ..segment import Scope, Segment
-from .fusion import default_scorer
+from ..segment import Segment
+from .fusion import default_scorer, finite
 from .protocol import Scorer
 
-__all__ = ["KINDS", "MemoryScorer", "MemoryWeights", "rank_memories"]
+__all__ = ["KINDS", "OVER_RETRIEVE", "MemoryScorer", "MemoryWeights"]
 
 KINDS: Mapping[str, float] = {"core": 100, "explicit": 90, "fact": 80, "project": 75, "experience": 70}
 """How much a memory's kind counts, 0 to 100."""
 OVER_RETRIEVE = 50
-"""So many of the nearest memories compete: more than ever fit, so that a too large one has a successor. The
-others stand behind them."""
+"""So many of the nearest memories compete; the others come after them."""
 _SAME = 1e-12
 """Values no further apart are equal but for rounding."""
 _LEAST_WEIGHT = 1e-6
@@ -46,7 +45,7 @@ class MemoryWeights:
         >>> MemoryWeights(similarity=-1)
         Traceback (most recent call last):
         ...
-        rankbudget.errors.BudgetConfigError: similarity is -1, allowed: 0 or more
+        rankbudget.errors.BudgetConfigError: similarity must be 0 or more (got -1)
     """
 
     similarity: float = 0.4
@@ -60,12 +59,12 @@ class MemoryWeights:
 
     def __post_init__(self) -> None:
         problems = [
-            f"{name} is {value!r}, allowed: 0 or more"
+            f"{name} must be 0 or more (got {value!r})"
             for name in ("similarity", "priority", "recency", "kind")
             if not (value := getattr(self, name)) >= 0
         ]
         if not self.half_life_days > 0:
-            problems.append(f"half_life_days is {self.half_life_days!r}, allowed: more than 0")
+            problems.append(f"half_life_days must be more than 0 (got {self.half_life_days!r})")
         if problems:
             raise BudgetConfigError.of(problems)
 
@@ -102,24 +101,22 @@ class MemoryScorer:
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each memory, 0 to 1."""
-        return self.mixed(self.near(query, segments), segments)
-
-    def near(self, query: str, segments: Sequence[Segment]) -> list[float]:
-        """Returns how near each memory is to the question, any range."""
-        return (self.similarity or default_scorer()).score(query, segments)
-
-    def mixed(self, near: Sequence[float], segments: Sequence[Segment]) -> list[float]:
-        """Returns one score for each memory, 0 to 1, from how near each is to the question."""
         weights = self.weights
         total = weights.similarity + weights.priority + weights.recency + weights.kind or 1.0
+        near = finite((self.similarity or default_scorer()).score(query, segments))
+        low, high = min(near, default=0.0), max(near, default=0.0)
+        span = high - low if high - low > _SAME else math.inf
         worth = self._worth(segments)
-        return [(weights.similarity * share + worth[i]) / total for i, share in enumerate(_stretched(near))]
+        return [
+            (weights.similarity * (score - low) / span + value) / total
+            for score, value in zip(near, worth, strict=True)
+        ]
 
     def shifts(self, near: Sequence[float], segments: Sequence[Segment]) -> list[float]:
         """Returns what to add to each nearness so that the sums rank as the formula does.
 
-        Memories behind the `OVER_RETRIEVE` nearest are shifted behind all of these. Where no memory differs
-        from another in priority, date or kind, nothing is shifted.
+        Memories behind the `OVER_RETRIEVE` nearest are shifted behind all of these, unless they are of kind
+        "core". Where no memory differs from another in priority, date or kind, nothing is shifted.
 
         Example:
             >>> near = Segment(id="near", text="tea", priority=0)
@@ -135,8 +132,11 @@ class MemoryScorer:
         span = span if span > _SAME else 1.0
         unit = span / max(self.weights.similarity, _LEAST_WEIGHT)
         behind = unit * (most - least) + 2 * span
-        competing = _competing(near, segments)
-        return [unit * (value - most) - (0.0 if i in competing else behind) for i, value in enumerate(worth)]
+        nearest = set(sorted(range(len(near)), key=lambda i: -near[i])[:OVER_RETRIEVE])
+        return [
+            unit * (value - most) - (0.0 if i in nearest or segments[i].kind == "core" else behind)
+            for i, value in enumerate(worth)
+        ]
 
     def _worth(self, segments: Sequence[Segment]) -> list[float]:
         """Returns what priority, recency and kind give each memory, weighed."""
@@ -151,60 +151,8 @@ class MemoryScorer:
         ]
 
 
-def rank_memories(
-    memories: Sequence[Segment],
-    query: str,
-    *,
-    scope: Scope | None = None,
-    limit: int = OVER_RETRIEVE,
-    scorer: Scorer | None = None,
-) -> list[Segment]:
-    """Returns the best memories the reader may see, best first, their score set; ties keep the order given.
-
-    Of more than `OVER_RETRIEVE` memories the nearest to the question compete, and all of kind "core"; the
-    others stand behind them.
-
-    Args:
-        memories: all there are.
-        query: the question they should serve.
-        scope: who reads; memories of other users and projects never appear.
-        limit: how many at most.
-        scorer: rates them; None takes `MemoryScorer()`.
-
-    Example:
-        >>> memories = [Segment(id="a", text="tea", scope=Scope(user="ann")), Segment(id="b", text="tea")]
-        >>> found = rank_memories(memories, "tea", scope=Scope(user="bob"))
-        >>> [segment.id for segment in found]
-        ['b']
-    """
-    visible = [segment for segment in memories if segment.scope is None or segment.scope.visible_to(scope)]
-    ranking = MemoryScorer() if scorer is None else scorer
-    if isinstance(ranking, MemoryScorer):
-        near = ranking.near(query, visible)
-        scores, competing = ranking.mixed(near, visible), _competing(near, visible)
-    else:
-        scores, competing = ranking.score(query, visible), set(range(len(visible)))
-    best = sorted(range(len(visible)), key=lambda i: (i not in competing, -scores[i]))[:limit]
-    return [dataclasses.replace(visible[i], score=scores[i]) for i in best]
-
-
-def _competing(near: Sequence[float], segments: Sequence[Segment]) -> set[int]:
-    """Returns the memories that are ranked against each other: the nearest, and all of kind "core"."""
-    if len(near) <= OVER_RETRIEVE:
-        return set(range(len(near)))
-    nearest = sorted(range(len(near)), key=lambda i: -near[i])[:OVER_RETRIEVE]
-    return {*nearest, *(i for i, segment in enumerate(segments) if segment.kind == "core")}
-
-
 def _share(value: float) -> float:
     return min(max(value / 100, 0.0), 1.0)
-
-
-def _stretched(scores: Sequence[float]) -> list[float]:
-    low, high = min(scores, default=0.0), max(scores, default=0.0)
-    if high - low <= _SAME:
-        return [0.0] * len(scores)
-    return [(score - low) / (high - low) for score in scores]
 
 
 def _ages_in_days(moments: Sequence[datetime | None], now: datetime | None) -> list[float]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..segment import Segment
-from .corpus import BoundedCache
+from .stopwords import STOP_WORDS
 from .words import raw_words, stem
 
-__all__ = ["named_in", "speakers"]
+__all__ = ["named_in", "speakers", "without"]
 
 _OPENS = re.compile(r"\s*([^\W\d_][^:\n]{0,39}?) ?:\s")
 _MOST_WORDS = 6
@@ -31,13 +31,7 @@ def speakers(segments: Sequence[Segment]) -> list[str]:
         >>> speakers(talk)
         ['Ann', 'Bo Li', 'Ann', 'Bo Li', '']
     """
-    opening = _NAMES.get(
-        tuple([segment.text for segment in segments]), lambda texts: [_opening_name(text) for text in texts]
-    )
-    found = [
-        str(segment.metadata.get("name") or "") or name
-        for segment, name in zip(segments, opening, strict=True)
-    ]
+    found = [str(segment.metadata.get("name") or "") or _opening_name(segment.text) for segment in segments]
     counts = Counter(found)
     found = [name if counts[name] > 1 else "" for name in found]
     return found if 2 * sum(map(bool, found)) >= len(found) else [""] * len(found)
@@ -59,11 +53,20 @@ def named_in(query: str, names: Sequence[str]) -> list[bool]:
     return [known[name] for name in names]
 
 
+def without(query: str, names: Iterable[str]) -> str:
+    """Returns a question without the words of some names; as it is when nothing else is left.
+
+    Example:
+        >>> without("What did Ann Lee's brother cook?", ["Ann Lee"])
+        'What did brother cook?'
+    """
+    words = {word for name in names for word in raw_words(name)}
+    if not words:
+        return query
+    left = " ".join([word for word in query.split() if not {*words, "s"}.issuperset(raw_words(word) or [""])])
+    return left if any(word not in STOP_WORDS for word in raw_words(left)) else query
+
+
 def _opening_name(text: str) -> str:
     found = _OPENS.match(text)
     return found[1] if found and len(found[1].split()) <= _MOST_WORDS else ""
-
-
-_NAMES: BoundedCache[tuple[str, ...], list[str]] = BoundedCache(
-    max_size=8_000_000, size=lambda texts: sum(map(len, texts)) + 64
-)

@@ -1,58 +1,33 @@
-"""Relevance of turns: a turn's own, its neighbours', its passage's, its speaker and its day.
+"""Relevance of turns: a turn's own, its neighbours', its passage's and its speaker's.
 
 What was talked about spans many turns, and few of them hold the words of the question. So passages of four
 lengths are rated as if they were documents, and each turn adds the rating of the best passage it stands in.
-Where several people speak in turns of very uneven length, as in a meeting, long passages count most: a word
-of assent belongs to the answer as much as the speech it follows. In other chats a turn says what it says by
-itself, and whom the question names most likely said it.
+Whom the question names most likely said it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from ..segment import Segment
-from .asking import subject, without
 from .corpus import BoundedCache, TermIndex, scored_texts
-from .dates import closeness
 from .fusion import default_scorer, normalised
 from .protocol import Scorer
-from .smoothing import smoothed, surrounding
-from .speakers import named_in, speakers
+from .question import plain_question
+from .speakers import named_in, speakers, without
 
-__all__ = ["TurnScorer", "passages"]
+__all__ = ["TurnScorer", "passages", "smoothed"]
 
-Weight = tuple[float, float]
-"""In a chat, in a meeting."""
-NEAR: Weight = (0.15, 0.2)
-FURTHER: Weight = (0.2, 0.1)
-"""Share of the neighbours' own relevance."""
-PASSAGES: tuple[tuple[int, Weight], ...] = (
-    (115, (0.6, 0.6)),
-    (300, (0.4, 0.5)),
-    (750, (0.5, 1.8)),
-    (1900, (0.35, 2.2)),
-)
+NEAR, FURTHER = 0.15, 0.2
+"""Share of the relevance of the neighbours, and of those two steps away."""
+PASSAGES = ((115, 0.6), (300, 0.4), (750, 0.6), (1900, 0.5))
 """Length of the passages in words, and the weight of each."""
-AROUND: tuple[tuple[int, Weight], ...] = ((300, (0.0, 0.4)), (1250, (0.0, 0.6)))
-"""Words before and after a turn, and the weight of all relevant turns there together."""
-SPEAKER: Weight = (2.5, 1.0)
+SPEAKER = 2.5
 """For turns of whom the question names."""
-DATE = 6.0
-"""For turns of a day the question names, less for its month."""
-SCALE: Weight = (1.0, 0.45)
-"""Brings the sum to one scale, so that a score means the same in both."""
-EVEN, UNEVEN = 0.6, 0.75
-"""Spread of the turns' lengths over their mean: up to the first a chat, from the second on a meeting."""
-HALF = 0.5
-"""Meetings from here on; there a speaker's name is often a party's, and a topic ("the marketing")."""
-SEVERAL = 3
-"""Speakers from which a conversation may be a meeting."""
 
 
 class TurnScorer:
-    """Rates turns by themselves, their neighbours, their passage, their speaker and their day.
+    """Rates turns by themselves, their neighbours, their passage and their speaker.
 
     Args:
         scorer: rates single texts; None takes the default mix of words and meaning.
@@ -75,36 +50,35 @@ class TurnScorer:
             return [0.0] * len(segments)
         scorer = self._scorer or default_scorer()
         texts = scored_texts(segments)
-        lengths = TermIndex.of(texts).lengths
+        query = plain_question(query, texts)
         names = speakers(segments)
-        meeting = _like_a_meeting(lengths, names)
-        asked = subject(query)
         named = named_in(query, names)
-        about = asked
-        if (
-            meeting <= HALF
-        ):  # a name is heard most where others address its owner, and would bring their turns
-            about = without(asked, {name for name, is_named in zip(names, named, strict=True) if is_named})
-        own = normalised(scorer.score(about, segments))
-        parts: list[tuple[Weight, list[float]]] = [
-            *_passage_ratings(asked, texts, scorer),
-            (SPEAKER, [float(is_named) for is_named in named]),
-            ((DATE, DATE), closeness(query, [segment.created_at for segment in segments])),
-        ]
-        if meeting:
-            found = [max(0.0, score) for score in own]
-            parts += [(weight, normalised(surrounding(found, lengths, words))) for words, weight in AROUND]
-        total = smoothed(own, near=_mixed(NEAR, meeting), further=_mixed(FURTHER, meeting))
-        for weights, scores in parts:
-            weight = _mixed(weights, meeting)
-            total = [sum_ + weight * score for sum_, score in zip(total, scores, strict=True)]
-        scale = _mixed(SCALE, meeting)
-        return [scale * score for score in total]
+        # A name is heard most where others address its owner, and would bring their turns.
+        about = without(query, {name for name, asked in zip(names, named, strict=True) if asked})
+        total = smoothed(normalised(scorer.score(about, segments)))
+        for weight, ratings in _passage_ratings(query, texts, scorer):
+            total = [score + weight * rating for score, rating in zip(total, ratings, strict=True)]
+        return [score + SPEAKER * asked for score, asked in zip(total, named, strict=True)]
+
+
+def smoothed(scores: Sequence[float]) -> list[float]:
+    """Returns each score plus a share of its neighbours': the answer often stands beside the question.
+
+    Example:
+        >>> smoothed([0.0, 1.0, 0.0, 0.0])
+        [0.15, 1.0, 0.15, 0.2]
+    """
+    found = list(scores)
+    for distance, share in ((1, NEAR), (2, FURTHER)):
+        for i in range(len(scores) - distance):
+            found[i] += share * scores[i + distance]
+            found[i + distance] += share * scores[i]
+    return found
 
 
 def _passage_ratings(
     query: str, texts: tuple[str, ...], scorer: Scorer
-) -> Iterator[tuple[Weight, list[float]]]:
+) -> Iterator[tuple[float, list[float]]]:
     """Yields, for each length of passages, a weight and the rating of the best passage of each turn."""
     for words, weight in PASSAGES:
         spans = passages(texts, words)
@@ -115,19 +89,6 @@ def _passage_ratings(
         for (start, end, _), rating in zip(spans, ratings, strict=True):
             best[start:end] = [max(rating, other) for other in best[start:end]]
         yield weight, normalised(best)
-
-
-def _like_a_meeting(lengths: Sequence[int], names: Sequence[str]) -> float:
-    """Returns 1 for several people in turns of very uneven length, 0 for a chat, or something between."""
-    if len(set(names) - {""}) < SEVERAL:
-        return 0.0
-    mean = sum(lengths) / len(lengths)
-    spread = math.sqrt(sum([(length - mean) ** 2 for length in lengths]) / len(lengths)) / (mean or 1.0)
-    return min(1.0, max(0.0, (spread - EVEN) / (UNEVEN - EVEN)))
-
-
-def _mixed(weight: Weight, meeting: float) -> float:
-    return weight[0] + meeting * (weight[1] - weight[0])
 
 
 def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment]]:

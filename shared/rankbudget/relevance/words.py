@@ -15,7 +15,7 @@ import regex
 
 from .stopwords import STOP_WORDS
 
-__all__ = ["content_terms", "content_words", "fold", "grams", "raw_words", "stem", "terms"]
+__all__ = ["content_terms", "content_words", "fold", "grams", "raw_words", "stem"]
 
 _NO_SPACES = (
     r"\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
@@ -68,16 +68,6 @@ def raw_words(text: str) -> list[str]:
     return found
 
 
-def terms(text: str) -> list[str]:
-    """Returns the stemmed terms of a text, in order, with repeats.
-
-    Example:
-        >>> terms("Budgets budgeting budgeted")
-        ['budget', 'budget', 'budget']
-    """
-    return [stem(word) for word in raw_words(text)]
-
-
 def content_terms(text: str) -> list[str]:
     """Returns the stemmed terms of a query without function words; all of them when nothing else is left.
 
@@ -112,27 +102,28 @@ def grams(word: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
-    """Returns the word without its inflection (Latin, Cyrillic, Arabic), never under three letters.
+    """Returns the word without its inflection, where it is in Latin letters; never under three of them.
 
     Example:
         >>> [stem(w) for w in ("memories", "memory", "running", "runs", "planned")]
         ['memori', 'memori', 'run', 'run', 'plan']
     """
-    if len(word) < _SHORTEST + 1 or word[0].isdigit():
+    if len(word) <= _SHORTEST or word[0].isdigit() or word[0] > "\u024f":
         return word
-    first = word[0]
-    if first <= "\u024f":
-        return _latin(word)
-    if "\u0400" <= first <= "\u052f":
-        return _strip(word, _CYRILLIC_ENDINGS)
-    if "\u0600" <= first <= "\u06ff":
-        return _strip(_unprefix(word), _ARABIC_ENDINGS)
+    word = _stripped(_present(_singular(word)))
+    if word.endswith("e") and len(word) > _SHORTEST:
+        word = word[:-1]
+    if word.endswith("y") and len(word) > _SHORTEST:
+        word = word[:-1] + "i"
     return word
 
 
 _SHORTEST = 3
 _DOUBLED = frozenset("bdfgmnprt")
 _VOWEL = re.compile("[aeiouy]")
+_ENDINGS = tuple(
+    "ization ational fulness ousness iveness ation ator alism ment ness ance ence able ible ally ful ly er or".split()
+)
 
 
 def _singular(word: str) -> str:
@@ -143,51 +134,16 @@ def _singular(word: str) -> str:
     return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 
 
-def _latin(word: str) -> str:
-    word = _singular(word)
-    for ending in ("ingly", "edly", "ing", "ed"):
-        if word.endswith(ending):
-            base = word[: -len(ending)]
-            if len(base) >= _SHORTEST - 1 and _VOWEL.search(base):
-                word = (
-                    base[:-1]
-                    if len(base) > _SHORTEST and base[-1] == base[-2] and base[-1] in _DOUBLED
-                    else base
-                )
-            break
-    word = _strip(word, _LATIN_ENDINGS)
-    if word.endswith("e") and len(word) > _SHORTEST:
-        word = word[:-1]
-    if word.endswith("y") and len(word) > _SHORTEST:
-        word = word[:-1] + "i"
-    return word
+def _present(word: str) -> str:
+    ending = next((ending for ending in ("ingly", "edly", "ing", "ed") if word.endswith(ending)), None)
+    base = word.removesuffix(ending or "")
+    if ending is None or len(base) < _SHORTEST - 1 or not _VOWEL.search(base):
+        return word
+    return base[:-1] if len(base) > _SHORTEST and base[-1] == base[-2] and base[-1] in _DOUBLED else base
 
 
-def _longest_first(endings: str) -> tuple[str, ...]:
-    return tuple(sorted(endings.split(), key=len, reverse=True))
-
-
-_LATIN_ENDINGS = _longest_first(
-    "ization ational fulness ousness iveness ation ator alism ment ness ance ence able ible ally ful ly er or"
-)
-_CYRILLIC_ENDINGS = _longest_first(
-    """иями ями ами ией иям ием иях ев ов ие ье еи ии ей ой ий й иям ям ием ем ам ом о у ах иях ях ы ь ию ью
-    ю ия ья я а е и ого его ому ему ыми ими ая яя ую юю ое ее ые ых их ть ти ла ло ли ет ют ит ат ят ешь ишь
-    ся сь"""
-)
-_ARABIC_ENDINGS = ("هما", "كما", "ها", "ات", "ون", "ين", "ان", "يه", "هم", "نا", "ه", "ي")
-_ARABIC_PREFIXES = ("وال", "بال", "كال", "فال", "لل", "ال", "و")
-
-
-def _strip(word: str, endings: tuple[str, ...]) -> str:
-    for ending in endings:
+def _stripped(word: str) -> str:
+    for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST:
             return word[: -len(ending)]
-    return word
-
-
-def _unprefix(word: str) -> str:
-    for prefix in _ARABIC_PREFIXES:
-        if word.startswith(prefix) and len(word) - len(prefix) >= _SHORTEST:
-            return word[len(prefix) :]
     return word

@@ -1,19 +1,22 @@
-"""What is left of a broken conversation: the rules providers set, written down a second time for the checker."""
+"""What is left of a broken conversation: the providers' rules, written a second time for the checker."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..messages.codec import Codec, DictCodec
+from ..messages.codec import Codec, DictCodec, answers_of, content_text
 
 __all__ = [
     "answers",
     "is_broken",
     "least_messages",
+    "only_results",
     "pairing_errors",
     "part",
     "repaired",
+    "says_nothing",
+    "take",
     "unanswered_results",
     "waiting_from",
 ]
@@ -22,66 +25,116 @@ _SYSTEM = ("system", "developer")
 
 
 def answers(message: Any, codec: Codec | None = None) -> list[str | None]:
-    """Returns the ids of the calls a message answers: a tool message one, a user message those of the tool results among its blocks.
+    """Returns the calls a message answers: a tool message one, any other those of the results in its content.
 
     Example:
-        >>> answers({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "42"}]})
+        >>> result = {"type": "tool_result", "tool_use_id": "c1", "content": "42"}
+        >>> answers({"role": "user", "content": [result]})
         ['c1']
     """
     codec = codec or DictCodec()
-    role = codec.role(message)
-    if role == "tool":
-        return [codec.result_id(message)]
-    content = codec.to_dict(message).get("content") if role == "user" else None
-    blocks = (
-        [block for block in content if isinstance(block, Mapping)]
-        if isinstance(content, (list, tuple))
-        else []
-    )
-    return [str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
+    inside: list[str | None] = list(answers_of(codec)(message))
+    return inside or ([codec.result_id(message)] if codec.role(message) == "tool" else [])
 
 
 def part(message: Any, codec: Codec | None = None) -> str:
-    """Returns the part a message plays: its role, but "tool" for a user message that holds tool results.
+    """Returns the part a message plays: its role, but "tool" for a message that answers calls.
 
     Example:
-        >>> part({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1"}]}), part({"role": "user", "content": "hi"})
+        >>> result = {"type": "tool_result", "tool_use_id": "c1"}
+        >>> part({"role": "user", "content": [result]}), part({"role": "user", "content": "hi"})
         ('tool', 'user')
     """
     codec = codec or DictCodec()
     return "tool" if answers(message, codec) else codec.role(message)
 
 
+def says_nothing(message: Any, codec: Codec | None = None) -> bool:
+    """Returns whether an assistant message has neither calls nor anything else but blanks and thinking.
+
+    Example:
+        >>> [says_nothing({"role": role, "content": " "}) for role in ("assistant", "user")]
+        [True, False]
+    """
+    codec = codec or DictCodec()
+    if codec.role(message) != "assistant" or codec.call_ids(message) or answers(message, codec):
+        return False
+    neutral = codec.to_dict(message)
+    content = neutral.get("content") or []
+    left = [b for b in (content if isinstance(content, list) else [content]) if not _is_thinking(b)]
+    return not neutral.get("refusal") and not any(content_text([b]).strip() or _is_atom(b) for b in left)
+
+
+def _is_thinking(block: Any) -> bool:
+    return isinstance(block, Mapping) and (
+        block.get("type") in ("thinking", "redacted_thinking", "reasoning") or block.get("thought") is True
+    )
+
+
+def _is_atom(block: Any) -> bool:
+    return isinstance(block, Mapping) and "text" not in block
+
+
+def take(missing: list[str], answered: Sequence[str | None]) -> bool:
+    """Removes the calls that results answer, by id, by name, then in order; says whether each has one.
+
+    Example:
+        >>> missing = ["function:f", "function:f"]
+        >>> take(missing, ["f"]), missing
+        (True, ['function:f'])
+    """
+    left = list(missing)
+    for answer in answered:
+        own = (answer or "").removeprefix("function:")
+        same = [call for call in left if call == answer]
+        same = same or [call for call in left if own and call.removeprefix("function:") == own]
+        named = (answer or "").startswith("function:")
+        fitting = [c for c in left if not own or c == "function:" or c.startswith("function:") != named]
+        chosen = same or [c for c in fitting if "approval:" not in f"{c} {answer}"]
+        if not chosen:
+            return False
+        left.remove(chosen[0])
+    missing[:] = left
+    return True
+
+
+def only_results(messages: Sequence[Any], codec: Codec | None = None) -> bool:
+    """Returns whether there are results and system messages alone: the server holds their calls."""
+    return {part(m, codec) for m in messages}.isdisjoint({"user", "assistant"})
+
+
 def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
     """Returns the messages a valid conversation keeps, the same objects.
 
-    A call without all its results goes with the results it has, unless nothing follows it; results nobody asked for go; where there is a user message,
-    what an assistant said before the first one goes. System messages and empty messages stay where they are.
+    A call without all its results goes with the results it has, unless nothing follows it; results of no call
+    go; so does an assistant message that says nothing; where there is a user message, what an assistant said
+    before the first one goes. Where there are only results, the server holds their calls, and all stay.
 
     Example:
-        >>> broken = [{"role": "user", "content": "hi"}, {"role": "tool", "tool_call_id": "x", "content": "nobody asked"}]
-        >>> [m["role"] for m in repaired(broken)]
-        ['user']
+        >>> orphan = {"role": "tool", "tool_call_id": "x", "content": "of no call"}
+        >>> len(repaired([{"role": "user", "content": "hi"}, orphan])), len(repaired([orphan]))
+        (1, 1)
     """
     codec = codec or DictCodec()
     roles = [part(m, codec) for m in messages]
-    keep = [True] * len(messages)
+    if only_results(messages, codec):
+        return list(messages)
+    keep = [not says_nothing(m, codec) for m in messages]
+    if messages and not keep[-1]:  # an empty message at the end is where the model goes on
+        keep[-1] = not codec.to_dict(messages[-1]).get("content")
     at = 0
     while at < len(messages):
         if roles[at] == "tool":  # a result that follows no call; batches skip over theirs below
             keep[at] = False
             at += 1
             continue
-        asked = list(codec.call_ids(messages[at])) if roles[at] == "assistant" else []
+        missing = list(codec.call_ids(messages[at])) if roles[at] == "assistant" else []
         at += 1
-        if not asked:
+        if not missing:
             continue
         start = at - 1
-        missing: set[str | None] = set(asked)
         while at < len(messages) and roles[at] == "tool":
-            answered = answers(messages[at], codec)
-            keep[at] = missing >= set(answered) and len(answered) == len(set(answered))
-            missing -= set(answered) if keep[at] else set()
+            keep[at] = take(missing, answers(messages[at], codec))
             at += 1
         if missing and at < len(messages):
             keep[start:at] = [False] * (at - start)
@@ -98,7 +151,9 @@ def is_broken(messages: Sequence[Any], codec: Codec | None = None) -> bool:
 
 
 def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[str]:
-    """Returns what a provider would say about the tool calls of a conversation; a call still waiting at the very end is allowed.
+    """Returns what a provider would say about the tool calls of a conversation.
+
+    A call still waiting at the very end is allowed.
 
     Example:
         >>> pairing_errors([{"role": "tool", "tool_call_id": "c1", "content": "late"}])
@@ -106,14 +161,14 @@ def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[
     """
     codec = codec or DictCodec()
     errors: list[str] = []
-    missing: list[str | None] = []
+    missing: list[str] = []
     for position, message in enumerate(messages):
         if part(message, codec) == "tool":
-            for answered in answers(message, codec):
-                if answered in missing:
-                    missing.remove(answered)
-                else:
-                    errors.append(f"result {answered!r} at {position} follows no call that asks for it")
+            errors += [
+                f"result {answered!r} at {position} follows no call that asks for it"
+                for answered in answers(message, codec)
+                if not take(missing, [answered])
+            ]
             continue
         if missing:
             errors.append(f"calls {missing!r} before {position} have no result")
@@ -122,30 +177,34 @@ def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[
 
 
 def waiting_from(messages: Sequence[Any], codec: Codec | None = None) -> int:
-    """Returns the position of a call at the very end that still waits for a result, or the number of messages when none does.
+    """Returns the position of a call at the very end that waits for a result, else the number of messages.
 
     Example:
-        >>> waiting_from([{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}])
+        >>> call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}
+        >>> waiting_from([{"role": "user", "content": "hi"}, call])
         1
     """
     codec = codec or DictCodec()
     at = len(messages)
-    results: set[str | None] = set()
     while at and part(messages[at - 1], codec) == "tool":
         at -= 1
-        results.update(answers(messages[at], codec))
-    if at and codec.role(messages[at - 1]) == "assistant" and set(codec.call_ids(messages[at - 1])) - results:
-        return at - 1
+    if at and codec.role(messages[at - 1]) == "assistant":
+        missing = list(codec.call_ids(messages[at - 1]))
+        for message in messages[at:]:
+            take(missing, answers(message, codec))
+        return at - 1 if missing else len(messages)
     return len(messages)
 
 
 def least_messages(messages: Sequence[Any], codec: Codec | None = None) -> list[Mapping[str, Any]]:
-    """Returns, in neutral form, what must stay of a valid conversation: system messages, the question, a tool batch at the very end.
+    """Returns what must stay of a conversation, in neutral form: system messages, question, last batch.
 
-    Such a batch waits for results, or has them all and waits for the model. Where nobody asked anything, the newest answer or tool batch stands for the question.
+    Such a batch waits for results, or has them all and waits for the model. Without a question, the newest
+    answer or tool batch takes its place.
 
     Example:
-        >>> [m["content"] for m in least_messages([{"role": role, "content": role} for role in ("system", "user", "assistant", "user")])]
+        >>> chat = [{"role": role, "content": role} for role in ("system", "user", "assistant", "user")]
+        >>> [m["content"] for m in least_messages(chat)]
         ['system', 'user']
     """
     codec = codec or DictCodec()
@@ -159,11 +218,12 @@ def least_messages(messages: Sequence[Any], codec: Codec | None = None) -> list[
 
 
 def unanswered_results(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
-    """Returns the call with its results at the very end of a valid conversation, system messages apart; nothing where something else ends it.
+    """Returns the call and its results that end a valid conversation, system messages apart, if they do.
 
     Example:
         >>> call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}
-        >>> chat = [{"role": "user", "content": "hi"}, call, {"role": "tool", "tool_call_id": "c1", "content": "42"}]
+        >>> result = {"role": "tool", "tool_call_id": "c1", "content": "42"}
+        >>> chat = [{"role": "user", "content": "hi"}, call, result]
         >>> [m["role"] for m in unanswered_results(chat)]
         ['assistant', 'tool']
     """

@@ -1,7 +1,7 @@
-"""Hypothesis strategies that draw one application at a time: a conversation, documents, examples, memories, tools, a question and a budget.
+"""Hypothesis strategies that draw one application at a time: messages, documents, tools, a question, a budget.
 
-Everything is drawn from few small choices and built by plain functions, so that a draw takes well under a millisecond of work and shrinks to
-something readable: fewer turns, the simplest kind of turn, short plain words.
+Everything is drawn from few small choices and built by plain functions, so that a draw takes well under a
+millisecond of work and shrinks to something readable: fewer turns, the simplest kind of turn, plain words.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from ..segment import Scope
 from .application import Application, MemoryItem
 from .payloads import HOSTILE, WORDS
+from .shapes import SHAPES, STEPS
 from .turns import ANSWERED_BY_USER, BROKEN, ENDS, MEDIA, ODD, PLAIN, SYSTEMS, Writer
 
-__all__ = ["applications", "conversations", "texts", "tools"]
+__all__ = ["applications", "conversations", "shaped_turns", "shapes", "texts", "tools"]
 
 
 def texts(*, giant: bool = False) -> st.SearchStrategy[str]:
@@ -41,7 +42,8 @@ def conversations(
         media: images, audio, files and thinking may occur.
         max_turns: most drawn turns; a drawn repetition may make the conversation longer.
         systems: system and developer messages may stand anywhere.
-        user_results: user messages may hold tool results among their content blocks, some of them broken; not every host has such messages.
+        user_results: user messages may hold tool results among their content blocks, some of them broken; not
+            every host has such messages.
     """
     kinds = PLAIN + ODD + (SYSTEMS if systems else ()) + (MEDIA if media else ()) + (BROKEN if broken else ())
     kinds += ANSWERED_BY_USER if user_results else ()
@@ -58,6 +60,28 @@ def conversations(
         st.sampled_from((*ENDS, "user_end", "user_results") if user_results else ENDS),
         st.sampled_from(WORDS),
     )
+
+
+def shaped_turns(*, max_turns: int = 5) -> st.SearchStrategy[list[tuple[str, str, int]]]:
+    """Draws what happens in a conversation, for `Shape.write`: kind of turn, text and size."""
+    turn = st.tuples(st.sampled_from(STEPS), st.sampled_from(WORDS), st.integers(0, 5))
+    return st.lists(turn, min_size=1, max_size=max_turns)
+
+
+def shapes() -> st.SearchStrategy[tuple[str, tuple[dict[str, Any], ...]]]:
+    """Draws a provider's name and a conversation as this provider's dicts."""
+    return st.builds(
+        _shaped, st.sampled_from(sorted(SHAPES)), shaped_turns(), st.sampled_from(("", "Which is it?"))
+    )
+
+
+def _shaped(name: str, turns: list[tuple[str, str, int]], end: str) -> tuple[str, tuple[dict[str, Any], ...]]:
+    shape = SHAPES[name]()
+    for turn in turns:
+        shape.write(*turn)
+    if end:
+        shape.ask(end)
+    return name, tuple(shape.messages)
 
 
 def tools() -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
@@ -77,8 +101,8 @@ def applications(
 ) -> st.SearchStrategy[Application]:
     """Draws one application in neutral form; the arguments are those of `conversations`.
 
-    The limit is a number of tokens from 1 up, or lies within a few tokens of what an eighth, a half or all of the conversation takes, where mistakes by
-    one show.
+    The limit is a number of tokens from 1 up, or lies within a few tokens of what an eighth, a half or all of
+    the conversation takes, where mistakes by one show.
     """
     scope = st.builds(
         lambda user, project: Scope(user=user, project=project),

@@ -110,7 +110,7 @@ def test_what_tells_nothing_has_no_size(block: dict[str, Any]) -> None:
         ("claude-sonnet-4-5", 1000, 1000, 1_334),
         ("claude-sonnet-4-5", 8000, 8000, 1_600),
         ("gemini-2.5-pro", 384, 384, 258),
-        ("gemini-2.5-pro", 960, 540, 516),
+        ("gemini-2.5-pro", 960, 540, 1_548),
     ],
 )
 def test_images_cost_what_their_provider_publishes(model: str, width: int, height: int, tokens: int) -> None:
@@ -120,7 +120,7 @@ def test_images_cost_what_their_provider_publishes(model: str, width: int, heigh
 
 def test_an_image_of_unknown_size_costs_the_most_it_can() -> None:
     """No image of any size costs more than one whose size is unknown; detail "low" is known to be cheap."""
-    for model in ("gpt-4o", "gpt-4.1-mini", "claude-3"):
+    for model in ("gpt-4o", "gpt-4.1-mini", "claude-3", "gemini-2.5-pro", "gpt-5.1-mini"):
         table = media_for(model)
         unknown = table.tokens({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}})
         sizes = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from rankbudget import Segment
@@ -36,15 +38,29 @@ def test_every_weight_has_its_feature() -> None:
     assert found[0]["strength"] == 1.0
 
 
-@pytest.mark.parametrize("title_in_text", [False, True])
-def test_a_sentence_completes_a_sure_document(title_in_text: bool) -> None:
-    """A sentence with the question's words that the surest document lacks beats one without; its title's words are not lacking."""
-    pages = [
-        Segment(id=p.id, title=p.title, text=f"{p.title}: {p.text}" if title_in_text else p.text)
-        for p in PAGES
-    ]
-    ratings = rate_sentences(QUESTION, pages, Bm25Scorer())
-    assert ratings[1][1] > ratings[2][1] > ratings[2][0]  # "place of birth", "birth", neither
+def test_a_title_that_many_have_leads_nowhere() -> None:
+    """Chunks of one file share its title, and naming it says nothing about one of them."""
+    chunks = [Segment(id=str(n), title="Denys Roy", text=f"Denys Roy wrote page {n}.") for n in range(3)]
+    pages = [*PAGES[:1], *chunks]
+    rows = document_features("Where was the director of The Zone born?", pages, Bm25Scorer())
+    assert [row["bridged"] for row in rows] == [0.0] * 4
+    assert document_features(QUESTION, PAGES, Bm25Scorer())[1]["bridged"] > 0
+
+
+@pytest.mark.parametrize("title", ["Annual Report Contoso", "Annual Report Contoso page {}"])
+def test_titles_that_are_alike_cost_no_more_each(title: str) -> None:
+    """Twice the chunks of one file cost at most three times as much."""
+
+    def seconds(count: int) -> float:
+        chunks = [
+            Segment(id=str(n), title=title.format(n), text=f"{title.format(n)} says {n} {count}")
+            for n in range(count)
+        ]
+        begin = time.process_time()
+        document_features("What does Contoso say?", chunks, Bm25Scorer())
+        return time.process_time() - begin
+
+    assert min(seconds(2400), seconds(2401)) < 3 * min(seconds(1200), seconds(1201)) + 0.05
 
 
 def test_the_second_page_is_kept_by_its_sentence() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankbudget import EmbeddingIndex, Provenance, Scope, Segment
 from rankbudget.errors import BudgetConfigError, CounterUnavailableError, EmbeddingIndexError
@@ -161,7 +166,7 @@ def change(**fields: object) -> object:
         (change(count=7), "manifest says"),
         (change(dimension=3), "manifest says"),
         (change(format=99), "got 99"),
-        (change(vectors={"file": "../../etc/passwd", "sha256": ""}), "same folder.*passwd"),
+        (change(vectors={"file": "../../etc/passwd", "sha256": ""}), "files that save.*passwd"),
         (lambda folder: (folder / index_files.MANIFEST).write_text("{"), "cannot be read"),
         (lambda folder: (folder / index_files.MANIFEST).write_text("[]"), "not the manifest"),
         (lambda folder: (folder / index_files.MANIFEST).unlink(), "no saved index"),
@@ -192,18 +197,60 @@ def test_another_embedding_is_refused(tmp_path: Path) -> None:
     assert len(loaded) == 1
 
 
-def test_no_pickle_is_ever_loaded(tmp_path: Path) -> None:
-    """A vectors file with Python objects in it is refused, not run."""
+def forge(folder: Path, part: str, ending: str, data: bytes) -> None:
+    """Puts other data into a saved index, with a manifest that vouches for it."""
+    checksum = hashlib.sha256(data).hexdigest()
+    name = f"{part}-{checksum[:16]}.{ending}"
+    (folder / name).write_bytes(data)
+    change(**{part: {"file": name, "sha256": checksum}})(folder)  # type: ignore[operator]
+
+
+def npy(array: np.ndarray, shape: str = "") -> bytes:
+    """Returns an array as a file, its header claiming another shape if one is given."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    real = f"{array.shape}, }}".ljust(len(shape) + 3)
+    return buffer.getvalue().replace(real.encode(), f"{shape}, }}".encode()) if shape else buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("part", "ending", "data"),
+    [
+        ("vectors", "npy", npy(np.array([{"a": 1}], dtype=object))),
+        ("vectors", "npy", npy(np.zeros((1, 2), dtype=np.float32), shape="(9**9**9, 2)")),
+        ("vectors", "npy", npy(np.zeros((1, 2), dtype=np.float32), shape="(99999999999, 2)")),
+        ("vectors", "npy", b"PK\x03\x04"),
+        ("vectors", "npy", npy(np.float32(3))),
+        ("vectors", "npy", npy(np.full((1, 16), np.nan, dtype=np.float32))),
+        ("segments", "jsonl", b"[" * 100_000),
+        ("segments", "jsonl", b"[1]"),
+        ("segments", "jsonl", b'{"id": "a", "text": 5}'),
+        ("segments", "jsonl", b'{"id": ["a"], "text": "a"}'),
+        ("segments", "jsonl", b'{"id": "a", "text": "a", "scope": 3}'),
+        ("segments", "jsonl", b'{"id": "a", "text": "a", "created_at": 1e999}'),
+        ("segments", "jsonl", b"\xff"),
+    ],
+)  # fmt: skip
+def test_a_forged_index_is_a_typed_error(tmp_path: Path, part: str, ending: str, data: bytes) -> None:
+    """Files that no save wrote raise an EmbeddingIndexError, however they vouch for themselves; no pickle is run."""
     index = EmbeddingIndex(letters)
     index.add(["aa"])
     index.save(tmp_path)
-    evil = tmp_path / "evil.npy"
-    np.save(evil, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    import hashlib
-
-    change(vectors={"file": "evil.npy", "sha256": hashlib.sha256(evil.read_bytes()).hexdigest()})(tmp_path)  # type: ignore[operator]
-    with pytest.raises(EmbeddingIndexError, match="cannot be read"):
+    forge(tmp_path, part, ending, data)
+    with pytest.raises(EmbeddingIndexError):
         EmbeddingIndex.load(tmp_path, letters)
+
+
+@given(st.lists(st.text(st.characters(categories=None), max_size=8), max_size=4))
+def test_every_text_comes_back(texts: list[str]) -> None:
+    """All characters survive a save: line separators of Unicode, control characters and lone surrogates too."""
+    drawn = [*texts, "a\u2028b\u2029c\u0085d", "\ud800", "\x00\r\n"]
+    index = EmbeddingIndex(letters)
+    index.add(drawn, metadata=[{"note": text} for text in drawn])
+    with tempfile.TemporaryDirectory() as folder:
+        index.save(folder)
+        index.save(folder)
+        assert EmbeddingIndex.load(folder, letters).segments == index.segments
 
 
 def test_wrong_arguments() -> None:

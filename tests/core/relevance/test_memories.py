@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from rankbudget import Scope, Segment
+from rankbudget import Segment
 from rankbudget.errors import BudgetConfigError
-from rankbudget.relevance.memories import KINDS, MemoryScorer, MemoryWeights, rank_memories
+from rankbudget.relevance.memories import KINDS, MemoryScorer, MemoryWeights
+from rankbudget.relevance.protocol import Scorer
 
 DAY = datetime(2025, 6, 1, tzinfo=timezone.utc)
 
@@ -36,25 +38,29 @@ def test_the_formula() -> None:
     assert scores == pytest.approx([1.0, 0.2 * 0.5 + 0.07, 0.4 * 0.5 + 0.15 + 0.2 * 0.25 + 0.08])
 
 
+def ranked(*memories: Segment, similarity: Scorer | None = None) -> list[str]:
+    scores = MemoryScorer(similarity=similarity).score("Which tea does she like?", memories)
+    return [memories[i].id for i in sorted(range(len(memories)), key=lambda i: -scores[i])]
+
+
 def test_similarity_decides_however_small_its_range() -> None:
     """Raw cosines within a tenth still use their whole share of the score."""
     memories = [memory("a", 0.71, kind="core"), memory("b", 0.75, kind="experience")]
-    assert [s.id for s in rank_memories(memories, "q", scorer=MemoryScorer(similarity=ByNumber()))] == [
-        "b",
-        "a",
-    ]
+    assert ranked(*memories, similarity=ByNumber()) == ["b", "a"]
 
 
 def test_kinds_rank_as_specified() -> None:
     """All else equal, core stands before explicit, fact, project and experience."""
     memories = [memory(kind, 0, kind=kind) for kind in reversed(KINDS)]
-    assert [s.id for s in rank_memories(memories, "q", scorer=MemoryScorer(similarity=ByNumber()))] == [
-        "core",
-        "explicit",
-        "fact",
-        "project",
-        "experience",
-    ]
+    expected = ["core", "explicit", "fact", "project", "experience"]
+    assert ranked(*memories, similarity=ByNumber()) == expected
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_a_score_that_is_no_number_ranks_as_best_or_worst(bad: float) -> None:
+    """Infinity is the best finite score; what is no number, and minus infinity, the worst."""
+    scores = MemoryScorer(similarity=ByNumber()).score("q", [memory(str(n), n) for n in (bad, 1, 2)])
+    assert scores == pytest.approx([0.4 * (bad > 0) + 0.42, 0.42, 0.82])
 
 
 def test_weights_are_configuration() -> None:
@@ -85,34 +91,9 @@ def test_a_memory_without_a_date_counts_as_old_as_the_oldest() -> None:
     assert scores == pytest.approx([0.5, 1.0, 0.5])
 
 
-def test_over_retrieve_fifty() -> None:
-    """At most fifty are ranked for packing unless another number is asked for."""
-    memories = [memory(str(i), i) for i in range(80)]
-    assert len(rank_memories(memories, "q", scorer=MemoryScorer(similarity=ByNumber()))) == 50
-    assert [
-        s.id for s in rank_memories(memories, "q", limit=2, scorer=MemoryScorer(similarity=ByNumber()))
-    ] == ["79", "78"]
-
-
-def test_memories_of_others_never_appear() -> None:
-    """A reader sees what is everybody's and what is theirs, by user and by project."""
-    memories = [
-        memory("all", 0),
-        memory("ann", 0, scope=Scope(user="ann")),
-        memory("bob", 0, scope=Scope(user="bob")),
-        memory("x", 0, scope=Scope(user="ann", project="x")),
-    ]
-    scorer = MemoryScorer(similarity=ByNumber())
-    assert {s.id for s in rank_memories(memories, "q", scope=Scope(user="ann"), scorer=scorer)} == {
-        "all",
-        "ann",
-    }
-    assert {s.id for s in rank_memories(memories, "q", scorer=scorer)} == {"all"}
-
-
 def test_bad_weights_are_listed_together() -> None:
     """All wrong weights are named in one error."""
-    with pytest.raises(BudgetConfigError, match=r"similarity is -1.*half_life_days is 0"):
+    with pytest.raises(BudgetConfigError, match=r"similarity must be.*-1(.|\n)*half_life_days must be.*0"):
         MemoryWeights(similarity=-1, half_life_days=0)
 
 
@@ -122,4 +103,4 @@ def test_the_default_similarity_reads_the_text() -> None:
         Segment(id="tea", text="Ann drinks green tea"),
         Segment(id="car", text="Ann drives a red car"),
     ]
-    assert rank_memories(memories, "Which tea does she like?")[0].id == "tea"
+    assert ranked(*memories)[0] == "tea"

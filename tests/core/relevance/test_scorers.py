@@ -18,9 +18,8 @@ from rankbudget.relevance.keyword import KeywordScorer
 from rankbudget.relevance.labels import LabelScorer
 from rankbudget.relevance.memories import MemoryScorer
 from rankbudget.relevance.protocol import Scorer
-from rankbudget.relevance.smoothing import smoothed
 from rankbudget.relevance.tfidf import TfidfScorer
-from rankbudget.relevance.turns import TurnScorer, passages
+from rankbudget.relevance.turns import FURTHER, NEAR, TurnScorer, passages, smoothed
 
 
 def letters(texts: list[str]) -> list[list[float]]:
@@ -149,9 +148,9 @@ def test_term_index_counts() -> None:
 
 
 def test_neighbours_lend_relevance() -> None:
-    """A turn gains a share of what stands beside it, and a smaller one of what stands one further."""
-    assert smoothed([0.0, 4.0, 0.0], near=0.5, further=0.0) == [2.0, 4.0, 2.0]
-    assert smoothed([4.0, 0.0, 0.0], near=0.5, further=0.25) == [4.0, 2.0, 1.0]
+    """A turn gains a share of what stands beside it, and of what stands one further."""
+    assert smoothed([0.0, 4.0, 0.0]) == [4 * NEAR, 4.0, 4 * NEAR]
+    assert smoothed([4.0, 0.0, 0.0]) == [4.0, 4 * NEAR, 4 * FURTHER]
 
 
 def test_turns_near_the_answer_beat_turns_far_away() -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from rankbudget import Segment, fit_documents
-from rankbudget.relevance.asking import subject, without
 from rankbudget.relevance.bm25 import Bm25Scorer
-from rankbudget.relevance.smoothing import surrounding
-from rankbudget.relevance.speakers import named_in, speakers
+from rankbudget.relevance.speakers import named_in, speakers, without
 from rankbudget.relevance.turns import TurnScorer
 
 
@@ -19,22 +15,6 @@ def turns(*texts: str, names: Sequence[str] = ()) -> list[Segment]:
         Segment(id=str(i), role="user", text=text, metadata={"name": names[i]} if names else {})
         for i, text in enumerate(texts)
     ]
-
-
-def test_asking_words_do_not_count() -> None:
-    """A turn that happens to say "discuss" does not beat the turn that says what was asked about."""
-    chat = turns(
-        "We can discuss that later.", "The battery lasts a year.", "Fine.", "So so.", "Right.", "Good."
-    )
-    scores = TurnScorer(Bm25Scorer()).score("Summarize what they discussed about the battery.", chat)
-    assert scores.index(max(scores)) == 1
-    assert subject("What was said about the budget?") == "What was about the budget?"
-
-
-@pytest.mark.parametrize("query", ["What did they say?", "Summarize the discussion", "", "  ", "要約", "!?"])
-def test_a_question_of_asking_words_alone_stays(query: str) -> None:
-    """Where nothing would be left to look for, the question is taken as it is."""
-    assert subject(query) == query
 
 
 def test_speakers_come_from_metadata_or_from_the_opening() -> None:
@@ -72,43 +52,10 @@ def test_whom_the_question_names_said_it() -> None:
     assert TurnScorer(Bm25Scorer()).score("What does Ann like?", chat)[0] > scores[0]
 
 
-def test_a_meeting_keeps_what_stands_together() -> None:
-    """Among several people, a word of assent beside the topic gains on a lone mention far away, compared with a talk between two."""
-    filler = [
-        "Ann: Well.",
-        "Bo: Yes.",
-        "Cy: The weather " + "was really rather fine again " * 12,
-        "Bo: Hm.",
-    ] * 30
-    topic = [
-        "Ann: The battery " + "must last for a year in the remote control " * 8,
-        "Bo: Agreed.",
-        "Cy: The battery " + "is dear, and the charger too " * 8,
-        "Bo: Agreed.",
-        "Ann: So the battery and its charger " + "will be bought from the supplier " * 8,
-    ]
-    texts = [*filler, *topic, *filler, "Bo: My battery died.", *filler]
-    assent, lone, far = len(filler) + 1, 2 * len(filler) + len(topic), len(filler) - 3
-    meeting = TurnScorer(Bm25Scorer()).score("What was decided about the battery?", turns(*texts))
-    dialogue = TurnScorer(Bm25Scorer()).score(
-        "What was decided about the battery?", turns(*[text.replace("Cy:", "Ann:") for text in texts])
-    )
-    assert meeting[assent] > meeting[far]
-    assert meeting[assent] / meeting[lone] > 1.5 * dialogue[assent] / dialogue[lone] > 0
-
-
 def test_an_empty_question_prefers_no_turn() -> None:
     """Without a question every turn is worth the same, however long it is."""
     assert TurnScorer().score(" ", turns("a long turn of many words", "short")) == [0.0, 0.0]
     assert TurnScorer().score("tea", []) == []
-
-
-def test_surrounding_counts_by_words() -> None:
-    """What stands near is summed up by distance in words, not in turns, and each turn counts itself."""
-    assert surrounding([1.0, 1.0, 1.0], [2, 100, 2], 51) == [2.0, 3.0, 2.0]
-    assert surrounding([1.0, 1.0, 1.0], [2, 100, 2], 50) == [1.0, 1.0, 1.0]
-    assert surrounding([1.0, 2.0], [0, 0], 0) == [3.0, 3.0]
-    assert surrounding([], [], 10) == []
 
 
 def test_a_named_speaker_decides_what_is_kept() -> None:

@@ -109,7 +109,7 @@ def single_action(model: Any, text: str) -> Any:
 @door("agents.xml.base.XMLAgent")
 def xml(model: Any, text: str) -> Any:
     made = of("agents.XMLAgent")
-    prompt, parser = made.get_default_prompt() + AIMessage(""), made.get_default_output_parser()
+    prompt, parser = made.get_default_prompt(), made.get_default_output_parser()
     chain = of("chains.LLMChain")(llm=model, prompt=prompt, output_parser=parser)
     return made(tools=[look], llm_chain=chain).plan([], input=text, question=text)
 

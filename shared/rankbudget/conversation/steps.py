@@ -1,0 +1,143 @@
+"""Which steps of a conversation with tools stay: the newest, then those that hold what the next call needs.
+
+A result of an older step may be shortened, so that the step costs little; a later pass gives it back whole
+where that brings values for its tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..messages.codec import content_text
+from .capping import shortened
+from .coverage import Piece, cover
+from .next_call import Said, Value, likely, values_of
+from .selection import Selection
+from .thread import Thread
+from .timeline import NO_EDITS, Timeline, Turn, Unit
+
+__all__ = ["keep_steps", "texts_of"]
+
+NEWEST_STEPS = 0.25
+"""Share of the free room for the newest steps."""
+RESULT_TOKENS = 32
+"""What a result of an older step is shortened to while the whole of it has no room."""
+_LONG = 2 * RESULT_TOKENS
+
+
+def keep_steps(
+    thread: Thread, timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], room: int
+) -> Selection:
+    """Keeps what must stay, and what else fits into `room` tokens.
+
+    Args:
+        thread: how to fit.
+        timeline: the conversation.
+        turns: what may stay, newest first.
+        stay: units that stay in any case; they are paid for.
+        room: tokens for all others.
+    """
+    units = [unit for turn in reversed(turns) for unit in turn.units]
+    fixed = {unit.start for unit in stay}
+    copies = _short_results(thread, timeline, [unit for unit in units if unit.start not in fixed], room)
+    values = values_of([_said(timeline, unit) for unit in units])
+    pieces = _pieces(timeline, turns, copies, values)
+    taken = [n for n, unit in enumerate(units) if unit.start in fixed]
+    room -= _take_newest(pieces[: len(units)], taken, int(room * NEWEST_STEPS))
+    taken += cover(pieces, [likely(name, value) for name, value in values.items()], taken, room)
+    kept = [units[n] for n in sorted(taken) if n < len(units)]
+    whole = {pieces[n].needs for n in taken if n >= len(units)}
+    edits: dict[int, Any] = {}
+    for n in taken:
+        if n < len(units) and n not in whole:
+            edits.update(copies.get(units[n].start, NO_EDITS))
+    return Selection(kept, timeline.cost(kept, edits), edits=edits)
+
+
+def texts_of(timeline: Timeline, unit: Unit, copies: Mapping[int, Any] = NO_EDITS) -> Iterator[str]:
+    """Yields the texts of a unit's messages and the arguments of their calls."""
+    for position in unit.positions():
+        neutral = timeline.codec.to_dict(copies.get(position, timeline.messages[position]))
+        yield content_text(neutral.get("content"))
+        yield from _arguments(neutral)
+
+
+def _said(timeline: Timeline, unit: Unit) -> Said:
+    neutral = [timeline.codec.to_dict(message) for message in timeline.read(unit)]
+    return Said(
+        "\n".join(texts_of(timeline, unit)),
+        [arguments for message in neutral for arguments in _arguments(message)],
+        [content_text(message.get("content")) for message in neutral if message.get("role") == "tool"],
+    )
+
+
+def _arguments(neutral: Mapping[str, Any]) -> list[str]:
+    return [str(call.get("function", {}).get("arguments") or "") for call in neutral.get("tool_calls") or ()]
+
+
+def _short_results(
+    thread: Thread, timeline: Timeline, units: Sequence[Unit], room: int
+) -> dict[int, Mapping[int, Any]]:
+    """Returns copies of long results by the start of their step, newest steps first, while they could fit."""
+    found: dict[int, Mapping[int, Any]] = {}
+    left = 0 if thread.message_cap is None else room // RESULT_TOKENS
+    for unit in reversed(units):
+        if left <= 0:
+            break
+        caps = {
+            position: RESULT_TOKENS
+            for position in unit.positions()
+            if timeline.role(position) == "tool"
+            and timeline.measure.group(timeline.messages[position : position + 1]) > _LONG
+        }
+        if caps:
+            left -= len(caps)
+            copies = shortened(timeline, caps, thread.counter)
+            if timeline.cost([unit], copies) < timeline.tokens_of(unit):
+                found[unit.start] = copies
+    return found
+
+
+def _pieces(
+    timeline: Timeline,
+    turns: Sequence[Turn],
+    copies: Mapping[int, Mapping[int, Any]],
+    values: Mapping[str, Value],
+) -> list[Piece]:
+    """Returns a piece for each unit, and behind them one for what each shortened unit lacks."""
+    asking = [turn.question for turn in reversed(turns) for _ in turn.units]
+    units = [unit for turn in reversed(turns) for unit in turn.units]
+    at = {unit.start: n for n, unit in enumerate(units)}
+    names = list(values)
+    held: list[list[int]] = [[] for _ in units]
+    for number, value in enumerate(values.values()):
+        for n in value.units:
+            held[n].append(number)
+    pieces: list[Piece] = []
+    rest: list[Piece] = []
+    for n, (unit, question) in enumerate(zip(units, asking, strict=True)):
+        age, price, inside = len(units) - 1 - n, timeline.tokens_of(unit), held[n]
+        if unit.start in copies:
+            short = timeline.cost([unit], copies[unit.start])
+            rest.append(Piece(price - short, inside, age, needs=n))
+            text = "\n".join(texts_of(timeline, unit, copies[unit.start]))
+            price, inside = short, [number for number in inside if names[number] in text]
+        needs = None if question is None or question is unit else at[question.start]
+        pieces.append(Piece(price, inside, age, needs))
+    return pieces + rest
+
+
+def _take_newest(pieces: Sequence[Piece], taken: list[int], room: int) -> int:
+    """Adds the newest units, each with its question, up to the first that has no room; returns their cost."""
+    used = 0
+    known = set(taken)
+    for n in range(len(pieces) - 1, -1, -1):
+        added = [m for m in (pieces[n].needs, n) if m is not None and m not in known]
+        price = sum([pieces[m].price for m in added])
+        if used + price > room:
+            break
+        taken += added
+        known.update(added)
+        used += price
+    return used

@@ -1,0 +1,208 @@
+"""The content blocks of all providers, read one way: which are texts, calls, answers to calls, or thinking.
+
+Gemini's parts have no type and get the one of the block that says the same; objects of a provider's library
+are read as the dicts they are sent as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = [
+    "CALLS",
+    "TEXTS",
+    "THOUGHTS",
+    "as_block",
+    "block_text",
+    "blocks_of",
+    "call_reference",
+    "called_in",
+    "is_result",
+    "kind_of",
+    "must_be_answered",
+    "results_in",
+    "unanswered",
+    "without_answered",
+]
+
+TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"})
+THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+CALLS = frozenset(
+    {
+        "tool_use", "tool_call", "function_call", "custom_tool_call", "server_tool_use", "mcp_tool_use",
+        "computer_call", "apply_patch_call", "shell_call", "local_shell_call", "mcp_approval_request",
+    }
+)  # fmt: skip
+"""Blocks that another block answers; those that hold their own result, as `web_search_call`, are left out."""
+_APPROVALS = frozenset({"mcp_approval_request", "mcp_approval_response"})
+_ANSWERED_BY = ("tool_use_id", "call_id", "approval_request_id", "tool_call_id", "id")
+_PARTS = {
+    "functionCall": "tool_use",
+    "function_call": "tool_use",
+    "functionResponse": "tool_result",
+    "function_response": "tool_result",
+    "inlineData": "media",
+    "inline_data": "media",
+    "fileData": "media",
+    "file_data": "media",
+}
+_NAMED = "function:"
+"""How a call or a result without an id of its own refers to its function."""
+_APPROVAL = "approval:"
+"""How a request for approval is referred to: providers accept one without its answer."""
+
+
+def as_block(value: Any) -> Any:
+    """Returns a content block as a mapping with a type, a text as it is, anything else as it is.
+
+    Example:
+        >>> as_block({"functionCall": {"name": "weather", "args": {"city": "Rome"}}})
+        {'type': 'tool_use', 'name': 'weather', 'args': {'city': 'Rome'}}
+    """
+    if not isinstance(value, Mapping):
+        dump = getattr(value, "model_dump", None)
+        if not callable(dump) or isinstance(value, type):
+            return value
+        value = dump(exclude_none=True)
+    if "type" in value:
+        return value
+    for key, kind in _PARTS.items():
+        if isinstance(value.get(key), Mapping):
+            return {"type": kind, **value[key]}
+    if isinstance(value.get("text"), str):
+        kind = "thinking" if value.get("thought") is True else "text"
+        return {**value, "type": kind, kind: value["text"]}
+    return value
+
+
+def blocks_of(content: Any) -> Sequence[Any]:
+    """Returns the blocks of a content; a single block or text is one."""
+    if content is None:
+        return ()
+    return content if isinstance(content, (list, tuple)) else (content,)
+
+
+def kind_of(block: Any) -> str:
+    """Returns the type of a block, "" where it has none."""
+    kind = block.get("type") if isinstance(block, Mapping) else ""
+    return kind if isinstance(kind, str) else ""
+
+
+def block_text(block: Any) -> str | None:
+    """Returns the text of a text block, None for every other block."""
+    if isinstance(block, str):
+        return block
+    block = as_block(block)
+    text = block.get("text") if kind_of(block) in ("text", "input_text", "output_text") else None
+    return text if isinstance(text, str) else None
+
+
+def is_result(kind: str) -> bool:
+    """Returns whether blocks of a type answer a call."""
+    return kind.endswith(("tool_result", "_call_output")) or kind == "mcp_approval_response"
+
+
+def call_reference(call: Mapping[str, Any]) -> str:
+    """Returns the id of a call, or the name of its function where it has none, as in Ollama and Gemini.
+
+    Example:
+        >>> call_reference({"id": "c1", "name": "f"}), call_reference({"function": {"name": "f"}})
+        ('c1', 'function:f')
+    """
+    own = call.get("call_id") or call.get("id")
+    if own:
+        return f"{_APPROVAL}{own}" if kind_of(call) in _APPROVALS else str(own)
+    inner = next((call[key] for key in ("function", "custom") if isinstance(call.get(key), Mapping)), call)
+    return f"{_NAMED}{inner.get('name') or ''}"
+
+
+def called_in(content: Any) -> tuple[str, ...]:
+    """Returns the references of the calls among content blocks, those answered in the same content apart."""
+    return tuple(_pairs_in(content)[0])
+
+
+def results_in(content: Any) -> tuple[str, ...]:
+    """Returns the references of the calls that results among content blocks answer, those in it apart.
+
+    Example:
+        >>> results_in([{"type": "tool_result", "tool_use_id": "c1", "content": "42"}, "there"])
+        ('c1',)
+    """
+    return tuple(_pairs_in(content)[1])
+
+
+def _pairs_in(content: Any) -> tuple[list[str], list[str]]:
+    """Returns the calls of a content without an answer in it, and the answers without a call in it."""
+    calls: list[str] = []
+    answers: list[str] = []
+    for block in () if isinstance(content, str) else map(as_block, blocks_of(content)):
+        kind = kind_of(block)
+        if kind in CALLS:
+            calls.append(call_reference(block))
+        elif is_result(kind):
+            answer = _answer(block)
+            left = unanswered(calls, (answer,))
+            calls = calls if left is None else left
+            answers += [answer] if left is None else []
+    return calls, answers
+
+
+def unanswered(calls: Sequence[str], answers: Iterable[str | None]) -> list[str] | None:
+    """Returns the calls that are still open after some answers; None where an answer belongs to none of them.
+
+    An answer belongs to the call with its id, else to the first one whose function it names. Where one of
+    both has no id, and no name says otherwise, answers belong to calls in order.
+
+    Example:
+        >>> unanswered(["c1", "c2"], ["c2"]), unanswered(["function:f", "function:f"], ["f"])
+        (['c1'], ['function:f'])
+        >>> unanswered(["c1"], ["c9"]) is None
+        True
+    """
+    left = list(calls)
+    for answer in answers:
+        at = _answered_call(left, answer or "")
+        if at is None:
+            return None
+        del left[at]
+    return left
+
+
+def must_be_answered(calls: Iterable[str]) -> bool:
+    """Returns whether a provider refuses a conversation in which these calls have no result."""
+    return any(not call.startswith(_APPROVAL) for call in calls)
+
+
+def without_answered(calls: Sequence[str], answers: Iterable[str]) -> list[str]:
+    """Returns the calls that none of the answers belongs to; answers without a call are ignored."""
+    left = list(calls)
+    for answer in answers:
+        rest = unanswered(left, (answer,))
+        left = left if rest is None else rest
+    return left
+
+
+def _answered_call(calls: Sequence[str], answer: str) -> int | None:
+    if answer in calls:
+        return calls.index(answer)
+    if answer.startswith(_APPROVAL):
+        return None
+    name = answer.removeprefix(_NAMED)
+    for at, call in enumerate(calls):
+        if name and call.removeprefix(_NAMED) == name:
+            return at
+    for at, call in enumerate(calls):
+        if call.startswith(_APPROVAL):
+            continue
+        # An unknown id, or a name, may answer the other kind of reference; two ids or two names may not.
+        if not name or call == _NAMED or call.startswith(_NAMED) != answer.startswith(_NAMED):
+            return at
+    return None
+
+
+def _answer(block: Mapping[str, Any]) -> str:
+    found = next((block[key] for key in _ANSWERED_BY if block.get(key)), None)
+    if found is None:
+        return f"{_NAMED}{block.get('name') or ''}"
+    return f"{_APPROVAL}{found}" if kind_of(block) in _APPROVALS else str(found)

@@ -1,0 +1,82 @@
+"""A question without its courtesy and its slips of spelling."""
+
+from __future__ import annotations
+
+import re
+
+from .corpus import TermIndex
+from .stopwords import STOP_WORDS
+from .words import fold, raw_words, stem
+
+__all__ = ["plain_question"]
+
+_COURTESY = STOP_WORDS | frozenset(
+    """advance also anyone anybody appreciate ask asking bother curious dear excuse explain give glad good
+    grateful hello help hey hi hoping kind kindly know let like lot love many maybe much need no please
+    question quick really show some somebody sorry tell thank thanks there trouble try trying understand very
+    want wanted welcome whether wonder wondering""".split()
+)
+_CLAUSE = re.compile(r"[^.!?:;,]*[.!?:;,]*\s*")
+_THANKS = re.compile(r"[,\s]*\b(thanks|thank you)\b[^.!?]*[.!]*\s*$", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_SHORTEST = 4
+
+
+def plain_question(query: str, texts: tuple[str, ...]) -> str:
+    """Returns a question without greetings and thanks, its misspelt words as the texts spell them.
+
+    Example:
+        >>> plain_question("Hi! Where is the yelow key? Thanks!", ("The yellow key is here.",))
+        'Where is the yellow key?'
+    """
+    return respelled(without_courtesy(query), texts)
+
+
+def without_courtesy(query: str) -> str:
+    """Returns a question without the clauses that only greet, ask and thank; as it is when all do.
+
+    Example:
+        >>> without_courtesy("Hello! Could you tell me: where is the key? Thank you very much!")
+        'where is the key?'
+    """
+    clauses = _CLAUSE.findall(_THANKS.sub("", query))
+    said = "".join([clause for clause in clauses if not _COURTESY.issuperset(raw_words(clause))])
+    return said.strip() or query
+
+
+def respelled(query: str, texts: tuple[str, ...]) -> str:
+    """Returns a question with its misspelt words as the texts spell them.
+
+    A slip is one letter lost, added, wrong or swapped with the next; the first letter must be right, and the
+    word have four letters. Of several words the one that most texts hold is taken.
+
+    Example:
+        >>> respelled("When is the meetign about bugdet?", ("The budget meeting is on Monday.",))
+        'When is the meeting about budget?'
+    """
+    index = TermIndex.of(texts)
+    return _WORD.sub(lambda match: _known(match.group(), index), query)
+
+
+def _known(word: str, index: TermIndex) -> str:
+    folded = fold(word)
+    if folded in STOP_WORDS or stem(folded) in index.stems:
+        return word
+    near = [
+        known
+        for size in range(max(_SHORTEST, len(folded) - 1), len(folded) + 2)
+        for known in index.words_like(folded[0], size)
+        if _one_slip(folded, known)
+    ]
+    return max(near, key=lambda known: len(index.holders(known)), default=word)
+
+
+def _one_slip(word: str, other: str) -> bool:
+    short, long = sorted((word, other), key=len)
+    start = 0
+    while start < len(short) and short[start] == long[start]:
+        start += 1
+    a, b = short[start:], long[start:]
+    if len(a) < len(b):
+        return a == b[1:]
+    return a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])

@@ -1,0 +1,179 @@
+"""Every wrong option of every class and function is a typed error that names it, and the nearest right name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.language_models.fake_chat_models import ParrotFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.retrievers import BaseRetriever
+
+from langchain_budget import (
+    BudgetChatPromptTemplate,
+    BudgetContextEdit,
+    BudgetDocumentCompressor,
+    BudgetExampleSelector,
+    BudgetMemory,
+    BudgetMessageHistory,
+    BudgetMiddleware,
+    BudgetRetriever,
+    BudgetTrimmer,
+    budget_model,
+    pre_model_hook,
+    trim_messages,
+)
+from rankbudget import BudgetSession, TokenBudget
+from rankbudget.errors import BudgetConfigError, BudgetError
+
+
+class Found(BaseRetriever):
+    """Finds one text."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return [Document("Tea is hot.")]
+
+
+THREAD = [HumanMessage("one"), AIMessage("two"), HumanMessage("three")]
+PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), ("human", "{question}")])
+LIMITS = ("budget", "max_tokens", "counter")
+MODEL = (*LIMITS, "model", "context_window")
+SUMMARY = ("summarizer", "summary_timeout")
+SLOTS = (
+    *MODEL,
+    *SUMMARY,
+    *("tools", "cut", "scorer", "strict", "session", "min_exchanges"),
+    *("history_key", "documents_key", "document_prompt", "example_prompt"),
+)
+COMPRESSOR = (*MODEL, "session", "scorer", "compress", "dedup", "order", "document_prompt", "separator")
+Door = tuple[Callable[..., Any], dict[str, Any], tuple[str, ...]]
+DOORS: dict[str, Door] = {
+    "trimmer": (BudgetTrimmer, {}, (*SLOTS, "prompt", "report_key")),
+    "template": (lambda **given: BudgetChatPromptTemplate(PROMPT, **given), {}, SLOTS),
+    "memory": (BudgetMemory, {}, (*MODEL, *SUMMARY, "prompt", "tools", "scorer", "return_messages")),
+    "history": (BudgetMessageHistory, {}, (*MODEL, *SUMMARY, "tools", "extra_tokens", "history")),
+    "factory": (
+        lambda **given: BudgetMessageHistory.around(lambda name: BudgetMessageHistory(), **given),
+        {},
+        (*MODEL, *SUMMARY, "tools", "extra_tokens", "keep"),
+    ),
+    "compressor": (BudgetDocumentCompressor, {}, COMPRESSOR),
+    "retriever": (BudgetRetriever, {"retriever": Found()}, (*COMPRESSOR, "k", "retriever")),
+    "selector": (
+        BudgetExampleSelector,
+        {},
+        (
+            *("max_tokens", "k", "example_prompt", "separator", "input_keys", "model", "counter"),
+            *("embeddings", "diversity", "double_braces", "examples"),
+        ),
+    ),
+    "middleware": (
+        BudgetMiddleware,
+        {},
+        (*MODEL, *SUMMARY, "persist", "retry", "tool_result_tokens", "on_report", "keep"),
+    ),
+    "edit": (BudgetContextEdit, {}, ("trigger", "counter", "cut")),
+    "hook": (pre_model_hook, {}, (*MODEL, *SUMMARY, "prompt", "tools", "into", "keep")),
+    "model": (lambda **given: budget_model(ParrotFakeChatModel(), **given), {}, ("on_report", *LIMITS[1:])),
+    "trim": (
+        lambda **given: trim_messages(THREAD, **given),
+        {"max_tokens": 9, "token_counter": len},
+        (
+            *("max_tokens", "token_counter", "strategy", "allow_partial", "end_on", "start_on"),
+            *("include_system", "text_splitter"),
+        ),
+    ),
+}
+ODD = object()
+WRONG: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("max_tokens", "context_window", "k", "tool_result_tokens"), (0, -1, 2.5, "7", True)),
+    **dict.fromkeys(("keep", "trigger"), (0, -1, 2.5, "7", None)),
+    "extra_tokens": (-500, "x", 1.5, None),
+    "min_exchanges": (-1, "x", 1.5),
+    "summary_timeout": (0, -1, "x", math.nan, math.inf),
+    "diversity": (-1, 2, "x", math.nan),
+    "budget": (5, "x", {"contxt_window": 5}, ODD, BudgetSession(500)),
+    "model": (5, ODD),
+    **dict.fromkeys(("counter", "token_counter"), (5, ODD)),
+    "tools": ("search", 5, [5], {"name": 1}),
+    "summarizer": (5, "gpt-4o", ODD, []),
+    "session": (5, "x", TokenBudget()),
+    "scorer": ("bm25", 5, ODD),
+    **dict.fromkeys(("cut", "order", "into", "strategy"), ("fil", None, 5)),
+    **dict.fromkeys(("strict", "compress", "dedup", "double_braces", "persist", "retry"), ("yes", 5, None)),
+    **dict.fromkeys(("include_system", "allow_partial", "return_messages"), ("yes", 5, None)),
+    "prompt": (5, ODD, ["x"]),
+    "report_key": ("history", 5),
+    "history_key": ("", 5, None, "documents"),
+    "documents_key": ("", 5, None, "history"),
+    "document_prompt": (5, "{x}"),
+    "example_prompt": (5, "{x}"),
+    "separator": (5, None),
+    "input_keys": ("question", 5, [5]),
+    "embeddings": (5, "x"),
+    "examples": (5, "abc", [5]),
+    "history": (5, []),
+    "retriever": (5, None, ODD),
+    "on_report": (5, "x"),
+    "end_on": (5, "robot", [str]),
+    "start_on": (5, "robot"),
+    "text_splitter": (5, "x"),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_wrong_value_is_a_typed_error_that_names_its_option(door: str) -> None:
+    """Whatever is wrong is refused when the object is made, or the function called, by the option's name."""
+    make, fixed, options = DOORS[door]
+    for name in options:
+        for value in WRONG[name]:
+            with pytest.raises(BudgetError) as caught:
+                make(**{**({} if door == "edit" else {"max_tokens": 500}), **fixed, name: value})
+            told = str(caught.value)
+            assert name in told or "tool" in told or "key" in told or "contxt_window" in told
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_misspelt_option_is_refused_with_the_nearest_name(door: str) -> None:
+    """One letter that is missing or doubled leads to the right name, in all classes and functions alike."""
+    make, fixed, options = DOORS[door]
+    for name in options:
+        for place in range(1, len(name)) if len(name) > 4 else ():
+            for misspelt in (name[:place] + name[place + 1 :], name[:place] + name[place - 1 :]):
+                with pytest.raises(BudgetConfigError) as caught:
+                    make(**fixed, **{misspelt: 5})
+                assert f"has no option '{misspelt}'; did you mean '{name}'" in str(caught.value)
+
+
+def test_a_wrong_call_is_a_typed_error() -> None:
+    """What is called with something else than its interface asks for says what it wants."""
+    trimmer, compressor = BudgetTrimmer(max_tokens=50), BudgetDocumentCompressor(max_tokens=50)
+    memory, hook = BudgetMemory(max_tokens=50), pre_model_hook(max_tokens=50)
+    selector = BudgetExampleSelector(max_tokens=50)
+    calls: list[Callable[[], Any]] = [
+        *(lambda value=value: trimmer.invoke(value) for value in (5, None, [5], b"x", {}, {"history": 5})),
+        lambda: trimmer.invoke({"documents": [5], "question": "q"}),
+        lambda: trimmer.invoke({"history": THREAD, "question": 5}),
+        lambda: setattr(trimmer, "max_tokns", 5),
+        lambda: trimmer.model_copy(update={"max_tokens": "x"}),
+        lambda: compressor.compress_documents([Document("a")], 5),  # type: ignore[arg-type]  # the mistake
+        lambda: compressor.compress_documents([5], "q"),  # type: ignore[list-item]  # the mistake
+        lambda: BudgetRetriever(retriever=Found(), max_tokens=9).invoke("q", k=0),
+        lambda: memory.save_context({"a": "1", "b": "2"}, {"output": "x"}),
+        lambda: memory.save_context({"input": "1"}, {"a": "x", "b": "y"}),
+        lambda: hook.invoke({}),
+        lambda: hook.invoke({"messages": 5}),
+        lambda: selector.add_example(5),  # type: ignore[arg-type]  # the mistake
+        lambda: trim_messages(THREAD, max_tokens=5),  # type: ignore[call-arg]  # the mistake
+        lambda: BudgetMessageHistory.around(5, max_tokens=5),  # type: ignore[arg-type]  # the mistake
+    ]
+    for call in calls:
+        with pytest.raises(BudgetError):
+            call()
