@@ -160,7 +160,7 @@ class RequestBudget:
     def variables(
         self, llm: LLM, prompt: BasePromptTemplate, given: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns a template's variables, the longest but the question shortened where the prompt is too long."""
+        """Returns a template's variables; the longest, but never the question, is shortened to fit."""
         limit, counter = self.limit(llm, arguments), self.counter_of(llm)
         chosen = prompt.select(llm=llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         values = {**chosen.kwargs, **given}
