@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -49,9 +48,7 @@ class SessionMemory(BaseMemory):
     """A memory whose turns are planned by a `BudgetSession`."""
 
     budget: TokenBudget | None = Field(default=None, description="Limits of the whole prompt.")
-    counter: str | None = Field(
-        default=None, description="Name of the token counter; None counts with tokenizer_fn."
-    )
+    counter: str | None = Field(default=None, description="Name of the token counter.")
 
     _session: BudgetSession = PrivateAttr()
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -226,10 +223,6 @@ class SessionMemory(BaseMemory):
         if self.token_limit == self._derived:
             data.pop("token_limit", None)  # it is the budget's
         return data
-
-    def to_json(self, **kwargs: Any) -> str:
-        """Returns the memory as JSON."""
-        return json.dumps(self.to_dict(**kwargs))
 
     def __getstate__(self) -> dict[str, Any]:
         # The base deletes what cannot be pickled from the live object; here the state is a copy. A counter
