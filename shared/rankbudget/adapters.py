@@ -40,8 +40,7 @@ from .messages.tags import (
     render_block,
     wrapper_of,
 )
-from .prompt.limits import Limits, ModelFacts, limits_of
-from .prompt.options import typed_errors
+from .prompt.limits import Limits, ModelFacts, limits_of, typed_errors
 from .prompt.plan import Plan
 from .prompt.pool import SessionPool
 from .prompt.request import PromptRequest, Render, Shown

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import ValidationError
 
 from ..budget.token_budget import TokenBudget
 from ..budget.validation import check_count, shown
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, CounterUnavailableError
+from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError
 from ..messages.measure import Measure
 from .stages import plain_budget
 
-__all__ = ["Limits", "ModelFacts", "limits_of"]
+__all__ = ["Limits", "ModelFacts", "limits_of", "typed_errors"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,3 +198,37 @@ def _with_answer(budget: TokenBudget, facts: ModelFacts) -> TokenBudget:
         )
         raise BudgetConfigError(msg)
     return budget.replace(reserve=max(asked, budget.reserve_tokens()))
+
+
+@contextmanager
+def typed_errors() -> Iterator[None]:
+    """Makes pydantic's errors one BudgetConfigError that names each option.
+
+    Example:
+        >>> from pydantic import BaseModel
+        >>> class Room(BaseModel):
+        ...     windows: int
+        >>> with typed_errors():
+        ...     Room(windows="many")
+        Traceback (most recent call last):
+        ...
+        rankbudget.errors.BudgetConfigError: Room: windows must be valid (got 'many'). Input should be ...
+    """
+    try:
+        yield
+    except ValidationError as error:
+        problems = error.errors()
+        for problem in problems:
+            cause = problem.get("ctx", {}).get("error")
+            if isinstance(cause, BudgetError):
+                raise cause from None
+        raise BudgetConfigError.of([_described(error.title, problem) for problem in problems]) from error
+
+
+def _described(title: str, problem: Any) -> str:
+    option = ".".join(map(str, problem["loc"]))
+    if not option:
+        return f"{title}: {problem['msg']}"
+    if problem["type"] == "missing":
+        return f"{title} needs {option}="
+    return f"{title}: {option} must be valid (got {shown(problem['input'])}). {problem['msg']}"
