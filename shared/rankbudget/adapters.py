@@ -42,7 +42,6 @@ from .messages.tags import (
 )
 from .prompt.limits import Limits, ModelFacts, limits_of, typed_errors
 from .prompt.plan import Plan
-from .prompt.pool import SessionPool
 from .prompt.request import PromptRequest, Render, Shown
 from .prompt.settings import (
     function_name,
@@ -59,15 +58,17 @@ from .prompt.stages import plain_budget, plan_steps
 if TYPE_CHECKING:
     from .fitting.evidence import Evidence
     from .optimizer.few_shot import example_text
+    from .prompt.pool import SessionPool
     from .relevance.embedding import EmbeddingScorer, default_embedder
 
 _LATER = {
+    "SessionPool": "prompt.pool",
     "EmbeddingScorer": "relevance.embedding",
     "Evidence": "fitting.evidence",
     "default_embedder": "relevance.embedding",
     "example_text": "optimizer.few_shot",
 }
-"""What ranks texts is loaded only where texts are ranked."""
+"""Loaded where it is used: what ranks texts, and the pool of sessions."""
 
 __all__ = [
     "JOINT",
