@@ -30,14 +30,14 @@ from ._host_prompt import QUESTIONS
 from ._request import FlatConversation, StepCodec, is_flat, schemas_in
 from ._sharing import budget_for
 
-__all__ = ["RequestBudget", "as_text"]
+__all__ = ["RequestBudget", "as_text", "fit_texts"]
 
 _HELPER_SPARE = 2048
 """More than LlamaIndex's synthesizers keep free beside nodes."""
 _TEMPLATE_SPARE = 32
 """Tokens of framing that LlamaIndex's `PromptHelper` does not count."""
 _SMALLEST = 1024
-"""In a smaller window `PromptHelper` finds no room beside its templates and raises "Chunk size is not positive"."""
+"""In a smaller window `PromptHelper` finds no room beside its templates: "Chunk size ... is not positive"."""
 _ROUNDS = 4
 _JOINTS = 4
 """Tokens that a text and its template may make where they meet."""
@@ -46,7 +46,7 @@ _JOINTS = 4
 class _NoValueError(type):
     """Leaves ValueError out of the bases of a class of errors.
 
-    LlamaIndex's `Refine` catches every ValueError and answers "Empty Response", as if the model had been asked.
+    LlamaIndex's `Refine` catches each ValueError and answers "Empty Response", as if the model had answered.
     """
 
     def mro(cls) -> list[type]:
@@ -59,23 +59,14 @@ class RequestExceededError(BudgetExceededError, metaclass=_NoValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBudget:
-    """The limits of every request of an LLM; its copies share them.
-
-    Args:
-        budget: None takes the window and the answer of the LLM.
-        max_tokens: most tokens of a request.
-        counter: anything `counter_for` takes; None takes the LLM's tokenizer.
-        on_report: is called with the report of every fit.
-        session: learns what the host adds around its plans; its summarizer is used.
-        inner: the limits of an LLM that was bounded before; the smaller limit wins.
-    """
+    """The limits of every request of an LLM, as `budget_model` takes them; copies of the LLM share them."""
 
     budget: TokenBudget | None
     max_tokens: int | None
     counter: Any
     on_report: Callable[[BudgetReport], Any] | None
     session: BudgetSession | None = None
-    inner: RequestBudget | None = None
+    inner: RequestBudget | None = None  # of an LLM that was bounded before; the smaller limit wins
 
     def __deepcopy__(self, memo: Any) -> RequestBudget:
         return self
@@ -169,7 +160,7 @@ class RequestBudget:
     def variables(
         self, llm: LLM, prompt: BasePromptTemplate, given: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns a template's variables; where the prompt is too long, the longest but the question is shortened."""
+        """Returns a template's variables; the longest, but never the question, is shortened to fit."""
         limit, counter = self.limit(llm, arguments), self.counter_of(llm)
         chosen = prompt.select(llm=llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         values = {**chosen.kwargs, **given}
@@ -181,25 +172,11 @@ class RequestBudget:
             if not texts.get(name):
                 break
             most = counter.count(texts[name]) - (needed - limit) - _JOINTS
-            text = self._shortened(texts.pop(name), most, query, counter)
+            kept, report = fit_texts(texts.pop(name).split(JOINT), max(1, most), query, counter)
+            self._report(report)
+            text = JOINT.join(kept.values())
             made[name] = text if isinstance(values[name], str) else [text]
         return made
-
-    def _shortened(self, text: str, most: int, query: str, counter: TokenCounter) -> str:
-        """Returns the parts of a text that answer the question, within `most` tokens."""
-        parts = [
-            Segment(id=f"part-{i}", text=part) for i, part in enumerate(text.split(JOINT)) if part.strip()
-        ]
-        result = fit_documents(
-            parts,
-            max_tokens=max(1, most),
-            query=query,
-            counter=counter,
-            cost=lambda _, part: counter.count(part + JOINT),
-            dedup=False,
-        )
-        self._report(result.report)
-        return JOINT.join(segment.text for segment in result.segments)
 
     def _prompt_tokens(
         self, llm: LLM, prompt: BasePromptTemplate, values: Mapping[str, Any], arguments: Mapping[str, Any]
@@ -216,6 +193,22 @@ class RequestBudget:
         text = prompt if isinstance(prompt, str) else str(to_prompt(prompt))
         counter = self.counter_of(llm)
         return counter.count(text) + (counter.count_messages([], tools) if tools else 0)
+
+
+def fit_texts(
+    texts: Sequence[str], most: int, query: str, counter: TokenCounter, scorer: Any = None
+) -> tuple[dict[int, str], BudgetReport]:
+    """Returns by position what of some texts answers the question, within `most` tokens when joined."""
+    result = fit_documents(
+        [Segment(id=str(i), text=text) for i, text in enumerate(texts) if text.strip()],
+        max_tokens=most,
+        query=query,
+        counter=counter,
+        scorer=scorer,
+        cost=lambda _, text: counter.count(text + JOINT),
+        dedup=False,
+    )
+    return {int(segment.id): segment.text for segment in result.segments}, result.report
 
 
 def as_text(llm: LLM, prompt: str, *, formatted: bool) -> str:

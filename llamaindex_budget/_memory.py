@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -49,9 +48,7 @@ class SessionMemory(BaseMemory):
     """A memory whose turns are planned by a `BudgetSession`."""
 
     budget: TokenBudget | None = Field(default=None, description="Limits of the whole prompt.")
-    counter: str | None = Field(
-        default=None, description="Name of the token counter; None counts with tokenizer_fn."
-    )
+    counter: str | None = Field(default=None, description="Name of the token counter.")
 
     _session: BudgetSession = PrivateAttr()
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -159,7 +156,6 @@ class SessionMemory(BaseMemory):
         initial: int = 0,
         *,
         blocks: Sequence[Block] = (),
-        ceiling: int | None = None,
         prompt: Any = None,
         read: Mapping[str, Any] | None = None,
         **fields: Any,
@@ -170,7 +166,6 @@ class SessionMemory(BaseMemory):
             question: what is asked now; it may be the last stored message.
             initial: tokens that come before the history.
             blocks: blocks of the same turn, as retrieved nodes.
-            ceiling: most tokens of the whole prompt, beside the budget.
             prompt: what the host sends around it all; None takes the memory's.
             read: what is handed on to memory blocks.
             fields: other fields of the request.
@@ -187,33 +182,33 @@ class SessionMemory(BaseMemory):
             fields["beside"] = {**fields.get("beside", {}), **media}
         elif bounded:
             fields["history_tokens"] = max(0, self.token_limit - session.counter.overhead())
+        own = {"ceiling": self._one_call, "covers": "prompt"} if blocks else {"covers": "history"}
         request = session.request(
             stored,
             question=asked,
             blocks=[*(p.block for p in parts), *blocks],
             extra_tokens=initial,
-            ceiling=self._one_call if blocks and ceiling is None else ceiling,
-            covers="prompt" if blocks else "history",
-            **fields,
+            **{**own, **fields},
         )
         if render is not None:  # the session counts the question, which the host renders
             request = replace(request, render=render)
         prompt = self._given["prompt"] if prompt is None else prompt
         if prompt is not None:
             request = HostPrompt(prompt).around(request, asked, session.host_tokens, before=initial)
-        if parts and bounded and not blocks:
+        if bounded and parts and not blocks:
             request = replace(request, ceiling=self.token_limit + _beside(request))
         try:
             plan = yield from session.read_steps(request)
         except BudgetExceededError as error:
-            msg = f"{error} token_limit={self.token_limit} bounds the history: raise it or the budget."
-            if initial > self.token_limit:  # the first words are those of the stock buffer
-                least = f"token_limit must be {initial} or more (got {self.token_limit})"
-                msg = f"Initial token count exceeds token limit: {least}. {error}"
-            raise BudgetExceededError(
-                msg, limit=error.limit, needed=error.needed, blocks=error.blocks
-            ) from error
+            raise self._exceeded(error, initial) from error
         return plan, plan.history if render is None else render(plan.kept, list(plan.history))
+
+    def _exceeded(self, error: BudgetExceededError, initial: int) -> BudgetExceededError:
+        msg = f"{error} token_limit={self.token_limit} bounds the history: raise it or the budget."
+        if initial > self.token_limit:  # the first words are those of the stock buffer
+            least = f"token_limit must be {initial} or more (got {self.token_limit})"
+            msg = f"Initial token count exceeds token limit: {least}. {error}"
+        return BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks)
 
     def _result(self, turn: Turn) -> FitResult:
         plan, messages = turn
@@ -228,10 +223,6 @@ class SessionMemory(BaseMemory):
         if self.token_limit == self._derived:
             data.pop("token_limit", None)  # it is the budget's
         return data
-
-    def to_json(self, **kwargs: Any) -> str:
-        """Returns the memory as JSON."""
-        return json.dumps(self.to_dict(**kwargs))
 
     def __getstate__(self) -> dict[str, Any]:
         # The base deletes what cannot be pickled from the live object; here the state is a copy. A counter

@@ -28,7 +28,7 @@ _CALLABLES = ("tokenizer_fn", "tokenizer", "read", "on_report", "render")
 
 
 def check_part(owner: type, given: Mapping[str, Any], *, beside: Iterable[str] = ()) -> None:
-    """Raises BudgetConfigError for options that are neither fields of a class nor `beside`, and for wrong values."""
+    """Raises BudgetConfigError for options that are neither fields nor `beside`, and for wrong values."""
     fields = [name for name in getattr(owner, "model_fields", ()) if not name.startswith("_")]
     check_options(owner.__name__, given, sorted({*fields, *beside}))
     check_values(given)

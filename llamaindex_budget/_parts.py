@@ -25,7 +25,7 @@ _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own block
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one memory block says: segments, of which content blocks and messages are kept whole or not at all."""
+    """What one memory block says; of its segments, content blocks and messages are never shortened."""
 
     name: str
     block: Block
@@ -39,14 +39,15 @@ class Part:
         segments, items, media = [], {}, {}
         given = [content] if isinstance(content, str) else list(content)
         for i, item in enumerate(given):
-            text: Any = getattr(item, "text", item) if isinstance(item, (str, TextBlock)) else None
-            segment = f"{name}-{i}"
-            if text is None:
+            segment, text = f"{name}-{i}", ""
+            if isinstance(item, (str, TextBlock)):
+                text = item if isinstance(item, str) else item.text
+            else:
                 items[segment] = item
                 media[segment] = media_cost(item, session.counter)
-            if text is None or text:
+            if text or segment in items:
                 score = 1.0 - i / (len(given) + 1) if len(given) > 1 else None
-                segments.append(Segment(id=segment, text=str(text or ""), score=score))
+                segments.append(Segment(id=segment, text=text, score=score))
         own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
         block = Block(
             name=f"{name}-block" if name in _OWN_NAMES else name,

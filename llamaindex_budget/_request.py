@@ -99,7 +99,7 @@ def _is_result(message: ChatMessage) -> bool:
 class FlatConversation:
     """A conversation that `messages_to_xml_format` wrote as one user message, read back.
 
-    Agents with an `output_cls` ask for their structured answer so. Cut as one text, it would lose the question.
+    Agents with an `output_cls` ask for their structured answer so; cut as one text, it loses the question.
     """
 
     def __init__(self, request: Sequence[ChatMessage]) -> None:

@@ -149,7 +149,8 @@ def write_database(store: AsyncDBChatStore, session_id: str) -> dict[str, Any]:
     }
     if engine is not None and engine.url.database not in (None, "", ":memory:"):
         place["async_database_uri"] = engine.url.render_as_string(hide_password=False)
-    if not SQLAlchemyChatStore._is_in_memory_uri(place["async_database_uri"]):  # noqa: SLF001 - its own question
+    uri = place["async_database_uri"]
+    if not SQLAlchemyChatStore._is_in_memory_uri(uri):  # noqa: SLF001 - its own question
         return {"place": place}
     return {"place": place, "messages": asyncio_run(store.get_messages(session_id, status=None))}
 

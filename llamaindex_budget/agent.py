@@ -41,8 +41,8 @@ class BudgetFunctionAgent(FunctionAgent):
 
     A memory limits what a run starts with; its steps are added to that. Here each request is fitted just
     before it is sent: old exchanges go first, then old steps, then long tool results are shortened; calls and
-    their results stay together. The memory keeps everything. What an `AgentWorkflow` asks itself is fitted where
-    `llm` is a `budget_model`.
+    their results stay together. The memory keeps everything. What an `AgentWorkflow` asks itself is fitted
+    where `llm` is a `budget_model`.
 
     Args:
         budget: limits of a request; None takes the window and the answer of the model.

@@ -50,9 +50,7 @@ class BudgetMemory(SessionMemory, Memory):
     """
 
     notice: str | None = Field(default=NOTICE, description="The sentence before the blocks.")
-    handed_on: int = Field(
-        default=0, ge=0, description="How many of the oldest messages the blocks have taken."
-    )
+    handed_on: int = Field(default=0, ge=0, description="How many messages the blocks have taken.")
 
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
 

@@ -62,9 +62,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     pinned: bool = Field(default=False, description="Never cut.")
     size: int | None = Field(default=None, ge=0, description="Fixed number of tokens.")
     counter: Any = Field(default=None, exclude=True, description="What counts.")
-    priority: int = Field(
-        default=-1, description="Told to a stock Memory, which cuts the smallest number above 0 first."
-    )
+    priority: int = Field(default=-1, description="A stock Memory cuts the smallest above 0 first.")
 
     _tokens: TokenCounter | None = PrivateAttr(default=None)
     _asked: str = PrivateAttr(default="")
@@ -115,7 +113,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         return truncate_text(content, most, self.tokens, ellipsis="") or None if most > 0 else None
 
     def _fewer(self, content: Sequence[Any], tokens_to_truncate: int) -> Any:
-        """Returns the content blocks that answer the question, the last ones shortened; media are whole or gone."""
+        """Returns the content blocks that answer the question, some shortened; None where there are media."""
         texts = [str(block.text) for block in content if hasattr(block, "text")]
         if len(texts) < len(content):
             return None
@@ -185,9 +183,7 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     rank: int = 4
     summarizer: Any = Field(default="extractive", exclude=True, description="Writes the summary.")
     max_tokens: int = Field(default=500, ge=1, description="Most tokens of the summary.")
-    waiting: list[str] = Field(
-        default_factory=list, description="Texts of messages that are not in the summary yet."
-    )
+    waiting: list[str] = Field(default_factory=list, description="What the summary does not hold yet.")
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -230,8 +226,6 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
 
 def _spoken(message: ChatMessage) -> str:
     neutral = CODEC.to_dict(message)
-    calls = [
-        f"[called {c['function']['name']}({c['function']['arguments']})]"
-        for c in neutral.get("tool_calls", ())
-    ]
+    functions = [call["function"] for call in neutral.get("tool_calls", ())]
+    calls = [f"[called {f['name']}({f['arguments']})]" for f in functions]
     return "\n".join([message.content or "", *calls]).strip()

@@ -103,7 +103,7 @@ def run(task: Task) -> Half:
 
 
 def _prompt(task: Task) -> ChatPromptTemplate:
-    """Returns what the engine sends around the conversation: documents and system prompt, the question last."""
+    """Returns what the engine sends around the conversation: documents, system prompt, and the question."""
     system = DEFAULT_CONTEXT_TEMPLATE + task.system.strip()
     return ChatPromptTemplate(
         [ChatMessage(role="system", content=system), ChatMessage(role="user", content="{query_str}")]
@@ -117,7 +117,7 @@ def _message(message: Mapping[str, Any]) -> ChatMessage:
 
 
 def _model(task: Task) -> LLM:
-    # Told the true window, LlamaIndex would split a full prompt into two calls: the budget alone decides here.
+    # Told the true window, LlamaIndex would split a full prompt into two calls.
     window, reply = 2 * task.budget.context_window, task.budget.reserve_tokens()
     if task.model is None:
         return NoModel(window=window, reply=reply)

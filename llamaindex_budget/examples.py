@@ -10,8 +10,8 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from rankbudget import BudgetSession, FewShotSelector, TokenBudget
-from rankbudget.adapters import example_text, named_options, plain_budget
-from rankbudget.errors import BudgetConfigError, check_count, shown
+from rankbudget.adapters import example_text, plain_budget
+from rankbudget.errors import BudgetConfigError, check_count, named_options, shown
 
 from ._counters import counter_of
 from ._options import check_values

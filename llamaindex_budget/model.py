@@ -20,8 +20,8 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import Steps, adrive, drive, named_options
-from rankbudget.errors import BudgetConfigError, shown
+from rankbudget.adapters import Steps, adrive, drive
+from rankbudget.errors import BudgetConfigError, named_options, shown
 
 from ._codec import shallow_copy
 from ._limits import RequestBudget, as_text

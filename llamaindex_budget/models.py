@@ -10,8 +10,8 @@ from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
 
-from rankbudget.adapters import default_embedder, named_options, typed_errors
-from rankbudget.errors import BudgetConfigError, shown
+from rankbudget.adapters import default_embedder, typed_errors
+from rankbudget.errors import BudgetConfigError, named_options, shown
 
 from ._options import check_part, check_values
 

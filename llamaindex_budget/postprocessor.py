@@ -58,15 +58,10 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the model sees of each node beside its text, by the id of its segment.
+    """What the model sees of each node beside its text, by the id of its segment."""
 
-    Args:
-        around: the metadata lines before and after the text.
-        media: tokens of its pictures, sound and film.
-    """
-
-    around: Mapping[str, tuple[str, str]]
-    media: Mapping[str, int]
+    around: Mapping[str, tuple[str, str]]  # the metadata lines before and after the text
+    media: Mapping[str, int]  # tokens of its pictures, sound and film
 
     def text(self, block: str, segment: Segment, text: str) -> str:
         """Returns a node's text with its metadata lines; texts of other blocks as they are."""
@@ -242,7 +237,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             "blocks": [Block(name="knowledge", segments=tuple(segments), strategy=strategy)],
             "beside": seen.media,
             "shown": seen.text,
-            "ceiling": None if llm is None else one_call_limit(llm),
+            **({} if llm is None else {"ceiling": one_call_limit(llm)}),
         }
 
     def _alone(

@@ -15,14 +15,15 @@ from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
 
-from rankbudget import BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
-from rankbudget.adapters import JOINT, named_options, plain_budget, typed_errors
-from rankbudget.errors import BudgetExceededError
+from rankbudget import BudgetSession, TokenBudget, TokenCounter
+from rankbudget.adapters import JOINT, plain_budget, typed_errors
+from rankbudget.errors import BudgetExceededError, named_options
 
 from ._codec import CODEC
 from ._counters import counter_of
 from ._events import send_report
 from ._host_prompt import QUESTIONS
+from ._limits import fit_texts
 from ._options import check_values
 
 if TYPE_CHECKING:
@@ -148,22 +149,13 @@ class BudgetPromptHelper(PromptHelper):
             return super().truncate(prompt, text_chunks, padding, llm, tools)
         room = self._get_available_chunk_size(prompt, 1, padding, llm, tools)
         kept = self._kept(prompt, text_chunks, room)
-        return [kept.get(f"chunk-{i}", "") for i in range(len(text_chunks))]
+        return [kept.get(i, "") for i in range(len(text_chunks))]
 
-    def _kept(self, prompt: BasePromptTemplate, chunks: Sequence[str], room: int) -> dict[str, str]:
-        counter = self._counter
-        segments = [Segment(id=f"chunk-{i}", text=chunk) for i, chunk in enumerate(chunks)]
-        result = fit_documents(
-            segments,
-            max_tokens=room,
-            query=str(prompt.kwargs.get("query_str") or ""),
-            counter=counter,
-            scorer=self._scorer,
-            cost=lambda segment, text: counter.count(text + JOINT),
-            dedup=False,
-        )
-        send_report(result.report)
-        return {segment.id: segment.text for segment in result.segments}
+    def _kept(self, prompt: BasePromptTemplate, chunks: Sequence[str], room: int) -> dict[int, str]:
+        query = str(prompt.kwargs.get("query_str") or "")
+        kept, report = fit_texts(chunks, room, query, self._counter, self._scorer)
+        send_report(report)
+        return kept
 
     def _get_available_chunk_size(
         self,
@@ -178,7 +170,7 @@ class BudgetPromptHelper(PromptHelper):
         size = (limit - fixed) // num_chunks - padding
         if size < 1:
             msg = (
-                f"The prompt without its chunks must leave 1 token for each chunk (got {fixed} tokens, {size} "
+                f"The prompt without its chunks must leave 1 token for each (got {fixed} tokens, {size} "
                 f"left of window {self.context_window}, answer {self.num_output}, safety {self._safety}, "
                 f"padding {padding}). Shorten the template, system prompt, history or tools."
             )

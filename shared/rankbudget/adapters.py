@@ -19,7 +19,7 @@ from .counting.base import whole_tokens
 from .counting.blocks import call_reference, called_in, results_in, without_answered
 from .counting.callables import CallableCounter
 from .counting.protocol import Message, Tool
-from .errors import check_options, named_options
+from .errors import check_options
 from .fitting.protocol import Cost, Fit, Piece
 from .messages.codec import (
     KNOWN_ROLES,
@@ -130,7 +130,6 @@ __all__ = [
     "function_name",
     "function_named",
     "limits_of",
-    "named_options",
     "plain_budget",
     "plan_steps",
     "read_counter",

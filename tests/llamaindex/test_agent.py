@@ -114,9 +114,12 @@ async def test_what_cannot_fit_is_a_typed_error_before_anything_is_sent() -> Non
 
 
 async def test_a_question_that_cannot_stay_whole_is_cut_and_says_so() -> None:
-    """A question larger than the window keeps its start in a marked copy; the original stays."""
+    """A question larger than the window raises; with `shorten_question` a marked copy keeps its start."""
     question = say("user", words(9000))
-    [cut] = await BudgetFunctionAgent(tools=[_tool()], llm=_llm([])).fit([question])
+    with pytest.raises(BudgetExceededError, match="shorten_question=True"):
+        await BudgetFunctionAgent(tools=[_tool()], llm=_llm([])).fit([question])
+    budget = TokenBudget(context_window=WINDOW, reserve=REPLY, shorten_question=True)
+    [cut] = await BudgetFunctionAgent(tools=[_tool()], llm=_llm([]), budget=budget).fit([question])
     assert tokens([cut]) <= WINDOW - REPLY
     assert cut.additional_kwargs == {"rankbudget": "edited"}
     assert question.content == words(9000)

@@ -309,9 +309,14 @@ def test_a_user_who_writes_observation_is_a_user() -> None:
     assert StepCodec(asked).roles(asked) == ["user", "assistant"]
 
 
-def test_nodes_of_a_template_leave_the_question_at_its_end() -> None:
-    """A prompt that is one text too long keeps its end, where templates have the question."""
+def test_nodes_of_a_template_are_shortened_never_its_question() -> None:
+    """Of a template the longest variable but the question is shortened; a question that does not fit is refused."""
     llm = budget_model(PlayLLM(requests=[], window=WINDOW, reply=REPLY))
-    facts, template = "\n".join(n.text for n in nodes(9)), PromptTemplate("Facts: {facts}\nQuestion: {q}")
-    llm.predict(template, facts=facts, q="why?")
-    assert (llm.requests[0][0][0].content or "").endswith("Question: why?")
+    template = PromptTemplate("Facts: {facts}\nQuestion: {query_str}")
+    llm.predict(template, facts="\n".join(n.text for n in nodes(9)), query_str="What does item 305 weigh?")
+    sent = str(llm.requests[0][0][0].content)
+    assert sent.endswith("Question: What does item 305 weigh?")
+    assert "item 305 weighs" in sent
+    with pytest.raises(BudgetExceededError, match="shorten_question=True"):
+        llm.predict(template, facts="none", query_str=words(2000))
+    assert len(llm.requests) == 1

@@ -106,7 +106,7 @@ def test_functions_check_their_values() -> None:
     """`budget_for`, `use_session` and a memory that is not ours are refused alike."""
     with pytest.raises(BudgetConfigError, match="llm must be a LlamaIndex LLM"):
         lb.budget_for(3)  # type: ignore[arg-type]
-    with pytest.raises(BudgetConfigError, match="context_window, reserve"):
+    with pytest.raises(BudgetConfigError, match="did you mean 'reserve'"):
         lb.budget_for(MockLLM(), reserv=3)
     with pytest.raises(BudgetConfigError, match="session must be a BudgetSession"), lb.use_session(3):  # type: ignore[arg-type]
         pass
