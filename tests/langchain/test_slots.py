@@ -44,7 +44,7 @@ def test_a_shortened_document_is_shortened_in_its_content(limit: int, note: str)
     assert all("Source:" not in d.page_content for d in done.value["documents"])
     assert (
         shown
-        or EXACT.count(format_document(Document("", metadata=long_documents(note)[0].metadata), HEADED)) + 40
+        or EXACT.count(format_document(Document("", metadata=long_documents(note)[0].metadata), HEADED)) + 55
         > limit
     )
 

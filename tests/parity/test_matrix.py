@@ -15,7 +15,7 @@ pytest.importorskip("llama_index.core")
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor, budget_model
 from rankbudget import BudgetSession, TokenBudget
 from tests.llamaindex.models import FixedRetriever, PlayLLM, exchanges
 from tests.parity.doors import KINDS, PAIRS
@@ -73,10 +73,14 @@ TEXTS = {
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("counter", ["o200k_base", "gpt-4o", "cl100k_base"])
 def test_an_engine_whose_window_is_the_budget_asks_its_model_once(counter: str, text: str) -> None:
-    """Twelve turns of a context engine make twelve model calls, whatever tokenizer the budget counts with."""
+    """Twelve turns of a context engine make twelve model calls, whatever tokenizer the budget counts with.
+
+    Where the budget's tokenizer counts far less than the host's, the last door's window says so to the host.
+    """
     budget = TokenBudget(context_window=4096, reserve=256, max_system_ratio=None)
     session = BudgetSession(budget, counter=counter)
     llm = PlayLLM(window=4096, reply=256, requests=[], steps=[])
+    llm = llm if text == "English" else budget_model(llm, session)
     found = [" ".join(TEXTS[text].format(i=i, n=n) for i in range(20)) for n in range(30)]
     engine = ContextChatEngine.from_defaults(
         retriever=FixedRetriever([NodeWithScore(node=TextNode(text=t), score=0.5) for t in found]),
