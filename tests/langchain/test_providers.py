@@ -15,6 +15,7 @@ from langchain_ollama import ChatOllama
 from langchain_budget import BudgetTrimmer, budget_model
 from rankbudget.errors import BudgetExceededError
 from rankbudget.testing import Application, WordCounter, applications
+from rankbudget.testing.repairs import waiting_from
 from rankbudget.testing.server import StrictModelServer
 from tests.drawing import draws
 from tests.langchain.entries import to_host
@@ -43,11 +44,20 @@ def _ollama(url: str) -> BaseChatModel:
     return ChatOllama(model="llama3.2", base_url=url)
 
 
+SYSTEMS = ("system", "developer")
 CLIENTS = {"anthropic": _anthropic, "gemini": _gemini, "ollama": _ollama}
 WAYS: dict[str, Callable[..., Any]] = {
     "trimmer": lambda model, limit, counter: BudgetTrimmer(max_tokens=limit, counter=counter) | model,
     "model": lambda model, limit, counter: budget_model(model, max_tokens=limit, counter=counter),
 }
+
+
+def _asked(app: Application) -> list[dict[str, Any]]:
+    """Returns the conversation as far as a model can be asked: it ends in a question or in the results of a call."""
+    said = [m for m in app.messages if m["role"] not in SYSTEMS and (m["role"] != "user" or m["content"])]
+    while said and (waiting_from(said) < len(said) or said[-1]["role"] not in ("user", "tool")):
+        said.pop()
+    return said if any(m["role"] == "user" for m in said) else []
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -59,9 +69,9 @@ def test_no_request_is_refused(server: StrictModelServer, client: str, way: str,
     counter = WordCounter()
     chain = WAYS[way](CLIENTS[client](server.root_url), app.limit(counter), counter)
     server.forget()
-    given = to_host([m for m in app.messages if m["role"] != "user" or m["content"]])
+    given = to_host(_asked(app))
     if not given:
-        return  # the clients themselves refuse a request without messages, and an empty question
+        return
     try:
         chain.invoke(given)
     except BudgetExceededError:

@@ -187,8 +187,8 @@ def _gemini(body: Body) -> Iterator[str]:
         calls = sum("functionCall" in part for part in parts)
         results = sum("functionResponse" in part for part in parts)
         kind = "call" if calls else "response" if results else str(content.get("role"))
-        if kind == "call" and before[0] not in ("user", "response"):
-            yield f"contents[{i}]: function call turn must come immediately after a user turn or a function response turn"
+        if kind == "call" and before[0] == "start":
+            yield f"contents[{i}]: function call turn must not come first"
         if kind == "response" and before[0] != "call":
             yield f"contents[{i}]: function response turn must come immediately after a function call turn"
         if kind == "response" and before[0] == "call" and results != before[1]:
