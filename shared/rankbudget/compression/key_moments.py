@@ -1,8 +1,9 @@
 """Finding the moments of a conversation that later turns depend on, without a model.
 
 A decision, a commitment, a correction, a preference, a fact about somebody, a feeling, a name, a number.
-Everything else, thanks and small talk most of all, can be shortened or dropped. Names and numbers are found in every language by their form; the
-other moments by English phrases: for other languages, pass a summarizer or a plan of your own.
+Everything else, thanks and small talk most of all, can be shortened or dropped. Names and numbers are found
+in every language by their form, the other moments by English phrases: for other languages, pass a summarizer
+or a plan of your own.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def parse_prompt(prompt: str) -> list[PromptPart]:
 
 
 def split_paragraphs(text: str) -> list[tuple[str, str]]:
-    """Returns the paragraphs of a text with the white space after each; an indented one continues the last."""
+    """Returns the paragraphs of a text and the space after each; an indented one continues the last."""
     found: list[tuple[str, str]] = []
     start = 0
     for match in _PARAGRAPH.finditer(text):

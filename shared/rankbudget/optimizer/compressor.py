@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
-from .._drivers import Steps, adrive, drive
+from .._drivers import Steps, awaiting, blocking, drive
 from ..compression.abstractive import Summarizer, summarize_steps
 from ..compression.extractive import extract
 from ..compression.structured import compress_structured
@@ -112,6 +112,7 @@ class PromptCompressor:
         self.scorer = scorer
         self._classifier: Any = None
 
+    @blocking
     def compress(
         self,
         text: str,
@@ -119,7 +120,7 @@ class PromptCompressor:
         strategy: CompressionStrategy = "extractive",
         *,
         query: str = "",
-    ) -> CompressionResult:
+    ) -> Steps[CompressionResult]:
         """Returns `text` in at most `target_token_count` tokens, untouched when it is short enough already.
 
         Args:
@@ -131,18 +132,24 @@ class PromptCompressor:
         Raises:
             BudgetConfigError: an unknown strategy, a negative target, or no classifier path.
         """
-        return drive(self._compress(text, target_token_count, strategy, query))
+        self._check_arguments(target_token_count, strategy)
+        target, tokens = target_token_count, self.counter.count(text)
+        if tokens <= (self.config.min_tokens if target is None else target) or not text.strip():
+            return self._result(text, text, "none")
+        limit = target
+        if limit is None:
+            limit = tokens - int(tokens * getattr(self.config, f"{strategy}_ratio", 0.0))
+        if strategy == "template":
+            shorter, used = self._template(text, target)
+        elif strategy == "abstractive":
+            shorter, used = yield from self._summary(text, limit)
+        elif strategy == "token_classifier":
+            shorter, used = self._words(text, limit), "token_classifier"
+        else:
+            shorter, used = self._sentences(text, limit, query), "extractive"
+        return self._result(text, shorter, "none" if shorter == text else used)
 
-    async def acompress(
-        self,
-        text: str,
-        target_token_count: int | None = None,
-        strategy: CompressionStrategy = "extractive",
-        *,
-        query: str = "",
-    ) -> CompressionResult:
-        """Returns what `compress` returns, without blocking the event loop while a summarizer writes."""
-        return await adrive(self._compress(text, target_token_count, strategy, query))
+    acompress = awaiting(compress)
 
     def compress_system_prompt(self, system_prompt: str) -> CompressionResult:
         """Returns a system prompt without repeats and filler, every instruction as it is written."""
@@ -177,26 +184,6 @@ class PromptCompressor:
         target = max(tokens - int(tokens * self.config.history_ratio), 1)
         summary, used = drive(self._summary(older, target))
         return self._result(text, "\n".join([f"[Earlier: {summary}]", *lines[cut:]]), used)
-
-    def _compress(
-        self, text: str, target: int | None, strategy: CompressionStrategy, query: str
-    ) -> Steps[CompressionResult]:
-        self._check_arguments(target, strategy)
-        tokens = self.counter.count(text)
-        if tokens <= (self.config.min_tokens if target is None else target) or not text.strip():
-            return self._result(text, text, "none")
-        limit = target
-        if limit is None:
-            limit = tokens - int(tokens * getattr(self.config, f"{strategy}_ratio", 0.0))
-        if strategy == "template":
-            shorter, used = self._template(text, target)
-        elif strategy == "abstractive":
-            shorter, used = yield from self._summary(text, limit)
-        elif strategy == "token_classifier":
-            shorter, used = self._words(text, limit), "token_classifier"
-        else:
-            shorter, used = self._sentences(text, limit, query), "extractive"
-        return self._result(text, shorter, "none" if shorter == text else used)
 
     def _check_arguments(self, target: int | None, strategy: str) -> None:
         problems: list[str] = []

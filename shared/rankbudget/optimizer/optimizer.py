@@ -210,7 +210,7 @@ class TokenOptimizer:
     def _documents(
         self, parts: Sequence[PromptPart], query: str, applied: list[str], *, low: bool
     ) -> list[PromptPart]:
-        """Returns the parts without the paragraphs, or with `low` the sentences, that the question needs least."""
+        """Returns the parts without the paragraphs, or with `low` sentences, that matter least."""
         documents = {p: part for p, part in enumerate(parts) if part.category == "document" and part.text}
         paragraphs = [(p, *pair) for p, part in documents.items() for pair in split_paragraphs(part.text)]
         kept = self._needed([text for _, text, _ in paragraphs], query, applied, low=low)
@@ -248,7 +248,7 @@ class TokenOptimizer:
         return [stays.pop(text, "") for text in texts]  # what is repeated stays where it comes first
 
     def _target(self, tokens: Mapping[str, int], query: str, *, low: bool) -> int:
-        """Returns how many tokens of documents stay: fewer where some clearly answer and all others do not."""
+        """Returns how many tokens of documents stay: fewer where some clearly answer."""
         total = sum(tokens.values())
         ratings = self._relevance("document", list(tokens), query)
         least, best = self.analyzer.config.min_relevance_threshold, max(ratings, default=0.0)
