@@ -186,6 +186,7 @@ class SlotSettings(LimitSettings):
 
     def _block(self, name: str, key: str, value: Any) -> Block:
         if name == "history":
+            value = [] if value is None else value
             return Block(name=name, messages=value if isinstance(value, list) else as_messages(value))
         one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)
         prompt = self.example_prompt if name == "examples" else None

@@ -133,20 +133,26 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         awaitable: Callable[..., Awaitable[Any]] | None,
     ) -> Steps[Answer]:
         kept, plan = yield from self._fit(request)
+        sent: list[BudgetReport] = []  # of the request that a later middleware changed
         try:
-            answer = yield Call(handler, (self._request(request, kept),), awaitable)
+            answer = yield Call(handler, (self._request(request, kept, sent),), awaitable)
         except ContextOverflowError:
             if not self.retry:
                 raise
             kept, plan = yield from self._fit(request, refused=plan)
-            answer = yield Call(handler, (self._request(request, kept),), awaitable)
-        self._send_report(request, kept, plan.report)
+            sent.clear()
+            answer = yield Call(handler, (self._request(request, kept, sent),), awaitable)
+        self._send_report(request, sent[-1] if sent else plan.report)
         return _with_update(request, kept, answer) if self.persist else cast("Answer", answer)
 
-    def _request(self, request: ModelRequest[Any], kept: list[Any]) -> ModelRequest[Any]:
+    def _request(
+        self, request: ModelRequest[Any], kept: list[Any], sent: list[BudgetReport]
+    ) -> ModelRequest[Any]:
         """Returns the request with its model guarded: a later middleware may add to the prompt."""
         planned = kept if request.system_message is None else [request.system_message, *kept]
-        return request.override(messages=kept, model=guarded(request.model, self._budget, planned))
+        return request.override(
+            messages=kept, model=guarded(request.model, self._budget, planned, sent.append)
+        )
 
     def _fit(
         self, request: ModelRequest[Any], *, refused: Plan | None = None
@@ -160,14 +166,15 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
             refused=refused,
         )
 
-    def _send_report(self, request: ModelRequest[Any], kept: list[Any], report: BudgetReport) -> None:
+    def _send_report(self, request: ModelRequest[Any], report: BudgetReport) -> None:
         """Puts the figures into `stream_mode="custom"`, which callbacks' events do not reach."""
         if self.on_report is not None:
             self.on_report(report)
         writer = getattr(request.runtime, "stream_writer", None)
         if writer is not None:
             figures = {"total_tokens": report.total_tokens, "limit": report.limit}
-            writer({"context_budget": {**figures, "kept": len(kept), "given": len(request.messages)}})
+            kept = sum([block.kept + block.shortened for block in report.blocks if block.name == "history"])
+            writer({"context_budget": {**figures, "kept": kept, "given": len(request.messages)}})
 
     def _capped(self, answer: Any) -> Any:
         """Shortens results longer than `tool_result_tokens`, alone or in a command; artifacts stay."""

@@ -130,9 +130,12 @@ def _wrapped(model: Any, budget: Any, options: dict[str, Any]) -> Any:
     raise BudgetConfigError(msg)
 
 
-def guarded(model: Any, agent: AgentBudget, planned: Sequence[Any]) -> Any:
+def guarded(
+    model: Any, agent: AgentBudget, planned: Sequence[Any], on_report: Callable[[BudgetReport], Any]
+) -> Any:
     """Returns the model with the limits of an agent's plan; the planned messages are not counted again."""
-    return _wrapped(model, None, {"agent": agent, "planned": tuple(map(id, planned))})
+    given = {"agent": agent, "planned": tuple(map(id, planned)), "on_report": on_report}
+    return _wrapped(model, None, given)
 
 
 class RequestBudget:

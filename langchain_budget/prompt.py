@@ -155,11 +155,10 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         raise BudgetConfigError(msg)
 
     def _as_text(self, block: str, value: Any) -> str:
-        if isinstance(value, str):
-            return value
         if block == "history":
-            return get_buffer_string(value) or PLACEHOLDERS["history"]
-        return self._tagged(block, value) if value else PLACEHOLDERS.get(block, "")
+            return value if isinstance(value, str) else get_buffer_string(value) or PLACEHOLDERS["history"]
+        items = [value] if isinstance(value, str) and value else value
+        return self._tagged(block, items) if items else PLACEHOLDERS.get(block, "")
 
     def _tagged(self, block: str, items: Any) -> str:
         """Returns items as one text in tags, after the notice."""

@@ -64,7 +64,16 @@ def counter_for_llm(llm: LLM) -> TokenCounter:
         return settings_counter()
     counter = counter_for(name)
     chosen = llama_index.core.global_tokenizer
-    return counter if counter.exact or chosen is None else counter_of(chosen)
+    return counter if counter.exact or chosen is None or _is_default(chosen) else counter_of(chosen)
+
+
+def _is_default(tokenizer_fn: Any) -> bool:
+    """Returns whether a global tokenizer is the one that LlamaIndex itself sets at its first count."""
+    return (
+        isinstance(tokenizer_fn, functools.partial)
+        and tokenizer_fn.keywords == {"allowed_special": "all"}
+        and tiktoken_name(tokenizer_fn) == "cl100k_base"
+    )
 
 
 def _counter_of_tokenizer(tokenizer: Any) -> TokenCounter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..messages.codec import PINNED_ROLES
@@ -40,8 +41,8 @@ def decisions_on(
 
         return DecisionRange(block=block, action=action, reason=reason, size=size, expand=expand)
 
-    def rest() -> list[int]:
-        return sorted(set(range(size)).difference(chosen, [position for position, _ in broken]))
+    def dropped(start: int, stop: int) -> list[int]:
+        return sorted(set(range(start, stop)).difference(chosen, [position for position, _ in broken]))
 
     size = len(timeline.messages)
     parts: list[Decision | DecisionRange] = []
@@ -56,9 +57,13 @@ def decisions_on(
         parts.append(spread(len(whole), lambda: whole, "kept", "fits"))
     parts += [decide(i, "truncated", "message_cap") for i in chosen if i in edits] if edits else []
     parts += [decide(position, "trimmed", reason) for position, reason in broken]
-    dropped = size - len(chosen) - len(broken)
-    if dropped > 0:
-        parts.append(spread(dropped, rest, "trimmed", "older_than_cut"))
+    roles = timeline.role
+    first = next((i for i in chosen if roles(i) not in PINNED_ROLES), size)
+    for start, stop, reason in ((0, first, "older_than_cut"), (first, size, "no_room")):
+        held = sum([start <= i < stop for i in (*chosen, *(position for position, _ in broken))])
+        if stop - start > held:
+            found = partial(dropped, start, stop)
+            parts.append(spread(stop - start - held, found, "trimmed", reason))
     return parts
 
 

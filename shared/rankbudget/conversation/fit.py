@@ -122,7 +122,11 @@ def _refused(thread: Thread, timeline: Timeline, limit: int, room: int, beside: 
     }
     listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
     step_words = ", the newest tool call, its results" if step else ""
-    advice = ", or pass shorten_question=True" if asked and question and not thread.shorten_question else ""
+    advice = (
+        ", or set shorten_question=True (a TokenBudget has it, and fit_messages)"
+        if asked and question and not thread.shorten_question
+        else ""
+    )
     msg = (
         f"what must stay needs {needed} tokens ({listed}), the limit is {limit}. "
         f"Raise the limit, or shorten the system messages, the tools{step_words} or the question{advice}."

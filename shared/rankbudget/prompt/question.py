@@ -33,7 +33,7 @@ def price_with_short_question(
     if request.question is None or request.shorten_question is None or "other" not in error.blocks:
         raise error
     if not request.shorten_question:
-        msg = f"{error} Or pass shorten_question=True, which cuts the question."
+        msg = f"{error} Or set shorten_question=True of the budget, which cuts the question."
         raise BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks) from None
     before = inputs.measure.group([request.question])
     text = content_text(request.codec.to_dict(request.question).get("content"))
