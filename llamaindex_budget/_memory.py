@@ -12,9 +12,11 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory
 
-from rankbudget import Block, BudgetSession, FitResult, TokenBudget
+from rankbudget import Block, BudgetSession, FitResult, Rendition, TokenBudget
 from rankbudget.adapters import (
     Call,
+    Fit,
+    Piece,
     Plan,
     PromptRequest,
     Steps,
@@ -25,7 +27,7 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import STORED, pending
+from ._codec import CODEC, STORED, pending
 from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
 from ._host_prompt import HostPrompt
@@ -42,6 +44,8 @@ OPTIONS = ("budget", "session", "llm", "prompt", "counter", "summarizer")
 """What our memories take beside the options of LlamaIndex's."""
 Turn = tuple[Plan, Sequence[ChatMessage]]
 """The plan of a turn, and the messages of it that a memory returns."""
+_JOINTS = 2
+"""Tokens that a text may cost more between its tags than alone."""
 
 
 class SessionMemory(BaseMemory):
@@ -191,7 +195,7 @@ class SessionMemory(BaseMemory):
             **{**own, **fields},
         )
         if render is not None:  # the session counts the question, which the host renders
-            request = replace(request, render=render)
+            request = replace(request, render=render, frames=_frames(render, parts, session))
         prompt = self._given["prompt"] if prompt is None else prompt
         if prompt is not None:
             request = HostPrompt(prompt).around(request, asked, session.host_tokens, before=initial)
@@ -250,6 +254,21 @@ class SessionMemory(BaseMemory):
             {"token_limit"} if self.token_limit == self._derived else set()
         )
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
+
+
+def _frames(render: Rendering, parts: Sequence[Part], session: BudgetSession) -> dict[str, int]:
+    """Returns the tokens that the template puts around each block, the notice around the first."""
+    shown: dict[str, Fit] = {}
+    frames: dict[str, int] = {}
+    before = 0
+    for part in parts:
+        if part.block.segments and not part.items:
+            empty = Rendition(kind="truncated", text="", tokens=0)
+            shown[part.block.name] = Fit(pieces=(Piece(part.block.segments[0], empty),), tokens=0)
+            after = session.counter.count_messages([CODEC.to_dict(m) for m in render(shown, [])])
+            frames[part.block.name] = after - before + _JOINTS
+            before = after
+    return frames
 
 
 def _beside(request: PromptRequest) -> int:

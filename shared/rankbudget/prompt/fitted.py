@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,14 +83,10 @@ def _left_by_history(
     return left.grants, left.unused
 
 
-def _history_rank(request: PromptRequest) -> int:
-    rank = request.history.rank if request.history is not None else None
-    return request.budget.rank_of("history") if rank is None else rank
-
-
 def _place_of_history(request: PromptRequest, blocks: Sequence[BlockInput]) -> int:
     """Returns how many blocks rank before the history."""
-    rank = _history_rank(request)
+    rank = request.history.rank if request.history is not None else None
+    rank = request.budget.rank_of("history") if rank is None else rank
     return sum(given.rank <= rank for given in blocks)
 
 
@@ -110,7 +106,8 @@ class Rendered:
 def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted) -> Steps[Rendered]:
     """Returns the prompt, counted in its final form.
 
-    While it is too large, the lowest rank that still has something gives up some of the excess.
+    While it is too large, the lowest rank that still has something gives up some of the excess, the history
+    last.
 
     Raises:
         BudgetExceededError: it is too large in its final form, and nothing can be given up any more.
@@ -132,10 +129,13 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
             return rendered
         # A template may show a text twice: what is asked for first is what a doubled text needs.
         asked = (over + 1) // 2 if attempt < _HALVING else over
-        smaller = yield from _give_up(request, inputs, prices, fitted, asked)
-        if smaller is None:
-            break
-        fitted = smaller
+        fits, rest = _give_up(request, inputs, prices, fitted.fits, asked)
+        history = fitted.history
+        if fits == fitted.fits:  # a dropped block's frame goes too, so the history gives only after blocks
+            history = (yield from _smaller_history(inputs, prices, history, rest)) if history else None
+            if history is None:
+                break
+        fitted = replace(fitted, fits=fits, history=history)
     raise _too_large(inputs, prices, fitted, largest)
 
 
@@ -187,37 +187,13 @@ def _beside(request: PromptRequest, fitted: Fitted) -> int:
 
 
 def _give_up(
-    request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted, over: int
-) -> Steps[Fitted | None]:
-    """Returns what is left after the lowest ranks gave up `over` tokens; None where nothing can be given up.
-
-    A dropped block's frame goes too, so what ranks above the history gives only where that cannot.
-    """
-    rank = _history_rank(request)
-    fits, rest = _smaller_blocks(request, inputs, prices, fitted, over, lambda own: own > rank)
-    if fits != fitted.fits:
-        return replace(fitted, fits=fits)
-    if fitted.history is not None:
-        history = yield from _smaller_history(inputs, prices, fitted.history, rest)
-        if history is not None:
-            return replace(fitted, history=history)
-    fits, _ = _smaller_blocks(request, inputs, prices, fitted, rest, lambda own: own <= rank)
-    return replace(fitted, fits=fits) if fits != fitted.fits else None
-
-
-def _smaller_blocks(
-    request: PromptRequest,
-    inputs: Inputs,
-    prices: Prices,
-    fitted: Fitted,
-    over: int,
-    gives: Callable[[int], bool],
+    request: PromptRequest, inputs: Inputs, prices: Prices, fits: Mapping[str, Fit], over: int
 ) -> tuple[dict[str, Fit], int]:
-    """Returns the fits after blocks of some ranks gave up `over` tokens, and what of that is still missing."""
-    made = dict(fitted.fits)
+    """Returns the fits after the lowest ranks gave up `over` tokens, and what of that is still missing."""
+    made = dict(fits)
     for given in reversed(inputs.blocks):
         name = given.block.name
-        if made[name].pieces and over > 0 and gives(given.rank):
+        if made[name].pieces and over > 0:
             wish, before = prices.wishes[name], made[name].tokens
             made[name] = fit_block(request, given, wish, max(wish.pinned, before - over), inputs.tags)
             over -= before - made[name].tokens
