@@ -194,21 +194,6 @@ def test_parallel_results_are_as_many_as_their_calls(name: str) -> None:
         assert fit_messages(broken, max_tokens=10_000, counter=COUNTER).messages == shape.messages
 
 
-@pytest.mark.parametrize("name", sorted(SHAPES))
-def test_results_alone_stay(name: str) -> None:
-    """Where the server holds the calls, results are all there is, and none of them is dropped."""
-    shape = SHAPES[name]()
-    shape.call([("find", {}), ("find", {})], "hm")
-    before = len(shape.messages)
-    shape.results([("find", "one"), ("find", "two")])
-    results = [m for m in shape.messages[before:] if DictCodec().role(m) != "assistant"]
-    system = {"role": "system", "content": "Be brief."}
-    found = fit_messages(results, max_tokens=10_000, counter=COUNTER)
-    assert found.messages == results
-    assert any("not counted" in warning for warning in found.report.warnings)
-    assert fit_messages([system, *results], max_tokens=10_000, counter=COUNTER).messages == [system, *results]
-
-
 class Block:
     """A content block as a provider's library has it."""
 

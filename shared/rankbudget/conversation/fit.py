@@ -274,7 +274,7 @@ def _put_together(
         tokens=tokens,
         untouched=untouched,
         parts=decisions_on(timeline, thread.block, chosen, broken, selection.edits, written),
-        warnings=(*warnings, *timeline.warnings),
+        warnings=warnings,
         question=question,
         state=state,
     )

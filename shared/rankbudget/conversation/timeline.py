@@ -25,9 +25,6 @@ NO_EDITS: Mapping[int, Any] = MappingProxyType({})
 Broken = tuple[int, str]
 """The position of a message that no valid conversation may hold, and why."""
 
-_HELD_BY_SERVER = (
-    "server_history: the calls of these results are not among the messages; they are not counted"
-)
 _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assistant", "tool")}
 """A byte for each role: a long thread is searched for its questions at the speed of memory."""
 _NAMES = {code: role for role, code in _CODES.items()}
@@ -109,7 +106,6 @@ class Timeline:
         self.known = known = known.continued_by(self.prints) if known is not None else None
         self._answers = answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
-        self.warnings: tuple[str, ...] = ()
         self.turns_read: list[Turn] = []  # newest first, parsed on demand
         self._pinned_counts: dict[int, int] = {}
         self._roles = bytearray(len(self.messages))
@@ -290,12 +286,6 @@ class Timeline:
             if role in (_TOOL, _ANSWERS):
                 broken.append((at, "orphan_result"))
             at += 1
-        if broken and not body and not asked and not self.ended and _ASSISTANT not in roles:
-            # Nothing but results: the server holds their calls (OpenAI's `previous_response_id`).
-            self.warnings = (_HELD_BY_SERVER,)
-            results = [position for position, _ in broken]
-            holes = tuple([i for i in range(results[0], results[-1]) if i not in results])
-            return Turn(start, stop, None, [Unit(results[0], results[-1] + 1, True, holes=holes)], [])
         return Turn(start, stop, Unit(start, start + 1) if asked else None, body, broken)
 
     def _parse_answer(self, at: int, stop: int, body: list[Unit], broken: list[Broken]) -> int:

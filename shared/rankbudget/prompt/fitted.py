@@ -52,7 +52,9 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
     for i, given in enumerate(order):
         name = "history" if given is None else given.block.name
         granted[name] = tokens[name]
-        if budget.surplus != "keep" and (given is not None or budget.preset == "rag"):
+        # A history that was handed out earlier in the turn keeps its grant.
+        waits = budget.preset == "rag" and inputs.turn.granted_history is None
+        if budget.surplus != "keep" and (given is not None or waits):
             granted[name] += carry + (unused if i == len(order) - 1 else 0)
         if given is not None:
             fits[name] = fit_block(request, given, prices.wishes[name], granted[name], inputs.tags)

@@ -105,7 +105,7 @@ def check_laws(
     total = counter.count_messages([codec.to_dict(m) for m in result], schemas) + extra_tokens
     if result:
         _check_total(total, limit, reported, shape(result, codec))
-    problems = pairing_errors(result, codec, given=given)
+    problems = pairing_errors(result, codec)
     if problems:
         raise LawBroken(2, f"{problems[0]} in {shape(result, codec)}")
     wanted = repaired(given, codec)

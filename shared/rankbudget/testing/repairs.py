@@ -11,7 +11,6 @@ __all__ = [
     "answers",
     "is_broken",
     "least_messages",
-    "only_results",
     "pairing_errors",
     "part",
     "repaired",
@@ -98,27 +97,20 @@ def take(missing: list[str], answered: Sequence[str | None]) -> bool:
     return True
 
 
-def only_results(messages: Sequence[Any], codec: Codec | None = None) -> bool:
-    """Returns whether there are results and system messages alone: the server holds their calls."""
-    return {part(m, codec) for m in messages}.isdisjoint({"user", "assistant"})
-
-
 def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
     """Returns the messages a valid conversation keeps, the same objects.
 
     A call without all its results goes with the results it has, unless nothing follows it; results of no call
     go; so does an assistant message that says nothing; where there is a user message, what an assistant said
-    before the first one goes. Where there are only results, the server holds their calls, and all stay.
+    before the first one goes.
 
     Example:
         >>> orphan = {"role": "tool", "tool_call_id": "x", "content": "of no call"}
         >>> len(repaired([{"role": "user", "content": "hi"}, orphan])), len(repaired([orphan]))
-        (1, 1)
+        (1, 0)
     """
     codec = codec or DictCodec()
     roles = [part(m, codec) for m in messages]
-    if only_results(messages, codec):
-        return list(messages)
     keep = [not says_nothing(m, codec) for m in messages]
     at = 0
     while at < len(messages):
@@ -148,12 +140,10 @@ def is_broken(messages: Sequence[Any], codec: Codec | None = None) -> bool:
     return len(repaired(messages, codec)) != len(messages)
 
 
-def pairing_errors(
-    messages: Sequence[Any], codec: Codec | None = None, *, given: Sequence[Any] | None = None
-) -> list[str]:
+def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[str]:
     """Returns what a provider would say about the tool calls of a conversation.
 
-    A call still waiting at the very end is allowed, and results alone where no more was `given`.
+    A call still waiting at the very end is allowed.
 
     Example:
         >>> pairing_errors([{"role": "tool", "tool_call_id": "c1", "content": "late"}])
@@ -162,8 +152,6 @@ def pairing_errors(
     codec = codec or DictCodec()
     errors: list[str] = []
     missing: list[str] = []
-    if given is not None and only_results(given, codec):
-        return errors
     for position, message in enumerate(messages):
         if part(message, codec) == "tool":
             errors += [
