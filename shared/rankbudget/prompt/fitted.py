@@ -42,6 +42,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
     Each takes up to its grant and what the one before it left.
     """
     budget, measure, thread = request.budget, inputs.measure, inputs.thread
+    blocks_take, history_takes = _who_takes_rest(request, inputs)
     order: list[BlockInput | None] = [*inputs.blocks]
     if thread is not None and inputs.timeline is not None:
         order.insert(_place_of_history(request, inputs.blocks) if budget.preset == "rag" else 0, None)
@@ -52,9 +53,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
     for i, given in enumerate(order):
         name = "history" if given is None else given.block.name
         granted[name] = tokens[name]
-        # A history that was handed out earlier in the turn keeps its grant.
-        waits = budget.preset == "rag" and inputs.turn.granted_history is None
-        if budget.surplus != "keep" and (given is not None or waits):
+        if history_takes if given is None else blocks_take:
             granted[name] += carry + (unused if i == len(order) - 1 else 0)
         if given is not None:
             fits[name] = fit_block(request, given, prices.wishes[name], granted[name], inputs.tags)
@@ -69,6 +68,15 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
         if budget.preset != "rag" and inputs.blocks:
             carry, (tokens, unused) = 0, _left_by_history(request, prices, grants, used)
     return Fitted(history=history, fits=fits, granted=granted)
+
+
+def _who_takes_rest(request: PromptRequest, inputs: Inputs) -> tuple[bool, bool]:
+    """Returns whether blocks, and the history, take what others left.
+
+    A history that was handed out earlier in the turn keeps its grant.
+    """
+    shares, waits = request.budget.surplus != "keep", request.budget.preset == "rag"
+    return shares, shares and waits and inputs.turn.granted_history is None
 
 
 def _left_by_history(
