@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableLambda
 
-from rankbudget import TokenBudget, fit_messages
+from rankbudget import TokenBudget, counter_for, fit_messages
 from rankbudget.adapters import CodecMeasure, ListMeasure, Measure
 from rankbudget.errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError
 
@@ -149,6 +149,8 @@ def _started(kept: list[BaseMessage], start_on: Kinds, *, include_system: bool) 
 
 def _counter(given: Any) -> HostCounter:
     if isinstance(given, str):
+        if given == "approximate" and not counter_for("o200k_base").exact:
+            return _counter(count_tokens_approximately)
         return host_counter("o200k_base" if given == "approximate" else _known(given))
     if given is count_tokens_approximately or isinstance(given, BaseLanguageModel):
         return host_counter(given)
