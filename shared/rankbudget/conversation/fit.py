@@ -161,7 +161,7 @@ def _select_by_parts(thread: Thread, timeline: Timeline, room: int) -> Selection
 def _select_least(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
     """Keeps fewer and fewer exchanges, with long texts shortened; the question is cut last, if at all."""
     sets = minimum_sets(timeline, thread.min_exchanges)
-    if thread.asked_elsewhere:  # an old question helps nobody without its answer
+    if thread.asked_elsewhere:  # an old question is useless without its answer
         sets = [units for units in sets if len(units) > 1]
     for units in sets:
         price = timeline.cost(units)

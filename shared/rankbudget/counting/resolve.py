@@ -5,7 +5,7 @@ A name is looked up in this order; what is not exact is logged once:
     2. An encoding, or an OpenAI model: tiktoken.
     3. A folder or file with a tokenizer, or a model in this machine's Hugging Face cache: that tokenizer.
     4. Any other model: the nearest vocabulary or the estimate, whichever is larger.
-Where a vocabulary cannot be had, the estimate stands in. An object is a tokenizer, a path or a callable.
+Where a vocabulary cannot be had, the estimate is used. An object is a tokenizer, a path or a callable.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ MAKERS[:] = [counter_for]
 
 
 def named(name: str) -> TokenCounter | None:
-    """Returns the counter that `counter_for(name)` gave, None when nobody asked for it."""
+    """Returns the counter that `counter_for(name)` gave, None when it was not asked for."""
     return COUNTERS.get(name)
 
 

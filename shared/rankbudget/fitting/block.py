@@ -55,7 +55,7 @@ def fit_block(
         counter: counts texts.
         block: the block's name, for decisions and errors.
         query: what the block should answer.
-        cost: tokens of a text where it stands for a segment; None counts each text and a newline.
+        cost: tokens of a text as it is shown for a segment; None counts each text and a newline.
 
     Raises:
         BudgetExceededError: pinned segments need more than `limit`.

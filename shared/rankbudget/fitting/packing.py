@@ -34,7 +34,7 @@ class Packing:
     Args:
         segments: what is packed.
         costs: tokens of each whole segment.
-        price: tokens of a text where it stands for a segment.
+        price: tokens of a text as it is shown for a segment.
         counter: counts sentences.
         units: what is taken first, second and so on.
         limit: most tokens.
@@ -132,7 +132,7 @@ class Packing:
         self.pieces = {i: self._piece(i) for i in self._taken}
         while (over := self._used() - self._limit) > 0:
             taken_back, changed = 0, set()
-            while taken_back * 4 < over:  # a wrapping may make a text up to four times as dear as its words
+            while taken_back * 4 < over:  # a wrapping may make a text cost up to four times its words
                 i, j, tokens = taken.pop()
                 behind = i, j
                 used -= tokens

@@ -21,7 +21,7 @@ class Truncate:
     """Keeps segments in order until the room ends and cuts the one at the edge.
 
     Args:
-        ellipsis: the marker that stands for what is cut.
+        ellipsis: the marker that replaces what is cut.
         keep: which part of a cut segment stays.
     """
 

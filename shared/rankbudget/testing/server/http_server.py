@@ -224,13 +224,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(404, f"no such path: {self.path}", None)
 
     def do_POST(self) -> None:
-        owner = self.server.owner
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         dialect = dialect_of(self.path)
-        if dialect is not None:
-            self._native(dialect, json.loads(raw))
-            return
-        if not self.path.rstrip("/").endswith("/chat/completions"):
+        if dialect is None and not self.path.rstrip("/").endswith("/chat/completions"):
             self._refuse(404, f"no such path: {self.path}", None)
             return
         try:
@@ -238,6 +234,14 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             self._refuse(400, "the body is not JSON", None)
             return
+        if dialect is None:
+            self._chat(body)
+        else:
+            self._native(dialect, body)
+
+    def _chat(self, body: Any) -> None:
+        """Judges and answers a request in OpenAI's protocol."""
+        owner = self.server.owner
         judged = owner.judge(body)
         if judged.problems:
             owner.record(
