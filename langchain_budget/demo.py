@@ -66,7 +66,7 @@ def run(task: Task) -> Half:
     return Half(
         prompt=convert_to_openai_messages(done["prompt"].to_messages()),
         passages={document.id: document.page_content for document in done["documents"]},
-        reports=[done["report"]],
+        report=done["report"],
         answer=done["answer"].text if task.model is not None else "",
     )
 

@@ -97,7 +97,7 @@ def run(task: Task) -> Half:
     return Half(
         prompt=[CODEC.to_dict(message) for message in events.prompts[-1]],
         passages={node.node_id: node.text for node in response.source_nodes},
-        reports=events.reports,
+        report=next(report for report in events.reports if report.covers == "prompt"),
         answer=response.response if task.model is not None else "",
     )
 
