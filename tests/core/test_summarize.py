@@ -13,7 +13,7 @@ from rankbudget import SummaryError, counter_for
 from rankbudget._drivers import adrive, drive
 from rankbudget.compression.abstractive import summarize_steps
 from rankbudget.compression.key_moments import find_moments, is_filler, weigh
-from rankbudget.compression.summary import extractive_summary
+from rankbudget.compression.extractive import extractive_summary
 from rankbudget.testing import WordCounter
 
 WORDS = WordCounter()

@@ -1,8 +1,7 @@
 """Reading a finished prompt back into its parts: instructions, documents, history, examples and the question.
 
 Parts are found by tags (`<context>...</context>`) or by labels at the start of a line (`Context:`,
-`Question:`). Without either, the last paragraph is the question and everything before it is documents. All
-parts joined are the prompt again.
+`Question:`). Without either, the last paragraph is the question and everything before it is documents.
 """
 
 from __future__ import annotations

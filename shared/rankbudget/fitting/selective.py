@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ..compression.key_moments import find_moments, is_filler, weigh
-from ..compression.summary import extractive_summary
+from ..compression.extractive import extractive_summary
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..segment import Rendition, Segment

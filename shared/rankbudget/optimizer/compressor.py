@@ -15,7 +15,7 @@ from .._drivers import Steps, awaiting, blocking, drive
 from ..compression.abstractive import Summarizer, summarize_steps
 from ..compression.extractive import extract
 from ..compression.structured import compress_structured
-from ..compression.summary import extractive_summary
+from ..compression.extractive import extractive_summary
 from ..compression.template import compress_template, is_instruction
 from ..compression.units import split_units
 from ..counting import counter_for
