@@ -112,25 +112,28 @@ class ContextAnalyzer:
         Raises:
             BudgetConfigError: a part has no category.
         """
-        unknown = [name for name in prompt_parts if _category(name) is None]
+        pieces: list[tuple[str, str, Category]] = []
+        unknown = []
+        for name, text in prompt_parts.items():
+            category = _category(name)
+            if category is None:
+                unknown.append(name)
+            else:
+                pieces += [(f"{name}-{i}", p, category) for i, p in enumerate(self._pieces(text, category))]
         if unknown:
             msg = f"prompt parts must be {', '.join(get_args(Category))} (got {unknown!r})."
             raise BudgetConfigError(msg)
-        pieces: list[tuple[str, str, Category]] = []
-        for name, text in prompt_parts.items():
-            category = _category(name) or "document"
-            pieces.extend((f"{name}-{i}", p, category) for i, p in enumerate(self._pieces(text, category)))
         tokens = self.counter.count_many([text for _, text, _ in pieces])
-        raw = self._scorer.score(query, [Segment(id=name, text=text) for name, text, _ in pieces])
+        scores = self._scorer.score(query, [Segment(id=name, text=text) for name, text, _ in pieces])
         return [
             SegmentScore(
                 segment_id=name,
                 text=text,
-                token_count=tokens[i],
-                relevance_score=self._relevance(raw[i], category),
+                token_count=count,
+                relevance_score=self._relevance(score, category),
                 category=category,
             )
-            for i, (name, text, category) in enumerate(pieces)
+            for (name, text, category), count, score in zip(pieces, tokens, scores, strict=True)
         ]
 
     def filter_by_relevance(
@@ -173,10 +176,8 @@ class ContextAnalyzer:
         return round(min(max(boosted, 0.0), 1.0), 2)
 
     def _pieces(self, text: str, category: Category) -> list[str]:
-        if not text.strip():
-            return []
         if category == "query":
-            return [text]
+            return [text] if text.strip() else []
         if category == "history":
             return _last_turns(text, self.config.max_history_turns)
         pieces: list[str] = []
@@ -202,8 +203,8 @@ def _category(name: str) -> Category | None:
     return next((category for category in get_args(Category) if base in (category, f"{category}s")), None)
 
 
-def _paragraphs(text: str) -> list[str]:
-    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
+def _paragraphs(text: str, between: str = r"\n\s*\n") -> list[str]:
+    return [part.strip() for part in re.split(between, text) if part.strip()]
 
 
 def _last_turns(text: str, turns: int) -> list[str]:
@@ -212,9 +213,8 @@ def _last_turns(text: str, turns: int) -> list[str]:
     if turns == 0:
         return []
     if not speakers:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return (_paragraphs(text) if "\n\n" in text else lines)[-turns:]
+        return _paragraphs(text, r"\n\s*\n" if "\n\n" in text else "\n")[-turns:]
     bounds = [0, *[speaker.start() for speaker in speakers[1:]], len(text)]
     messages = [text[start:end].strip() for start, end in pairwise(bounds)]
-    found = split_turns(["user" if speaker.group("user") else "other" for speaker in speakers])
+    found = split_turns(["user" if speaker["user"] else "other" for speaker in speakers])
     return messages[found[-turns][0] :] if turns <= len(found) else messages
