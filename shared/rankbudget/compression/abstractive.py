@@ -8,7 +8,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from .._drivers import Call, Steps
 from ..counting.protocol import TokenCounter
@@ -21,21 +21,13 @@ _SO_FAR = "Summary so far:\n"
 _NEW = "\n\nNew:\n"
 
 
-class Summarizer(Protocol):
-    """Any callable `(text, max_tokens) -> str`; an async callable serves the async entry points alone.
+Summarizer = Callable[[str, int], Any]
+"""`(text, max_tokens) -> str`, blocking, or async for async entry points alone.
 
-    Two attributes are read where a summarizer has them:
-
-    - `acall(text, max_tokens)`: its async form. Without one, async entry points run the blocking form in a
-      thread.
-    - `input_window`: most tokens that the text and the answer may have together in one call. The summarizer
-      subtracts what it adds itself: its instruction, roles, and answer tokens it reserves beyond
-      `max_tokens`.
-    """
-
-    def __call__(self, text: str, max_tokens: int, /) -> str | Awaitable[str]:
-        """Returns a summary of `text` in at most `max_tokens`."""
-        ...
+Two attributes are read where it has them: `acall(text, max_tokens)`, its async form, without which the
+blocking form runs in a thread; and `input_window`, most tokens that text and answer may have together in one
+call, less what it adds itself (an instruction, roles, answer tokens it reserves beyond `max_tokens`).
+"""
 
 
 def summarize_steps(
@@ -45,7 +37,6 @@ def summarize_steps(
     max_tokens: int,
     counter: TokenCounter,
     summarizer: Summarizer | Literal["extractive"] | None = None,
-    input_window: int | None = None,
     timeout: float | None = None,
 ) -> Steps[str]:
     """Runs a summarizer over texts, oldest first, and returns one summary of at most `max_tokens`.
@@ -60,7 +51,6 @@ def summarize_steps(
         max_tokens: the bound on the result.
         counter: counts what goes in and what comes out.
         summarizer: writes; None and "extractive" pick sentences without a model.
-        input_window: most tokens of one call, input and answer together; None asks the summarizer.
         timeout: seconds that one call may take; then a blocking call is abandoned in its daemon thread and an
             async one is cancelled. Async code that blocks the event loop cannot be interrupted.
 
@@ -78,7 +68,7 @@ def summarize_steps(
         from .extractive import extractive_summary  # loads the ranking of sentences
 
         return extractive_summary("\n".join(texts), max_tokens, counter, previous=previous)
-    window = getattr(summarizer, "input_window", None) if input_window is None else input_window
+    window = getattr(summarizer, "input_window", None)
     running = previous
     for piece in _pieces(texts, max(max_tokens, counter.count(previous)), max_tokens, counter, window):
         text = f"{_SO_FAR}{running}{_NEW}{piece}" if running else piece
@@ -172,7 +162,13 @@ def _call(summarizer: Summarizer, text: str, max_tokens: int, timeout: float | N
         return await _awaited(answer, timeout) if inspect.isawaitable(answer) else answer
 
     def ask_blocking() -> Any:
-        answer = ask() if timeout is None else _in_time(ask, timeout)
+        if timeout is None:
+            answer = ask()
+        else:
+            future = _in_thread(ask)
+            if not concurrent.futures.wait([future], timeout).done:
+                raise _LateError
+            answer = future.result()
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()
@@ -181,13 +177,6 @@ def _call(summarizer: Summarizer, text: str, max_tokens: int, timeout: float | N
         return answer
 
     return Call(function=None if is_async else ask_blocking, awaitable=ask_async)
-
-
-def _in_time(work: Callable[[], Any], timeout: float) -> Any:
-    future = _in_thread(work)
-    if not concurrent.futures.wait([future], timeout).done:
-        raise _LateError
-    return future.result()
 
 
 def _in_thread(work: Callable[[], Any]) -> concurrent.futures.Future[Any]:

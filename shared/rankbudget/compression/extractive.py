@@ -23,7 +23,7 @@ from .structured import compress_structured
 from .truncate import truncate_text
 from .units import Unit, split_units
 
-__all__ = ["extract", "extractive_summary"]
+__all__ = ["extract", "extractive_summary", "pack_units"]
 
 _OF_ITS_PARAGRAPH = 0.6
 _SALIENT, _LEADS, _FIXED = 0.5, 0.3, 0.5
@@ -48,7 +48,7 @@ def extract(
     if not any(ratings):
         ratings = _salience(units)
     order = sorted((i for i, unit in enumerate(units) if unit.text.strip()), key=lambda i: (-ratings[i], i))
-    return _kept(units, order, max_tokens, counter)
+    return pack_units(units, order, max_tokens, counter)
 
 
 def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, previous: str = "") -> str:
@@ -71,7 +71,7 @@ def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, pre
         if is_filler(unit.text.partition(": ")[2] or unit.text):
             ratings[i] = 0.0
     order = sorted(range(len(units)), key=lambda i: (-ratings[i], i))
-    return _kept(units, [i for i in order if ratings[i] > 0] or order[:1], max_tokens, counter)
+    return pack_units(units, [i for i in order if ratings[i] > 0] or order[:1], max_tokens, counter)
 
 
 # ---- ratings -------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def _central(units: Sequence[Unit]) -> list[float]:
 
 
 # ---- packing -------------------------------------------------------------------------------------
-def _kept(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter) -> str:
+def pack_units(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter) -> str:
     """Returns as many units as fit, in text order; where not even one fits, the first of `order`, cut.
 
     `order` holds positions, most worth keeping first; a repeated unit is dropped.

@@ -113,21 +113,19 @@ def _chances(model: Any, row: Any) -> list[float]:
 
 
 def _read(folder: Path) -> tuple[Any, Any]:
-    model = next((folder / name for name in _MODELS if (folder / name).is_file()), None)
-    if model is None or not (folder / "tokenizer.json").is_file():
-        msg = f"classifier_path must be a folder with tokenizer.json and model.onnx (got {str(folder)!r})."
-        raise BudgetConfigError(msg)
     try:
         import onnxruntime
         from tokenizers import Tokenizer
     except ImportError as error:
         msg = f'the token classifier needs {error.name}: pip install "rankbudget[onnx]"'
         raise CounterUnavailableError(msg) from error
+    model = next((folder / name for name in _MODELS if (folder / name).is_file()), "")
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     except Exception as error:
-        msg = f"{str(folder)!r} must hold a tokenizer and a model that can be read ({error})."
+        wanted = "a folder with a tokenizer.json and a model.onnx that can be read"
+        msg = f"classifier_path must be {wanted} (got {str(folder)!r}: {error})."
         raise BudgetConfigError(msg) from error
     unknown = {given.name for given in session.get_inputs()} - _INPUTS
     if unknown:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ..compression.key_moments import find_moments, is_filler, weigh
 from ..compression.extractive import extractive_summary
+from ..compression.key_moments import find_moments, is_filler, weigh
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..segment import Rendition, Segment

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from .._drivers import Steps, awaiting, blocking, drive
 from ..compression.abstractive import Summarizer, summarize_steps
-from ..compression.extractive import extract, extractive_summary
+from ..compression.extractive import extract, extractive_summary, pack_units
 from ..compression.template import compress_template, is_instruction
 from ..compression.units import split_units
 from ..counting import counter_for
@@ -150,7 +150,10 @@ class PromptCompressor:
             shorter = compress_template(text)
             shorter = shorter if self.counter.count(shorter) < tokens else text
             if self.counter.count(shorter) > limit:
-                shorter, used = self._instructions_first(shorter, limit), "template+extractive"
+                units, used = split_units(shorter), "template+extractive"
+                instructions = [unit.fixed or is_instruction(unit.text) for unit in units]
+                order = sorted(range(len(units)), key=lambda i: not instructions[i])
+                shorter = pack_units(units, order, limit, self.counter)
         elif strategy == "abstractive":
             shorter, used = yield from self._summary(text, limit)
         elif strategy == "token_classifier":
@@ -193,20 +196,6 @@ class PromptCompressor:
         target = max(tokens - int(tokens * self.config.history_ratio), 1)
         summary, used = drive(self._summary(older, target))
         return self._result(text, "\n".join([f"[Earlier: {summary}]", *lines[cut:]]), used)
-
-    def _instructions_first(self, text: str, limit: int) -> str:
-        """Returns all instructions and the statements that fit beside them; else the best sentences."""
-        units = split_units(text)
-        kept = [i for i, unit in enumerate(units) if unit.fixed or is_instruction(unit.text)]
-        shorter = "".join(units[i].text for i in kept).strip()
-        if self.counter.count(shorter) > limit:
-            return extract(text, limit, self.counter, scorer=self.scorer)
-        for i in sorted(set(range(len(units))) - set(kept)):
-            longer = "".join(units[j].text for j in sorted([*kept, i])).strip()
-            if self.counter.count(longer) <= limit:
-                kept.append(i)
-                shorter = longer
-        return shorter
 
     def _summary(self, text: str, limit: int) -> Steps[tuple[str, str]]:
         """Returns a summary and the strategy used: the bound holds even when a summarizer fails."""

@@ -65,13 +65,9 @@ def facts(report: Mapping[str, Any]) -> list[str]:
 
 # ---- one decision --------------------------------------------------------------------------------
 def explained(decision: Decision, *, granted: int, used: int, more: int | None) -> str:
-    """Returns one decision as a sentence.
+    """Returns one decision as a sentence, with the tokens its block was `granted` and has `used`.
 
-    Args:
-        decision: what became of a piece.
-        granted: tokens its block may have.
-        used: tokens it has.
-        more: tokens more that bring the piece back; 0 if none do, None if unknown.
+    `more` tokens bring the piece back; 0 if none do, None if unknown.
     """
     action, reason = decision.action, decision.reason
     if action == "kept":
