@@ -44,10 +44,9 @@ def run(task: Task) -> Half:
     prompt = RunnablePassthrough.assign(context=_context) | template
     trimmer = BudgetTrimmer(
         budget=task.budget,
-        counter=task.counter,
         prompt=prompt,
         report_key="report",
-        session=BudgetSession(task.budget, counter=task.counter),
+        session=BudgetSession(task.budget),
     )
     documents = (lambda given: given["question"]) | IndexRetriever(task=task)
     chain: Runnable[Any, Any] = (

@@ -75,7 +75,7 @@ class NoModel(CustomLLM):
 
 def run(task: Task) -> Half:
     """Returns what the engine kept, sent and answered."""
-    session = BudgetSession(task.budget, counter=task.counter)
+    session = BudgetSession(task.budget)
     prompt = _prompt(task)
     memory = BudgetChatMemoryBuffer.from_defaults(
         chat_history=[_message(message) for message in task.history], session=session, prompt=prompt

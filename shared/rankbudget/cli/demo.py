@@ -45,7 +45,6 @@ class Task:
 
     Args:
         budget: the limits.
-        counter: name of the tokenizer.
         system: the system prompt.
         history: the conversation before the question, as OpenAI-style dicts.
         question: what is asked now.
@@ -55,7 +54,6 @@ class Task:
     """
 
     budget: TokenBudget
-    counter: str
     system: str
     history: Sequence[Mapping[str, Any]]
     question: str
@@ -110,7 +108,6 @@ def run_demo(
     reserve = _RESERVE if window > 2 * _RESERVE else max(2, window // 4)
     task = Task(
         budget=TokenBudget(context_window=window, reserve=reserve, model=model or _ENCODING),
-        counter=model or _ENCODING,
         system="\n\n".join(content_text(m.get("content")) for m in system) or "You are a helpful assistant.",
         history=history,
         question=question or QUESTION,
@@ -162,7 +159,7 @@ def _documentation() -> Path:
 
 
 def _tokens_sent(half: Half, task: Task) -> int:
-    counter = counter_for(task.counter)
+    counter = counter_for(task.budget.model)
     tokens, limit = counter.count_messages(half.prompt), task.budget.limit(band=counter.band)
     if tokens > limit:
         msg = f"the prompt has {tokens:,} tokens, the limit is {limit:,}"

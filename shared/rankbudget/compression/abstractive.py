@@ -148,8 +148,8 @@ def _name(summarizer: Summarizer) -> str:
 
 def _call(summarizer: Summarizer, text: str, max_tokens: int, timeout: float | None) -> Call:
     """Returns the call of a summarizer in both forms; each raises `_LateError` after `timeout` seconds."""
-    method = getattr(summarizer, "__call__", None)  # noqa: B004 - an object whose call is async counts as async
-    is_async = inspect.iscoroutinefunction(summarizer) or inspect.iscoroutinefunction(method)
+    # An object whose `__call__` is async counts as async.
+    is_async = any(map(inspect.iscoroutinefunction, (summarizer, type(summarizer).__call__)))
     form: Any = getattr(summarizer, "acall", None) or (summarizer if is_async else None)
 
     def ask() -> Any:

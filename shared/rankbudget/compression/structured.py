@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import takewhile
 
 from ..counting.protocol import TokenCounter
 from .json_shrink import by_importance, dump, parse, shrink, shrink_lines, tells_trouble
@@ -52,8 +53,8 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> st
         least = "[]" if isinstance(value, list) else "{}"
         return _longest(lambda target: dump(shrink(value, target)), size, max_tokens, counter, least)
     lines = [line for line in text.splitlines() if line.strip()]
-    values = list(map(parse, lines)) if len(lines) > 1 and parse(lines[0]) is not None else [None]
-    if None not in values:
+    values = list(takewhile(lambda value: value is not None, map(parse, lines)))
+    if values and len(values) == len(lines):
         return _longest(lambda target: shrink_lines(values, target), size, max_tokens, counter, "{}")
     kept = ""
     if len(lines) >= _FEWEST_LINES and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2:

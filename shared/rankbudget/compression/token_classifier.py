@@ -98,7 +98,28 @@ class TokenClassifier:
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        return _read(self.path)
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            msg = f'the token classifier needs {error.name}: pip install "rankbudget[onnx]"'
+            raise CounterUnavailableError(msg) from error
+        model = next((self.path / name for name in _MODELS if (self.path / name).is_file()), "")
+        try:
+            tokenizer = Tokenizer.from_file(str(self.path / "tokenizer.json"))
+            session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+        except Exception as error:
+            wanted = "a folder with a tokenizer.json and a model.onnx that can be read"
+            msg = f"classifier_path must be {wanted} (got {str(self.path)!r}: {error})."
+            raise BudgetConfigError(msg) from error
+        unknown = {given.name for given in session.get_inputs()} - _INPUTS
+        if unknown:
+            msg = f"the model must take input_ids, attention_mask and token_type_ids (got {sorted(unknown)})."
+            raise BudgetConfigError(msg)
+        own = (tokenizer.truncation or {}).get("max_length", _WINDOW)
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(max_length=min(own, _WINDOW))
+        return tokenizer, session
 
 
 def _chances(model: Any, row: Any) -> list[float]:
@@ -110,28 +131,3 @@ def _chances(model: Any, row: Any) -> list[float]:
     logits = model.run(None, {name: np.array([named[name]], dtype=np.int64) for name in wanted})[0][0]
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return [float(chance) for chance in shifted[:, -1] / shifted.sum(axis=-1)]
-
-
-def _read(folder: Path) -> tuple[Any, Any]:
-    try:
-        import onnxruntime
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        msg = f'the token classifier needs {error.name}: pip install "rankbudget[onnx]"'
-        raise CounterUnavailableError(msg) from error
-    model = next((folder / name for name in _MODELS if (folder / name).is_file()), "")
-    try:
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-    except Exception as error:
-        wanted = "a folder with a tokenizer.json and a model.onnx that can be read"
-        msg = f"classifier_path must be {wanted} (got {str(folder)!r}: {error})."
-        raise BudgetConfigError(msg) from error
-    unknown = {given.name for given in session.get_inputs()} - _INPUTS
-    if unknown:
-        msg = f"the model must take input_ids, attention_mask and token_type_ids (got {sorted(unknown)})."
-        raise BudgetConfigError(msg)
-    own = (tokenizer.truncation or {}).get("max_length", _WINDOW)
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length=min(own, _WINDOW))
-    return tokenizer, session

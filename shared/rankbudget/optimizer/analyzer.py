@@ -12,20 +12,20 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
+from ..compression.prompt_parts import Category
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
+from ..messages.codec import content_text
 from ..relevance.embedding import Embedder, EmbeddingScorer, EmbedFunction, missing_reason
 from ..relevance.keyword import KeywordScorer
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
 from ..relevance.tfidf import TfidfScorer
 from ..segment import Segment
-from .turns import split_turns
 
-__all__ = ["AnalyzerConfig", "ContextAnalyzer", "SegmentScore"]
+__all__ = ["AnalyzerConfig", "ContextAnalyzer", "SegmentScore", "message_line", "split_turns"]
 
-Category = Literal["system", "document", "history", "query", "example"]
 Relevance = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -143,7 +143,7 @@ class ContextAnalyzer:
 
         Args:
             segments: what `analyze` returned.
-            min_relevance: threshold, 0 to 1; None takes the configured one (0.3 by default).
+            min_relevance: 0 to 1; None takes the configured threshold.
 
         Raises:
             BudgetConfigError: a threshold outside 0 to 1.
@@ -182,10 +182,8 @@ class ContextAnalyzer:
             return _last_turns(text, self.config.max_history_turns)
         pieces: list[str] = []
         for paragraph in _paragraphs(text):
-            if self.counter.count(paragraph) <= self.config.max_segment_tokens:
-                pieces.append(paragraph)
-            else:
-                pieces.extend(sentence.strip() for sentence in split_sentences(paragraph))
+            short = self.counter.count(paragraph) <= self.config.max_segment_tokens
+            pieces += [paragraph] if short else map(str.strip, split_sentences(paragraph))
         return pieces
 
 
@@ -218,3 +216,19 @@ def _last_turns(text: str, turns: int) -> list[str]:
     messages = [text[start:end].strip() for start, end in pairwise(bounds)]
     found = split_turns(["user" if speaker["user"] else "other" for speaker in speakers])
     return messages[found[-turns][0] :] if turns <= len(found) else messages
+
+
+def split_turns(roles: Sequence[str]) -> list[list[int]]:
+    """Returns the positions of each turn; messages before the first user message belong to none."""
+    turns: list[list[int]] = []
+    for i, role in enumerate(roles):
+        if role == "user":
+            turns.append([])
+        if turns:
+            turns[-1].append(i)
+    return turns
+
+
+def message_line(message: Mapping[str, Any]) -> str:
+    """Returns a message as the optimizer shows it: `role: text`."""
+    return f"{message.get('role', 'user')}: {content_text(message.get('content'))}"

@@ -22,7 +22,7 @@ from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, SummaryError, check_choice, check_count
 from ..relevance.protocol import Scorer
-from .turns import message_line, split_turns
+from .analyzer import message_line, split_turns
 
 if TYPE_CHECKING:
     from ..compression.token_classifier import TokenClassifier
@@ -147,13 +147,7 @@ class PromptCompressor:
             limit = tokens - int(tokens * getattr(self.config, f"{strategy}_ratio", 0.0))
         used: str = strategy
         if strategy == "template":
-            shorter = compress_template(text)
-            shorter = shorter if self.counter.count(shorter) < tokens else text
-            if self.counter.count(shorter) > limit:
-                units, used = split_units(shorter), "template+extractive"
-                instructions = [unit.fixed or is_instruction(unit.text) for unit in units]
-                order = sorted(range(len(units)), key=lambda i: not instructions[i])
-                shorter = pack_units(units, order, limit, self.counter)
+            shorter, used = self._template(text, limit)
         elif strategy == "abstractive":
             shorter, used = yield from self._summary(text, limit)
         elif strategy == "token_classifier":
@@ -196,6 +190,15 @@ class PromptCompressor:
         target = max(tokens - int(tokens * self.config.history_ratio), 1)
         summary, used = drive(self._summary(older, target))
         return self._result(text, "\n".join([f"[Earlier: {summary}]", *lines[cut:]]), used)
+
+    def _template(self, text: str, limit: int) -> tuple[str, str]:
+        shorter = min(compress_template(text), text, key=self.counter.count)
+        if self.counter.count(shorter) <= limit:
+            return shorter, "template"
+        units = split_units(shorter)
+        instructions = [unit.fixed or is_instruction(unit.text) for unit in units]
+        order = sorted(range(len(units)), key=lambda i: not instructions[i])
+        return pack_units(units, order, limit, self.counter), "template+extractive"
 
     def _summary(self, text: str, limit: int) -> Steps[tuple[str, str]]:
         """Returns a summary and the strategy used: the bound holds even when a summarizer fails."""

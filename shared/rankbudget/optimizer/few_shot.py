@@ -102,7 +102,7 @@ class FewShotSelector:
         check_number("diversity_weight", diversity_weight, problems, high=1, allowed="a share from 0 to 1")
         if problems:
             raise BudgetConfigError.of(problems)
-        if not examples or max_examples == 0:
+        if not examples:
             return []
         measured = counter_for("o200k_base" if counter is None else counter)
         room, texts = None, []

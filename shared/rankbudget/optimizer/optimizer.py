@@ -25,10 +25,9 @@ from ..messages.codec import content_text
 from ..prompt.fit_documents import fit_documents
 from ..relevance.words import content_words
 from ..segment import Segment
-from .analyzer import AnalyzerConfig, ContextAnalyzer
+from .analyzer import AnalyzerConfig, ContextAnalyzer, message_line, split_turns
 from .compressor import CompressorConfig, PromptCompressor
 from .few_shot import FewShotSelector, example_text
-from .turns import message_line, split_turns
 
 __all__ = ["OptimizationResult", "OptimizerConfig", "QualityRisk", "TokenOptimizer"]
 
@@ -55,9 +54,8 @@ class OptimizerConfig(BaseModel):
         max_examples: most few-shot examples; None has no limit.
         max_example_tokens: most tokens of all few-shot examples; None has no limit.
         diversity_weight: how much likeness to a picked example costs, 0 to 1.
-        low_risk_percent: savings from here on are a low risk.
-        medium_risk_percent: savings from here on are a medium risk.
-        high_risk_percent: savings above are a high risk.
+        low_risk_percent: savings from here on are a low risk, from `medium_risk_percent` on a medium one,
+            above `high_risk_percent` a high one.
         max_risk: above this risk the prompt stays as it is; None only reports the risk.
 
     Example:

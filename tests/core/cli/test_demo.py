@@ -152,8 +152,7 @@ def test_differences_between_the_frameworks_are_named(capsys):
 def test_a_prompt_over_the_limit_is_an_error():
     """The demonstration does not print a prompt that breaks its own promise."""
     task = Task(
-        budget=TokenBudget(context_window=12, reserve=10),
-        counter="gpt-4o",
+        budget=TokenBudget(context_window=12, reserve=10, model="gpt-4o"),
         system="s",
         history=[],
         question="q",
