@@ -7,7 +7,7 @@ numbers and decisions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from ..counting.protocol import TokenCounter
@@ -23,7 +23,7 @@ from .structured import compress_structured
 from .truncate import truncate_text
 from .units import Unit, split_units
 
-__all__ = ["extract", "extractive_summary", "pack_units"]
+__all__ = ["extract", "extractive_summary"]
 
 _OF_ITS_PARAGRAPH = 0.6
 _SALIENT, _LEADS, _FIXED = 0.5, 0.3, 0.5
@@ -32,12 +32,18 @@ _SUMMARIZED_BEFORE, _LATER = 1.5, 0.5
 
 
 def extract(
-    text: str, max_tokens: int, counter: TokenCounter, *, query: str = "", scorer: Scorer | None = None
+    text: str,
+    max_tokens: int,
+    counter: TokenCounter,
+    *,
+    query: str = "",
+    scorer: Scorer | None = None,
+    first: Callable[[str], bool] | None = None,
 ) -> str:
     """Returns the sentences of `text` most worth keeping, in order; `text` itself when it fits.
 
     When not even one unit fits, the best one is cut. `scorer` rates sentences against the query; None
-    compares words.
+    compares words. Sentences that are `first`, and all blocks, then come before the others.
     """
     if max_tokens <= 0 or not text:
         return ""
@@ -47,8 +53,10 @@ def extract(
     ratings = _relevance(units, query, scorer or _by_words()) if query.strip() else []
     if not any(ratings):
         ratings = _salience(units)
-    order = sorted((i for i, unit in enumerate(units) if unit.text.strip()), key=lambda i: (-ratings[i], i))
-    return pack_units(units, order, max_tokens, counter)
+    late = [first is not None and not (unit.fixed or first(unit.text)) for unit in units]
+    order = [i for i, unit in enumerate(units) if unit.text.strip()]
+    order.sort(key=lambda i: (late[i], -ratings[i]))
+    return _packed(units, order, max_tokens, counter)
 
 
 def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, previous: str = "") -> str:
@@ -71,7 +79,7 @@ def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, pre
         if is_filler(unit.text.partition(": ")[2] or unit.text):
             ratings[i] = 0.0
     order = sorted(range(len(units)), key=lambda i: (-ratings[i], i))
-    return pack_units(units, [i for i in order if ratings[i] > 0] or order[:1], max_tokens, counter)
+    return _packed(units, [i for i in order if ratings[i] > 0] or order[:1], max_tokens, counter)
 
 
 # ---- ratings -------------------------------------------------------------------------------------
@@ -123,7 +131,7 @@ def _central(units: Sequence[Unit]) -> list[float]:
 
 
 # ---- packing -------------------------------------------------------------------------------------
-def pack_units(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter) -> str:
+def _packed(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter) -> str:
     """Returns as many units as fit, in text order; where not even one fits, the first of `order`, cut.
 
     `order` holds positions, most worth keeping first; a repeated unit is dropped.

@@ -15,9 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from .._drivers import Steps, awaiting, blocking, drive
 from ..compression.abstractive import Summarizer, summarize_steps
-from ..compression.extractive import extract, extractive_summary, pack_units
+from ..compression.extractive import extract, extractive_summary
 from ..compression.template import compress_template, is_instruction
-from ..compression.units import split_units
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, SummaryError, check_choice, check_count
@@ -195,10 +194,7 @@ class PromptCompressor:
         shorter = min(compress_template(text), text, key=self.counter.count)
         if self.counter.count(shorter) <= limit:
             return shorter, "template"
-        units = split_units(shorter)
-        instructions = [unit.fixed or is_instruction(unit.text) for unit in units]
-        order = sorted(range(len(units)), key=lambda i: not instructions[i])
-        return pack_units(units, order, limit, self.counter), "template+extractive"
+        return extract(shorter, limit, self.counter, first=is_instruction), "template+extractive"
 
     def _summary(self, text: str, limit: int) -> Steps[tuple[str, str]]:
         """Returns a summary and the strategy used: the bound holds even when a summarizer fails."""
