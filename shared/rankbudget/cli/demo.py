@@ -1,8 +1,4 @@
-"""`rankbudget demo`: one budget, one conversation and one folder of documents, through both frameworks.
-
-Each adapter has a `demo.py` that runs its framework's half of the same `Task`. They are found by name,
-because the core imports no adapter.
-"""
+"""`rankbudget demo`: one budget, one conversation and one folder of documents, through both frameworks."""
 
 from __future__ import annotations
 
@@ -44,10 +40,7 @@ class Task:
     """What both frameworks are given.
 
     Args:
-        budget: the limits.
-        system: the system prompt.
         history: the conversation before the question, as OpenAI-style dicts.
-        question: what is asked now.
         index: the documents, to be searched.
         model: the model that answers; None quotes a passage.
         base_url: its OpenAI-compatible server; None is the client's default.
@@ -73,8 +66,8 @@ class Half:
     Args:
         prompt: the messages that went to the model, in neutral form.
         passages: the text of each passage in it, by its name.
-        report: what the adapter reported of the whole prompt.
-        answer: the model's answer; empty without a model.
+        report: of the whole prompt.
+        answer: the model's; empty without one.
     """
 
     prompt: Sequence[Mapping[str, Any]]

@@ -1,9 +1,4 @@
-"""Extract: keep the sentences that matter, as they are, in their order, to an exact number of tokens.
-
-With a query a sentence is rated together with its paragraph: the right sentence in the wrong paragraph is a
-coincidence. Without one, sentences about the text's main subject come first, with those that hold names,
-numbers and decisions.
-"""
+"""Extract: keep the sentences that matter, as they are, in their order, to an exact number of tokens."""
 
 from __future__ import annotations
 
@@ -132,10 +127,7 @@ def _central(units: Sequence[Unit]) -> list[float]:
 
 # ---- packing -------------------------------------------------------------------------------------
 def _packed(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter) -> str:
-    """Returns as many units as fit, in text order; where not even one fits, the first of `order`, cut.
-
-    `order` holds positions, most worth keeping first; a repeated unit is dropped.
-    """
+    """Returns the first units of `order` that fit, none twice, in text order; else the very first, cut."""
     counts = counter.count_many([unit.text for unit in units])
     chosen: dict[str, int] = {}
     room = max_tokens

@@ -1,7 +1,4 @@
-"""JSON values made shorter: fewer items, shorter strings, every gap counted, always valid JSON.
-
-Numbers keep the digits they were written with.
-"""
+"""JSON values made shorter: fewer items, shorter strings, every gap counted, numbers in their own digits."""
 
 from __future__ import annotations
 
@@ -138,22 +135,14 @@ def _shrink_object(value: dict[str, Any], target: int) -> dict[str, Any]:
 
 
 def _shrink_array(value: list[Any], target: int, marker: Callable[[str], Any] = str) -> list[Any]:
-    """Returns an array with a few items, shortened where they must be, then with more that fit whole.
-
-    One marker counts what is missing, where most of it is: one in every gap would cost too much.
-    """
+    """Returns an array with a few items, shortened where they must be, then with more that fit whole."""
     room = target - _GAP
-    sizes = [_size(item) + 1 for item in value]
     fewest = max(min(len(value), _FEWEST_ITEMS, room // _LEAST_ITEM), 1)
     kept: dict[int, Any] = {}
     for i in by_importance(list(map(tells_trouble, value)), ends_first=1):
-        missing = fewest - len(kept)
-        if sizes[i] <= (room // missing * 2 if missing > 0 else room):
-            item = value[i]
-        elif missing > 0:
-            item = shrink(value[i], room // missing - 1)
-        else:
-            continue
+        item, missing = value[i], fewest - len(kept)
+        if missing > 0 and _size(item) >= room // missing * 2:
+            item = shrink(item, room // missing - 1)
         size = _size(item) + 1
         if size <= room:
             kept[i] = item
@@ -161,6 +150,7 @@ def _shrink_array(value: list[Any], target: int, marker: Callable[[str], Any] = 
     out = [kept[i] for i in sorted(kept)]
     if len(kept) < len(value):
         places = [-1, *sorted(kept), len(value)]
+        # One marker, where most is missing: one in every gap would cost too much.
         widest = max(range(len(places) - 1), key=lambda i: places[i + 1] - places[i])
         out.insert(widest, marker(f"... {len(value) - len(kept)} more items ..."))
     return out

@@ -1,8 +1,4 @@
-"""Finding the moments of a conversation that later turns depend on, without a model.
-
-Names and numbers are found in every language by their form, the other moments by English phrases: for other
-languages, pass a summarizer or a plan of your own.
-"""
+"""Finding the moments of a conversation that later turns depend on, by names, numbers and English phrases."""
 
 from __future__ import annotations
 

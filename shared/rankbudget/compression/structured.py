@@ -1,7 +1,4 @@
-"""Shorter tool output of the same form: JSON stays JSON, logs and result lists keep whole lines.
-
-What an agent needs from old tool output is ids and errors, so those stay; each gap is counted.
-"""
+"""Shorter tool output of the same form: JSON stays JSON, logs and result lists keep whole lines."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Token classifier: a small model rates every word and the least important go, as in LLMLingua-2.
-
-Runs exported weights on ONNX Runtime, from a folder the user gives; nothing is downloaded. Numbers,
-negations, URLs, quoted names, code, JSON and tables go last. This file owns onnxruntime and tokenizers.
-"""
+"""Token classifier: a small ONNX model rates every word and the least important go, as in LLMLingua-2."""
 
 from __future__ import annotations
 

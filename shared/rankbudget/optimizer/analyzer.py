@@ -1,7 +1,4 @@
-"""Which parts of a prompt the question needs: every segment gets a relevance from 0 to 1 and a category.
-
-Field names and defaults are those of the token-optimization specification.
-"""
+"""Which parts of a prompt the question needs: every segment gets a relevance from 0 to 1 and a category."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`PromptCompressor`: one text in, a shorter one out, at most as many tokens as asked for.
-
-Strategies: extractive (fewer sentences), template (the same instructions in fewer words), abstractive (new
-words by a model), token_classifier (fewer words by a small model).
-"""
+"""`PromptCompressor`: one text in, a shorter one out, at most as many tokens as asked for."""
 
 from __future__ import annotations
 

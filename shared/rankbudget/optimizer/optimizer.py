@@ -1,10 +1,4 @@
-"""`TokenOptimizer`: a whole prompt in; out, the prompt without what its question does not need, and the risk.
-
-A document is removed only when another one clearly answers the question; otherwise none is known to be
-irrelevant. A document that continues a relevant one, or opens with a name from one, stays with it. The
-documents that stay are compressed only with `quality_preference="low"`, the system prompt only on request,
-because that can cost an answer.
-"""
+"""`TokenOptimizer`: a prompt without what its question does not need, and what that risks."""
 
 from __future__ import annotations
 
@@ -112,6 +106,10 @@ class OptimizationResult(BaseModel):
 
 class TokenOptimizer:
     r"""Takes out of a prompt what its question does not need.
+
+    A document is removed only when another one clearly answers the question; otherwise none is known to be
+    irrelevant. The documents that stay are shortened only with `quality_preference="low"`, the system prompt
+    only on request, because that can cost an answer.
 
     Args:
         analyzer: rates documents and turns; None rates by the question's words, which takes milliseconds.

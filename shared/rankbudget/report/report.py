@@ -1,7 +1,4 @@
-"""What became of every segment and why, with totals for each block.
-
-Every call makes a report, and few are looked at: all but the totals is worked out on first access.
-"""
+"""What became of every segment and why, worked out when it is read: few reports are looked at."""
 
 from __future__ import annotations
 
