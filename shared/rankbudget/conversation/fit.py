@@ -49,7 +49,12 @@ def read_thread(thread: Thread) -> Timeline:
         MessageError: a message cannot be read, or needs a repair while `strict`.
     """
     timeline = Timeline(
-        thread.messages, thread.codec, thread.measure, ended=thread.asked_elsewhere, known=thread.known
+        thread.messages,
+        thread.codec,
+        thread.measure,
+        ended=thread.asked_elsewhere,
+        sent=thread.sent,
+        known=thread.known,
     )
     if thread.strict:
         broken = timeline.leftovers() + [b for turn in timeline.turns() for b in turn.broken]

@@ -30,6 +30,7 @@ class Thread:
         measure: counts messages, as the whole request holds them.
         block: the block's name in the report.
         asked_elsewhere: the current question is not among the messages, so that all of them may go.
+        sent: the messages go to the model as they are, so that no call at their end still waits.
         remembers: a session remembers the cut: it starts as it was, and moves down to half of the room when
             it must.
         known: what the session remembers.
@@ -49,6 +50,7 @@ class Thread:
     query: str | None = None
     block: str = "history"
     asked_elsewhere: bool = False
+    sent: bool = False
     remembers: bool = False
     known: ThreadState | None = None
 

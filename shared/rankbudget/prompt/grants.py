@@ -63,6 +63,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             strict=request.strict,
             query=request.query,
             asked_elsewhere=request.asked_elsewhere or request.question is not None,
+            sent=request.sent,
             remembers=turn is not None,
             known=turn.known if turn is not None else None,
         )
