@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..budget.allocation import Demand, allocate, demand_for, with_absent
 from ..conversation.fit import Needs, needs_of, read_thread
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
-from ..errors import BudgetExceededError
+from ..errors import BudgetConfigError, BudgetExceededError, shown
 from ..fitting.protocol import Fit
 from ..messages.codec import content_text
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.tags import own_tags
-from ..segment import Decision
+from ..segment import Decision, Scope
 from .blocks import UNBOUNDED, BlockInput, Wish, for_reader, wishes_of
 from .request import PromptRequest, Turn
 
@@ -44,6 +45,7 @@ class Inputs:
 
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
     """Returns the conversation, and the blocks in rank order without what is hidden from their reader."""
+    _check_reader(request)
     budget, minimum, history = request.budget, request.min_exchanges, request.history
     measure = request.measure or CodecMeasure(request.codec, request.counter, request.tools)
     sources = request.sources if turn is None else turn.sources
@@ -71,6 +73,19 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
         alone = not (others or request.blocks or inputs.turn.awaited)
         inputs = replace(inputs, thread=thread, timeline=read_thread(thread), alone=alone)
     return _with_blocks(request, inputs) if request.blocks else inputs
+
+
+def _check_reader(request: PromptRequest) -> None:
+    """Raises BudgetConfigError for a reader or a summarizer that is none, whether this turn needs it or not."""
+    scope: Any = request.scope
+    summarizer: Any = request.summarizer
+    problems = []
+    if not (scope is None or isinstance(scope, Scope)):
+        problems.append(f"scope must be a Scope, as Scope(user='ann') (got {shown(scope)})")
+    if not (summarizer is None or callable(summarizer)):
+        problems.append(f"summarizer must be a callable (text, max_tokens) -> str (got {shown(summarizer)})")
+    if problems:
+        raise BudgetConfigError.of(problems)
 
 
 def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
