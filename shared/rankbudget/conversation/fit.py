@@ -14,7 +14,7 @@ from typing import Any
 
 from .._drivers import Steps
 from ..errors import BudgetExceededError, MessageError
-from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened
+from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, least_cost, shortened
 from .decisions import decisions_on
 from .selection import Selection, fill, minimum_sets, remembered, resume, stable
 from .state import Summary
@@ -22,7 +22,7 @@ from .summary import summarize
 from .thread import FittedThread, Thread
 from .timeline import Broken, Timeline, Unit
 
-__all__ = ["Needs", "fit_thread", "needs_of", "read_thread"]
+__all__ = ["Needs", "fit_thread", "least_tokens", "needs_of", "read_thread"]
 
 SUMMARY_SHARE = 0.3
 """Part of the history's room that a summary of what was dropped may take."""
@@ -73,6 +73,13 @@ def needs_of(thread: Thread, timeline: Timeline) -> Needs:
     return Needs(pinned + max(sets, default=0), pinned + must)
 
 
+def least_tokens(thread: Thread, timeline: Timeline) -> int:
+    """Returns what must stay of the conversation, its texts as short as they may be."""
+    if thread.asked_elsewhere or timeline.newest is None:
+        return timeline.pinned_tokens
+    return timeline.pinned_tokens + _least_cost(thread, timeline, minimum_sets(timeline, 1)[-1])
+
+
 def fit_thread(thread: Thread, timeline: Timeline, limit: int, *, beside: int = 0) -> Steps[FittedThread]:
     """Fits one conversation into `limit` tokens, tools and priming of the request included.
 
@@ -112,10 +119,10 @@ def _refused(thread: Thread, timeline: Timeline, limit: int, room: int, beside: 
     newest, pinned, question, step = timeline.newest, timeline.pinned_tokens, 0, 0
     asked = newest is not None and newest.question is not None and not thread.asked_elsewhere
     if newest is None or thread.asked_elsewhere:
-        question = max(1, room + 1)
-    elif room >= 0 or not thread.measure.additive:
-        smallest = timeline.cost(minimum_sets(timeline, 1)[-1])
-        step = timeline.cost(timeline.pending_step(newest)) if asked else 0
+        question = max(0, room + 1)
+    else:
+        smallest = _least_cost(thread, timeline, minimum_sets(timeline, 1)[-1])
+        step = _least_cost(thread, timeline, timeline.pending_step(newest)) if asked else 0
         question = max(0, max(smallest, room + 1) - step)
     overhead = thread.measure.overhead + beside
     needed, limit = overhead + pinned + question + step, limit + beside
@@ -137,6 +144,12 @@ def _refused(thread: Thread, timeline: Timeline, limit: int, room: int, beside: 
         f"Raise the limit, or shorten the system messages, the tools{step_words} or the question{advice}."
     )
     return BudgetExceededError(msg, limit=limit, needed=needed, blocks=parts)
+
+
+def _least_cost(thread: Thread, timeline: Timeline, units: Sequence[Unit]) -> int:
+    cuttable = _cuttable(thread, timeline, units, last=True)[-1]
+    inside = {i for unit in units for i in unit.positions()}
+    return least_cost(timeline, units, counter=thread.counter, cuttable=inside.intersection(cuttable))
 
 
 # ---- what stays ------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..budget.allocation import Demand, allocate, demand_for, with_absent
-from ..conversation.fit import Needs, needs_of, read_thread
+from ..conversation.fit import Needs, least_tokens, needs_of, read_thread
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
 from ..errors import BudgetConfigError, BudgetExceededError, shown
@@ -151,7 +151,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         fixed = measure.overhead + system_tokens + question
     fixed += request.extra_tokens
     if fixed > limit:
-        raise _fixed_too_large(fixed, system_tokens, limit)
+        raise _fixed_too_large(inputs, fixed, system_tokens, limit)
     prices = Prices(
         limit=limit,
         reserve=reserve,
@@ -168,14 +168,21 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     return replace(prices, wishes=wishes_of(request, measure, inputs.blocks, inputs.tags), needs=needs)
 
 
-def _fixed_too_large(fixed: int, system: int, limit: int) -> BudgetExceededError:
+def _fixed_too_large(inputs: Inputs, fixed: int, system: int, limit: int) -> BudgetExceededError:
+    history = 0
+    if inputs.thread is not None and inputs.timeline is not None:
+        history = least_tokens(inputs.thread, inputs.timeline)
+    needed = fixed + history
     msg = (
-        f"what always stays needs {fixed:,} tokens ({system:,} of them the system prompt), the limit is "
-        f"{limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, or take a "
+        f"what always stays needs {needed:,} tokens ({system:,} of them the system prompt, {history:,} the "
+        f"conversation), the limit is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, or take a "
         f"larger window."
     )
     return BudgetExceededError(
-        msg, limit=limit, needed=fixed, blocks={"system": system, "other": fixed - system}
+        msg,
+        limit=limit,
+        needed=needed,
+        blocks={"system": system, "history": history, "other": fixed - system},
     )
 
 
