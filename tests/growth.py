@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 FLOOR = 0.005
 """Seconds below which a clock and a busy machine decide; what is quadratic takes a hundred times as long at ten times the size."""
-ATTEMPTS = 6
+ATTEMPTS = 8
 
 
 class Growth(NamedTuple):
