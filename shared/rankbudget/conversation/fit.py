@@ -14,6 +14,7 @@ from typing import Any
 
 from .._drivers import Steps
 from ..errors import BudgetExceededError, MessageError
+from ..segment import Decision, DecisionRange
 from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, least_cost, shortened
 from .decisions import decisions_on
 from .selection import Selection, fill, minimum_sets, remembered, resume, stable
@@ -278,20 +279,23 @@ def _put_together(
     question = None
     if newest is not None and newest.question is not None:
         question = bisect_left(chosen, newest.question.start) + (shown is not None)
-    broken = _repaired(timeline, selection)
     state = None
     if thread.remembers:
+        broken = _repaired(timeline, selection)
         failed = any(warning.startswith("summary_failed") for warning in warnings)
         if summary is None:
             summary = known.summary if known is not None else Summary()
         state = remembered(timeline, selection, broken, summary, failed=failed)
-    if selection.complete:
-        broken += timeline.leftovers()
+
+    def decide() -> list[Decision | DecisionRange]:
+        broken = _repaired(timeline, selection) + (timeline.leftovers() if selection.complete else [])
+        return decisions_on(timeline, thread.block, chosen, broken, selection.edits, written)
+
     return FittedThread(
         messages=messages,
         tokens=tokens,
         untouched=untouched,
-        parts=decisions_on(timeline, thread.block, chosen, broken, selection.edits, written),
+        decide=decide,
         warnings=warnings,
         question=question,
         state=state,

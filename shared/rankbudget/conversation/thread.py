@@ -63,7 +63,7 @@ class FittedThread:
         messages: what stays; the objects that were given where they are whole.
         tokens: of the whole request: messages, tools, priming.
         untouched: everything stays as it was given.
-        parts: the decisions.
+        decide: makes the decisions; they are read only with the report.
         warnings: what went wrong on the way.
         question: index of the current question in `messages`.
         state: what a session should remember; None where nothing is.
@@ -72,7 +72,7 @@ class FittedThread:
     messages: list[Any]
     tokens: int
     untouched: bool
-    parts: list[Decision | DecisionRange]
+    decide: Callable[[], list[Decision | DecisionRange]]
     warnings: tuple[str, ...] = field(default_factory=tuple)
     question: int | None = None
     state: ThreadState | None = None

@@ -45,7 +45,8 @@ class Inputs:
 
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
     """Returns the conversation, and the blocks in rank order without what is hidden from their reader."""
-    _check_reader(request)
+    if request.scope is not None or request.summarizer is not None:
+        _check_reader(request)
     budget, minimum, history = request.budget, request.min_exchanges, request.history
     measure = request.measure or CodecMeasure(request.codec, request.counter, request.tools)
     sources = request.sources if turn is None else turn.sources
