@@ -75,11 +75,11 @@ class Weight(NamedTuple):
         module = importlib.import_module(f"rankbudget.{self.module}")
         held = getattr(module, self.name)
         if isinstance(held, tuple):
-            value = type(held)([*held[: self.key], value, *held[self.key + 1 :]])  # type: ignore[assignment]
-        elif self.key is not None:
+            setattr(module, self.name, (*held[: self.key], value, *held[self.key + 1 :]))
+        elif self.key is None:
+            setattr(module, self.name, value)
+        else:
             held[self.key] = value
-            return
-        setattr(module, self.name, value)
 
 
 def _weights(module: str, *names: str | tuple[str, Any]) -> list[Weight]:
