@@ -21,6 +21,8 @@ __all__ = ["FewShotSelector", "example_text"]
 E = TypeVar("E", bound=Mapping[str, Any])
 Likeness = Callable[[int, Sequence[int]], list[float]]
 """Position of an example, those of others -> how alike they are."""
+Worth = Callable[[int, float], float]
+"""Position of an example, its likeness to those picked -> its rating."""
 
 _INPUT_KEYS = ("input", "question", "query", "text", "prompt", "instruction")
 _LABEL_KEYS = ("label", "class", "category", "intent")
@@ -120,7 +122,7 @@ class FewShotSelector:
 
     def _worth(
         self, query: str, examples: Sequence[Mapping[str, Any]], diversity: float, room: _Room | None
-    ) -> Callable[[int, float], float]:
+    ) -> Worth:
         """Returns what rates an example by its likeness to picked ones; with a `room`, by token too."""
         labels = _labels(examples)
         inputs = [
@@ -164,11 +166,7 @@ class _Room:
 
 
 def _picked(
-    worth: Callable[[int, float], float],
-    likeness: Likeness | None,
-    count: int,
-    number: int,
-    room: _Room | None,
+    worth: Worth, likeness: Likeness | None, count: int, number: int, room: _Room | None
 ) -> list[int]:
     """Returns at most `number` positions, best first; `worth` rates one by its likeness to those picked."""
     penalty = [0.0] * count
