@@ -113,11 +113,11 @@ class BudgetReport:
     window: int | None
     reserve: int
     safety: int
+    overhead: int
     counter: str
     exact: bool
     model: str | None
     covers: Covers
-    overhead: int
 
     def __init__(
         self,
