@@ -20,7 +20,7 @@ _BLOCKS: tuple[tuple[UnitKind, re.Pattern[str]], ...] = (
     ("code", re.compile(_FENCED, re.MULTILINE)),
     ("table", re.compile(rf"(?:(?:{_ROW})(?:\n|\Z)){{2,}}")),
     # An indented block needs a blank line before it: otherwise it continues a list item.
-    ("code", re.compile(r"(?<![^\n]\n)(?:(?: {4,}|\t)\S.*(?:\n|\Z)){2,}")),
+    ("code", re.compile(r"(?:(?<![^\n]\n)|(?<=\n\r\n))(?:(?: {4,}|\t)\S.*(?:\n|\Z)){2,}")),
 )
 _BRACKET = re.compile(r"[ \t]*[{\[]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)')
