@@ -80,16 +80,12 @@ class BudgetExceededError(BudgetError):
     """
 
     def __init__(
-        self, message: str, *, limit: int, needed: int, blocks: Mapping[str, int] | None = None
+        self, message: str, *, limit: int = 0, needed: int = 0, blocks: Mapping[str, int] | None = None
     ) -> None:
         super().__init__(message)
         self.limit = limit
         self.needed = needed
         self.blocks = dict(blocks or {})
-
-    def __reduce__(self) -> tuple[object, ...]:
-        figures: dict[str, Any] = {"limit": self.limit, "needed": self.needed, "blocks": self.blocks}
-        return (functools.partial(BudgetExceededError, **figures), (str(self),))
 
 
 class CounterUnavailableError(BudgetError, ImportError):

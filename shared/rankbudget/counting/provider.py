@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import BudgetConfigError
-from .messages import as_text, function_of
+from .blocks import function_of
+from .messages import as_text
 from .profiles import PROFILES, apply_profile
 from .protocol import Message, TokenCounter, Tool
 

@@ -20,18 +20,20 @@ from types import NoneType
 from typing import Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError, misspelt, named_options, shown
-from .base import COUNTERS, MAKERS, TextCounter
+from .base import CallableCounter, TextCounter
 from .media import MediaTable, media_for
 from .models import encoding_for, near_models, similar_to
 from .protocol import TokenCounter
 from .vocabulary import ENCODINGS, VocabularyMissingError
 
-__all__ = ["counter_for", "named"]
+__all__ = ["COUNTERS", "counter_for"]
 
 _log = logging.getLogger("rankbudget.counting")
 _lock = threading.RLock()
-# The object is kept, so that its id is not reused.
+COUNTERS: dict[str, TokenCounter] = {}
+"""What `counter_for` gave for each name: a counter is pickled as its name."""
 _by_object: OrderedDict[int, tuple[Any, TokenCounter]] = OrderedDict()
+"""The object is kept, so that its id is not reused."""
 _MAX_NAMES = 256
 _MAX_OBJECTS = 16
 _FAST = "+fast"
@@ -71,8 +73,13 @@ def counter_for(
         >>> counter_for("gpt-4o") is counter_for("gpt-4o")
         True
     """
-    if media is not None or model is not None:
-        _check_options(media, model)
+    problems = []
+    if not isinstance(media, (MediaTable, NoneType)):
+        problems.append(f"media must be a MediaTable (got {shown(media)})")
+    if not isinstance(model, (str, NoneType)):
+        problems.append(f"model must be a model's name (got {shown(model)})")
+    if problems:
+        raise BudgetConfigError.of(problems)
     if isinstance(spec, str):
         name = spec + _FAST if fast and not spec.endswith(_FAST) else spec
         if media is not None:
@@ -86,24 +93,6 @@ def counter_for(
 
         return ProviderCounter(spec, model, local=counter_for(model, media=media))
     return _remembered_object(spec)
-
-
-MAKERS[:] = [counter_for]
-
-
-def named(name: str) -> TokenCounter | None:
-    """Returns the counter that `counter_for(name)` gave, None when it was not asked for."""
-    return COUNTERS.get(name)
-
-
-def _check_options(media: Any, model: Any) -> None:
-    problems = []
-    if not isinstance(media, (MediaTable, NoneType)):
-        problems.append(f"media must be a MediaTable (got {shown(media)})")
-    if not isinstance(model, (str, NoneType)):
-        problems.append(f"model must be a model's name (got {shown(model)})")
-    if problems:
-        raise BudgetConfigError.of(problems)
 
 
 def _remembered_name(name: str) -> TokenCounter:
@@ -150,12 +139,6 @@ def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
         return _estimate(plain, str(error), media)
 
 
-def _estimate(name: str, why: str, media: MediaTable | None) -> TokenCounter:
-    from .estimate import EstimateCounter
-
-    return EstimateCounter(name=name, why=why, media=media)
-
-
 def _with_encoding(encoding: str, name: str, media: MediaTable, *, fast: bool) -> TokenCounter:
     from .tiktoken_counter import TiktokenCounter
 
@@ -163,11 +146,25 @@ def _with_encoding(encoding: str, name: str, media: MediaTable, *, fast: bool) -
         return TiktokenCounter(
             encoding, name=name, exact=False, why=_HARMONY_WHY, media=media, **_HARMONY_COSTS
         )
-    if fast:
-        from .fast import FastCounter
+    return TiktokenCounter(encoding, name=name + _FAST if fast else name, fast=fast, media=media)
 
-        return FastCounter(encoding, name=name + _FAST, media=media)
-    return TiktokenCounter(encoding, name=name, media=media)
+
+def _similar(name: str, media: MediaTable) -> TokenCounter:
+    """Returns a counter with another model's vocabulary, and logs it."""
+    from .estimate import SimilarCounter
+
+    encoding, band = similar_to(name)
+    how = f"counted with {encoding} and an estimate, up to {band:.0%} too low"
+    why = f"the tokenizer of {name!r} is not known here; {how}"
+    counter = SimilarCounter(encoding, name=name, exact=False, why=why, band=band, media=media)
+    _log.warning("%s%s. Give a tokenizer to count exactly.", why, near_models(name))
+    return counter
+
+
+def _estimate(name: str, why: str, media: MediaTable | None) -> TokenCounter:
+    from .estimate import EstimateCounter
+
+    return EstimateCounter(name=name, why=why, media=media)
 
 
 def _tokenizer_folder(name: str) -> Path | None:
@@ -188,18 +185,6 @@ def _tokenizer_folder(name: str) -> Path | None:
     return cached_folder(name)
 
 
-def _similar(name: str, media: MediaTable) -> TokenCounter:
-    """Returns a counter with another model's vocabulary, and logs it."""
-    from .estimate import SimilarCounter
-
-    encoding, band = similar_to(name)
-    how = f"counted with {encoding} and an estimate, up to {band:.0%} too low"
-    why = f"the tokenizer of {name!r} is not known here; {how}"
-    counter = SimilarCounter(encoding, name=name, exact=False, why=why, band=band, media=media)
-    _log.warning("%s%s. Give a tokenizer to count exactly.", why, near_models(name))
-    return counter
-
-
 def _from_object(spec: Any) -> TokenCounter:
     from .huggingface import from_tokenizer
 
@@ -217,8 +202,6 @@ def _from_object(spec: Any) -> TokenCounter:
     if isinstance(spec, PathLike):
         return counter_for(os.fspath(spec))
     if callable(spec):
-        from .callables import CallableCounter
-
         return CallableCounter(spec)
     msg = f"counter must be {_ALLOWED} (got {shown(spec)}). Give one of these."
     raise BudgetConfigError(msg)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .blocks import as_block
-from .messages import as_text, function_of
+from .blocks import as_block, function_of
+from .messages import as_text
 
 __all__ = ["schema_tokens"]
 
