@@ -29,15 +29,8 @@ _PLAIN = 2  # role and content: a message with nothing else has a short way
 class TextCounter(ABC):
     """Counts messages and tools by counting texts, with `_measure`; a request is the sum of its parts.
 
-    Args:
-        name: what it counts for; `counter_for(name)` finds it again where possible.
-        exact: whether it knows or estimates.
-        why: where the numbers come from, or why they are estimates.
-        band: by what share a count may be too low; 0 when exact.
-        media: what images, audio, files and videos cost.
-        function_start: tokens before each tool's schema: 7 in the gpt-4o family, 10 before it.
-        request_start: tokens of a request before any message: those that prime the reply.
-        message_start: tokens around every message.
+    `function_start` are the tokens before each tool's schema, `request_start` those before any message,
+    `message_start` those around each; the other arguments are what `TokenCounter` says of them.
     """
 
     additive = True
@@ -122,10 +115,7 @@ class TextCounter(ABC):
         """Returns the tokens of a text that is not remembered."""
 
     def _count_new(self, text: Any) -> int:
-        """Counts a text that the recent generation does not know, and remembers the count.
-
-        There is no lock: two threads at once can only forget more than they must, never count wrong.
-        """
+        """Counts a text that the recent generation does not know, and remembers the count."""
         if not isinstance(text, str):
             msg = f"a text to count must be a str (got {shown(text)})."
             raise BudgetConfigError(msg)
@@ -141,6 +131,7 @@ class TextCounter(ABC):
         found = self._older.get(key)
         if found is None:
             found = self._measure(text)
+        # There is no lock: two threads at once can only forget more than they must, never count wrong.
         self._room -= size
         if self._room < 0 or len(self._recent) >= MOST_TEXTS:
             self._older, self._recent = self._recent, {}
@@ -150,12 +141,7 @@ class TextCounter(ABC):
 
 
 class CallableCounter(TextCounter):
-    """Counts texts with a callable and frames messages as OpenAI does.
-
-    Args:
-        count: tokens of a text, fractions rounded up; called once for each text that is not remembered.
-        name: what it counts for; None takes the callable's own name.
-    """
+    """Counts texts with a callable, fractions rounded up, and frames messages as OpenAI does."""
 
     def __init__(self, count: Callable[[str], int], *, name: str | None = None) -> None:
         own = name or getattr(count, "__name__", None) or type(count).__name__
@@ -175,11 +161,7 @@ class CallableCounter(TextCounter):
 
 
 def whole_tokens(counted: Any, name: str) -> int:
-    """Returns what a user's callable counted as a whole number, fractions rounded up.
-
-    Raises:
-        BudgetConfigError: it is no number from 0.
-    """
+    """Returns what a user's callable counted, rounded up; raises BudgetConfigError for no number from 0."""
     try:
         tokens: int = math.ceil(counted)
     except (TypeError, ValueError, OverflowError):

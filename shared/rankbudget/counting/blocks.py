@@ -54,12 +54,7 @@ _APPROVAL = "approval:"
 
 
 def as_block(value: Any) -> Any:
-    """Returns a content block as a mapping with a type, a text as it is, anything else as it is.
-
-    Example:
-        >>> as_block({"functionCall": {"name": "weather", "args": {"city": "Rome"}}})
-        {'type': 'tool_use', 'name': 'weather', 'args': {'city': 'Rome'}}
-    """
+    """Returns a content block as a mapping with a type, anything else as it is."""
     if not isinstance(value, Mapping):
         dump = getattr(value, "model_dump", None)
         if not callable(dump) or isinstance(value, type):
@@ -109,12 +104,7 @@ def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def call_reference(call: Mapping[str, Any]) -> str:
-    """Returns the id of a call, or the name of its function where it has none, as in Ollama and Gemini.
-
-    Example:
-        >>> call_reference({"id": "c1", "name": "f"}), call_reference({"function": {"name": "f"}})
-        ('c1', 'function:f')
-    """
+    """Returns the id of a call, or the name of its function where it has none, as in Ollama and Gemini."""
     return _reference(call, call.get("call_id") or call.get("id"), function_of(call).get("name"))
 
 
@@ -124,12 +114,7 @@ def called_in(content: Any) -> tuple[str, ...]:
 
 
 def results_in(content: Any) -> tuple[str, ...]:
-    """Returns the references of the calls that results among content blocks answer, those in it apart.
-
-    Example:
-        >>> results_in([{"type": "tool_result", "tool_use_id": "c1", "content": "42"}, "there"])
-        ('c1',)
-    """
+    """Returns the references of the calls that results among content blocks answer, those in it apart."""
     return tuple(_pairs_in(content)[1])
 
 

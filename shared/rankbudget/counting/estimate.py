@@ -65,12 +65,7 @@ _EUROPEAN_WEIGHT = 0.4
 
 
 def estimate_tokens(text: str) -> float:
-    """Returns about how many tokens a text has, rather too many.
-
-    Example:
-        >>> estimate_tokens("Hi, this is it!")  # four words of at most 6 letters, two signs
-        6.0
-    """
+    """Returns about how many tokens a text has, rather too many."""
     total = 0.0
     letters: list[int] = []
     common = 0.0

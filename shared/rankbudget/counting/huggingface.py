@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import CounterUnavailableError
-from .chat_template import ChatTemplate, TemplateRefusedError, template_of_folder
 from .media import MediaTable
+from .probing import Render, TemplateRefusedError
 from .protocol import Message, Tool
 from .tokenizer_counter import TokenizerCounter
 
@@ -19,11 +20,7 @@ __all__ = ["cached_folder", "from_folder", "from_tokenizer"]
 def from_folder(
     path: str | Path, *, name: str | None = None, media: MediaTable | None = None
 ) -> TokenizerCounter:
-    """Returns the counter of a tokenizer's folder or tokenizer.json, with its chat template if there is one.
-
-    Raises:
-        CounterUnavailableError: when there is no tokenizer in it, or `tokenizers` is not installed.
-    """
+    """Returns the counter of a tokenizer's folder or tokenizer.json, with its chat template if it has one."""
     place = Path(path)
     file = place / "tokenizer.json" if place.is_dir() else place
     if not file.is_file():
@@ -40,7 +37,7 @@ def from_folder(
     except Exception as error:
         msg = f"{str(file)!r} cannot be read as a tokenizer: {error}"
         raise CounterUnavailableError(msg) from error
-    template = template_of_folder(file.parent)
+    template = _template_in(file.parent)
     return from_tokenizer(tokenizer, name=name or str(path), template=template, media=media)
 
 
@@ -48,12 +45,12 @@ def from_tokenizer(
     tokenizer: Any,
     *,
     name: str | None = None,
-    template: ChatTemplate | str | None = None,
+    template: Render | str | None = None,
     media: MediaTable | None = None,
 ) -> TokenizerCounter:
     """Returns the counter of an object whose `encode` returns tokens; `template` is for one without."""
     if isinstance(template, str):
-        template = ChatTemplate(template)
+        template = _template(template)
     core, own_render = _backend(tokenizer)
     shown = name or getattr(tokenizer, "name_or_path", None) or type(tokenizer).__name__
     return TokenizerCounter(
@@ -81,7 +78,48 @@ def cached_folder(model: str) -> Path | None:
     return next((folder for folder in candidates if (folder / "tokenizer.json").is_file()), None)
 
 
-def _backend(tokenizer: Any) -> tuple[Any, Callable[[Sequence[Message], Any], str] | None]:
+def _template_in(folder: Path) -> Render | None:
+    """Returns the chat template of a tokenizer's folder, None when it has none."""
+    config = _read_json(folder / "tokenizer_config.json")
+    jinja = folder / "chat_template.jinja"
+    if jinja.is_file():
+        source: Any = jinja.read_text(encoding="utf-8")
+    else:
+        source = _read_json(folder / "chat_template.json").get("chat_template", config.get("chat_template"))
+    if isinstance(source, list):  # several by name
+        named = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
+        source = named.get("default") or next(iter(named.values()), None)
+    if not isinstance(source, str):
+        return None
+    variables = {}
+    for key, token in {**_read_json(folder / "special_tokens_map.json"), **config}.items():
+        text = token.get("content", "") if isinstance(token, dict) else token
+        if key.endswith("_token") and isinstance(text, str):
+            variables[key] = text
+    return _template(source, variables)
+
+
+def _template(source: str, variables: dict[str, str] | None = None) -> Render:
+    try:
+        from .chat_template import ChatTemplate
+    except ImportError as error:  # pragma: no cover - jinja2 comes with the extra
+        msg = 'chat templates need jinja2: pip install "rankbudget[transformers]"'
+        raise CounterUnavailableError(msg) from error
+    return ChatTemplate(source, variables)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise CounterUnavailableError(msg) from error
+    return read if isinstance(read, dict) else {}
+
+
+def _backend(tokenizer: Any) -> tuple[Any, Render | None]:
     """Returns the `tokenizers` object inside, if any, and the tokenizer's own chat template, if any."""
     inner = getattr(tokenizer, "backend_tokenizer", None) or getattr(tokenizer, "_tokenizer", None)
     core = tokenizer if _is_core(tokenizer) else inner if _is_core(inner) else None

@@ -26,19 +26,12 @@ from .models import plain_name
 __all__ = ["MediaTable", "inline_content", "media_for"]
 
 _KINDS = {
-    "image": (
-        "image_url",
-        "input_image",
-        "image",
-        "image_file",
-        "computer_screenshot",
-        "image_generation_call",
-    ),
-    "audio": ("input_audio", "audio", "audio_url"),
-    "file": ("file", "document", "input_file", "file_url", "container_upload"),
-    "video": ("video", "video_url", "input_video"),
+    "image": "image_url input_image image image_file computer_screenshot image_generation_call",
+    "audio": "input_audio audio audio_url",
+    "file": "file document input_file file_url container_upload",
+    "video": "video video_url input_video",
 }
-_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 _PAGE = re.compile(rb"/Type\s*/Page\b(?!s)")
 _PAGES = re.compile(rb"/Count\s+(\d{1,5})\b")
 _BYTES_PER_PAGE = 30_000  # where a PDF does not say how many pages it has
@@ -159,32 +152,23 @@ def _kind_of(block: Mapping[str, Any]) -> str | None:
     return _KIND_OF.get(kind) if isinstance(kind, str) else None
 
 
-_BY_NAME = {
-    "gpt-4o-mini": MediaTable(base=2_833, per_tile=5_667),
-    "gpt-4.1-mini": MediaTable(formula="patches", factor=1.62),
-    "gpt-4.1-nano": MediaTable(formula="patches", factor=2.46),
-    "gpt-5": MediaTable(base=70, per_tile=140),
-    "o1": MediaTable(base=75, per_tile=150),
-    "o3": MediaTable(base=75, per_tile=150),
-    "o4-mini": MediaTable(formula="patches", factor=1.72),
-    "claude": MediaTable(formula="pixels", page=3_000),
-    "gemini": MediaTable(formula="squares", audio_per_second=32.0, audio=1_920, page=258),
+_TABLES = {
+    r"gpt-5.*mini|gpt-4\.1-mini": MediaTable(formula="patches", factor=1.62),
+    r"gpt-5.*nano|gpt-4\.1-nano": MediaTable(formula="patches", factor=2.46),
+    r"gpt-4o-mini": MediaTable(base=2_833, per_tile=5_667),
+    r"o4-mini": MediaTable(formula="patches", factor=1.72),
+    r"claude": MediaTable(formula="pixels", page=3_000),
+    r"gemini": MediaTable(formula="squares", audio_per_second=32.0, audio=1_920, page=258),
+    r"gpt-5": MediaTable(base=70, per_tile=140),
+    r"o1|o3": MediaTable(base=75, per_tile=150),
 }
-_SMALLER = {
-    "mini": MediaTable(formula="patches", factor=1.62),
-    "nano": MediaTable(formula="patches", factor=2.46),
-}
-"""The small models of every gpt-5 family."""
+"""By a model's name; the first match is taken."""
 
 
 def media_for(model: str) -> MediaTable:
     """Returns the table of a model's provider; unknown models are counted as gpt-4o."""
     plain = plain_name(model)
-    smaller = next((table for word, table in _SMALLER.items() if word in plain), None)
-    if "gpt-5" in plain and smaller is not None:
-        return smaller
-    found = [part for part in _BY_NAME if part in plain]
-    return _BY_NAME[max(found, key=len)] if found else MediaTable()
+    return next((table for name, table in _TABLES.items() if re.search(name, plain)), MediaTable())
 
 
 def _tiles(width: float, height: float) -> int:

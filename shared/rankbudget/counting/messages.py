@@ -54,17 +54,7 @@ _MAX_DEPTH = 8  # blocks in tool results in blocks: deeper ones count as JSON
 
 
 def message_tokens(message: Any, count: Count, media: MediaTable, *, start: int = PER_MESSAGE) -> int:
-    """Returns what one message adds to a request, `start` of it around it; never raises on odd content.
-
-    Example:
-        >>> words = lambda text: len(text.split())
-        >>> message_tokens({"role": "user", "content": "two words"}, words, MediaTable())  # 3 + 1 + 2
-        6
-        >>> call = {"id": "c1", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
-        >>> message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        >>> message_tokens(message, words, MediaTable())  # 3 + 1 + 0, then 3 + 1 + 2 for the call
-        10
-    """
+    """Returns what one message adds to a request, `start` of it around it; never raises on odd content."""
     if not isinstance(message, Mapping):
         message = as_block(message)
     if not isinstance(message, Mapping):

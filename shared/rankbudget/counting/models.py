@@ -61,14 +61,7 @@ def plain_name(model: str) -> str:
 
 
 def encoding_for(model: str) -> str | None:
-    """Returns the tiktoken encoding of an OpenAI model, None for any other name.
-
-    Example:
-        >>> encoding_for("gpt-4o-mini"), encoding_for("gpt-4-turbo"), encoding_for("openai/o3-mini")
-        ('o200k_base', 'cl100k_base', 'o200k_base')
-        >>> encoding_for("claude-sonnet-4-5") is None
-        True
-    """
+    """Returns the tiktoken encoding of an OpenAI model, None for any other name."""
     from tiktoken.model import MODEL_TO_ENCODING
 
     plain = plain_name(model)

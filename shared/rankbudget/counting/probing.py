@@ -11,11 +11,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .chat_template import TemplateRefusedError
 from .profiles import RenderingProfile
 from .protocol import Message
 
-__all__ = ["PROBE_TOOLS", "Render", "keeps_blocks", "probe_conversations", "profile_of", "separates_messages"]
+__all__ = [
+    "PROBE_TOOLS",
+    "Render",
+    "TemplateRefusedError",
+    "keeps_blocks",
+    "probe_conversations",
+    "profile_of",
+    "separates_messages",
+]
 
 Render = Callable[[Sequence[Message], Any], str]
 
@@ -41,6 +48,10 @@ _PROBES = (
     ("user one", "reasoned mark", "call", "result sunny", "reasoned mark", "user two"),
     tuple(turn for i, edge in enumerate(_EDGES) for turn in (f"user {edge}", f"assistant {_EDGES[-i - 1]}")),
 )
+
+
+class TemplateRefusedError(ValueError):
+    """Says why a template does not render a conversation."""
 
 
 def profile_of(render: Render) -> RenderingProfile:

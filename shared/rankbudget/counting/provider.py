@@ -27,13 +27,7 @@ _SYNC_ONLY = "client must be blocking (got an async one). Give anthropic.Anthrop
 
 
 class ProviderCounter:
-    """Counts requests with a provider's own endpoint; it imports no provider's library.
-
-    Args:
-        client: an Anthropic-style or Google-style client; async clients are refused.
-        model: the model to count for.
-        local: counts texts and messages, and requests that the provider does not answer.
-    """
+    """Counts requests with the endpoint of an Anthropic-style or Google-style client, all else with `local`."""
 
     additive = False
     exact = False

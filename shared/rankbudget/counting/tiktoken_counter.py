@@ -30,23 +30,10 @@ _FAST = ("o200k_base", "cl100k_base")
 
 
 class TiktokenCounter(TextCounter):
-    """Counts with one of tiktoken's encodings.
-
-    Args:
-        encoding: the encoding's name, or an encoding object.
-        name: what it counts for; None takes the encoding's name.
-        why: where the numbers come from.
-        exact: whether the encoding is the model's own.
-        fast: count with fastokens.
-        options: the other arguments of `TextCounter`.
-
-    Raises:
-        CounterUnavailableError: fastokens is not installed, or was not tested with the encoding.
+    """Counts with one of tiktoken's encodings; `options` are the other arguments of `TextCounter`.
 
     Example:
         >>> counter = TiktokenCounter("o200k_base")
-        >>> counter.count("Hello, world! This is a test.")
-        9
         >>> counter.count_messages([{"role": "user", "content": "Hello"}])  # 3 + 1 + 1, reply 3
         8
         >>> counter.truncate("one two three", 2)

@@ -17,9 +17,16 @@ from typing import Any
 from ..errors import check_list
 from . import messages as framing
 from .base import TextCounter
-from .chat_template import TemplateRefusedError
 from .media import MediaTable
-from .probing import PROBE_TOOLS, Render, keeps_blocks, probe_conversations, profile_of, separates_messages
+from .probing import (
+    PROBE_TOOLS,
+    Render,
+    TemplateRefusedError,
+    keeps_blocks,
+    probe_conversations,
+    profile_of,
+    separates_messages,
+)
 from .profiles import RenderingProfile, apply_profile, join_contents
 from .protocol import Message, Tool
 
@@ -48,15 +55,8 @@ _PROBES = (
 class TokenizerCounter(TextCounter):
     """Counts with any tokenizer: text by encoding, requests by rendering.
 
-    Args:
-        encode: tokens of a text, special tokens in it recognised, none added.
-        name: what it counts for.
-        render: the chat template; None frames messages as OpenAI does, and says so.
-        specials: tokens at which the tokenizer always cuts.
-        media: what images, audio, files and videos cost.
-
-    Attributes:
-        profile: what the template demands of a conversation.
+    `encode` gives the tokens of a text, special tokens in it recognised, none added; at `specials` it always
+    cuts. `render` is the chat template; without it messages are framed as OpenAI's, and `why` says so.
     """
 
     def __init__(

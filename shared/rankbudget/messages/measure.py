@@ -27,15 +27,12 @@ class Measure(Protocol):
     @property
     def overhead(self) -> int:
         """Returns what a request costs before any message."""
-        ...
 
     def group(self, messages: Sequence[Any]) -> int:
         """Returns what a run of messages that stays together adds to a request."""
-        ...
 
     def total(self, messages: Sequence[Any]) -> int:
         """Returns the tokens of a whole request."""
-        ...
 
 
 class CodecMeasure:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rankbudget import counter_for
-from rankbudget.counting.chat_template import ChatTemplate, TemplateRefusedError
+from rankbudget.counting.chat_template import ChatTemplate
 from rankbudget.counting.huggingface import cached_folder, from_folder, from_tokenizer
-from rankbudget.counting.probing import PROBE_TOOLS
+from rankbudget.counting.probing import PROBE_TOOLS, TemplateRefusedError
 from rankbudget.counting.profiles import apply_profile
 from rankbudget.counting.tokenizer_counter import TokenizerCounter
 from rankbudget.errors import CounterUnavailableError
