@@ -19,11 +19,14 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from ..errors import BudgetConfigError, CounterUnavailableError, misspelt, named_options, shown
+from ..errors import BudgetConfigError, misspelt, named_options, shown
 from .base import CallableCounter, TextCounter
+from .estimate import EstimateCounter, SimilarCounter
 from .media import MediaTable, media_for
 from .models import encoding_for, near_models, similar_to
 from .protocol import TokenCounter
+from .provider import ProviderCounter
+from .tiktoken_counter import TiktokenCounter
 from .vocabulary import ENCODINGS, VocabularyMissingError
 
 __all__ = ["COUNTERS", "counter_for"]
@@ -89,8 +92,6 @@ def counter_for(
     if isinstance(spec, TextCounter) or (isinstance(spec, TokenCounter) and not isinstance(spec, type)):
         return spec
     if model is not None:
-        from .provider import ProviderCounter
-
         return ProviderCounter(spec, model, local=counter_for(model, media=media))
     return _remembered_object(spec)
 
@@ -122,7 +123,7 @@ def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
         msg = f"counter must be {_ALLOWED} (got {name!r}){hint}"
         raise BudgetConfigError(msg)
     if plain == "estimate":
-        return _estimate(plain, "an estimate was asked for", media)
+        return EstimateCounter(name=plain, why="an estimate was asked for", media=media)
     encoding = plain if plain in ENCODINGS else encoding_for(plain)
     folder = _tokenizer_folder(plain) if encoding is None else None
     if folder is not None:
@@ -136,12 +137,10 @@ def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
         return _with_encoding(encoding, plain, media, fast=name.strip().endswith(_FAST))
     except VocabularyMissingError as error:
         _log.warning("tokens of %r are estimated: %s", plain, error)
-        return _estimate(plain, str(error), media)
+        return EstimateCounter(name=plain, why=str(error), media=media)
 
 
 def _with_encoding(encoding: str, name: str, media: MediaTable, *, fast: bool) -> TokenCounter:
-    from .tiktoken_counter import TiktokenCounter
-
     if encoding == _HARMONY != name:
         return TiktokenCounter(
             encoding, name=name, exact=False, why=_HARMONY_WHY, media=media, **_HARMONY_COSTS
@@ -151,8 +150,6 @@ def _with_encoding(encoding: str, name: str, media: MediaTable, *, fast: bool) -
 
 def _similar(name: str, media: MediaTable) -> TokenCounter:
     """Returns a counter with another model's vocabulary, and logs it."""
-    from .estimate import SimilarCounter
-
     encoding, band = similar_to(name)
     how = f"counted with {encoding} and an estimate, up to {band:.0%} too low"
     why = f"the tokenizer of {name!r} is not known here; {how}"
@@ -161,25 +158,14 @@ def _similar(name: str, media: MediaTable) -> TokenCounter:
     return counter
 
 
-def _estimate(name: str, why: str, media: MediaTable | None) -> TokenCounter:
-    from .estimate import EstimateCounter
-
-    return EstimateCounter(name=name, why=why, media=media)
-
-
 def _tokenizer_folder(name: str) -> Path | None:
-    """Returns what a name stands for: a folder, a file, or a model in this machine's Hugging Face cache."""
+    """Returns the folder or file that a name means: its own, or in this machine's Hugging Face cache."""
     try:
         place = Path(name).expanduser()
-        if (place / "tokenizer.json").is_file() or (place.suffix == ".json" and place.is_file()):
+        if place.is_dir() or (place.suffix == ".json" and place.is_file()):
             return place
-        is_folder = place.is_dir()
     except (OSError, ValueError, RuntimeError):  # not a path
         return None
-    if is_folder:
-        advice = f"Save one there with tokenizer.save_pretrained({name!r})."
-        msg = f"the tokenizer's folder must hold tokenizer.json (got {name!r}). {advice}"
-        raise CounterUnavailableError(msg)
     from .huggingface import cached_folder
 
     return cached_folder(name)
@@ -190,8 +176,6 @@ def _from_object(spec: Any) -> TokenCounter:
 
     if type(spec).__module__.partition(".")[0] == "tiktoken":
         import tiktoken.registry
-
-        from .tiktoken_counter import TiktokenCounter
 
         name = str(spec.name)
         if tiktoken.registry.ENCODINGS.get(name) is spec:

@@ -18,14 +18,13 @@ __all__ = [
     "JOINT",
     "NOTICE",
     "PLACEHOLDERS",
-    "close_tag",
     "escape_text",
     "one_turn",
-    "open_tag",
     "own_tags",
     "placeholder",
     "render_block",
     "role_line",
+    "tag_lines",
     "tag_name",
     "wrapper_of",
 ]
@@ -90,14 +89,9 @@ def one_turn(text: str) -> str:
     return _TURN.sub(r"\1\\[", text) if "[" in text else text
 
 
-def open_tag(name: str) -> str:
-    """Returns the line that opens a block."""
-    return f"<{tag_name(name)}>\n"
-
-
-def close_tag(name: str) -> str:
-    """Returns the line that closes a block."""
-    return f"</{tag_name(name)}>\n"
+def tag_lines(name: str) -> tuple[str, str]:
+    """Returns the lines that open and close a block."""
+    return f"<{tag_name(name)}>\n", f"</{tag_name(name)}>\n"
 
 
 def own_tags(names: Iterable[str]) -> tuple[str, ...]:
@@ -153,7 +147,8 @@ def _wrapped(block: str, tags: tuple[str, ...], segment: Segment, text: str) -> 
 
 def render_block(name: str, pieces: Sequence[str]) -> str:
     """Returns a block as tagged text; the pieces come from its wrapper."""
-    return open_tag(name) + "".join(pieces) + close_tag(name)
+    start, end = tag_lines(name)
+    return start + "".join(pieces) + end
 
 
 def placeholder(name: str) -> str | None:
