@@ -17,11 +17,8 @@ from .tokenizer_counter import TokenizerCounter
 __all__ = ["cached_folder", "from_folder", "from_tokenizer"]
 
 
-def from_folder(
-    path: str | Path, *, name: str | None = None, media: MediaTable | None = None
-) -> TokenizerCounter:
+def from_folder(place: Path, *, name: str | None = None, media: MediaTable | None = None) -> TokenizerCounter:
     """Returns the counter of a tokenizer's folder or tokenizer.json, with its chat template if it has one."""
-    place = Path(path)
     file = place / "tokenizer.json" if place.is_dir() else place
     if not file.is_file():
         advice = "Save one there with tokenizer.save_pretrained(folder), or give the tokenizer object."
@@ -38,19 +35,17 @@ def from_folder(
         msg = f"{str(file)!r} cannot be read as a tokenizer: {error}"
         raise CounterUnavailableError(msg) from error
     template = _template_in(file.parent)
-    return from_tokenizer(tokenizer, name=name or str(path), template=template, media=media)
+    return from_tokenizer(tokenizer, name=name or str(place), template=template, media=media)
 
 
 def from_tokenizer(
     tokenizer: Any,
     *,
     name: str | None = None,
-    template: Render | str | None = None,
+    template: Render | None = None,
     media: MediaTable | None = None,
 ) -> TokenizerCounter:
     """Returns the counter of an object whose `encode` returns tokens; `template` is for one without."""
-    if isinstance(template, str):
-        template = _template(template)
     core, own_render = _backend(tokenizer)
     shown = name or getattr(tokenizer, "name_or_path", None) or type(tokenizer).__name__
     return TokenizerCounter(
@@ -64,7 +59,7 @@ def from_tokenizer(
 
 def cached_folder(model: str) -> Path | None:
     """Returns a model's folder in this machine's Hugging Face cache; nothing is downloaded."""
-    if not model or model.count("/") != 1:
+    if model.count("/") != 1:
         return None
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
@@ -81,12 +76,11 @@ def cached_folder(model: str) -> Path | None:
 def _template_in(folder: Path) -> Render | None:
     """Returns the chat template of a tokenizer's folder, None when it has none."""
     config = _read_json(folder / "tokenizer_config.json")
+    source = {**config, **_read_json(folder / "chat_template.json")}.get("chat_template")
     jinja = folder / "chat_template.jinja"
     if jinja.is_file():
-        source: Any = jinja.read_text(encoding="utf-8")
-    else:
-        source = _read_json(folder / "chat_template.json").get("chat_template", config.get("chat_template"))
-    if isinstance(source, list):  # several by name
+        source = jinja.read_text(encoding="utf-8")
+    elif isinstance(source, list):  # several by name
         named = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
         source = named.get("default") or next(iter(named.values()), None)
     if not isinstance(source, str):
@@ -96,10 +90,6 @@ def _template_in(folder: Path) -> Render | None:
         text = token.get("content", "") if isinstance(token, dict) else token
         if key.endswith("_token") and isinstance(text, str):
             variables[key] = text
-    return _template(source, variables)
-
-
-def _template(source: str, variables: dict[str, str] | None = None) -> Render:
     try:
         from .chat_template import ChatTemplate
     except ImportError as error:  # pragma: no cover - jinja2 comes with the extra

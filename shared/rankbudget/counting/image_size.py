@@ -28,7 +28,7 @@ _SIZES: tuple[tuple[bytes, int, int, Any, int, int, int], ...] = (
     (rb"RIFF.{4}WEBPVP8L", 21, 4, "little", 14, 0x3FFF, 1),
     (rb"RIFF.{4}WEBPVP8X", 24, 6, "little", 24, 0xFFFFFF, 1),
 )
-"""Start of a format; place, length and byte order of its size; shift and mask of a side; what to add to it."""
+"""A format's start; place, length and byte order of its size; shift and mask of a side; what to add."""
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the segments of a JPEG that hold its size
 _PADDING = 0xFF
 

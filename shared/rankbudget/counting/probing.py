@@ -1,6 +1,5 @@
-"""Finds out what a chat template does, by rendering conversations made for it.
+"""Finds out what a chat template demands, how it wants content, and whether message counts may be added.
 
-Three questions: what does it demand (its profile); how does it want content; and may message counts be added?
 They may when (1) between the contents of any two messages is a token at which the tokenizer always cuts, so
 that no token spans two messages, and (2) in every probe the whole is the sum of its parts.
 """
@@ -9,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from .profiles import RenderingProfile
@@ -74,25 +74,18 @@ def profile_of(render: Render) -> RenderingProfile:
 
 def keeps_blocks(render: Render) -> bool:
     """Returns whether a template reads a list of content blocks; others are given the text."""
-    try:
-        rendered = render([{"role": "user", "content": [{"type": "text", "text": "mark1"}]}], None)
-    except TemplateRefusedError:
-        return False
+    rendered = _rendered(render, [{"role": "user", "content": [{"type": "text", "text": "mark1"}]}])
     return "mark1" in rendered and "'type'" not in rendered and '"type"' not in rendered
 
 
 def separates_messages(render: Render, cuts: re.Pattern[str]) -> bool:
     """Returns whether between the contents of any two neighbours the tokenizer always cuts."""
-    mixed = "system system user system user user assistant assistant"
-    called = "user assistant call result result assistant system"
+    mixed = "system system user system user user assistant assistant".split()
+    called = "user assistant call result result assistant system".split()
     for roles in (mixed, called):
-        chain = _chat(*(f"{role} mark{i}" for i, role in enumerate(roles.split())))
-        try:
-            rendered = render(chain, None)
-        except TemplateRefusedError:
-            return False
-        pieces = re.split(r"mark\d", rendered)
-        if len(pieces) != len(chain) + 1 or not all(cuts.search(piece) for piece in pieces[1:-1]):
+        chain = _chat(*(f"{role} mark{i}" for i, role in enumerate(roles)))
+        pieces = re.split(r"mark\d", _rendered(render, chain))
+        if len(pieces) != len(roles) + 1 or not all(map(cuts.search, pieces[1:-1])):
             return False
     return True
 
@@ -107,23 +100,27 @@ def _chat(*turns: str) -> list[Message]:
 
 
 def _message(kind: str, text: str) -> Message:
-    if kind == "call":
-        function = {"name": "weather", "arguments": {"city": "Rome"}}
-        call = {"id": "call00001", "type": "function", "function": function}
-        return {"role": "assistant", "content": text, "tool_calls": [call]}
     if kind == "result":
         return {"role": "tool", "tool_call_id": "call00001", "name": "weather", "content": text}
+    answer = {"role": "assistant", "content": text}
+    if kind == "call":
+        function = {"name": "weather", "arguments": {"city": "Rome"}}
+        return {**answer, "tool_calls": [{"id": "call00001", "type": "function", "function": function}]}
     if kind == "thought":
-        return {"role": "assistant", "content": f"<think>\nlet me see\n</think>\n\n{text}"}
+        return {**answer, "content": f"<think>\nlet me see\n</think>\n\n{text}"}
     if kind == "reasoned":
-        return {"role": "assistant", "content": text, "reasoning_content": "let me see"}
+        return {**answer, "reasoning_content": "let me see"}
     return {"role": kind, "content": text}
 
 
 def _shows(render: Render, messages: Sequence[Message]) -> bool:
     """Returns whether a template renders a conversation with everything in it."""
-    try:
-        rendered = render(messages, None)
-    except TemplateRefusedError:
-        return False
+    rendered = _rendered(render, messages)
     return all(mark in rendered for mark in re.findall(r"mark\d", str(messages)))
+
+
+def _rendered(render: Render, messages: Sequence[Message]) -> str:
+    """Returns a rendering, "" where the template refuses the conversation."""
+    with suppress(TemplateRefusedError):
+        return render(messages, None)
+    return ""

@@ -1,9 +1,7 @@
-"""Counts with a model's own tokenizer and chat template, from Hugging Face's formats.
+"""Counts with a model's own tokenizer and chat template: the whole request is rendered and counted.
 
-The template decides what a message costs, so the whole request is rendered and the rendering is counted. A
-tokenizer first cuts at special tokens: the pieces between them are counted one by one, and known pieces are
+A tokenizer first cuts at special tokens: the pieces between them are counted one by one, and known pieces are
 looked up. Where probing shows that a template treats every message alike, message counts are added instead.
-Both are checked at load.
 """
 
 from __future__ import annotations
@@ -12,11 +10,13 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from ..errors import check_list
 from . import messages as framing
 from .base import TextCounter
+from .blocks import blocks_of
 from .media import MediaTable
 from .probing import (
     PROBE_TOOLS,
@@ -38,18 +38,7 @@ _PLAIN = 2  # role and content
 _MOST_MESSAGES = 50_000
 _MOST_TOOL_SETS = 64
 _CHECKED_SPECIALS = 12
-_PROBES = (
-    "",
-    "plain words",
-    " lead",
-    "trail ",
-    "a\n\nb",
-    "e\u0301 中文 👍🏽",
-    "12 + 5",
-    "\n",
-    "  two",
-    "x = {1}",
-)
+_AROUND = ("", "words", " lead", "trail ", "a\n\nb", "e\u0301 中文 👍🏽", "12 + 5", "\n", "  two", "x = {1}")
 
 
 class TokenizerCounter(TextCounter):
@@ -72,7 +61,9 @@ class TokenizerCounter(TextCounter):
         self._encode = encode
         self._render = render
         self._cuts: re.Pattern[str] | None = None
-        self._deltas: dict[Any, int] = {}
+        self._plain_delta = lru_cache(_MOST_MESSAGES)(
+            lambda role, content: self._delta({"role": role, "content": content})
+        )
         self._bases: dict[str, int] = {}
         self.profile = RenderingProfile()
         if render is None:
@@ -116,12 +107,7 @@ class TokenizerCounter(TextCounter):
         content = message.get("content") if isinstance(message, dict) else None
         if type(content) is not str or len(message) != _PLAIN:
             return self._delta(message)
-        key = (message.get("role"), content)
-        if key not in self._deltas:
-            if len(self._deltas) > _MOST_MESSAGES:
-                self._deltas = {}
-            self._deltas[key] = self._delta(message)
-        return self._deltas[key]
+        return self._plain_delta(message.get("role"), content)
 
     def overhead(self, tools: Sequence[Tool] | None = None) -> int:
         """Returns what a request costs before any message: the template's own text, and the tools."""
@@ -181,10 +167,11 @@ class TokenizerCounter(TextCounter):
             return message, 0
         cost = 0
         text: Any = ""
-        for block in content if isinstance(content, (list, tuple)) else [content]:
+        for block in blocks_of(content):
             media = self._media.tokens(block) if isinstance(block, Mapping) else None
-            if media is None:
-                text = join_contents(text, _block_text(block), "\n")
+            if media is None and block is not None:
+                own = block.get("text") if isinstance(block, Mapping) else block
+                text = join_contents(text, own if isinstance(own, str) else framing.as_text(block), "\n")
             cost += media or 0
         return (message if self._blocks_pass else {**message, "content": text}), cost
 
@@ -199,7 +186,7 @@ class TokenizerCounter(TextCounter):
         texts = [
             f"{before}{token}{after}"
             for token in specials[:_CHECKED_SPECIALS]
-            for before, after in zip(_PROBES, reversed(_PROBES), strict=True)
+            for before, after in zip(_AROUND, reversed(_AROUND), strict=True)
         ]
         for conversation in probe_conversations():
             with suppress(TemplateRefusedError):
@@ -225,13 +212,6 @@ class TokenizerCounter(TextCounter):
 def _sum_of_pieces(text: str, cuts: re.Pattern[str], count: Callable[[str], int]) -> int:
     pieces = cuts.split(text)
     return len(pieces) - 1 + sum(map(count, pieces))
-
-
-def _block_text(block: Any) -> str:
-    text = block.get("text") if isinstance(block, Mapping) else block
-    if isinstance(text, str):
-        return text
-    return "" if block is None else framing.as_text(block)
 
 
 def _with_objects(message: Message) -> Message:

@@ -1,8 +1,4 @@
-"""Finds tiktoken's vocabularies without a network where it can.
-
-The order: what tiktoken has loaded, the folder in TIKTOKEN_CACHE_DIR (or tiktoken's own cache), the files
-that llama-index-core ships, a download.
-"""
+"""Finds tiktoken's vocabularies: loaded, in TIKTOKEN_CACHE_DIR or its own cache, shipped, or downloaded."""
 
 from __future__ import annotations
 
@@ -88,29 +84,28 @@ def _download(name: str) -> tiktoken.Encoding:
     """Returns an encoding as tiktoken downloads it, or raises after a timeout."""
     import tiktoken
 
-    got: list[tiktoken.Encoding] = []
-    failed: list[BaseException] = []
+    outcome: list[tiktoken.Encoding | BaseException] = []
 
     def run() -> None:
         try:
-            got.append(tiktoken.get_encoding(name))
+            outcome.append(tiktoken.get_encoding(name))
         except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
-            failed.append(error)
+            outcome.append(error)
 
     thread = threading.Thread(target=run, daemon=True, name="rankbudget-vocabulary")
     thread.start()
     thread.join(_DOWNLOAD_SECONDS)
-    if got:
-        return got[0]
-    reason = f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds"
-    if failed:
-        reason = f"{type(failed[0]).__name__}: {failed[0]}"[:200]
+    late = TimeoutError(f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds")
+    found = outcome[0] if outcome else late
+    if not isinstance(found, BaseException):
+        return found
+    reason = f"{type(found).__name__}: {found}"[:200]
     msg = (
         f"the vocabulary of {name!r} is neither cached nor shipped, and could not be downloaded ({reason}). "
         f"Set {_CACHE} to a folder that has it, or install llama-index-core, which ships the newest two."
     )
     _missing[name] = msg
-    raise VocabularyMissingError(msg) from (failed[0] if failed else None)
+    raise VocabularyMissingError(msg) from found
 
 
 def _own_cache() -> Path | None:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
-from itertools import islice
+from itertools import islice, takewhile
 from operator import itemgetter
-from os.path import commonprefix
 from typing import Any, Protocol
 
 from ..counting.blocks import (
@@ -301,8 +300,8 @@ def spread_text(texts: Sequence[str], text: str) -> list[str]:
     if len(texts) < 2:  # noqa: PLR2004 - nothing to divide
         return [text]
     whole = "\n".join(texts)
-    head = len(commonprefix([whole, text]))
-    tail = len(commonprefix([whole[head:][::-1], text[head:][::-1]]))
+    head = _alike(whole, text)
+    tail = _alike(whole[head:][::-1], text[head:][::-1])
     middle = text[head : len(text) - tail]
     parts: list[str] = []
     at = 0
@@ -316,3 +315,8 @@ def spread_text(texts: Sequence[str], text: str) -> list[str]:
         parts.append(part)
         at = stop + 1
     return parts
+
+
+def _alike(first: str, second: str) -> int:
+    """Returns how many characters two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
