@@ -21,8 +21,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from ..errors import CounterUnavailableError
-from .probing import TemplateRefusedError
 from .protocol import Message, Tool
+from .tokenizer_counter import TemplateRefusedError
 
 __all__ = ["ChatTemplate"]
 

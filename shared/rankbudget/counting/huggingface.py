@@ -10,9 +10,8 @@ from typing import Any
 
 from ..errors import CounterUnavailableError
 from .media import MediaTable
-from .probing import Render, TemplateRefusedError
 from .protocol import Message, Tool
-from .tokenizer_counter import TokenizerCounter
+from .tokenizer_counter import Render, TemplateRefusedError, TokenizerCounter
 
 __all__ = ["cached_folder", "from_folder", "from_tokenizer"]
 

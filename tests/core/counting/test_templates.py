@@ -14,9 +14,8 @@ import pytest
 from rankbudget import counter_for
 from rankbudget.counting.chat_template import ChatTemplate
 from rankbudget.counting.huggingface import cached_folder, from_folder, from_tokenizer
-from rankbudget.counting.probing import PROBE_TOOLS, TemplateRefusedError
 from rankbudget.counting.profiles import apply_profile
-from rankbudget.counting.tokenizer_counter import TokenizerCounter
+from rankbudget.counting.tokenizer_counter import PROBE_TOOLS, TemplateRefusedError, TokenizerCounter
 from rankbudget.errors import CounterUnavailableError
 from rankbudget.testing import CounterConformance
 
