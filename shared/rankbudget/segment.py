@@ -1,7 +1,4 @@
-"""A prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped.
-
-Plain values that all stages pass along; nothing here counts, scores or cuts.
-"""
+"""A prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped."""
 
 from __future__ import annotations
 
@@ -174,10 +171,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRange:
-    """Equal decisions over `size` segments; `expand` makes the single ones when they are read.
-
-    The host's own messages are read then: read `report.decisions` before you change a message in place.
-    """
+    """Equal decisions over `size` segments; `expand` makes the single ones from the host's own messages."""
 
     block: str
     action: Action
@@ -260,9 +254,10 @@ class Block:
 
 def _check_types(value: Any) -> None:
     """Raises BudgetConfigError for the fields of a dataclass that are not of their declared types."""
+    kind: Any = type(value)
     problems = [
-        f"{name} of the {type(value).__name__.lower()} must be a {allowed[0].__name__} (got {shown(one)})"
-        for name, allowed in _allowed_types(type(value))
+        f"{name} of the {kind.__name__.lower()} must be a {allowed[0].__name__} (got {shown(one)})"
+        for name, allowed in _allowed_types(kind)
         if not isinstance(one := getattr(value, name), allowed)
     ]
     if problems:

@@ -123,12 +123,6 @@ def unanswered(calls: Sequence[str], answers: Iterable[str | None]) -> list[str]
 
     An answer belongs to the call with its id, else to the first one whose function it names. Where one of
     both has no id, and no name says otherwise, answers belong to calls in order.
-
-    Example:
-        >>> unanswered(["c1", "c2"], ["c2"]), unanswered(["function:f", "function:f"], ["f"])
-        (['c1'], ['function:f'])
-        >>> unanswered(["c1"], ["c9"]) is None
-        True
     """
     left, others = _paired(calls, answers)
     return None if others else left

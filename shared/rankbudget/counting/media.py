@@ -17,7 +17,6 @@ import base64
 import binascii
 import math
 import re
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -57,11 +56,9 @@ _PAGES = re.compile(rb"/Count\s+(\d{1,5})\b")
 _BYTES_PER_PAGE = 30_000  # where a PDF does not say how many pages it has
 _MOST_BYTES = 64_000_000
 _MOST_PATCHES = 1_536
-_ONE_SQUARE = 384
-_SQUARE_SIDES = (256, 768)
 _MOST_SQUARES = 36
+_ONE_SQUARE = 384
 _AUDIO_BYTES_PER_SECOND = 4_000  # dense speech, 32 kbit/s: other formats have fewer seconds in as many bytes
-_WAV_HEADER = struct.Struct("<22xHII")  # channels, samples a second, bytes a second
 _MOST_BYTES_PER_SECOND = 384_000  # 96 kHz, stereo, 16 bit: a WAV header that says more is not believed
 
 
@@ -114,7 +111,9 @@ class MediaTable:
         return self.video if kind == "video" else None
 
     def _image(self, block: Mapping[str, Any]) -> int:
-        if self.formula == "tiles" and _detail(block) == "low":
+        inner = block.get("image_url")
+        detail = (inner.get("detail") if isinstance(inner, Mapping) else None) or block.get("detail")
+        if self.formula == "tiles" and detail == "low":
             return self.base
         size = None if self.formula == "fixed" else image_size(block)
         if size is None and self.image is not None:
@@ -139,12 +138,7 @@ class MediaTable:
 
 
 def inline_content(block: Mapping[str, Any]) -> Any:
-    """Returns the text or the content blocks that a file carries, None where its provider must open it.
-
-    Example:
-        >>> inline_content({"type": "document", "source": {"type": "content", "content": "all of it"}})
-        'all of it'
-    """
+    """Returns the text or the content blocks that a file carries, None where its provider must open it."""
     if _kind_of(block) != "file":
         return None
     source = block.get("source")
@@ -218,24 +212,17 @@ def _pixels(width: float, height: float) -> int:
 def _squares(width: float, height: float) -> int:
     if max(width, height) <= _ONE_SQUARE:
         return 1
-    least, most = _SQUARE_SIDES
-    side = min(max(math.floor(min(width, height) / 1.5), least), most)
+    side = min(max(math.floor(min(width, height) / 1.5), 256), 768)
     return min(_MOST_SQUARES, math.ceil(width / side) * math.ceil(height / side))
-
-
-def _detail(block: Mapping[str, Any]) -> Any:
-    inner = block.get("image_url")
-    return (inner.get("detail") if isinstance(inner, Mapping) else None) or block.get("detail")
 
 
 def _bytes_per_second(data: bytes) -> int:
     """Returns how many bytes a second of audio has: what a WAV header says, where it agrees with itself."""
-    if data[:4] != b"RIFF" or len(data) < _WAV_HEADER.size:
+    parts = (data[22:24], data[24:28], data[28:32])
+    channels, samples, said = [int.from_bytes(part, "little") for part in parts]
+    if data[:4] != b"RIFF" or said > channels * samples * 4:
         return _AUDIO_BYTES_PER_SECOND
-    channels, samples, said = _WAV_HEADER.unpack_from(data)
-    if said > channels * samples * 4:
-        return _AUDIO_BYTES_PER_SECOND
-    return min(max(int(said), _AUDIO_BYTES_PER_SECOND), _MOST_BYTES_PER_SECOND)
+    return min(max(said, _AUDIO_BYTES_PER_SECOND), _MOST_BYTES_PER_SECOND)
 
 
 def image_size(block: Mapping[str, Any]) -> Size | None:
@@ -253,6 +240,7 @@ def image_size(block: Mapping[str, Any]) -> Size | None:
 
 def _embedded_bytes(block: Mapping[str, Any], *, most: int) -> bytes | None:
     """Returns the first bytes of the data a block embeds as base64, None when it only refers to them."""
+    found: Any
     for key, found in ((key, part.get(key)) for part in _parts(block) for key in _DATA):
         if isinstance(found, (bytes, bytearray)):
             return bytes(found[:most])

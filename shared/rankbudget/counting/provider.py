@@ -62,11 +62,11 @@ class ProviderCounter:
             answer = self._ask(model=self.name, **make(messages, tools))
             if is_late := hasattr(answer, "__await__"):
                 answer.close()
-            found = answer.get(field) if isinstance(answer, Mapping) else getattr(answer, field, None)
-            reported = 0 if is_late else int(found)
+            said: Any = answer if isinstance(answer, Mapping) else {field: getattr(answer, field, None)}
+            reported = 0 if is_late else int(said[field])
         except Exception as error:  # noqa: BLE001 - whatever the client raises, this can count
-            said = f"{type(error).__name__}: {str(error)[:200]}"
-            _log.warning("%s did not count a request (%s); counted here instead", self.name, said)
+            why = f"{type(error).__name__}: {str(error)[:200]}"
+            _log.warning("%s did not count a request (%s); counted here instead", self.name, why)
             return self._local.count_messages(messages, tools)
         if is_late:
             raise BudgetConfigError(_SYNC_ONLY)

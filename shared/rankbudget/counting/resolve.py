@@ -16,7 +16,6 @@ import threading
 from collections import OrderedDict
 from os import PathLike
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from ..errors import BudgetConfigError, misspelt, named_options, shown
@@ -42,7 +41,7 @@ _MAX_OBJECTS = 16
 _FAST = "+fast"
 _HARMONY = "o200k_harmony"
 # gpt-oss's format adds a system message (61 tokens, 15 more with tools) and the channel of each message.
-_HARMONY_COSTS = {"request_start": 78, "message_start": 9}
+_HARMONY_COSTS: dict[str, Any] = {"request_start": 78, "message_start": 9}
 _HARMONY_WHY = "tiktoken's o200k_harmony; the framing of gpt-oss is estimated, rather too high"
 _ALLOWED = (
     "a model's name ('gpt-4o'), an encoding ('o200k_base'), a tokenizer, a callable from text to int, "
@@ -76,11 +75,12 @@ def counter_for(
         >>> counter_for("gpt-4o") is counter_for("gpt-4o")
         True
     """
-    problems = []
-    if not isinstance(media, (MediaTable, NoneType)):
-        problems.append(f"media must be a MediaTable (got {shown(media)})")
-    if not isinstance(model, (str, NoneType)):
-        problems.append(f"model must be a model's name (got {shown(model)})")
+    given: Any = (("media", media, MediaTable, "a MediaTable"), ("model", model, str, "a model's name"))
+    problems = [
+        f"{option} must be {allowed} (got {shown(value)})"
+        for option, value, kind, allowed in given
+        if not (value is None or isinstance(value, kind))
+    ]
     if problems:
         raise BudgetConfigError.of(problems)
     if isinstance(spec, str):

@@ -5,8 +5,7 @@
     of an enum 12 once per request
 
 The formula knows one level and these keys. Nested schemas are counted by the same constants, level by level;
-every other key (default, const, examples, limits, ...) costs its JSON. It is not confirmed for every model:
-counts with tools are close, not proved.
+every other key costs its JSON: counts with tools are close, not proved.
 """
 
 from __future__ import annotations
@@ -42,15 +41,7 @@ _TOOL_KEYS = frozenset({"name", "description", "type", "strict", "cache_control"
 
 
 def schema_tokens(tools: Sequence[Any], count: Count, *, start: int = 7) -> int:
-    """Returns the tokens of OpenAI-style tools, bare functions and structured-output schemas, or of JSON.
-
-    Example:
-        >>> city = {"type": "string", "description": "where"}
-        >>> parameters = {"type": "object", "properties": {"city": city}}
-        >>> tool = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
-        >>> schema_tokens([tool], lambda text: 1)  # 7 + 1, 3, 3 + 1, 12
-        27
-    """
+    """Returns the tokens of OpenAI-style tools, bare functions and structured-output schemas, or of JSON."""
     return sum([_tool(as_block(tool), count, start) for tool in tools]) + _END if tools else 0
 
 

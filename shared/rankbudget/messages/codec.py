@@ -288,14 +288,10 @@ def replace_text(content: Any, text: str) -> Any:
 
 
 def spread_text(texts: Sequence[str], text: str) -> list[str]:
-    r"""Returns what of a shortened text belongs to each of the texts it was made of; "" where nothing does.
+    """Returns what of a shortened text belongs to each of the texts it was made of; "" where nothing does.
 
     What is left of the start and of the end goes back to where it was, so that a caption stays beside its
     image; anything else goes to the text in which the start was cut.
-
-    Example:
-        >>> spread_text(["Before.", "A long text.", "After."], "Before.\nA long ...\nAfter.")
-        ['Before.', 'A long ...', 'After.']
     """
     if len(texts) < 2:  # noqa: PLR2004 - nothing to divide
         return [text]
