@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
-from jinja2 import Template, TemplateError, nodes
+from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
@@ -45,11 +45,13 @@ class ChatTemplate:
     def __init__(self, source: str, variables: Mapping[str, str] | None = None) -> None:
         self._environment = _Environment()
         try:
-            self._template = self._environment.read(source)
+            tree = _CountWork().visit(self._environment.parse(source))
+            tree.set_environment(self._environment)
+            self._template = self._environment.from_string(tree)
         except (TemplateError, RecursionError) as error:
             msg = f"the chat template cannot be read: {error}"
             raise CounterUnavailableError(msg) from error
-        self._variables = dict(variables or {})
+        self._variables = {"documents": None, "add_generation_prompt": True, **(variables or {})}
 
     def __call__(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
         """Returns the prompt, the generation prompt included.
@@ -58,11 +60,11 @@ class ChatTemplate:
             TemplateRefusedError: when the template does not accept the conversation.
             CounterUnavailableError: when it computes more than any chat template needs.
         """
-        given = {"messages": list(messages), "tools": list(tools) if tools else None, "documents": None}
+        given = {"messages": list(messages), "tools": list(tools) if tools else None}
         try:
-            return self._environment.rendered(
-                self._template, {**given, "add_generation_prompt": True, **self._variables}
-            )
+            self._environment.allow(messages)
+            parts = self._template.generate({**given, **self._variables})
+            return "".join(map(self._environment.sized, parts))
         except CounterUnavailableError:
             raise
         except Exception as error:
@@ -80,24 +82,16 @@ class _Environment(ImmutableSandboxedEnvironment):
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
         self._left = threading.local()
         self.filters = {name: self._bounded(made) for name, made in self.filters.items()}
-        self.filters["tojson"] = self._bounded(_to_json)
+        self.filters["tojson"] = self._bounded(functools.partial(json.dumps, ensure_ascii=False))
         self.globals.pop("lipsum")
         self.globals["raise_exception"] = _refuse
         self.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
 
-    def read(self, source: str) -> Template:
-        """Returns the compiled template, with its work counted."""
-        tree: nodes.Template = _CountWork().visit(self.parse(source))
-        tree.set_environment(self)
-        return self.from_string(tree)
-
-    def rendered(self, template: Template, given: Mapping[str, Any]) -> str:
-        """Returns the text that a template makes of these variables."""
-        messages = given["messages"]
+    def allow(self, messages: Sequence[Message]) -> None:
+        """Sets how much work the rendering of these messages may be."""
         self._left.end = time.monotonic() + _SECONDS + _SECONDS_PER_MESSAGE * len(messages)
         self._left.rounds = _ROUNDS + _ROUNDS_PER_MESSAGE * len(messages)
         self._left.size = _SIZE + _SIZE_PER_CHARACTER * len(str(messages))
-        return "".join(map(self.sized, template.generate(given)))
 
     def count_round(self) -> None:
         """Counts one round of a loop or one call of a macro."""
@@ -143,7 +137,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def _bounded(self, made: Callable[..., Any]) -> Callable[..., Any]:
         """Returns a filter whose work is counted."""
-        formats = made.__name__ == "do_format"
+        formats = getattr(made, "__name__", "") == "do_format"
 
         @functools.wraps(made)  # keeps what the filter asks jinja to pass
         def bounded(*args: Any, **options: Any) -> Any:
@@ -206,10 +200,6 @@ class _Generation(Extension):
 
 def _call(method: str, given: list[nodes.Expr]) -> nodes.Call:
     return nodes.Call(nodes.EnvironmentAttribute(method), given, [], None, None)
-
-
-def _to_json(value: Any, **options: Any) -> str:
-    return json.dumps(value, **{"ensure_ascii": False, **options})
 
 
 def _refuse(message: str) -> NoReturn:

@@ -29,14 +29,10 @@ __all__ = [
 
 Count = Callable[[str], int]
 
-PER_MESSAGE = 3
-"""Tokens around every message."""
-PER_NAME = 1
-"""Tokens a name costs besides its own."""
-PER_CALL = 3
-"""Tokens around the name and the arguments of a tool call."""
-REPLY = 3
-"""Tokens that prime the reply, once per request."""
+PER_MESSAGE = 3  # tokens around every message
+PER_NAME = 1  # tokens a name costs besides its own
+PER_CALL = 3  # tokens around the name and the arguments of a tool call
+REPLY = 3  # tokens that prime the reply, once per request
 
 _COUNTED_AS_TEXT = frozenset(
     {
