@@ -209,9 +209,7 @@ class TokenizerCounter(TextCounter):
             for token in specials[:_CHECKED_SPECIALS]
             for before, after in zip(_AROUND, reversed(_AROUND), strict=True)
         ]
-        for conversation in probe_conversations():
-            with suppress(TemplateRefusedError):
-                texts.append(render(conversation, None))
+        texts += filter(None, [_rendered(render, _chat(*turns)) for turns in _PROBES])
         equal = all(_sum_of_pieces(text, cuts, self.count) == self._measure(text) for text in texts)
         return cuts if equal else None
 
@@ -219,7 +217,7 @@ class TokenizerCounter(TextCounter):
         """Returns whether in every probe the whole is the sum of its parts."""
         alone = self.overhead(None)
         try:
-            for conversation in probe_conversations():
+            for conversation in [_chat(*turns) for turns in _PROBES]:
                 parts = sum([self._tokens([message], None) - alone for message in conversation])
                 for tools in (None, PROBE_TOOLS):
                     whole = self._count_rendering(render(conversation, tools))
@@ -238,18 +236,16 @@ def _sum_of_pieces(text: str, cuts: re.Pattern[str], count: Callable[[str], int]
 def _with_objects(message: Message) -> Message:
     """Returns a message whose tool arguments are objects instead of JSON texts, where they are JSON."""
     calls = message.get("tool_calls")
-    if not isinstance(calls, (list, tuple)):
-        return message
-    made = []
-    for call in calls:
-        function = call.get("function") if isinstance(call, Mapping) else None
-        if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
-            with suppress(ValueError):
-                arguments = json.loads(function["arguments"] or "{}")
-                made.append({**call, "function": {**function, "arguments": arguments}})
-                continue
-        made.append(call)
-    return {**message, "tool_calls": made}
+    return {**message, "tool_calls": [*map(_parsed, calls)]} if isinstance(calls, (list, tuple)) else message
+
+
+def _parsed(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
+        with suppress(ValueError):
+            arguments = json.loads(function["arguments"] or "{}")
+            return {**call, "function": {**function, "arguments": arguments}}
+    return call
 
 
 def profile_of(render: Render) -> RenderingProfile:
@@ -286,11 +282,6 @@ def separates_messages(render: Render, cuts: re.Pattern[str]) -> bool:
         if len(pieces) != len(roles) + 1 or not all(map(cuts.search, pieces[1:-1])):
             return False
     return True
-
-
-def probe_conversations() -> list[list[Message]]:
-    """Returns conversations on which a template that depends on its context shows it."""
-    return [_chat(*turns) for turns in _PROBES]
 
 
 def _chat(*turns: str) -> list[Message]:
