@@ -57,6 +57,8 @@ _BYTES_PER_PAGE = 30_000  # where a PDF does not say how many pages it has
 _MOST_BYTES = 64_000_000
 _MOST_PATCHES = 1_536
 _MOST_SQUARES = 36
+_MOST_TILES = 8
+_MOST_PIXEL_TOKENS = 1_600
 _ONE_SQUARE = 384
 _AUDIO_BYTES_PER_SECOND = 4_000  # dense speech, 32 kbit/s: other formats have fewer seconds in as many bytes
 _MOST_BYTES_PER_SECOND = 384_000  # 96 kHz, stereo, 16 bit: a WAV header that says more is not believed
@@ -118,13 +120,12 @@ class MediaTable:
         size = None if self.formula == "fixed" else image_size(block)
         if size is None and self.image is not None:
             return self.image
-        if self.formula == "patches":
-            return math.ceil((_MOST_PATCHES if size is None else _patches(*size)) * self.factor)
-        if self.formula == "pixels":
-            return 1_600 if size is None else _pixels(*size)
-        if self.formula == "squares":
-            return 258 * (_MOST_SQUARES if size is None else _squares(*size))
-        return self.base + self.per_tile * (8 if size is None else _tiles(*size))
+        most, each, base = {
+            "patches": (_MOST_PATCHES, self.factor, 0),
+            "pixels": (_MOST_PIXEL_TOKENS, 1, 0),
+            "squares": (_MOST_SQUARES, 258, 0),
+        }.get(self.formula, (_MOST_TILES, self.per_tile, self.base))
+        return base + math.ceil((most if size is None else _units(self.formula, *size)) * each)
 
     def _file(self, block: Mapping[str, Any]) -> int:
         inline = inline_content(block)
@@ -185,35 +186,27 @@ def media_for(model: str) -> MediaTable:
     return next((table for name, table in _TABLES.items() if re.search(name, plain)), MediaTable())
 
 
-def _tiles(width: float, height: float) -> int:
-    shrink = min(1.0, 2_048 / max(width, height))
-    width, height = width * shrink, height * shrink
-    shrink = min(1.0, 768 / min(width, height))
-    return max(1, math.ceil(round(width * shrink, 6) / 512) * math.ceil(round(height * shrink, 6) / 512))
-
-
-def _patches(width: float, height: float) -> int:
-    """Returns the patches of an image; a larger one is scaled down until they are at most 1,536."""
-    patches = math.ceil(width / 32) * math.ceil(height / 32)
-    if patches <= _MOST_PATCHES:
-        return patches
-    shrink = math.sqrt(32 * 32 * _MOST_PATCHES / (width * height))
-    wide, high = width * shrink / 32, height * shrink / 32
-    shrink *= min(max(1, math.floor(wide)) / wide, max(1, math.floor(high)) / high)
-    scaled = math.ceil(round(width * shrink / 32, 6)) * math.ceil(round(height * shrink / 32, 6))
-    return min(_MOST_PATCHES, scaled)
-
-
-def _pixels(width: float, height: float) -> int:
-    shrink = min(1.0, 1_568 / max(width, height))
-    return min(1_600, math.ceil(width * shrink * height * shrink / 750))
-
-
-def _squares(width: float, height: float) -> int:
-    if max(width, height) <= _ONE_SQUARE:
-        return 1
-    side = min(max(math.floor(min(width, height) / 1.5), 256), 768)
-    return min(_MOST_SQUARES, math.ceil(width / side) * math.ceil(height / side))
+def _units(formula: str, width: float, height: float) -> int:
+    """Returns how many tokens of pixels, squares, patches or tiles an image has."""
+    longer, shorter = max(width, height), min(width, height)
+    if formula == "pixels":
+        shrink = min(1.0, 1_568 / longer)
+        return min(_MOST_PIXEL_TOKENS, math.ceil(width * shrink * height * shrink / 750))
+    if formula == "squares":
+        side = longer if longer <= _ONE_SQUARE else min(max(math.floor(shorter / 1.5), 256), 768)
+        return min(_MOST_SQUARES, math.ceil(width / side) * math.ceil(height / side))
+    if formula == "patches":
+        patches = math.ceil(width / 32) * math.ceil(height / 32)
+        if patches <= _MOST_PATCHES:
+            return patches
+        shrink = math.sqrt(32 * 32 * _MOST_PATCHES / (width * height))
+        wide, high = width * shrink / 32, height * shrink / 32
+        shrink = min(max(1, math.floor(wide)) / wide, max(1, math.floor(high)) / high)
+        return min(_MOST_PATCHES, math.ceil(round(wide * shrink, 6)) * math.ceil(round(high * shrink, 6)))
+    shrink = min(1.0, 2_048 / longer)
+    shrink *= min(1.0, 768 / (shorter * shrink))
+    wide, high = round(width * shrink, 6), round(height * shrink, 6)
+    return max(1, math.ceil(wide / 512) * math.ceil(high / 512))
 
 
 def _bytes_per_second(data: bytes) -> int:

@@ -47,9 +47,6 @@ class ProviderCounter:
         self.count, self.count_many, self.truncate = local.count, local.count_many, local.truncate
         self.count_message, self.overhead = local.count_message, local.overhead
 
-    def __repr__(self) -> str:
-        return f"ProviderCounter({self.name!r})"
-
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
         """Returns what the provider counts for the request, or the local count when it does not answer."""
         key = json.dumps([list(messages), list(tools or ())], ensure_ascii=True, default=repr, skipkeys=True)

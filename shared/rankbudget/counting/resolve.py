@@ -41,8 +41,12 @@ _MAX_OBJECTS = 16
 _FAST = "+fast"
 _HARMONY = "o200k_harmony"
 # gpt-oss's format adds a system message (61 tokens, 15 more with tools) and the channel of each message.
-_HARMONY_COSTS: dict[str, Any] = {"request_start": 78, "message_start": 9}
-_HARMONY_WHY = "tiktoken's o200k_harmony; the framing of gpt-oss is estimated, rather too high"
+_HARMONY_FRAMING: dict[str, Any] = {
+    "exact": False,
+    "why": "tiktoken's o200k_harmony; the framing of gpt-oss is estimated, rather too high",
+    "request_start": 78,
+    "message_start": 9,
+}
 _ALLOWED = (
     "a model's name ('gpt-4o'), an encoding ('o200k_base'), a tokenizer, a callable from text to int, "
     "or a TokenCounter"
@@ -134,18 +138,13 @@ def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
     try:
         if encoding is None:
             return _similar(plain, media)
-        return _with_encoding(encoding, plain, media, fast=name.strip().endswith(_FAST))
+        if encoding == _HARMONY != plain:
+            return TiktokenCounter(encoding, name=plain, media=media, **_HARMONY_FRAMING)
+        fast = name.strip().endswith(_FAST)
+        return TiktokenCounter(encoding, name=plain + _FAST if fast else plain, fast=fast, media=media)
     except VocabularyMissingError as error:
         _log.warning("tokens of %r are estimated: %s", plain, error)
         return EstimateCounter(name=plain, why=str(error), media=media)
-
-
-def _with_encoding(encoding: str, name: str, media: MediaTable, *, fast: bool) -> TokenCounter:
-    if encoding == _HARMONY != name:
-        return TiktokenCounter(
-            encoding, name=name, exact=False, why=_HARMONY_WHY, media=media, **_HARMONY_COSTS
-        )
-    return TiktokenCounter(encoding, name=name + _FAST if fast else name, fast=fast, media=media)
 
 
 def _similar(name: str, media: MediaTable) -> TokenCounter:

@@ -59,29 +59,30 @@ _ASSISTANT_ITEMS = frozenset({"reasoning", "mcp_approval_request", "mcp_list_too
 
 
 class Codec(Protocol):
-    """Reads and copies a host's messages; a message is never changed, edited messages are copies that say so.
+    """Reads and copies a host's messages.
 
-    It may also have three faster or further ways:
-        - `kinds(messages, start) -> set[str]`: the set of `roles` from a position on.
-        - `answers(message) -> tuple[str, ...]`: the calls that results among a message's content blocks
-          answer.
-        - `goes_on(message) -> bool`: whether an answer of several messages goes on in the next one.
+    Rules:
+        1. A message is never changed; edited messages are copies that say so.
+        2. `role` answers system, developer, user, assistant or tool, and raises MessageError for anything
+           else; `roles` the same in one fast pass, or a role as the host writes it.
+        3. `call_ids` lists a reference to each tool call a message asks for, from every place the host keeps
+           them, each once, in order: its id, or the name of its function where it has none
+           (`call_reference`). `result_id` refers to a call the same way; `unanswered` pairs both.
+        4. `to_dict` holds all that is sent to the model and nothing that is not.
+        5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on,
+           `answers(message) -> tuple[str, ...]`, the calls that results among a message's content blocks
+           answer, and `goes_on(message) -> bool`, whether an answer goes on in the next message.
     """
 
-    def role(self, message: Any) -> str:
-        """Returns system, developer, user, assistant or tool; raises MessageError where there is none."""
+    def role(self, message: Any) -> str: ...
 
-    def roles(self, messages: Sequence[Any]) -> list[str]:
-        """Returns all roles in one fast pass; one may also be as the host writes it."""
+    def roles(self, messages: Sequence[Any]) -> list[str]: ...
 
-    def to_dict(self, message: Any) -> Mapping[str, Any]:
-        """Returns the neutral form: all that is sent to the model and nothing that is not."""
+    def to_dict(self, message: Any) -> Mapping[str, Any]: ...
 
-    def call_ids(self, message: Any) -> tuple[str, ...]:
-        """Returns a reference (`call_reference`) to each tool call that the message asks for, in order."""
+    def call_ids(self, message: Any) -> tuple[str, ...]: ...
 
-    def result_id(self, message: Any) -> str | None:
-        """Returns the reference of the call that a tool result answers."""
+    def result_id(self, message: Any) -> str | None: ...
 
     def message_id(self, message: Any) -> str | None:
         """Returns the host's own id of the message, where it has one."""
