@@ -241,9 +241,6 @@ class Block:
     def of(cls, name: str, *texts: str, **fields: Any) -> Block:
         """Returns a block whose segments are plain `texts`, with the ids "name-0", "name-1", ...
 
-        Raises:
-            BudgetConfigError: a text is something else, as a list of texts.
-
         Example:
             >>> [s.id for s in Block.of("knowledge", "one", "two").segments]
             ['knowledge-0', 'knowledge-1']

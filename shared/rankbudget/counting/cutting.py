@@ -86,14 +86,12 @@ def cut_text(
 
 def check_cut(text: Any, max_tokens: Any, side: Any) -> None:
     """Raises BudgetConfigError for what cannot be cut, or cannot be cut to."""
-    is_count = hasattr(max_tokens, "__index__")
-    if isinstance(text, str) and is_count and side in {"right", "left"}:
-        return
     problems: list[str] = [] if isinstance(text, str) else [f"text must be a str (got {shown(text)})"]
-    if not is_count:
+    if not hasattr(max_tokens, "__index__"):
         problems.append(f"max_tokens must be a whole number (got {shown(max_tokens)})")
     check_choice("side", side, problems, ("right", "left"))
-    raise BudgetConfigError.of(problems)
+    if problems:
+        raise BudgetConfigError.of(problems)
 
 
 class _Keep:

@@ -47,11 +47,14 @@ def from_tokenizer(
     """Returns the counter of an object whose `encode` returns tokens; `template` is for one without."""
     core, own_render = _backend(tokenizer)
     shown = name or getattr(tokenizer, "name_or_path", None) or type(tokenizer).__name__
+    # A tokenizer always cuts at the tokens that match exactly as they are written.
+    added: Any = getattr(core, "get_added_tokens_decoder", dict)().values()
+    plain = [t for t in added if not (t.lstrip or t.rstrip or t.single_word or t.normalized)]
     return TokenizerCounter(
         _encoder(core if core is not None else tokenizer, fast=core is not None),
         name=str(shown),
         render=template or own_render,
-        specials=_specials(core),
+        specials=[token.content for token in plain if token.content],
         media=media,
     )
 
@@ -144,10 +147,3 @@ def _encoder(tokenizer: Any, *, fast: bool) -> Callable[[str], int]:
     except TypeError:
         return lambda text: len(encode(text))
     return lambda text: len(encode(text, add_special_tokens=False))
-
-
-def _specials(core: Any) -> list[str]:
-    """Returns the tokens at which a tokenizer always cuts: those that match exactly as they are written."""
-    added = getattr(core, "get_added_tokens_decoder", dict)
-    plain = [t for t in added().values() if not (t.lstrip or t.rstrip or t.single_word or t.normalized)]
-    return [token.content for token in plain if token.content]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 import threading
 from importlib.util import find_spec
@@ -22,18 +23,9 @@ class VocabularyMissingError(CounterUnavailableError):
     """Says that a vocabulary is neither cached nor shipped and could not be downloaded."""
 
 
-_HOST = "https://openaipublic.blob.core.windows.net/"
-_FILES = {
-    "o200k_base": "encodings/o200k_base.tiktoken",
-    "o200k_harmony": "encodings/o200k_base.tiktoken",
-    "cl100k_base": "encodings/cl100k_base.tiktoken",
-    "p50k_base": "encodings/p50k_base.tiktoken",
-    "p50k_edit": "encodings/p50k_base.tiktoken",
-    "r50k_base": "encodings/r50k_base.tiktoken",
-}
-ENCODINGS = tuple(_FILES)
+_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+ENCODINGS = ("o200k_base", "o200k_harmony", "cl100k_base", "p50k_base", "p50k_edit", "r50k_base")
 """Encodings that are read from one file, the newest first."""
-
 _DOWNLOAD_SECONDS = 30.0
 _CACHE = "TIKTOKEN_CACHE_DIR"
 _lock = threading.Lock()
@@ -57,10 +49,11 @@ def load_encoding(name: str) -> tiktoken.Encoding:
 
 def vocabulary_file(name: str) -> Path | None:
     """Returns the file of an encoding's vocabulary on this machine, None when there is none."""
-    if name not in _FILES:
+    if name not in ENCODINGS:
         return None
     # tiktoken caches a file under the hash of its address.
-    key = hashlib.sha1((_HOST + _FILES[name]).encode(), usedforsecurity=False).hexdigest()
+    address = _ADDRESS.format(re.sub("_(harmony|edit)$", "_base", name))
+    key = hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
     files = [folder / key for folder in (_own_cache(), _shipped_cache()) if folder is not None]
     return next((file for file in files if file.is_file()), None)
 
@@ -95,8 +88,7 @@ def _download(name: str) -> tiktoken.Encoding:
     thread = threading.Thread(target=run, daemon=True, name="rankbudget-vocabulary")
     thread.start()
     thread.join(_DOWNLOAD_SECONDS)
-    late = TimeoutError(f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds")
-    found = outcome[0] if outcome else late
+    found = outcome[0] if outcome else TimeoutError(f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds")
     if not isinstance(found, BaseException):
         return found
     reason = f"{type(found).__name__}: {found}"[:200]
