@@ -29,6 +29,7 @@ __all__ = [
     "EmbeddingIndexError",
     "MessageError",
     "SummaryError",
+    "check_call",
     "check_choice",
     "check_count",
     "check_list",
@@ -198,16 +199,8 @@ def named_options(function: F) -> F:
         try:
             return function(*args, **options)
         except TypeError as error:
-            signature = inspect.signature(function)
-            try:
-                signature.bind(*args, **options)
-            except TypeError as refused:
-                owner = function.__qualname__.removesuffix(".__init__")
-                names = [name for name in signature.parameters if name not in {"self", "cls"}]
-                check_options(owner, options, names)
-                msg = f"{owner} must be called as {owner}({', '.join(names)}), by name (got: {refused})."
-                raise BudgetConfigError(msg) from error
-            raise  # the function itself failed
+            check_call(function, args, options, error)
+            raise
 
     return cast("F", call)
 
@@ -216,3 +209,18 @@ def named_fields(cls: type[T]) -> type[T]:
     """Makes a dataclass built with unknown or missing fields a BudgetConfigError, see `named_options`."""
     setattr(cls, "__init__", named_options(cls.__init__))  # noqa: B010 - mypy refuses the plain form
     return cls
+
+
+def check_call(
+    function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any], error: TypeError
+) -> None:
+    """Raises BudgetConfigError when Python refused the arguments; else the function itself failed."""
+    signature = inspect.signature(function)
+    owner = function.__qualname__.removesuffix(".__init__")
+    try:
+        signature.bind(*args, **options)
+    except TypeError as refused:
+        names = [name for name in signature.parameters if name not in {"self", "cls"}]
+        check_options(owner, options, names)
+        msg = f"{owner} must be called as {owner}({', '.join(names)}), by name (got: {refused})."
+        raise BudgetConfigError(msg) from error

@@ -14,7 +14,7 @@ from .._drivers import drive
 from ..budget.token_budget import TokenBudget
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, named_options
 from ..fitting.protocol import Fit
 from ..messages.codec import DictCodec, content_text
 from ..messages.tags import NOTICE, escape_text, one_turn, placeholder, render_block, role_line
@@ -58,6 +58,7 @@ class BlockAssembler:
         </knowledge>
     """
 
+    @named_options
     def __init__(
         self,
         budget: TokenBudget,
@@ -75,6 +76,7 @@ class BlockAssembler:
         self.notice = notice
         self.scope = scope
 
+    @named_options
     def assemble(
         self,
         system: str,
