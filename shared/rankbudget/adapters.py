@@ -15,9 +15,8 @@ from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
 from .conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from .conversation.timeline import Timeline, Unit
-from .counting.base import whole_tokens
+from .counting.base import CallableCounter, whole_tokens
 from .counting.blocks import call_reference, called_in, results_in, without_answered
-from .counting.callables import CallableCounter
 from .counting.protocol import Message, Tool
 from .errors import check_options
 from .fitting.protocol import Cost, Fit, Piece

@@ -81,16 +81,12 @@ class BudgetExceededError(BudgetError):
     """
 
     def __init__(
-        self, message: str, *, limit: int, needed: int, blocks: Mapping[str, int] | None = None
+        self, message: str, *, limit: int = 0, needed: int = 0, blocks: Mapping[str, int] | None = None
     ) -> None:
         super().__init__(message)
         self.limit = limit
         self.needed = needed
         self.blocks = dict(blocks or {})
-
-    def __reduce__(self) -> tuple[object, ...]:
-        figures: dict[str, Any] = {"limit": self.limit, "needed": self.needed, "blocks": self.blocks}
-        return (functools.partial(BudgetExceededError, **figures), (str(self),))
 
 
 class CounterUnavailableError(BudgetError, ImportError):
@@ -173,12 +169,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def misspelt(name: str, known: Collection[str]) -> str:
-    """Returns the known name of which `name` is surely a misspelling, or "", because other names are allowed.
-
-    Example:
-        >>> [misspelt(name, ["task", "knowledge"]) for name in ("knowlege", "taks", "tasks", "rules")]
-        ['knowledge', 'task', '', '']
-    """
+    """Returns the known name of which `name` is surely a misspelling, or ""."""
     if name in known:
         return ""
     for word in get_close_matches(name, known, n=1, cutoff=0.7):
@@ -190,14 +181,7 @@ def misspelt(name: str, known: Collection[str]) -> str:
 
 
 def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raises BudgetConfigError for the options that do not exist, with the nearest name that does.
-
-    Example:
-        >>> check_options("Trimmer", ["max_token"], ["max_tokens", "counter"])
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.BudgetConfigError: Trimmer has no option 'max_token'; did you mean 'max_tokens'?
-    """
+    """Raises BudgetConfigError for the options that do not exist, with the nearest name that does."""
     known = list(allowed)
     unknown = [name for name in given if name not in known]
     if unknown:

@@ -8,6 +8,7 @@ counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Any
 
 import regex
@@ -75,29 +76,22 @@ def cut_text(
             fits = middle
         else:
             over = middle
-    if joints:
-        found = keep.longest_near(fits, min(size, over + _REACH), max_tokens)
-        if found is not None:
-            return keep.cut(found)
-    for length in keep.edges(fits, min(size, over + _REACH)):
-        if keep.tokens(length) <= max_tokens:
-            return keep.cut(length)
-    for length in keep.edges_down(fits):
-        if keep.tokens(length) <= max_tokens:
-            return keep.cut(length)
-    return ""
+    longest = min(size, over + _REACH)
+    found = keep.longest_near(fits, longest, max_tokens) if joints else None
+    if found is None:
+        lengths = keep.edges_down(fits, longest)
+        found = next((length for length in lengths if keep.tokens(length) <= max_tokens), 0)
+    return keep.cut(found)
 
 
 def check_cut(text: Any, max_tokens: Any, side: Any) -> None:
     """Raises BudgetConfigError for what cannot be cut, or cannot be cut to."""
-    is_count = hasattr(max_tokens, "__index__")
-    if isinstance(text, str) and is_count and side in {"right", "left"}:
-        return
     problems: list[str] = [] if isinstance(text, str) else [f"text must be a str (got {shown(text)})"]
-    if not is_count:
+    if not hasattr(max_tokens, "__index__"):
         problems.append(f"max_tokens must be a whole number (got {shown(max_tokens)})")
     check_choice("side", side, problems, ("right", "left"))
-    raise BudgetConfigError.of(problems)
+    if problems:
+        raise BudgetConfigError.of(problems)
 
 
 class _Keep:
@@ -139,13 +133,13 @@ class _Keep:
             return grapheme_edges(self._text, shortest, longest)[::-1]
         return [size - edge for edge in grapheme_edges(self._text, size - longest, size - shortest)]
 
-    def edges_down(self, below: int) -> Iterator[int]:
-        """Yields ever shorter lengths that end between graphemes, in growing steps down to 0."""
+    def edges_down(self, low: int, high: int) -> Iterator[int]:
+        """Yields ever shorter lengths that end between graphemes, those from `high` to `low` first."""
         step = _REACH
-        while below > 0:
-            low = max(0, below - step)
-            yield from self.edges(low, below - 1)
-            below, step = low, step * 2
+        yield from self.edges(low, high)
+        while low > 0:
+            low, high, step = max(0, low - step), low - 1, step * 2
+            yield from self.edges(low, high)
 
 
 def _bracket(keep: _Keep, size: int, max_tokens: int, guess: int | None) -> tuple[int, int]:
@@ -154,37 +148,21 @@ def _bracket(keep: _Keep, size: int, max_tokens: int, guess: int | None) -> tupl
     step = _REACH if guess else probe
     if keep.tokens(probe) > max_tokens:
         over = probe
-        while over > 0:
-            probe = max(0, over - step)
-            if probe == 0 or keep.tokens(probe) <= max_tokens:
-                return probe, over
-            over, step = probe, step * 2
-        return 0, over
+        while (fits := max(0, over - step)) and keep.tokens(fits) > max_tokens:
+            over, step = fits, step * 2
+        return fits, over
     fits = probe
     while fits < size:
-        probe = min(size, fits + step)
-        if keep.tokens(probe) > max_tokens:
-            return fits, probe
-        fits, step = probe, step * 2
+        over = min(size, fits + step)
+        if keep.tokens(over) > max_tokens:
+            return fits, over
+        fits, step = over, step * 2
     return size, size + 1
 
 
 def grapheme_edges(text: str, low: int, high: int) -> list[int]:
     """Returns the places from `low` to `high`, both included, where a grapheme ends; 0 is such a place."""
-    start = _sync(text, low)
-    edges = [0] if low == 0 else []
-    if start >= low and start > 0:
-        edges.append(start)
-    for match in _GRAPHEME.finditer(text, start):
-        end = match.end()
-        if end > high:
-            break
-        if end >= low:
-            edges.append(end)
-    return edges
-
-
-def _sync(text: str, place: int) -> int:
-    """Returns a place at or before `place` that is surely between two graphemes."""
-    found = _SYNC.search(text, max(0, place - _SYNC_WITHIN), place)
-    return 0 if found is None else int(found.end())
+    found = _SYNC.search(text, max(0, low - _SYNC_WITHIN), low)  # a place that is surely between two
+    start = 0 if found is None else found.end()
+    ends = takewhile(lambda end: end <= high, (match.end() for match in _GRAPHEME.finditer(text, start)))
+    return [end for end in (start, *ends) if end >= low]
