@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from ..segment import Segment
 from .words import content_terms, content_words, grams, raw_words, stem
 
-__all__ = ["BoundedCache", "TermIndex", "scored_text", "scored_texts", "word_counts"]
+__all__ = ["BoundedCache", "TermIndex", "TextScorer", "scored_text", "scored_texts", "word_counts"]
 
 K1, B = 1.2, 0.75
 """How soon repeats of a word stop counting, and how much a long text pays for its length: the usual values of
@@ -133,7 +133,7 @@ class TermIndex:
 
     def bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
-        return self._rate("stem", content_terms(query), self._with_stem, self.lengths)
+        return self._rate("stem", content_terms(query), self.with_stem, self.lengths)
 
     def gram_bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over pieces of words: inflections and compounds match."""
@@ -187,7 +187,8 @@ class TermIndex:
                 found[i] = found.get(i, 0) + n
         return found
 
-    def _with_stem(self, term: str) -> dict[int, int]:
+    def with_stem(self, term: str) -> dict[int, int]:
+        """Returns how often a stemmed word stands in each text that has it."""
         return self.counts(self.stems.get(term, ()))
 
     def _with_piece(self, piece: str) -> dict[int, int]:
@@ -230,6 +231,18 @@ def scored_text(segment: Segment) -> str:
     if segment.title and not segment.text.startswith(segment.title):
         return f"{segment.title}: {segment.text}"
     return segment.text
+
+
+class TextScorer:
+    """Rates segments by what `scored_texts` reads of them; a subclass says how."""
+
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        return self.score_texts(query, scored_texts(segments))
+
+    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
+        """Returns one score for each text."""
+        raise NotImplementedError
 
 
 def scored_texts(segments: Sequence[Segment]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
     """Returns the log-odds that a document holds evidence for the query.
 
     Example:
-        >>> from rankbudget.relevance.bm25 import Bm25Scorer
+        >>> from rankbudget.relevance.lexical import Bm25Scorer
         >>> segments = [
         ...     Segment(id="a", title="Arrival", text="Arrival was directed by Jean Dupont. It was long."),
         ...     Segment(id="b", title="Jean Dupont", text="Jean Dupont comes from Quebec."),

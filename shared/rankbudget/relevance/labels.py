@@ -39,7 +39,7 @@ class LabelScorer:
         scorer: rates single examples; None takes the default mix of words and meaning.
 
     Example:
-        >>> from rankbudget.relevance.bm25 import Bm25Scorer
+        >>> from rankbudget.relevance.lexical import Bm25Scorer
         >>> examples = [
         ...     Segment(id="1", text="Where is my parcel?", label="shipping"),
         ...     Segment(id="2", text="Is my parcel on its way?", label="shipping"),

@@ -33,7 +33,7 @@ class TurnScorer:
         scorer: rates single texts; None takes the default mix of words and meaning.
 
     Example:
-        >>> from rankbudget.relevance.bm25 import Bm25Scorer
+        >>> from rankbudget.relevance.lexical import Bm25Scorer
         >>> texts = "Hi.", "Where is the key?", "In the blue box.", "Bye.", "Bye."
         >>> turns = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
         >>> scores = TurnScorer(Bm25Scorer()).score("the key", turns)

@@ -7,13 +7,13 @@ import time
 import pytest
 
 from rankbudget import Segment
-from rankbudget.relevance.bm25 import Bm25Scorer
 from rankbudget.relevance.evidence import (
     DOCUMENT_WEIGHTS,
     document_features,
     rate_documents,
     rate_sentences,
 )
+from rankbudget.relevance.lexical import Bm25Scorer
 
 PAGES = [
     Segment(

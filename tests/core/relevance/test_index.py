@@ -310,3 +310,15 @@ def test_default_embedding_knows_synonyms() -> None:
     index.add(["The automobile needs fuel.", "Bake the bread for an hour.", "Rain is expected tomorrow."])
     assert index.search("gasoline for my car", k=1)[0].id == "0"
     assert (logging.getLogger().level, logging.getLogger().handlers[:]) == before
+
+
+def test_a_text_has_one_vector_whatever_stands_beside_it() -> None:
+    """The embedded default gives wordllama's vectors, alone or beside others; zeros for a text without words."""
+    wordllama = pytest.importorskip("wordllama")
+    model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    texts = ["Paris is a city.", "café 北京 x", "y" * 60 + " tea", "  \n"]
+    found = Embedder().vectors(texts)
+    expected = np.concatenate([model.embed([text]) for text in texts[:3]])
+    assert np.allclose(found[:3], expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-5)
+    assert not found[3].any()
+    assert (found[0] == Embedder().vectors(texts[:1])[0]).all()

@@ -10,15 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbudget import Segment
-from rankbudget.relevance.bm25 import Bm25Scorer, GramScorer
 from rankbudget.relevance.corpus import BoundedCache, TermIndex, scored_text
 from rankbudget.relevance.embedding import EmbeddingScorer
 from rankbudget.relevance.fusion import FusionScorer, default_scorer, normalised
-from rankbudget.relevance.keyword import KeywordScorer
 from rankbudget.relevance.labels import LabelScorer
+from rankbudget.relevance.lexical import Bm25Scorer, GramScorer, KeywordScorer, TfidfScorer
 from rankbudget.relevance.memories import MemoryScorer
 from rankbudget.relevance.protocol import Scorer
-from rankbudget.relevance.tfidf import TfidfScorer
 from rankbudget.relevance.turns import FURTHER, NEAR, TurnScorer, passages, smoothed
 
 

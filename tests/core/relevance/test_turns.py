@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankbudget import Segment, fit_documents
-from rankbudget.relevance.bm25 import Bm25Scorer
+from rankbudget.relevance.lexical import Bm25Scorer
 from rankbudget.relevance.speakers import named_in, speakers, without
 from rankbudget.relevance.turns import TurnScorer
 
