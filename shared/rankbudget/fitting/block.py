@@ -63,7 +63,7 @@ def fit_block(
 
     Example:
         >>> from rankbudget import counter_for
-        >>> from rankbudget.fitting.best_first import BestFirst
+        >>> from rankbudget.fitting.evidence import BestFirst
         >>> segments = [
         ...     Segment(id="a", text="one two three", score=9),
         ...     Segment(id="b", text="four", pinned=True),

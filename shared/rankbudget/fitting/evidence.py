@@ -1,4 +1,4 @@
-"""Evidence first: the sentences that most likely answer the question, whole texts where there is room."""
+"""Packing by relevance: the best sentences of all texts, whole texts only, or memories by what they are worth."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
+from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
 from ..segment import Segment
@@ -15,7 +16,7 @@ from .packing import WHOLE, Packing, Unit
 from .protocol import Cost, Fit, Group, plain_cost, whole
 from .rater import Rater
 
-__all__ = ["Evidence", "Order"]
+__all__ = ["BestFirst", "Evidence", "Memories", "Order"]
 
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
@@ -108,6 +109,81 @@ class Evidence:
 
     def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
         return Rater(query, segments, self._scorer)
+
+
+class BestFirst(Evidence):
+    """Keeps whole segments, the most relevant first.
+
+    A segment that does not fit is skipped, and a less relevant, shorter one after it may still be kept. Texts
+    that repeat another one come last.
+
+    Args:
+        scorer: rates segments that have no score of their own; None takes the default mix.
+        dedup: keeps texts that repeat another one only where everything else fits.
+        order: "original", "edges" (the best at both ends) or "score".
+
+    Example:
+        >>> from rankbudget import counter_for
+        >>> segments = [
+        ...     Segment(id="a", text="one", score=1),
+        ...     Segment(id="b", text="two " * 50, score=9),
+        ...     Segment(id="c", text="ten", score=5),
+        ... ]
+        >>> fit = BestFirst().fit(segments, limit=4, counter=counter_for("o200k_base"), block="knowledge")
+        >>> [piece.segment.id for piece in fit.pieces], fit.tokens
+        (['a', 'c'], 4)
+    """
+
+    def __init__(
+        self, *, scorer: Scorer | None = None, dedup: bool = True, order: Order = "original"
+    ) -> None:
+        super().__init__(scorer=scorer, compress=False, dedup=dedup, order=order)
+
+    def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
+        return Rater(query, segments, self._scorer, by_score=True)
+
+
+class Memories(Evidence):
+    """Keeps the memories that matter now, by the formula of `MemoryScorer`.
+
+    What `Evidence` would rank by is the similarity; memories that state no priority, date or kind are kept
+    exactly as `Evidence` keeps them. Where all memories come with a score, that is the similarity. Of more
+    than fifty memories the nearest to the question compete for the room, and all of kind "core"; the others
+    take what is left.
+
+    Args:
+        scorer: rates nearness; a `MemoryScorer` brings its own weights; None takes the default mix.
+        compress: allows sentences and cut sentences; False keeps whole segments only.
+        dedup: leaves out near-duplicates of kept segments when not everything fits.
+        order: "original", "edges" (the best at both ends) or "score".
+
+    Example:
+        >>> from datetime import datetime
+        >>> from rankbudget import counter_for
+        >>> old, new = datetime(2024, 5, 1), datetime(2025, 6, 1)
+        >>> memories = [
+        ...     Segment(id="trip", text="Ann had green tea in London.", priority=10, created_at=old),
+        ...     Segment(id="health", text="Ann cannot drink black tea.", priority=100, created_at=new),
+        ... ]
+        >>> counter, question = counter_for("o200k_base"), "Which tea did Ann have in London?"
+        >>> fit = Memories().fit(memories, limit=8, counter=counter, block="memory", query=question)
+        >>> [piece.segment.id for piece in fit.pieces]
+        ['health']
+    """
+
+    def __init__(
+        self,
+        *,
+        scorer: Scorer | None = None,
+        compress: bool = True,
+        dedup: bool = True,
+        order: Order = "original",
+    ) -> None:
+        self._ranking = scorer if isinstance(scorer, MemoryScorer) else MemoryScorer(similarity=scorer)
+        super().__init__(scorer=self._ranking.similarity, compress=compress, dedup=dedup, order=order)
+
+    def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
+        return Rater(query, segments, self._scorer, ranking=self._ranking)
 
 
 def _texts(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:

@@ -15,10 +15,10 @@ from .protocol import Fit, FitStrategy
 __all__ = ["STRATEGIES", "BlockStrategy", "strategy_for"]
 
 _CLASSES = {
-    "best_first": "best_first.BestFirst",
+    "best_first": "evidence.BestFirst",
     "evidence": "evidence.Evidence",
     "in_order": "truncate.Truncate",
-    "memories": "memories.Memories",
+    "memories": "evidence.Memories",
     "selective": "selective.Selective",
     "truncate": "truncate.Truncate",
 }

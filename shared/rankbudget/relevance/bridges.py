@@ -7,13 +7,14 @@ the director, and the director's page is titled with the name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 
 from .corpus import BoundedCache, TermIndex
 from .stopwords import STOP_WORDS
 from .words import raw_words
 
-__all__ = ["Mentions", "share_named"]
+__all__ = ["mentions", "share_named", "title_words"]
 
 ENOUGH = 0.66
 """Share of a title's words that names it: "Peter Thiel" names "Peter Andreas Thiel"."""
@@ -49,35 +50,34 @@ def share_named(title: tuple[str, ...], hits: int) -> float:
     return share if share >= ENOUGH else 0.0
 
 
-class Mentions:
-    """Which sentences name which documents by title.
+def mentions(
+    titles: tuple[str | None, ...], texts: tuple[str, ...], owners: tuple[int, ...]
+) -> list[list[tuple[int, float]]]:
+    """Returns for each title the texts of others that name it, and the share of its words that they have.
 
     A title that several documents have names none of them, nor does one of words that most texts hold.
 
-    Attributes:
-        titles: the recognisable words of each document's title.
-        of: for each document, sentences of others that name it: (sentence, share of the title's words).
+    Args:
+        titles: each document's title.
+        texts: documents, or sentences.
+        owners: the document of each text.
     """
+    return _MENTIONS.get((titles, texts, owners), _mentions)
 
-    def __init__(
-        self, titles: Sequence[str | None], sentences: tuple[str, ...], owners: Sequence[int]
-    ) -> None:
-        self.titles = [title_words(title) for title in titles]
-        self.of: list[list[tuple[int, float]]] = []
-        index = TermIndex.of(sentences)
-        seen: dict[tuple[str, ...], int] = {}
-        for words in self.titles:
-            seen[words] = seen.get(words, 0) + 1
-        for document, words in enumerate(self.titles):
-            found = _naming(index, words) if seen[words] == 1 else ()
-            self.of.append([(sentence, share) for sentence, share in found if owners[sentence] != document])
 
-    @classmethod
-    def between(
-        cls, titles: tuple[str | None, ...], sentences: tuple[str, ...], owners: tuple[int, ...]
-    ) -> Mentions:
-        """Returns the mentions between these documents, from the cache when they were looked for before."""
-        return _MENTIONS.get((titles, sentences, owners), lambda key: cls(*key))
+def _mentions(
+    key: tuple[tuple[str | None, ...], tuple[str, ...], tuple[int, ...]],
+) -> list[list[tuple[int, float]]]:
+    titles, texts, owners = key
+    index = TermIndex.of(texts)
+    words = [title_words(title) for title in titles]
+    times = Counter(words)
+    return [
+        [(i, share) for i, share in _naming(index, title) if owners[i] != document]
+        if times[title] == 1
+        else []
+        for document, title in enumerate(words)
+    ]
 
 
 def _naming(index: TermIndex, words: tuple[str, ...]) -> Iterator[tuple[int, float]]:
@@ -94,6 +94,6 @@ def _naming(index: TermIndex, words: tuple[str, ...]) -> Iterator[tuple[int, flo
             yield sentence, share
 
 
-_MENTIONS: BoundedCache[tuple[tuple[str | None, ...], tuple[str, ...], tuple[int, ...]], Mentions] = (
-    BoundedCache(max_size=4_000_000, size=lambda key: sum(map(len, key[1])) + 64)
-)
+_MENTIONS: BoundedCache[
+    tuple[tuple[str | None, ...], tuple[str, ...], tuple[int, ...]], list[list[tuple[int, float]]]
+] = BoundedCache(max_size=4_000_000, size=lambda key: sum(map(len, key[1])) + 64)
