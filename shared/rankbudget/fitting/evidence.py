@@ -1,4 +1,4 @@
-"""Packing by relevance: the best sentences of all texts, whole texts only, or memories by what they are worth."""
+"""Packing by relevance: the best sentences of all texts, whole texts only, or memories by their worth."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ __all__ = ["BestFirst", "Evidence", "Memories", "Order"]
 
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
-MOST_OF_A_TEXT = 0.6
-"""Share of a text from which the rest of it comes next: a whole text reads better than most of one."""
 
 
 class Evidence:
-    """Keeps what most likely holds the answer: the best sentences of all texts, and texts they are most of.
+    """Keeps what most likely holds the answer: the best sentences of all texts.
 
     All sentences stand in one order, and as many as fit are kept, so a larger limit keeps no less. The first
     sentence that does not fit is cut at a word's end. What is kept of a segment is its own words in their
@@ -199,27 +197,9 @@ def _sentences(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
             rated.append((-rater.documents[i], i, WHOLE))
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
-    units = _completed([(i, j) for _, i, j in sorted(rated)], segments)
+    units = [(i, j) for _, i, j in sorted(rated)]
     groups = any(isinstance(segment, Group) for segment in segments)
     return _groups_behind(units, segments) if groups else units
-
-
-def _completed(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
-    """Returns the units with the rest of each text behind the sentence that makes up most of it."""
-    found: dict[Unit, None] = {}
-    characters: dict[int, int] = {}
-    for i, j in units:
-        if (i, j) in found:
-            continue
-        found[i, j] = None
-        if j == WHOLE:
-            continue
-        text = segments[i].text
-        sentences = split_sentences(text)
-        characters[i] = characters.get(i, 0) + len(sentences[j])
-        if characters[i] >= MOST_OF_A_TEXT * len(text):
-            found.update(dict.fromkeys([(i, k) for k in range(len(sentences))]))
-    return list(found)
 
 
 def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:

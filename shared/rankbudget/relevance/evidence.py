@@ -22,7 +22,7 @@ from .words import raw_words
 __all__ = ["rate_documents", "rate_sentences"]
 
 BASE, NEAR, STRENGTH, BRIDGED = -0.16, 0.6, 2.29, 8.0
-"""Of documents: what all have; nearness; 1 for the surest one, less for others; a strong one names its title."""
+"""Of documents: what all have; nearness; 1 for the surest, less for others; a strong one that names it."""
 TITLED = 3.0
 """What a title that the question names adds to a document's nearness."""
 SENTENCE_BASE, BEHIND, LEADS_ON, WORDS, DOCUMENT = -2.08, 0.16, 2.39, -0.28, 0.38
