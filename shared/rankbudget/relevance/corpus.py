@@ -119,9 +119,9 @@ class TermIndex:
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
         analysed = [_WORDS.get(text, _analyse) for text in texts]
-        self._counts = [words.counts for words in analysed]
+        self.words = [words.counts for words in analysed]
         self._rows = [words.row for words in analysed]
-        self.lengths: list[int] = [sum(counts.values()) for counts in self._counts]
+        self.lengths: list[int] = [sum(counts.values()) for counts in self.words]
         # Characters instead of word pieces: near enough to say which text is long, and known without a look.
         self._gram_lengths = [len(text) for text in texts]
         self._weights: dict[tuple[str, str], list[tuple[int, float]]] = {}
@@ -155,7 +155,7 @@ class TermIndex:
     @cached_property
     def _holders(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        for i, counts in enumerate(self._counts):
+        for i, counts in enumerate(self.words):
             for word, n in counts.items():
                 found[word].append((i, n))
         return dict(found)
@@ -174,10 +174,6 @@ class TermIndex:
     def holders(self, word: str) -> Sequence[tuple[int, int]]:
         """Returns the texts that hold an unstemmed word, and how often."""
         return self._holders.get(word, ())
-
-    def holds(self, text: int, word: str) -> bool:
-        """Returns whether a text holds an unstemmed word."""
-        return word in self._counts[text]
 
     def counts(self, words: Iterable[str]) -> dict[int, int]:
         """Returns how often any of these unstemmed words stands in each text that has one."""

@@ -68,9 +68,7 @@ def _rated_documents(
     titles = tuple([segment.title for segment in segments])
     near = normalised(scorer.score(query, segments))
     asked = set(raw_words(plain_question(query, texts))) if any(titles) else set()
-    titled = [
-        share_named(words, sum([word in asked for word in words])) for words in map(title_words, titles)
-    ]
+    titled = [share_named(title_words(title), asked) for title in titles]
     sure = [score + TITLED * share for score, share in zip(near, titled, strict=True)]
     top = max(sure, default=0.0)
     strength = [math.exp(rating - top) for rating in sure]
