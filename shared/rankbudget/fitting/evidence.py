@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
@@ -49,6 +49,9 @@ class Evidence:
         [('a', 'A refund takes ten days.')]
     """
 
+    _ranking: MemoryScorer | None = None
+    _by_score = False
+
     def __init__(
         self,
         *,
@@ -79,11 +82,11 @@ class Evidence:
         del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
         costs = [price(segment, segment.text) for segment in segments]
-        rater = self._rater(query, segments)
+        rater = Rater(query, segments, self._scorer, ranking=self._ranking, by_score=self._by_score)
         if sum(costs) <= limit:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
-        units = _sentences(rater, segments) if self._compress else _texts(rater, segments)
+        units = _ranked(rater, segments, compress=self._compress)
         twins = find_doubles(segments, dict.fromkeys([i for i, _ in units])) if self._dedup else {}
         if twins:
             units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
@@ -105,9 +108,6 @@ class Evidence:
             needed=packing.needed,
         )
 
-    def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
-        return Rater(query, segments, self._scorer)
-
 
 class BestFirst(Evidence):
     """Keeps whole segments, the most relevant first.
@@ -116,9 +116,7 @@ class BestFirst(Evidence):
     that repeat another one come last.
 
     Args:
-        scorer: rates segments that have no score of their own; None takes the default mix.
-        dedup: keeps texts that repeat another one only where everything else fits.
-        order: "original", "edges" (the best at both ends) or "score".
+        options: `scorer`, `dedup` and `order`, as of `Evidence`.
 
     Example:
         >>> from rankbudget import counter_for
@@ -132,13 +130,10 @@ class BestFirst(Evidence):
         (['a', 'c'], 4)
     """
 
-    def __init__(
-        self, *, scorer: Scorer | None = None, dedup: bool = True, order: Order = "original"
-    ) -> None:
-        super().__init__(scorer=scorer, compress=False, dedup=dedup, order=order)
+    _by_score = True
 
-    def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
-        return Rater(query, segments, self._scorer, by_score=True)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(compress=False, **options)
 
 
 class Memories(Evidence):
@@ -151,9 +146,7 @@ class Memories(Evidence):
 
     Args:
         scorer: rates nearness; a `MemoryScorer` brings its own weights; None takes the default mix.
-        compress: allows sentences and cut sentences; False keeps whole segments only.
-        dedup: leaves out near-duplicates of kept segments when not everything fits.
-        order: "original", "edges" (the best at both ends) or "score".
+        options: `compress`, `dedup` and `order`, as of `Evidence`.
 
     Example:
         >>> from datetime import datetime
@@ -169,37 +162,21 @@ class Memories(Evidence):
         ['health']
     """
 
-    def __init__(
-        self,
-        *,
-        scorer: Scorer | None = None,
-        compress: bool = True,
-        dedup: bool = True,
-        order: Order = "original",
-    ) -> None:
+    def __init__(self, *, scorer: Scorer | None = None, **options: Any) -> None:
         self._ranking = scorer if isinstance(scorer, MemoryScorer) else MemoryScorer(similarity=scorer)
-        super().__init__(scorer=self._ranking.similarity, compress=compress, dedup=dedup, order=order)
-
-    def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
-        return Rater(query, segments, self._scorer, ranking=self._ranking)
+        super().__init__(scorer=self._ranking.similarity, **options)
 
 
-def _texts(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
-    """Returns all segments, the best first."""
-    return [(i, WHOLE) for i in sorted(range(len(segments)), key=lambda i: (-rater.documents[i], i))]
-
-
-def _sentences(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
-    """Returns the sentences of all segments, the best first, and groups whole."""
+def _ranked(rater: Rater, segments: Sequence[Segment], *, compress: bool) -> list[Unit]:
+    """Returns the sentences of all segments, the best first; groups, or without `compress` all, whole."""
     rated: list[tuple[float, int, int]] = []
     for i, segment in enumerate(segments):
-        if isinstance(segment, Group):
+        if isinstance(segment, Group) or not compress:
             rated.append((-rater.documents[i], i, WHOLE))
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
     units = [(i, j) for _, i, j in sorted(rated)]
-    groups = any(isinstance(segment, Group) for segment in segments)
-    return _groups_behind(units, segments) if groups else units
+    return _groups_behind(units, segments) if compress else units
 
 
 def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:

@@ -7,14 +7,18 @@ Whom the question names most likely said it.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from ..segment import Segment
 from .corpus import BoundedCache, TermIndex, scored_texts
 from .fusion import default_scorer, normalised
 from .protocol import Scorer
 from .question import plain_question
-from .speakers import named_in, speakers, without
+from .words import raw_words, stem
 
 __all__ = ["TurnScorer", "passages", "smoothed"]
 
@@ -24,6 +28,8 @@ PASSAGES = ((115, 0.6), (300, 0.4), (750, 0.6), (1900, 0.5))
 """Length of the passages in words, and the weight of each."""
 SPEAKER = 2.5
 """For turns of whom the question names."""
+_OPENS = re.compile(r"\s*([^\W\d_][^:\n]{0,39}?) ?:\s")
+_MOST_WORDS = 6
 
 
 class TurnScorer:
@@ -51,14 +57,30 @@ class TurnScorer:
         scorer = self._scorer or default_scorer()
         texts = scored_texts(segments)
         query = plain_question(query, texts)
-        names = speakers(segments)
-        named = named_in(query, names)
-        # A name is heard most where others address its owner, and would bring their turns.
-        about = without(query, {name for name, asked in zip(names, named, strict=True) if asked})
-        total = smoothed(normalised(scorer.score(about, segments)))
+        total = smoothed(normalised(scorer.score(query, segments)))
         for weight, ratings in _passage_ratings(query, texts, scorer):
             total = [score + weight * rating for score, rating in zip(total, ratings, strict=True)]
-        return [score + SPEAKER * asked for score, asked in zip(total, named, strict=True)]
+        return [score + SPEAKER * asked for score, asked in zip(total, _named(query, segments), strict=True)]
+
+
+def _named(query: str, segments: Sequence[Segment]) -> list[bool]:
+    """Returns whether the question names who speaks each turn.
+
+    A turn tells its speaker by a name in its metadata or before a colon that opens its text. Half of the name's
+    words must be asked for: questions leave out titles. A name that only one turn has is no name.
+    """
+    names = [str(segment.metadata.get("name") or "") or _opening(segment.text) for segment in segments]
+    asked = {stem(word) for word in raw_words(query)}
+    known = {}
+    for name, count in Counter(names).items():
+        words = [stem(word) in asked for word in raw_words(name)]
+        known[name] = count > 1 and any(words) and 2 * sum(words) >= len(words)
+    return [known[name] for name in names]
+
+
+def _opening(text: str) -> str:
+    found = _OPENS.match(text)
+    return found[1] if found and len(found[1].split()) <= _MOST_WORDS else ""
 
 
 def smoothed(scores: Sequence[float]) -> list[float]:
@@ -105,19 +127,12 @@ def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment
 
 
 def _cut(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment]]:
-    middles: list[float] = []
-    total = 0
-    for length in TermIndex.of(texts).lengths:
-        middles.append(total + length / 2)
-        total += length
-    step = max(1, words // 2)
+    lengths = TermIndex.of(texts).lengths
+    total = sum(lengths)
+    middles = [end - length / 2 for end, length in zip(accumulate(lengths), lengths, strict=True)]
     spans: list[tuple[int, int]] = []
-    start = end = 0
-    for left in range(0, max(1, total), step):
-        while start < len(texts) and middles[start] < left:
-            start += 1
-        while end < len(texts) and middles[end] < left + words:
-            end += 1
+    for left in range(0, max(1, total), max(1, words // 2)):
+        start, end = bisect_left(middles, left), bisect_left(middles, left + words)
         if end > start and (start, end) not in spans[-1:]:
             spans.append((start, end))
         if left + words >= total:
