@@ -92,9 +92,9 @@ def test_the_memory_block_ranks_by_the_formula():
 
 def test_other_blocks_can_name_it_and_do_not_get_it_unasked():
     """Only "memory" ranks so by itself."""
-    assert isinstance(strategy_for("memory").strategy, Memories)
-    assert not isinstance(strategy_for("knowledge").strategy, Memories)
-    assert isinstance(strategy_for("notes", "memories").strategy, Memories)
+    assert isinstance(strategy_for("memory"), Memories)
+    assert not isinstance(strategy_for("knowledge"), Memories)
+    assert isinstance(strategy_for("notes", "memories"), Memories)
 
 
 @given(
