@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from ..segment import Segment
@@ -20,10 +20,10 @@ from .protocol import Scorer
 from .question import plain_question
 from .words import raw_words, stem
 
-__all__ = ["TurnScorer", "passages", "smoothed"]
+__all__ = ["TurnScorer", "passages"]
 
-NEAR, FURTHER = 0.15, 0.2
-"""Share of the relevance of the neighbours, and of those two steps away."""
+NEIGHBOURS = ((1, 0.15), (2, 0.2))
+"""Distance of turns that lend relevance, and the share of theirs."""
 PASSAGES = ((115, 0.6), (300, 0.4), (750, 0.6), (1900, 0.5))
 """Length of the passages in words, and the weight of each."""
 SPEAKER = 2.5
@@ -40,11 +40,11 @@ class TurnScorer:
 
     Example:
         >>> from rankbudget.relevance.lexical import Bm25Scorer
-        >>> texts = "Hi.", "Where is the key?", "In the blue box.", "Bye.", "Bye."
+        >>> texts = "Hi.", "Where is the key?", "In the blue box.", "Bye."
         >>> turns = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
         >>> scores = TurnScorer(Bm25Scorer()).score("the key", turns)
-        >>> scores.index(max(scores)), scores[2] > scores[4]
-        (1, True)
+        >>> scores.index(max(scores))
+        1
     """
 
     def __init__(self, scorer: Scorer | None = None) -> None:
@@ -57,9 +57,22 @@ class TurnScorer:
         scorer = self._scorer or default_scorer()
         texts = scored_texts(segments)
         query = plain_question(query, texts)
-        total = smoothed(normalised(scorer.score(query, segments)))
-        for weight, ratings in _passage_ratings(query, texts, scorer):
-            total = [score + weight * rating for score, rating in zip(total, ratings, strict=True)]
+        own = normalised(scorer.score(query, segments))
+        total = list(own)
+        for distance, share in NEIGHBOURS:  # the answer often stands beside the question
+            for i in range(len(own) - distance):
+                total[i] += share * own[i + distance]
+                total[i + distance] += share * own[i]
+        for words, weight in PASSAGES:
+            spans = passages(texts, words)
+            if len(spans) > 1:  # one passage says the same of every turn
+                ratings = scorer.score(query, [segment for _, _, segment in spans])
+                best = [float("-inf")] * len(texts)
+                for (start, end, _), rating in zip(spans, ratings, strict=True):
+                    best[start:end] = [max(rating, other) for other in best[start:end]]
+                total = [
+                    score + weight * rating for score, rating in zip(total, normalised(best), strict=True)
+                ]
         return [score + SPEAKER * asked for score, asked in zip(total, _named(query, segments), strict=True)]
 
 
@@ -81,36 +94,6 @@ def _named(query: str, segments: Sequence[Segment]) -> list[bool]:
 def _opening(text: str) -> str:
     found = _OPENS.match(text)
     return found[1] if found and len(found[1].split()) <= _MOST_WORDS else ""
-
-
-def smoothed(scores: Sequence[float]) -> list[float]:
-    """Returns each score plus a share of its neighbours': the answer often stands beside the question.
-
-    Example:
-        >>> smoothed([0.0, 1.0, 0.0, 0.0])
-        [0.15, 1.0, 0.15, 0.2]
-    """
-    found = list(scores)
-    for distance, share in ((1, NEAR), (2, FURTHER)):
-        for i in range(len(scores) - distance):
-            found[i] += share * scores[i + distance]
-            found[i + distance] += share * scores[i]
-    return found
-
-
-def _passage_ratings(
-    query: str, texts: tuple[str, ...], scorer: Scorer
-) -> Iterator[tuple[float, list[float]]]:
-    """Yields, for each length of passages, a weight and the rating of the best passage of each turn."""
-    for words, weight in PASSAGES:
-        spans = passages(texts, words)
-        if len(spans) < 2:  # noqa: PLR2004 - one passage says the same of every turn
-            continue
-        ratings = scorer.score(query, [segment for _, _, segment in spans])
-        best = [float("-inf")] * len(texts)
-        for (start, end, _), rating in zip(spans, ratings, strict=True):
-            best[start:end] = [max(rating, other) for other in best[start:end]]
-        yield weight, normalised(best)
 
 
 def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment]]:
