@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ..counting.protocol import TokenCounter
-from ..relevance.bm25 import Bm25Scorer, GramScorer
 from ..relevance.fusion import FusionScorer, normalised
+from ..relevance.lexical import Bm25Scorer, GramScorer
 from ..relevance.protocol import Scorer
 from ..segment import Segment
 from .key_moments import is_filler, weigh

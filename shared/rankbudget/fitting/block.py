@@ -63,7 +63,7 @@ def fit_block(
 
     Example:
         >>> from rankbudget import counter_for
-        >>> from rankbudget.fitting.best_first import BestFirst
+        >>> from rankbudget.fitting.evidence import BestFirst
         >>> segments = [
         ...     Segment(id="a", text="one two three", score=9),
         ...     Segment(id="b", text="four", pinned=True),
@@ -76,37 +76,36 @@ def fit_block(
     price = cost or plain_cost(counter)
     costs = [price(segment, segment.text) for segment in segments]
     units = _units(segments, costs)
-    pinned = [unit for unit in units if unit.pinned]
-    free = [unit for unit in units if not unit.pinned] if pinned else units
-    room = limit - sum([unit.tokens for unit in pinned])
-    if room < 0:
-        raise _pins_exceed(segments, limit, limit - room, block)
+    free = [unit for unit in units if not unit.pinned]
+    pinned = sum([unit.tokens for unit in units if unit.pinned])
+    if pinned > limit:
+        raise _pins_exceed(segments, limit, pinned, block)
     found = Fit(pieces=(), tokens=0)
     if free:
         found = strategy.fit(
             [unit.segment for unit in free],
-            limit=room,
+            limit=limit - pinned,
             counter=counter,
             block=block,
             query=query,
             cost=_known_cost(free, price),
         )
-        _check(found, free, strategy, room, block)
-    placed = _placed(found, pinned, free, segments, costs)
+        _check(found, free, strategy, limit - pinned, block)
+    placed = _placed(found, units, segments, costs)
     tokens = sum([piece.rendition.tokens for piece in placed.values()])
     decisions: dict[int, Decision] = {}
     for unit in units:
         own = found.reasons.get(unit.segment.id)
-        dropped = own or _reason_dropped(unit.tokens, limit, limit - tokens)
         for i in unit.at:
             piece = placed.get(i)
-            decisions[i] = _decision(segments[i], piece, costs[i], block, own if piece else dropped)
+            why = own if own or piece else _reason_dropped(unit.tokens, limit, limit - tokens)
+            decisions[i] = _decision(segments[i], piece, costs[i], block, why)
     return dataclasses.replace(
         found,
         pieces=tuple(placed.values()),
         tokens=tokens,
         decisions=tuple([decisions[i] for i in range(len(segments))]),
-        needed=partial(_needed, found, free, segments, limit - room),
+        needed=partial(_needed, found, free, segments, pinned),
     )
 
 
@@ -171,15 +170,11 @@ def _check(found: Fit, free: Sequence[_Unit], strategy: FitStrategy, room: int, 
 
 
 def _placed(
-    found: Fit,
-    pinned: Sequence[_Unit],
-    free: Sequence[_Unit],
-    segments: Sequence[Segment],
-    costs: Sequence[int],
+    found: Fit, units: Sequence[_Unit], segments: Sequence[Segment], costs: Sequence[int]
 ) -> dict[int, Piece]:
     """Returns the pieces by position, in prompt order; a strategy's own order starts with pinned ones."""
-    at = {id(unit.segment): unit.at for unit in free}
-    placed = {i: whole(segments[i], costs[i]) for unit in pinned for i in unit.at}
+    at = {id(unit.segment): unit.at for unit in units}
+    placed = {i: whole(segments[i], costs[i]) for unit in units if unit.pinned for i in unit.at}
     order = [at[id(piece.segment)][0] for piece in found.pieces]
     for piece in found.pieces:
         for i, member in zip(at[id(piece.segment)], members_of(piece.segment), strict=True):
@@ -194,21 +189,17 @@ def _reason_dropped(tokens: int, limit: int, left: int) -> tuple[str, str]:
 
 
 def _decision(
-    segment: Segment, piece: Piece | None, before: int, block: str, own: tuple[str, str] | None
+    segment: Segment, piece: Piece | None, before: int, block: str, why: tuple[str, str] | None
 ) -> Decision:
-    action: Action = "trimmed"
-    reason, after = "no_room", 0
-    if piece is not None:
-        after = piece.rendition.tokens
-        action, reason = _OUTCOMES[piece.rendition.kind]
-    reason, detail = own or (reason, "")
+    action, usual = _OUTCOMES[piece.rendition.kind] if piece else ("trimmed", "no_room")
+    reason, detail = why or (usual, "")
     return Decision(
         segment_id=segment.id,
         block=block,
         action=action,
         reason="pinned" if segment.pinned else reason,
         before=before,
-        after=after,
+        after=piece.rendition.tokens if piece else 0,
         detail=detail,
     )
 

@@ -1,12 +1,13 @@
-"""Evidence first: the sentences that most likely answer the question, whole texts where there is room."""
+"""Packing by relevance: the best sentences of all texts, whole texts only, or memories by their worth."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
+from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
 from ..segment import Segment
@@ -15,16 +16,14 @@ from .packing import WHOLE, Packing, Unit
 from .protocol import Cost, Fit, Group, plain_cost, whole
 from .rater import Rater
 
-__all__ = ["Evidence", "Order"]
+__all__ = ["BestFirst", "Evidence", "Memories", "Order"]
 
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
-MOST_OF_A_TEXT = 0.6
-"""Share of a text from which the rest of it comes next: a whole text reads better than most of one."""
 
 
 class Evidence:
-    """Keeps what most likely holds the answer: the best sentences of all texts, and texts they are most of.
+    """Keeps what most likely holds the answer: the best sentences of all texts.
 
     All sentences stand in one order, and as many as fit are kept, so a larger limit keeps no less. The first
     sentence that does not fit is cut at a word's end. What is kept of a segment is its own words in their
@@ -49,6 +48,9 @@ class Evidence:
         >>> [(piece.segment.id, piece.rendition.text) for piece in fit.pieces]
         [('a', 'A refund takes ten days.')]
     """
+
+    _ranking: MemoryScorer | None = None
+    _by_score = False
 
     def __init__(
         self,
@@ -80,11 +82,11 @@ class Evidence:
         del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
         costs = [price(segment, segment.text) for segment in segments]
-        rater = self._rater(query, segments)
+        rater = Rater(query, segments, self._scorer, ranking=self._ranking, by_score=self._by_score)
         if sum(costs) <= limit:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
-        units = _sentences(rater, segments) if self._compress else _texts(rater, segments)
+        units = _ranked(rater, segments, compress=self._compress)
         twins = find_doubles(segments, dict.fromkeys([i for i, _ in units])) if self._dedup else {}
         if twins:
             units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
@@ -106,44 +108,75 @@ class Evidence:
             needed=packing.needed,
         )
 
-    def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
-        return Rater(query, segments, self._scorer)
+
+class BestFirst(Evidence):
+    """Keeps whole segments, the most relevant first.
+
+    A segment that does not fit is skipped, and a less relevant, shorter one after it may still be kept. Texts
+    that repeat another one come last.
+
+    Args:
+        options: `scorer`, `dedup` and `order`, as of `Evidence`.
+
+    Example:
+        >>> from rankbudget import counter_for
+        >>> segments = [
+        ...     Segment(id="a", text="one", score=1),
+        ...     Segment(id="b", text="two " * 50, score=9),
+        ...     Segment(id="c", text="ten", score=5),
+        ... ]
+        >>> fit = BestFirst().fit(segments, limit=4, counter=counter_for("o200k_base"), block="knowledge")
+        >>> [piece.segment.id for piece in fit.pieces], fit.tokens
+        (['a', 'c'], 4)
+    """
+
+    _by_score = True
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(compress=False, **options)
 
 
-def _texts(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
-    """Returns all segments, the best first."""
-    return [(i, WHOLE) for i in sorted(range(len(segments)), key=lambda i: (-rater.documents[i], i))]
+class Memories(Evidence):
+    """Keeps the memories that matter now, by the formula of `MemoryScorer`.
+
+    What `Evidence` would rank by is the similarity; memories that state no priority, date or kind are kept
+    exactly as `Evidence` keeps them. Where all memories come with a score, that is the similarity. Of more
+    than fifty memories the nearest to the question compete for the room, and all of kind "core"; the others
+    take what is left.
+
+    Args:
+        scorer: rates nearness; a `MemoryScorer` brings its own weights; None takes the default mix.
+        options: `compress`, `dedup` and `order`, as of `Evidence`.
+
+    Example:
+        >>> from datetime import datetime
+        >>> from rankbudget import counter_for
+        >>> old, new = datetime(2024, 5, 1), datetime(2025, 6, 1)
+        >>> memories = [
+        ...     Segment(id="trip", text="Ann had green tea in London.", priority=10, created_at=old),
+        ...     Segment(id="health", text="Ann cannot drink black tea.", priority=100, created_at=new),
+        ... ]
+        >>> counter, question = counter_for("o200k_base"), "Which tea did Ann have in London?"
+        >>> fit = Memories().fit(memories, limit=8, counter=counter, block="memory", query=question)
+        >>> [piece.segment.id for piece in fit.pieces]
+        ['health']
+    """
+
+    def __init__(self, *, scorer: Scorer | None = None, **options: Any) -> None:
+        self._ranking = scorer if isinstance(scorer, MemoryScorer) else MemoryScorer(similarity=scorer)
+        super().__init__(scorer=self._ranking.similarity, **options)
 
 
-def _sentences(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
-    """Returns the sentences of all segments, the best first, and groups whole."""
+def _ranked(rater: Rater, segments: Sequence[Segment], *, compress: bool) -> list[Unit]:
+    """Returns the sentences of all segments, the best first; groups, or without `compress` all, whole."""
     rated: list[tuple[float, int, int]] = []
     for i, segment in enumerate(segments):
-        if isinstance(segment, Group):
+        if isinstance(segment, Group) or not compress:
             rated.append((-rater.documents[i], i, WHOLE))
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
-    units = _completed([(i, j) for _, i, j in sorted(rated)], segments)
-    groups = any(isinstance(segment, Group) for segment in segments)
-    return _groups_behind(units, segments) if groups else units
-
-
-def _completed(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
-    """Returns the units with the rest of each text behind the sentence that makes up most of it."""
-    found: dict[Unit, None] = {}
-    characters: dict[int, int] = {}
-    for i, j in units:
-        if (i, j) in found:
-            continue
-        found[i, j] = None
-        if j == WHOLE:
-            continue
-        text = segments[i].text
-        sentences = split_sentences(text)
-        characters[i] = characters.get(i, 0) + len(sentences[j])
-        if characters[i] >= MOST_OF_A_TEXT * len(text):
-            found.update(dict.fromkeys([(i, k) for k in range(len(sentences))]))
-    return list(found)
+    units = [(i, j) for _, i, j in sorted(rated)]
+    return _groups_behind(units, segments) if compress else units
 
 
 def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:

@@ -16,10 +16,9 @@ from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..relevance.embedding import Embedder, EmbeddingScorer, EmbedFunction, missing_reason
-from ..relevance.keyword import KeywordScorer
+from ..relevance.lexical import KeywordScorer, TfidfScorer
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
-from ..relevance.tfidf import TfidfScorer
 from ..segment import Segment
 from .turns import split_turns
 

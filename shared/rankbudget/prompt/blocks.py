@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from ..fitting import block as fitting
 from ..fitting.protocol import Fit
 from ..fitting.strategies import strategy_for
 from ..messages.measure import Measure
@@ -112,8 +113,9 @@ def fit_block(
     segments = block.segments
     if block.pinned:
         segments = tuple([replace(s, pinned=True) for s in segments])
-    fit = strategy_for(block.name, block.strategy, scorer=request.scorer).fit(
+    fit = fitting.fit_block(
         segments,
+        strategy=strategy_for(block.name, block.strategy, scorer=request.scorer),
         limit=max(0, granted - wish.base),
         counter=counter,
         block=block.name,

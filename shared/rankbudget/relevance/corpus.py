@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from ..segment import Segment
 from .words import content_terms, content_words, grams, raw_words, stem
 
-__all__ = ["BoundedCache", "TermIndex", "scored_text", "scored_texts", "word_counts"]
+__all__ = ["BoundedCache", "TermIndex", "TextScorer", "scored_text", "scored_texts", "word_counts"]
 
 K1, B = 1.2, 0.75
 """How soon repeats of a word stop counting, and how much a long text pays for its length: the usual values of
@@ -119,9 +119,9 @@ class TermIndex:
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
         analysed = [_WORDS.get(text, _analyse) for text in texts]
-        self._counts = [words.counts for words in analysed]
+        self.words = [words.counts for words in analysed]
         self._rows = [words.row for words in analysed]
-        self.lengths: list[int] = [sum(counts.values()) for counts in self._counts]
+        self.lengths: list[int] = [sum(counts.values()) for counts in self.words]
         # Characters instead of word pieces: near enough to say which text is long, and known without a look.
         self._gram_lengths = [len(text) for text in texts]
         self._weights: dict[tuple[str, str], list[tuple[int, float]]] = {}
@@ -133,7 +133,7 @@ class TermIndex:
 
     def bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
-        return self._rate("stem", content_terms(query), self._with_stem, self.lengths)
+        return self._rate("stem", content_terms(query), self.with_stem, self.lengths)
 
     def gram_bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over pieces of words: inflections and compounds match."""
@@ -155,7 +155,7 @@ class TermIndex:
     @cached_property
     def _holders(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        for i, counts in enumerate(self._counts):
+        for i, counts in enumerate(self.words):
             for word, n in counts.items():
                 found[word].append((i, n))
         return dict(found)
@@ -175,10 +175,6 @@ class TermIndex:
         """Returns the texts that hold an unstemmed word, and how often."""
         return self._holders.get(word, ())
 
-    def holds(self, text: int, word: str) -> bool:
-        """Returns whether a text holds an unstemmed word."""
-        return word in self._counts[text]
-
     def counts(self, words: Iterable[str]) -> dict[int, int]:
         """Returns how often any of these unstemmed words stands in each text that has one."""
         found: dict[int, int] = {}
@@ -187,7 +183,8 @@ class TermIndex:
                 found[i] = found.get(i, 0) + n
         return found
 
-    def _with_stem(self, term: str) -> dict[int, int]:
+    def with_stem(self, term: str) -> dict[int, int]:
+        """Returns how often a stemmed word stands in each text that has it."""
         return self.counts(self.stems.get(term, ()))
 
     def _with_piece(self, piece: str) -> dict[int, int]:
@@ -230,6 +227,18 @@ def scored_text(segment: Segment) -> str:
     if segment.title and not segment.text.startswith(segment.title):
         return f"{segment.title}: {segment.text}"
     return segment.text
+
+
+class TextScorer:
+    """Rates segments by what `scored_texts` reads of them; a subclass says how."""
+
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        return self.score_texts(query, scored_texts(segments))
+
+    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
+        """Returns one score for each text."""
+        raise NotImplementedError
 
 
 def scored_texts(segments: Sequence[Segment]) -> tuple[str, ...]:

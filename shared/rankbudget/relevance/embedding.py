@@ -13,13 +13,12 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError
-from ..segment import Segment
-from .corpus import BoundedCache, scored_texts
-from .word_vectors import MARK, WordVectors, merges_within_words
+from .corpus import BoundedCache, TextScorer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +41,10 @@ EmbedFunction = Callable[[list[str]], Any]
 
 READS = 4_000
 """Characters of a text that are embedded: a static vector of more is a mean of everything."""
+_MARK = "\u2581"
+"""What wordllama's vocabulary writes for the space in front of a word."""
+_MOST_WORDS, _LONGEST = 100_000, 40
+"""Words whose tokens are remembered, and the characters of the longest of them."""
 
 
 class Embedder:
@@ -110,13 +113,14 @@ class Embedder:
         return np.asarray(found / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
-class EmbeddingScorer:
+class EmbeddingScorer(TextScorer):
     """Rates a segment by the cosine between its vector and the query's, -1 to 1.
 
     Args:
         embed: an `Embedder`, a function from texts to vectors, or None for the embedded default.
 
     Example:
+        >>> from rankbudget import Segment
         >>> scorer = EmbeddingScorer(lambda texts: [[text.count("a"), text.count("b")] for text in texts])
         >>> scorer.score("aa", [Segment(id="1", text="a"), Segment(id="2", text="b")])
         [1.0, 0.0]
@@ -132,10 +136,6 @@ class EmbeddingScorer:
         if self._embedder is None:
             self._embedder = Embedder(self._given) if callable(self._given) else default_embedder()
         return self._embedder
-
-    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
-        """Returns one score for each segment."""
-        return self.score_texts(query, scored_texts(segments))
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""
@@ -174,7 +174,7 @@ def common_words() -> Sequence[str]:
 @lru_cache(maxsize=1)
 def _common_words() -> Sequence[str]:
     tokens = _model().tokenizer.get_vocab()
-    words = [token[1:] for token in sorted(tokens, key=lambda token: tokens[token]) if token[0] == MARK]
+    words = [token[1:] for token in sorted(tokens, key=lambda token: tokens[token]) if token[0] == _MARK]
     return tuple(dict.fromkeys([word.lower() for word in words if word.isalpha()]))
 
 
@@ -182,10 +182,32 @@ def _wordllama() -> EmbedFunction:
     reason = missing_reason()
     if reason:
         raise CounterUnavailableError(reason)
-    model = _model()
-    if merges_within_words(model):
-        return WordVectors(model).embed
-    return model.embed  # type: ignore[no-any-return]  # wordllama is untyped
+    return _WordVectors(_model()).embed
+
+
+class _WordVectors:
+    """Embeds a text as the mean of its tokens' vectors; each word is tokenized once."""
+
+    def __init__(self, model: Any) -> None:
+        self._vectors: Vectors = model.embedding
+        self._tokenizer = model.tokenizer
+        self._known = lru_cache(maxsize=_MOST_WORDS)(self._tokens)
+
+    def embed(self, texts: list[str]) -> Vectors:
+        """Returns one vector per text; zeros for a text without words."""
+        import numpy as np
+
+        found = np.zeros((len(texts), self._vectors.shape[1]), dtype=np.float32)
+        for row, text in enumerate(texts):
+            words = [
+                self._known(word) if len(word) <= _LONGEST else self._tokens(word) for word in text.split()
+            ]
+            if words:
+                found[row] = self._vectors.take(list(chain.from_iterable(words)), axis=0).mean(axis=0)
+        return found
+
+    def _tokens(self, word: str) -> list[int]:
+        return self._tokenizer.encode(word, add_special_tokens=False).ids  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=1)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ..segment import Segment
-from .bm25 import Bm25Scorer, GramScorer
-from .corpus import scored_texts
+from .corpus import TextScorer, scored_texts
 from .embedding import EmbeddingScorer, missing_reason
+from .lexical import Bm25Scorer, GramScorer
 from .protocol import Scorer
 from .question import plain_question
 
@@ -22,11 +22,8 @@ __all__ = ["FusionScorer", "default_scorer", "finite", "normalised"]
 DEFAULT_WEIGHTS = (1.0, 0.75, 1.0)
 """Weights of words, word pieces and meaning in the default mix; chosen on the development questions of the
 quality benchmark."""
-
-
 MANY, MUCH, POOL = 2_000, 2_000_000, 500
 """Segments, or characters, above which only the best 500 by words are rated by everything."""
-_OURS = (Bm25Scorer, GramScorer, EmbeddingScorer)
 
 
 def normalised(scores: Sequence[float]) -> list[float]:
@@ -83,7 +80,7 @@ class FusionScorer:
 
     def __init__(self, parts: Sequence[tuple[Scorer, float]] | None = None) -> None:
         self.reason: str | None = None
-        self._bounded = parts is None
+        self._default = parts is None
         if parts is None:
             words, pieces, meaning = DEFAULT_WEIGHTS
             self.reason = missing_reason()
@@ -94,17 +91,21 @@ class FusionScorer:
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each segment."""
-        total = [0.0] * len(segments)
         if not query.strip():
-            return total
+            return [0.0] * len(segments)
         texts = scored_texts(segments)
-        if self._bounded:
-            query = plain_question(query, texts)
-        if self._bounded and (len(texts) > MANY or sum(map(len, texts)) > MUCH):
+        if not self._default:
+            return self._mixed(query, segments, texts)
+        query = plain_question(query, texts)
+        if len(texts) > MANY or sum(map(len, texts)) > MUCH:
             return self._in_two_steps(query, segments, texts)
+        return self._mixed(query, segments, texts)
+
+    def _mixed(self, query: str, segments: Sequence[Segment], texts: tuple[str, ...]) -> list[float]:
+        total = [0.0] * len(segments)
         for scorer, weight in self.parts:
             # Our own scorers read texts only: made once, the tuple finds every cache.
-            if isinstance(scorer, (Bm25Scorer, EmbeddingScorer)) and type(scorer) in _OURS:
+            if isinstance(scorer, TextScorer) and type(scorer).score is TextScorer.score:
                 raw = scorer.score_texts(query, texts)
             else:
                 raw = scorer.score(query, segments)
@@ -114,16 +115,15 @@ class FusionScorer:
     def _in_two_steps(self, query: str, segments: Sequence[Segment], texts: tuple[str, ...]) -> list[float]:
         """Rates many texts by words alone, and the best of them by everything, above all others."""
         words = normalised(Bm25Scorer().score_texts(query, texts))
-        best = sorted(range(len(texts)), key=lambda i: (-words[i], i))
         pool: list[int] = []
         size = 0
-        for i in best[:POOL]:
+        for i in sorted(range(len(texts)), key=lambda i: -words[i])[:POOL]:
             size += len(texts[i])
             if pool and size > MUCH:
                 break
             pool.append(i)
-        close = FusionScorer(self.parts).score(query, [segments[i] for i in pool])
-        lift = max(words, default=0.0) - min(close, default=0.0)
+        close = self._mixed(query, [segments[i] for i in pool], tuple([texts[i] for i in pool]))
+        lift = max(words) - min(close)
         for i, score in zip(pool, close, strict=True):
             words[i] = score + lift
         return words

@@ -110,7 +110,7 @@ def stem(word: str) -> str:
     """
     if len(word) <= _SHORTEST or word[0].isdigit() or word[0] > "\u024f":
         return word
-    word = _stripped(_present(_singular(word)))
+    word = _present(_singular(word))
     if word.endswith("e") and len(word) > _SHORTEST:
         word = word[:-1]
     if word.endswith("y") and len(word) > _SHORTEST:
@@ -121,10 +121,6 @@ def stem(word: str) -> str:
 _SHORTEST = 3
 _DOUBLED = frozenset("bdfgmnprt")
 _VOWEL = re.compile("[aeiouy]")
-_ENDINGS = tuple(
-    """ization ational fulness ousness iveness ation alism ator ment ness ance ence able ible ally ful ly er
-    or""".split()
-)
 
 
 def _singular(word: str) -> str:
@@ -141,10 +137,3 @@ def _present(word: str) -> str:
     if ending is None or len(base) < _SHORTEST - 1 or not _VOWEL.search(base):
         return word
     return base[:-1] if len(base) > _SHORTEST and base[-1] == base[-2] and base[-1] in _DOUBLED else base
-
-
-def _stripped(word: str) -> str:
-    for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST:
-            return word[: -len(ending)]
-    return word
