@@ -44,10 +44,9 @@ def run(task: Task) -> Half:
     prompt = RunnablePassthrough.assign(context=_context) | template
     trimmer = BudgetTrimmer(
         budget=task.budget,
-        counter=task.counter,
         prompt=prompt,
         report_key="report",
-        session=BudgetSession(task.budget, counter=task.counter),
+        session=BudgetSession(task.budget),
     )
     documents = (lambda given: given["question"]) | IndexRetriever(task=task)
     chain: Runnable[Any, Any] = (
@@ -66,7 +65,7 @@ def run(task: Task) -> Half:
     return Half(
         prompt=convert_to_openai_messages(done["prompt"].to_messages()),
         passages={document.id: document.page_content for document in done["documents"]},
-        reports=[done["report"]],
+        report=done["report"],
         answer=done["answer"].text if task.model is not None else "",
     )
 

@@ -75,7 +75,7 @@ class NoModel(CustomLLM):
 
 def run(task: Task) -> Half:
     """Returns what the engine kept, sent and answered."""
-    session = BudgetSession(task.budget, counter=task.counter)
+    session = BudgetSession(task.budget)
     prompt = _prompt(task)
     memory = BudgetChatMemoryBuffer.from_defaults(
         chat_history=[_message(message) for message in task.history], session=session, prompt=prompt
@@ -97,7 +97,7 @@ def run(task: Task) -> Half:
     return Half(
         prompt=[CODEC.to_dict(message) for message in events.prompts[-1]],
         passages={node.node_id: node.text for node in response.source_nodes},
-        reports=events.reports,
+        report=next(report for report in events.reports if report.covers == "prompt"),
         answer=response.response if task.model is not None else "",
     )
 

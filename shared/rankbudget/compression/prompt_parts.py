@@ -1,9 +1,4 @@
-"""Reading a finished prompt back into its parts: instructions, documents, history, examples and the question.
-
-Parts are found by tags (`<context>...</context>`) or by labels at the start of a line (`Context:`,
-`Question:`). Without either, the last paragraph is the question and everything before it is documents. All
-parts joined are the prompt again.
-"""
+"""Reading a finished prompt back into its parts: instructions, documents, history, examples, the question."""
 
 from __future__ import annotations
 
@@ -96,16 +91,10 @@ def _tag_pairs(prompt: str) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
 
 
 def _labelled(text: str) -> list[PromptPart]:
-    if not text:
-        return []
     labels = list(_LABEL.finditer(text))
-    if not labels:
-        return [_part("document", "", text)]
-    parts: list[PromptPart] = []
-    if labels[0].start() > 0:
-        parts.append(_part("system", "", text[: labels[0].start()]))
-    for label, following in zip(labels, [*labels[1:], None], strict=True):
-        end = following.start() if following else len(text)
+    ends = [*[label.start() for label in labels], len(text)]
+    parts = [_part("system" if labels else "document", "", text[: ends[0]])] if ends[0] else []
+    for label, end in zip(labels, ends[1:], strict=True):
         category = next(name for name in _NAMES if label.group(name) is not None)
         parts.append(_part(category, label.group(), text[label.end() : end]))
     return parts

@@ -203,7 +203,7 @@ class _Look:
 
 
 def _offline(counter: TokenCounter) -> Any:
-    from ..compression.summary import extractive_summary
+    from ..compression.extractive import extractive_summary
 
     return lambda text, max_tokens: extractive_summary(text, max_tokens, counter)
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..segment import Segment
-
-if TYPE_CHECKING:
-    from .report import BudgetReport
+from .report import BudgetReport
 
 __all__ = ["FitResult"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitResult:
-    """What `fit_messages`, `fit_documents` and their kin return.
+    """What `fit_messages`, `fit_documents` and their kin return; what is kept whole are the same objects.
 
     Args:
-        messages: the kept host messages; those kept whole are the same objects.
-        segments: the kept segments; those kept whole are the same objects.
+        messages: the kept host messages.
+        segments: the kept segments.
         text: the kept texts, joined as they were counted.
         report: why every piece was kept, shortened or dropped.
     """
