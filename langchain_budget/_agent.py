@@ -14,8 +14,9 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from rankbudget import Block, BudgetConfigError, TokenBudget, TokenCounter, counter_for
 from rankbudget.adapters import Plan, PromptRequest, SessionPool, Steps
 
-from ._limits import HostLimits, bound_tools, limits_for, tool_schemas
-from ._serialize import SharedCopy
+from ._convert import as_tools
+from ._limits import HostLimits, bound_tools, limits_for
+from ._options import SharedCopy
 from ._slots import planned
 
 __all__ = ["AgentBudget", "thread_id"]
@@ -70,7 +71,7 @@ class AgentBudget(SharedCopy):
         `refused` is what the model refused as too long: the next one has three quarters of its tokens.
         """
         own = self.model if self.model is not None else model
-        limits = self.limits_for(own).with_tools(bound_tools(own) if tools is None else tool_schemas(tools))
+        limits = self.limits_for(own).with_tools(bound_tools(own) if tools is None else as_tools(tools))
         self._latest = limits.counter
         whole = [*messages] if system is None else [system, *messages]
         plan = yield from self.plan(whole, limits, thread=thread, refused=refused)

@@ -35,7 +35,7 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
 from ._counters import model_name
-from ._serialize import LimitSettings
+from ._limits import LimitSettings
 
 __all__ = [
     "SLOT_OPTIONS",

@@ -19,8 +19,8 @@ from rankbudget.adapters import JOINT, Evidence, Piece, PromptRequest, drive, pl
 
 from ._codec import CODEC
 from ._convert import from_segment, to_segments
+from ._limits import LimitSettings
 from ._options import check_values
-from ._serialize import LimitSettings
 from ._slots import shown_by
 
 __all__ = ["BudgetDocumentCompressor"]

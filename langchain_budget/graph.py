@@ -17,8 +17,7 @@ from rankbudget.adapters import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError, shown
 
 from ._agent import AgentBudget, thread_id
-from ._convert import as_messages
-from ._limits import tool_schemas
+from ._convert import as_messages, as_tools
 from ._options import LimitOptions, checked
 
 __all__ = ["pre_model_hook"]
@@ -60,7 +59,7 @@ def pre_model_hook(
         msg = f"prompt must be the system prompt as a text or a message (got {shown(prompt)})"
         raise BudgetConfigError(msg)
     agent = AgentBudget(budget=budget, keep=keep, **limits)
-    tool_schemas(tools)  # raises now for what is no tool
+    as_tools(tools)  # raises now for what is no tool
 
     def steps(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
         found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)

@@ -36,7 +36,7 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import as_messages, to_segments
-from ._serialize import LimitSettings
+from ._limits import LimitSettings
 from ._slots import host_objects, placeholders_in, planned, render_prompt, system_of
 from ._supported import require
 from .message_history import Store, picklable, stored_messages

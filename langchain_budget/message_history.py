@@ -20,8 +20,7 @@ from rankbudget.adapters import Call, CallableCounter, SessionPool, Steps, adriv
 
 from ._codec import CODEC
 from ._limits import limits_for
-from ._options import LimitOptions, check_values, checked
-from ._serialize import SharedCopy
+from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
 
 if TYPE_CHECKING:

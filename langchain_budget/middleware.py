@@ -26,8 +26,7 @@ from rankbudget.adapters import (
 
 from ._agent import AgentBudget, thread_id
 from ._codec import CODEC
-from ._options import LimitOptions, checked
-from ._serialize import SharedCopy
+from ._options import LimitOptions, SharedCopy, checked
 from ._supported import require
 from .model import guarded
 

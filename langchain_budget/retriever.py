@@ -14,8 +14,7 @@ from typing_extensions import override
 
 from rankbudget.errors import BudgetConfigError
 
-from ._options import check_given, check_values
-from ._serialize import Settings
+from ._options import Settings, check_given, check_values
 from .compressor import BudgetDocumentCompressor
 
 __all__ = ["BudgetRetriever"]
