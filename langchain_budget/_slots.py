@@ -1,7 +1,4 @@
-"""The slots of a prompt, fitted together: a dict's history, documents, examples, memory and question.
-
-Slots become blocks, the core plans them, and the kept pieces become the host's objects again.
-"""
+"""The slots of a prompt, fitted together: a dict's history, documents, examples, memory and question."""
 
 from __future__ import annotations
 
@@ -38,7 +35,6 @@ from ._counters import model_name
 from ._limits import LimitSettings
 
 __all__ = [
-    "SLOT_OPTIONS",
     "SlotSettings",
     "Trimmed",
     "host_objects",
@@ -50,9 +46,7 @@ __all__ = [
     "system_of",
 ]
 
-EVENT = "context_budget"
-"""The name of the custom event that carries the report to `astream_events` and callback handlers."""
-SLOT_OPTIONS = {
+_OPTIONS = {
     "history": "history_key",
     "knowledge": "documents_key",
     "examples": "examples_key",
@@ -99,7 +93,7 @@ class SlotSettings(LimitSettings):
     @override
     def _prepare(self) -> None:
         super()._prepare()
-        keys = [getattr(self, option) for option in SLOT_OPTIONS.values()]
+        keys = self._slot_keys()
         if len({*keys}) != len(keys):
             msg = f"each slot must have a key of its own (got {', '.join(keys)})"
             raise BudgetConfigError(msg)
@@ -108,17 +102,14 @@ class SlotSettings(LimitSettings):
         if self.min_exchanges is not None:
             self._fields["min_exchanges"] = self.min_exchanges
 
+    def _slot_keys(self) -> list[str]:
+        return [getattr(self, option) for option in _OPTIONS.values()]
+
     def _keys_in(self, names: Iterable[str]) -> dict[str, str]:
         """Returns the keys among `names` by slot; aliases are read where the usual key is missing."""
         known = set(names)
-        keys = {}
-        for slot, option in SLOT_OPTIONS.items():
-            key = getattr(self, option)
-            alias = _ALIASES.get(key, key)
-            found = key if key in known else alias
-            if found in known:
-                keys[slot] = found
-        return keys
+        found = [key if key in known else _ALIASES.get(key, key) for key in self._slot_keys()]
+        return {slot: key for slot, key in zip(_OPTIONS, found, strict=True) if key in known}
 
     # ---- one request -------------------------------------------------------------------------------------
     def _slots_steps(
@@ -130,20 +121,19 @@ class SlotSettings(LimitSettings):
         question = self._question(value.get(keys.pop("query", "")), show)
         found = {slot: key for slot, key in keys.items() if value.get(key) is not None}
         if not found and question is None and show is None:
-            allowed = ", ".join([getattr(self, option) for option in SLOT_OPTIONS.values()])
+            allowed = ", ".join(self._slot_keys())
             given = ", ".join(map(str, value)) or "none"
             msg = f"the input must have a key of {allowed} (got {given}). Name yours with history_key= etc."
             raise BudgetConfigError(msg)
         blocks = {slot: self._block(slot, key, value[key]) for slot, key in found.items()}
-        fields: dict[str, Any] = {}
+        fields = dict(self._fields)
         if show is not None:
 
             def render(kept: Mapping[str, Fit], history: Sequence[Any]) -> list[Any]:
                 return show({**value, **_values(value, found, kept, history)})
 
-            fields = {"render": render, "system": system_of(render({}, []))}
+            fields |= {"render": render, "system": system_of(render({}, []))}
         request = PromptRequest(
-            **self._fields,
             **fields,
             history=blocks.pop("history", None),
             blocks=tuple(blocks.values()),
@@ -168,13 +158,10 @@ class SlotSettings(LimitSettings):
         """Returns the question as one message; several are only counted where a prompt shows them."""
         if given is None or given in ("", []):
             return None
-        if isinstance(given, BaseMessage):
-            return given
         if isinstance(given, str):
-            made: BaseMessage = CODEC.make("user", given, origin="query")
-            return made
-        if isinstance(given, list) and isinstance(given[0], dict) and "type" in given[0]:
-            return HumanMessage(given)  # content blocks
+            given = CODEC.make("user", given, origin="query")
+        elif isinstance(given, list) and isinstance(given[0], dict) and "type" in given[0]:
+            given = HumanMessage(given)  # content blocks
         messages = as_messages(given)
         if len(messages) > 1 and show is None:
             msg = (
@@ -186,7 +173,6 @@ class SlotSettings(LimitSettings):
 
     def _block(self, name: str, key: str, value: Any) -> Block:
         if name == "history":
-            value = [] if value is None else value
             return Block(name=name, messages=value if isinstance(value, list) else as_messages(value))
         one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)
         prompt = self.example_prompt if name == "examples" else None
@@ -233,19 +219,15 @@ def planned(request: PromptRequest, session: BudgetSession | None, *, read: bool
 
 
 def reported(steps: Steps[Trimmed], run_manager: Any) -> Steps[Trimmed]:
-    """Sends the report as a custom event where a handler listens."""
+    """Sends the report as a custom event, to `astream_events` and callback handlers, where one listens."""
     done = yield from steps
     if run_manager is not None and run_manager.handlers:
         report = done.report
-        event = {
-            "total_tokens": report.total_tokens,
-            "limit": report.limit,
-            "warnings": list(report.warnings),
-            "report": report,
-        }
+        figures = {"total_tokens": report.total_tokens, "limit": report.limit}
+        event = {**figures, "warnings": list(report.warnings), "report": report}
         config: Any = {"callbacks": run_manager.get_child()}
         send = partial(dispatch_custom_event, config=config)
-        yield Call(send, (EVENT, event), partial(adispatch_custom_event, config=config))
+        yield Call(send, ("context_budget", event), partial(adispatch_custom_event, config=config))
     return done
 
 

@@ -21,7 +21,7 @@ from rankbudget.adapters import PromptRequest, Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_messages
-from ._slots import SLOT_OPTIONS, SlotSettings, Trimmed, planned, render_prompt, reported, system_of
+from ._slots import SlotSettings, Trimmed, planned, render_prompt, reported, system_of
 
 __all__ = ["BudgetTrimmer", "Trimmed"]
 
@@ -71,7 +71,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
     @override
     def _prepare(self) -> None:
         super()._prepare()
-        if self.report_key in [getattr(self, option) for option in SLOT_OPTIONS.values()]:
+        if self.report_key in self._slot_keys():
             msg = f"report_key must be a key of its own (got {self.report_key!r}, the key of a slot)"
             raise BudgetConfigError(msg)
         if self.prompt is not None and not isinstance(self.prompt, Runnable):
