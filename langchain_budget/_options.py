@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel
 from typing_extensions import Self, override
 
 from rankbudget import BudgetSession, TokenBudget
@@ -88,10 +88,10 @@ class Settings(BaseModel):
         with typed_errors():
             super().__init__(*args, **kwargs)
 
-    @model_validator(mode="after")
-    def _made(self) -> Self:
+    @override
+    def model_post_init(self, context: Any, /) -> None:
+        super().model_post_init(context)
         self._prepare()
-        return self
 
     def _prepare(self) -> None:
         """Checks the fields and works out what they mean together; called again after each change."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._drivers import Call, Steps, adrive, drive
+from ._drivers import Call, Steps, adrive, awaiting, blocking, drive
 from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
 from .conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
@@ -117,7 +117,9 @@ __all__ = [
     "Tool",
     "Unit",
     "adrive",
+    "awaiting",
     "block_text",
+    "blocking",
     "call_reference",
     "called_in",
     "check_options",
