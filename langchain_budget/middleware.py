@@ -24,10 +24,10 @@ from rankbudget.adapters import (
     truncate_text,
 )
 
-from ._agent import AgentBudget, thread_id
 from ._codec import CODEC
 from ._options import LimitOptions, SharedCopy, checked
 from ._supported import require
+from .agents import AgentBudget, thread_id
 from .model import guarded
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")

@@ -23,9 +23,9 @@ from rankbudget import BudgetReport, BudgetSession, TokenBudget
 from rankbudget.adapters import Limits, Steps, adrive, drive, limits_of
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
-from ._agent import AgentBudget, thread_id
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
+from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of
 
 __all__ = ["budget_model", "guarded"]

@@ -1,4 +1,4 @@
-"""The budget behind a retriever: documents in, documents within the tokens there are out."""
+"""The budget behind a retriever, or around one: documents ranked, deduplicated and within the limit."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
-from langchain_core.callbacks import Callbacks
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+    Callbacks,
+)
 from langchain_core.documents import Document
 from langchain_core.documents.compressor import BaseDocumentCompressor
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import run_in_executor
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from rankbudget import Block, FitResult, Segment
-from rankbudget.adapters import JOINT, Evidence, Piece, PromptRequest, drive, plan_steps
+from rankbudget.adapters import JOINT, Call, Evidence, PromptRequest, Steps, adrive, drive, plan_steps
+from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import from_segment, to_segments
 from ._limits import LimitSettings
-from ._options import check_values
+from ._options import Settings, check_given, check_values
 from ._slots import shown_by
 
-__all__ = ["BudgetDocumentCompressor"]
+__all__ = ["BudgetDocumentCompressor", "BudgetRetriever"]
 
 
 class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
@@ -73,19 +79,20 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        return _documents(self.fit(documents, query))
+        kept = self.fit(documents, query).segments
+        return [s.source if s.source.page_content == s.text else from_segment(s, s.text) for s in kept]
 
     @override
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        return _documents(await run_in_executor(None, self.fit, documents, query))
+        return await run_in_executor(None, self.compress_documents, documents, query)
 
     def fit(self, documents: Sequence[Document], query: str) -> FitResult:
         """Returns the kept documents as segments, with the report; a segment's `source` is its document."""
         check_values({"query": query})
         segments = tuple(to_segments(documents))
-        options = {"scorer": self.scorer, "compress": self.compress, "dedup": self.dedup, "order": self.order}
+        options: dict[str, Any] = {n: getattr(self, n) for n in ("scorer", "compress", "dedup", "order")}
         if all(getattr(self, name) is None for name in ("session", "budget", "model", "context_window")):
             from rankbudget import fit_documents  # ranking is only loaded where documents are
 
@@ -107,8 +114,14 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
             fields |= {**self._limits.fields(), "question": asked, "question_text": query}
             plan = drive(plan_steps(PromptRequest(**fields, sources=frozenset({"knowledge"}))))
         pieces = plan.kept["knowledge"].pieces
-        text = self.separator.join([p.rendition.text for p in pieces])
-        return FitResult(segments=tuple(map(_segment, pieces)), text=text, report=plan.report)
+        kept = [
+            p.segment
+            if p.whole
+            else dataclasses.replace(p.segment, text=p.rendition.text, tokens=p.rendition.tokens)
+            for p in pieces
+        ]
+        text = self.separator.join([segment.text for segment in kept])
+        return FitResult(segments=tuple(kept), text=text, report=plan.report)
 
     def best(self, documents: Sequence[Document], query: str, k: int) -> list[Document]:
         """Returns the `k` best documents in their order; without `compress`, of those that fit alone."""
@@ -130,15 +143,91 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
         return self._limits.counter.count(whole + self.separator)
 
 
-def _segment(piece: Piece) -> Segment:
-    if piece.whole:
-        return piece.segment
-    return dataclasses.replace(piece.segment, text=piece.rendition.text, tokens=piece.rendition.tokens)
+_OPTIONS = tuple(name for name in BudgetDocumentCompressor.model_fields if name != "max_tokens")
 
 
-def _documents(result: FitResult) -> list[Document]:
-    """Returns the documents: the same objects where they are whole."""
-    return [
-        from_segment(s, None if s.source is not None and s.source.page_content == s.text else s.text)
-        for s in result.segments
-    ]
+class BudgetRetriever(Settings, BaseRetriever):
+    """Retrieves what another retriever finds, within an exact number of tokens.
+
+    Takes what `BudgetDocumentCompressor` takes beside the retriever, or a compressor that is shared.
+
+    Args:
+        retriever: what finds the documents; ask it for more than fits, the best are kept.
+        compressor: keeps what fits; made of the other options when it is not given.
+        max_tokens: most tokens of all documents together, from 1; None asks the compressor. `invoke(query,
+            max_tokens=200)` sets it for one call.
+        k: most documents, from 1; the best ones are chosen first, then fitted. None has no limit but the
+            tokens. `invoke(query, k=2)` sets it for one call.
+
+    Example:
+        >>> from langchain_core.vectorstores import InMemoryVectorStore
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> texts = ["Cats sleep.", "A refund takes ten days."]
+        >>> store = InMemoryVectorStore.from_texts(texts, DeterministicFakeEmbedding(size=8))
+        >>> narrow = BudgetRetriever(retriever=store.as_retriever(), max_tokens=8)
+        >>> found = narrow.invoke("How long does a refund take?")
+        >>> [d.page_content for d in found]
+        ['A refund takes ten days.']
+    """
+
+    retriever: BaseRetriever
+    compressor: BudgetDocumentCompressor = Field(default_factory=BudgetDocumentCompressor)
+    max_tokens: int | None = None
+    k: int | None = None
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
+        check_given(type(self).__name__, kwargs, [*type(self).model_fields, *_OPTIONS])
+        if options and kwargs.get("compressor") is not None:
+            msg = f"compressor must be given without {', '.join(options)}: a compressor has its own options"
+            raise BudgetConfigError(msg)
+        if kwargs.get("compressor") is None:
+            kwargs["compressor"] = BudgetDocumentCompressor(**options)
+        super().__init__(**kwargs)
+
+    @override
+    def _prepare(self) -> None:
+        if self.max_tokens is not None and self.compressor.max_tokens is not None:
+            msg = "max_tokens must be given once: the compressor has a max_tokens of its own"
+            raise BudgetConfigError(msg)
+
+    @override
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return drive(self._steps(query, run_manager, **options))
+
+    @override
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return await adrive(self._steps(query, run_manager, **options))
+
+    def _steps(
+        self,
+        query: str,
+        run_manager: Any,
+        *,
+        k: int | None = None,
+        max_tokens: int | None = None,
+        **more: Any,
+    ) -> Steps[list[Document]]:
+        """Checks the options of this call before anything is retrieved."""
+        check_values({"k": k, "max_tokens": max_tokens})
+        most = self.max_tokens if max_tokens is None else max_tokens
+        compressor = self.compressor
+        if most is not None:
+            compressor = compressor.model_copy(update={"max_tokens": most})
+        options: Any = {"config": {"callbacks": run_manager.get_child()}, **more}
+        retrieve = partial(self.retriever.invoke, **options)
+        found = yield Call(retrieve, (query,), partial(self.retriever.ainvoke, **options))
+
+        def kept() -> list[Document]:
+            count = self.k if k is None else k
+            chosen = found if count is None else compressor.best(found, query, count)
+            return list(compressor.compress_documents(chosen, query))
+
+        documents: list[Document] = yield Call(kept)
+        return documents
