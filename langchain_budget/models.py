@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseLanguageModel
@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["ANSWER_NAMES", "as_summarizer", "facts_of", "summarizer", "unwrapped"]
 
 ANSWER_NAMES = (
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "max_new_tokens",
-    "max_tokens_to_sample",
-    "num_predict",
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"),
+    *("max_tokens_to_sample", "num_predict"),
 )
 """What the integrations call the longest answer of a request; each has one or two of them."""
 _TASK = (
@@ -107,8 +103,7 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(model)
     @property
     def input_window(self) -> int | None:
         """The most tokens that text and answer may have together; None where it is unknown."""
-        known = [window for step in _steps_of(self.model) if (window := self._window_of(step)) is not None]
-        return min(known, default=None)
+        return min((w for w in map(self._window_of, _steps_of(self.model)) if w is not None), default=None)
 
     def __call__(self, text: str, max_tokens: int) -> str:
         return _text(self.model.invoke(self._input(text, max_tokens), config=_INTERNAL))
@@ -186,21 +181,18 @@ def _answer(model: Any) -> tuple[int | None, bool]:
     bound = _largest(arguments)
     if bound is not None:
         return bound, True
-    set_by_user: Collection[str] = getattr(own, "model_fields_set", frozenset())
     fields = {name: getattr(own, name, None) for name in ANSWER_NAMES}
-    further = [getattr(own, name, None) for name in ("model_kwargs", "extra_body")]
-    asked_there = [_largest(extra) for extra in further if isinstance(extra, Mapping)]
-    asked = max((n for n in (_largest(fields), *asked_there) if n is not None), default=None)
-    if asked is None:
-        return None, False
-    chosen = asked in asked_there or any(fields[name] == asked and name in set_by_user for name in fields)
-    return asked, chosen and asked != _profile(own).get("max_output_tokens")
+    further = [getattr(own, "model_kwargs", None), getattr(own, "extra_body", None)]
+    asked = _largest(fields, *further)
+    chosen = {name: fields[name] for name in fields if name in getattr(own, "model_fields_set", ())}
+    defaults = (None, _profile(own).get("max_output_tokens"))
+    return asked, asked not in defaults and asked == _largest(chosen, *further)
 
 
-def _largest(given: Mapping[str, Any]) -> int | None:
-    """Returns the largest of the named numbers; 0 and less mean "no limit" where they are allowed."""
-    found = [_count(given.get(name)) for name in ANSWER_NAMES]
-    return max((n for n in found if n is not None), default=None)
+def _largest(*given: Any) -> int | None:
+    """Returns the largest answer in some mappings; 0 and less mean "no limit" where they are allowed."""
+    values = [m.get(name) for m in given if isinstance(m, Mapping) for name in ANSWER_NAMES]
+    return max((n for value in values if (n := _count(value)) is not None), default=None)
 
 
 def _count(value: Any) -> int | None:
