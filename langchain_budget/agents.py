@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
@@ -11,13 +12,13 @@ from typing_extensions import Unpack
 
 from rankbudget import Block, BudgetConfigError, TokenBudget, TokenCounter, fit_messages
 from rankbudget.adapters import ListMeasure, Plan, PromptRequest, SessionPool, Steps, awaiting, blocking
-from rankbudget.errors import shown
+from rankbudget.errors import named_fields, shown
 
 from ._codec import CODEC
 from ._convert import as_messages, as_tools
 from ._counters import HostCounter, host_counter
 from ._limits import HostLimits, bound_tools, limits_for
-from ._options import LimitOptions, SharedCopy, checked
+from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
 
 __all__ = ["AgentBudget", "BudgetContextEdit", "pre_model_hook", "thread_id"]
@@ -74,6 +75,8 @@ def pre_model_hook(
     return made
 
 
+@named_fields
+@dataclass(eq=False)
 class BudgetContextEdit:
     """Fits the messages in place when they exceed `trigger` tokens.
 
@@ -90,14 +93,13 @@ class BudgetContextEdit:
         ['three']
     """
 
-    @checked
-    def __init__(
-        self, trigger: int = 100_000, counter: Any = None, cut: Literal["fill", "stable"] = "stable"
-    ) -> None:
-        self.trigger = trigger
-        self.counter = counter
-        self.cut = cut
-        self._own = None if counter is None else host_counter(counter)
+    trigger: int = 100_000
+    counter: Any = None
+    cut: Literal["fill", "stable"] = "stable"
+
+    def __post_init__(self) -> None:
+        check_values(vars(self))
+        self._own = None if self.counter is None else host_counter(self.counter)
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[[Sequence[BaseMessage]], int]) -> None:
         """Replaces the list's contents by what fits; what is broken is repaired even when it fits."""
