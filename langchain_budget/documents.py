@@ -15,7 +15,6 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import run_in_executor
 from pydantic import ConfigDict, Field
 from typing_extensions import override
 
@@ -81,12 +80,6 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
     ) -> Sequence[Document]:
         kept = self.fit(documents, query).segments
         return [s.source if s.source.page_content == s.text else from_segment(s, s.text) for s in kept]
-
-    @override
-    async def acompress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
-    ) -> Sequence[Document]:
-        return await run_in_executor(None, self.compress_documents, documents, query)
 
     def fit(self, documents: Sequence[Document], query: str) -> FitResult:
         """Returns the kept documents as segments, with the report; a segment's `source` is its document."""

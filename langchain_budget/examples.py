@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from langchain_core.example_selectors import BaseExampleSelector
-from langchain_core.runnables import run_in_executor
 
 from rankbudget import FewShotSelector
 from rankbudget.adapters import JOINT, CodecMeasure
@@ -92,10 +91,6 @@ class BudgetExampleSelector(BaseExampleSelector):
         with self._lock:
             self.examples = [*self.examples, example]
 
-    async def aadd_example(self, example: dict[str, str]) -> Any:
-        """Adds an example."""
-        self.add_example(example)
-
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the best examples for the input, best first."""
         keys = self.input_keys if self.input_keys is not None else list(input_variables)
@@ -112,10 +107,6 @@ class BudgetExampleSelector(BaseExampleSelector):
         if not self.double_braces:
             return found
         return [{key: _doubled(value) for key, value in example.items()} for example in found]
-
-    async def aselect_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """Returns what `select_examples` returns; rating runs in a thread."""
-        return await run_in_executor(None, self.select_examples, input_variables)
 
 
 def _doubled(value: Any) -> Any:
