@@ -30,8 +30,6 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import MessageError
 
-__all__ = ["CODEC", "MARK", "LangChainCodec", "NeedsConversionError"]
-
 MARK = "lc_source"
 """LangChain's own key in `additional_kwargs` for messages nobody typed; no integration sends it."""
 EDITED = "rankbudget"

@@ -18,16 +18,6 @@ from rankbudget.errors import BudgetConfigError, MessageError
 
 from ._codec import CODEC
 
-__all__ = [
-    "as_messages",
-    "as_tools",
-    "document_text",
-    "example_messages",
-    "example_text",
-    "from_segment",
-    "to_segments",
-]
-
 _ASKED = ("input", "question", "query", "text", "prompt", "instruction")
 _ANSWERED = ("output", "answer", "response", "completion", "label")
 

@@ -17,8 +17,6 @@ from rankbudget import TokenCounter, counter_for
 from rankbudget.adapters import ListMeasure
 from rankbudget.errors import BudgetConfigError
 
-__all__ = ["HostCounter", "counter_kind", "counts_itself", "host_counter", "model_name"]
-
 CounterKind = Literal["messages", "message", "text"]
 _FORMS: dict[CounterKind, Callable[[str], Any]] = {
     "messages": lambda text: [HumanMessage(text)],

@@ -20,8 +20,6 @@ from ._counters import host_counter
 from ._options import Settings, check_values
 from .models import as_summarizer, facts_of, unwrapped
 
-__all__ = ["HostLimits", "LimitSettings", "bound_tools", "limit_of", "limits_for", "schemas_in"]
-
 _SCHEMA_NAMES = (
     *("response_format", "format", "output_format", "output_config"),
     *("response_schema", "response_json_schema", "guided_json"),

@@ -19,8 +19,6 @@ from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import check_options, typed_errors
 from rankbudget.errors import BudgetConfigError, shown
 
-__all__ = ["LimitOptions", "Settings", "SharedCopy", "check_given", "check_values", "checked"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -34,18 +34,6 @@ from ._convert import as_messages, document_text, example_text, from_segment, to
 from ._counters import model_name
 from ._limits import LimitSettings
 
-__all__ = [
-    "SlotSettings",
-    "Trimmed",
-    "host_objects",
-    "placeholders_in",
-    "planned",
-    "render_prompt",
-    "reported",
-    "shown_by",
-    "system_of",
-]
-
 _OPTIONS = {
     "history": "history_key",
     "knowledge": "documents_key",
