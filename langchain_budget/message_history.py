@@ -6,9 +6,10 @@ import copy
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage
 from typing_extensions import Unpack
 
 from rankbudget import BudgetReport, BudgetSession, FitResult, TokenBudget
@@ -18,9 +19,6 @@ from ._codec import CODEC
 from ._limits import limits_for
 from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
-
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
 
 __all__ = ["BudgetMessageHistory", "Store", "picklable"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import BasePromptTemplate
-from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
@@ -18,10 +18,7 @@ from rankbudget.errors import BudgetConfigError, BudgetError, SummaryError
 
 from ._counters import counts_itself, model_name
 
-if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
-
-__all__ = ["ANSWER_NAMES", "as_summarizer", "facts_of", "summarizer", "unwrapped"]
+__all__ = ["ANSWER_NAMES", "as_summarizer", "facts_of", "unwrapped"]
 
 ANSWER_NAMES = (
     *("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"),
@@ -72,38 +69,34 @@ def unwrapped(model: Any) -> tuple[Any, dict[str, Any]]:
         model = inner
 
 
-class summarizer:  # noqa: N801 - used as a function: summarizer(model)
-    """Makes any LangChain model or chain write summaries: `summarizer(model)(text, max_tokens)`.
+def as_summarizer(given: Any) -> Summarizer | None:
+    """Returns a summarizer as the core takes it: a model or a chain is wrapped, a callable passes."""
+    if isinstance(given, Runnable):
+        return _ModelSummarizer(given)
+    if given is None or callable(given):
+        return given  # type: ignore[no-any-return]  # a callable of any kind
+    msg = f"summarizer must be a model, a chain or a callable (got a {type(given).__name__})"
+    raise BudgetConfigError(msg)
 
-    A model gets an instruction and the text as messages. A chain that starts with a prompt gets its
-    variables: `text`, `max_tokens` and `words`, each where the prompt names it; a variable of another name is
-    the text. Any other Runnable gets the text alone.
 
-    Args:
-        model: a chat model, a model from text to text, or a Runnable that ends in one.
-        task: the instruction for a model; `{words}` is replaced by the length asked for.
+class _ModelSummarizer:
+    """Writes summaries with a model, which gets an instruction, or with a chain.
 
-    Raises:
-        BudgetConfigError: the chain's prompt has unknown variables, or none for the text.
-
-    Example:
-        >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
-        >>> from langchain_core.prompts import PromptTemplate
-        >>> prompt = PromptTemplate.from_template("At most {words} words about this: {talk}")
-        >>> chain = prompt | FakeListChatModel(responses=["They met."])
-        >>> summarizer(chain)("user: hello", 40)
-        'They met.'
+    A chain that starts with a prompt gets its variables: `text`, `max_tokens` and `words`, each where the
+    prompt names it; a variable of another name is the text. Any other Runnable gets the text alone.
     """
 
-    def __init__(self, model: Runnable[Any, Any], *, task: str = _TASK) -> None:
+    def __init__(self, model: Runnable[Any, Any]) -> None:
         self.model = model
-        self.task = task
-        self._variables = _variables(model)
+        chain = unwrapped(model)[0]
+        self._steps: list[Any] = chain.steps if isinstance(chain, RunnableSequence) else [model]
+        self._variables = _variables(self._steps[0])
 
     @property
     def input_window(self) -> int | None:
         """The most tokens that text and answer may have together; None where it is unknown."""
-        return min((w for w in map(self._window_of, _steps_of(self.model)) if w is not None), default=None)
+        models = [step for step in self._steps if isinstance(unwrapped(step)[0], BaseLanguageModel)]
+        return min((w for w in map(self._window_of, models) if w is not None), default=None)
 
     def __call__(self, text: str, max_tokens: int) -> str:
         return _text(self.model.invoke(self._input(text, max_tokens), config=_INTERNAL))
@@ -112,17 +105,14 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(model)
         """Writes a summary without blocking the event loop."""
         return _text(await self.model.ainvoke(self._input(text, max_tokens), config=_INTERNAL))
 
-    def _window_of(self, step: Any) -> int | None:
-        if not isinstance(unwrapped(step)[0], BaseLanguageModel):
-            return None
-        facts = facts_of(step)
+    def _window_of(self, model: Any) -> int | None:
+        facts = facts_of(model)
         try:
             limits = limits_of(model=facts)
         except BudgetError:
             return None
-        task = self.task
-        if self._variables is not None:
-            task = _steps_of(self.model)[0].format_prompt(**self._input("", 0)).to_string()
+        prompted = self._variables is not None
+        task = self._steps[0].format_prompt(**self._input("", 0)).to_string() if prompted else _TASK
         beside = limits.counter.count(task) + _FRAMING + (facts.answer or 0)
         window = limits.budget.context_window
         return max(1, window - beside - int(window * limits.counter.band))
@@ -132,19 +122,9 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(model)
         if self._variables is not None:
             values = {"text": text, "max_tokens": max_tokens, "words": words}
             return {name: values.get(name, text) for name in self._variables}
-        if isinstance(unwrapped(_steps_of(self.model)[0])[0], BaseLanguageModel):
-            return [SystemMessage(self.task.replace("{words}", str(words))), HumanMessage(text)]
+        if isinstance(unwrapped(self._steps[0])[0], BaseLanguageModel):
+            return [SystemMessage(_TASK.format(words=words)), HumanMessage(text)]
         return text
-
-
-def as_summarizer(given: Any) -> Summarizer | None:
-    """Returns a summarizer as the core takes it: a model or a chain is wrapped, a callable passes."""
-    if isinstance(given, Runnable):
-        return summarizer(given)
-    if given is None or callable(given):
-        return given  # type: ignore[no-any-return]  # a callable of any kind
-    msg = f"summarizer must be a model, a chain or a callable (got a {type(given).__name__})"
-    raise BudgetConfigError(msg)
 
 
 # ---- what a model says about itself ----------------------------------------------------------------------
@@ -207,15 +187,8 @@ def _profile(model: Any) -> dict[str, int]:
 
 
 # ---- chains as summarizers -------------------------------------------------------------------------------
-def _steps_of(model: Any) -> list[Any]:
-    """Returns the steps of a chain, through what wraps it; any other Runnable is its own."""
-    chain = unwrapped(model)[0]
-    return chain.steps if isinstance(chain, RunnableSequence) else [model]
-
-
-def _variables(model: Any) -> list[str] | None:
+def _variables(first: Any) -> list[str] | None:
     """Returns the variables of the prompt that a chain starts with; None where it starts with none."""
-    first = _steps_of(model)[0]
     if not isinstance(first, BasePromptTemplate):
         return None
     names = list(first.input_variables)
