@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from rankbudget import Block, BudgetSession, FitResult, MessageError, Segment
 from rankbudget.adapters import (
+    PINNED_ROLES,
     SUMMARY_TIMEOUT,
     Call,
     Fit,
@@ -101,7 +102,7 @@ class SlotSettings(LimitSettings):
 
     # ---- one request -------------------------------------------------------------------------------------
     def _slots_steps(
-        self, value: Mapping[str, Any], names: Iterable[str], show: Callable[[Any], list[BaseMessage]] | None
+        self, value: Mapping[str, Any], names: Iterable[str], show: Any, **fields: Any
     ) -> Steps[Trimmed]:
         """Plans the slots of a dict; `names` are the keys its prompt may ever have, `show` renders it."""
         keys = self._keys_in([*names, *value])
@@ -114,15 +115,21 @@ class SlotSettings(LimitSettings):
             msg = f"the input must have a key of {allowed} (got {given}). Name yours with history_key= etc."
             raise BudgetConfigError(msg)
         blocks = {slot: self._block(slot, key, value[key]) for slot, key in found.items()}
-        fields = dict(self._fields)
+
+        def fitted(kept: Mapping[str, Fit], history: Sequence[Any]) -> dict[str, Any]:
+            """Returns the value with its slots fitted, in the form they came in."""
+            out = dict(value)
+            for slot, key in found.items():
+                items = host_objects(kept[slot].pieces if slot in kept else ())
+                shown = (items[0] if items else "") if isinstance(value[key], str) else items
+                out[key] = list(history) if slot == "history" else shown
+            return out
+
         if show is not None:
-
-            def render(kept: Mapping[str, Fit], history: Sequence[Any]) -> list[Any]:
-                return show({**value, **_values(value, found, kept, history)})
-
-            fields |= {"render": render, "system": system_of(render({}, []))}
+            fields["render"] = lambda kept, history: show(fitted(kept, history))
+            fields["system"] = system_of(show(fitted({}, [])))
         request = PromptRequest(
-            **fields,
+            **{**self._fields, **fields},
             history=blocks.pop("history", None),
             blocks=tuple(blocks.values()),
             question=question,
@@ -130,16 +137,12 @@ class SlotSettings(LimitSettings):
             sources=frozenset(keys) | (self.session.sources if self.session is not None else frozenset()),
         )
         plan = yield from planned(request, self.session)
-        out = {**value, **_values(value, found, plan.kept, plan.history)}
-        return self._done(plan, out, () if show is not None else _unread(value, read))
-
-    def _done(self, plan: Plan, value: Any, warnings: Iterable[str] = ()) -> Trimmed:
         return Trimmed(
-            value=value,
+            value=fitted(plan.kept, plan.history),
             messages=plan.messages,
             segments=tuple(piece.segment for fit in plan.kept.values() for piece in fit.pieces),
             text="\n".join([m.text for m in plan.messages]),
-            report=plan.report.noting(*warnings),
+            report=plan.report.noting(*([] if show is not None else _unread(value, read))),
         )
 
     def _question(self, given: Any, show: Any) -> BaseMessage | None:
@@ -263,22 +266,7 @@ def placeholders_in(template: Any) -> set[str]:
 
 def system_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Returns the system messages of a prompt."""
-    roles = CODEC.roles(messages)
-    return [m for m, role in zip(messages, roles, strict=True) if role in {"system", "developer"}]
-
-
-def _values(
-    value: Mapping[str, Any], found: Mapping[str, str], kept: Mapping[str, Fit], history: Sequence[Any]
-) -> dict[str, Any]:
-    """Returns the fitted slots under their keys, in the form they came in."""
-    values: dict[str, Any] = {}
-    for slot, key in found.items():
-        if slot == "history":
-            values[key] = list(history)
-            continue
-        items = host_objects(kept[slot].pieces if slot in kept else ())
-        values[key] = (items[0] if items else "") if isinstance(value[key], str) else items
-    return values
+    return [message for message in messages if CODEC.role(message) in PINNED_ROLES]
 
 
 def _unread(value: Mapping[str, Any], read: set[str]) -> list[str]:

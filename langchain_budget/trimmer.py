@@ -1,8 +1,4 @@
-"""The budget as a step of a chain: messages that fit, or all slots of a prompt at once.
-
-chain = BudgetTrimmer(model="gpt-4o") | model
-chain = {"history": .., "documents": .., "question": ..} | BudgetTrimmer(prompt=prompt) | prompt | model
-"""
+"""The budget as a step of a chain: messages that fit, or all slots of a prompt at once."""
 
 from __future__ import annotations
 
@@ -12,16 +8,15 @@ from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from typing_extensions import override
 
-from rankbudget import Block
-from rankbudget.adapters import PromptRequest, Steps, adrive, drive
+from rankbudget.adapters import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_messages
-from ._slots import SlotSettings, Trimmed, planned, render_prompt, reported, system_of
+from ._slots import SlotSettings, Trimmed, render_prompt, reported
 
 __all__ = ["BudgetTrimmer", "Trimmed"]
 
@@ -118,23 +113,18 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         return (await adrive(reported(self._steps(value), run_manager))).value
 
     def _steps(self, value: Any) -> Steps[Trimmed]:
-        key = self.report_key
+        key, prompt = self.report_key, self.prompt
         if isinstance(value, Mapping):
-            show = None if self.prompt is None else partial(render_prompt, self.prompt)
-            names = getattr(self.prompt, "input_variables", ())
-            done = yield from self._slots_steps(value, names, show)
+            show = None if prompt is None else partial(render_prompt, prompt)
+            done = yield from self._slots_steps(value, getattr(prompt, "input_variables", ()), show)
             return done if key is None else replace(done, value={**done.value, key: done.report})
-        fields: dict[str, Any] = {"covers": "history"}
-        if self.prompt is not None:
-            fields = {
-                "render": lambda kept, history: render_prompt(self.prompt, history),
-                "system": system_of(render_prompt(self.prompt, [])),
-            }
-        given = value if isinstance(value, list) else as_messages(value)
-        alone = None if self.session is not None else frozenset({"history"})
-        history = Block(name="history", messages=given)
-        request = PromptRequest(**self._fields, **fields, history=history, sources=alone)
-        plan = yield from planned(request, self.session)
-        kept = list(plan.history)
-        done = self._done(plan, kept if key is None else {self.history_key: kept, key: plan.report})
-        return replace(done, messages=kept)
+        slots = {self.history_key: value if isinstance(value, list) else as_messages(value)}
+        if prompt is None:
+            done = yield from self._slots_steps(slots, (), None, covers="history")
+        else:
+            done = yield from self._slots_steps(slots, (), self._show_history)
+        kept = done.value[self.history_key]
+        return replace(done, messages=kept, value=kept if key is None else {**done.value, key: done.report})
+
+    def _show_history(self, slots: Mapping[str, Any]) -> list[BaseMessage]:
+        return render_prompt(self.prompt, slots[self.history_key])
