@@ -78,51 +78,46 @@ class SlotSettings(LimitSettings):
     example_prompt: Any = None
 
     _fields: dict[str, Any] = PrivateAttr()
+    _keys: dict[str, str] = PrivateAttr()  # by slot
 
     @override
     def _prepare(self) -> None:
         super()._prepare()
-        keys = self._slot_keys()
-        if len({*keys}) != len(keys):
-            msg = f"each slot must have a key of its own (got {', '.join(keys)})"
+        self._keys = {slot: getattr(self, option) for slot, option in _OPTIONS.items()}
+        if len({*self._keys.values()}) != len(self._keys):
+            msg = f"each slot must have a key of its own (got {', '.join(self._keys.values())})"
             raise BudgetConfigError(msg)
         own = {"scorer": self.scorer, "cut": self.cut, "strict": self.strict}
         self._fields = {**self._limits.fields(), **own, "shown": shown_by(self.document_prompt)}
         if self.min_exchanges is not None:
             self._fields["min_exchanges"] = self.min_exchanges
 
-    def _slot_keys(self) -> list[str]:
-        return [getattr(self, option) for option in _OPTIONS.values()]
-
     def _keys_in(self, names: Iterable[str]) -> dict[str, str]:
         """Returns the keys among `names` by slot; aliases are read where the usual key is missing."""
         known = set(names)
-        found = [key if key in known else _ALIASES.get(key, key) for key in self._slot_keys()]
-        return {slot: key for slot, key in zip(_OPTIONS, found, strict=True) if key in known}
+        found = {slot: key if key in known else _ALIASES.get(key, key) for slot, key in self._keys.items()}
+        return {slot: key for slot, key in found.items() if key in known}
 
     # ---- one request -------------------------------------------------------------------------------------
     def _slots_steps(
-        self, value: Mapping[str, Any], names: Iterable[str], show: Any, **fields: Any
+        self, value: Mapping[str, Any], keys: Mapping[str, str], show: Any, **fields: Any
     ) -> Steps[Trimmed]:
-        """Plans the slots of a dict; `names` are the keys its prompt may ever have, `show` renders it."""
-        keys = self._keys_in([*names, *value])
-        read = set(keys.values())
-        question = self._question(value.get(keys.pop("query", "")), show)
-        found = {slot: key for slot, key in keys.items() if value.get(key) is not None}
-        if not found and question is None and show is None:
-            allowed = ", ".join(self._slot_keys())
-            given = ", ".join(map(str, value)) or "none"
-            msg = f"the input must have a key of {allowed} (got {given}). Name yours with history_key= etc."
-            raise BudgetConfigError(msg)
-        blocks = {slot: self._block(slot, key, value[key]) for slot, key in found.items()}
+        """Plans the slots of a dict; `keys` has those its prompt may ever have, `show` renders it."""
+        asked = value.get(keys.get("query", ""))
+        question = None if asked is None or asked in ("", []) else self._question(asked, show)
+        found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
+        history = found.pop("history", None)
+        messages: list[Any] = []
+        if history is not None:
+            given = value[history]
+            messages = given if isinstance(given, list) else as_messages(given)
 
-        def fitted(kept: Mapping[str, Fit], history: Sequence[Any]) -> dict[str, Any]:
+        def fitted(kept: Mapping[str, Fit], kept_history: Sequence[Any]) -> dict[str, Any]:
             """Returns the value with its slots fitted, in the form they came in."""
-            out = dict(value)
+            out = dict(value) if history is None else {**value, history: list(kept_history)}
             for slot, key in found.items():
                 items = host_objects(kept[slot].pieces if slot in kept else ())
-                shown = (items[0] if items else "") if isinstance(value[key], str) else items
-                out[key] = list(history) if slot == "history" else shown
+                out[key] = (items[0] if items else "") if isinstance(value[key], str) else items
             return out
 
         if show is not None:
@@ -130,11 +125,12 @@ class SlotSettings(LimitSettings):
             fields["system"] = system_of(show(fitted({}, [])))
         request = PromptRequest(
             **{**self._fields, **fields},
-            history=blocks.pop("history", None),
-            blocks=tuple(blocks.values()),
+            history=None if history is None else Block(name="history", messages=messages),
+            blocks=tuple([self._block(slot, key, value[key]) for slot, key in found.items()]),
             question=question,
             question_text=question.text if question is not None else "",
-            sources=frozenset(keys) | (self.session.sources if self.session is not None else frozenset()),
+            sources=frozenset([*keys, *(self.session.sources if self.session is not None else ())])
+            - {"query"},
         )
         plan = yield from planned(request, self.session)
         return Trimmed(
@@ -142,13 +138,11 @@ class SlotSettings(LimitSettings):
             messages=plan.messages,
             segments=tuple(piece.segment for fit in plan.kept.values() for piece in fit.pieces),
             text="\n".join([m.text for m in plan.messages]),
-            report=plan.report.noting(*([] if show is not None else _unread(value, read))),
+            report=plan.report,
         )
 
     def _question(self, given: Any, show: Any) -> BaseMessage | None:
         """Returns the question as one message; several are only counted where a prompt shows them."""
-        if given is None or given in ("", []):
-            return None
         if isinstance(given, str):
             given = CODEC.make("user", given, origin="query")
         elif isinstance(given, list) and isinstance(given[0], dict) and "type" in given[0]:
@@ -163,8 +157,6 @@ class SlotSettings(LimitSettings):
         return messages[-1] if messages else None
 
     def _block(self, name: str, key: str, value: Any) -> Block:
-        if name == "history":
-            return Block(name=name, messages=value if isinstance(value, list) else as_messages(value))
         one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)
         prompt = self.example_prompt if name == "examples" else None
         text_of = None if prompt is None else partial(example_text, prompt=prompt)
@@ -267,14 +259,3 @@ def placeholders_in(template: Any) -> set[str]:
 def system_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Returns the system messages of a prompt."""
     return [message for message in messages if CODEC.role(message) in PINNED_ROLES]
-
-
-def _unread(value: Mapping[str, Any], read: set[str]) -> list[str]:
-    """Returns a warning for each key with documents or messages that no slot reads."""
-    warnings = []
-    for key, held in value.items():
-        first = held[0] if isinstance(held, (list, tuple)) and held else held
-        if key not in read and isinstance(first, (Document, BaseMessage)):
-            option = "documents_key" if isinstance(first, Document) else "history_key"
-            warnings.append(f"{key!r} is neither counted nor fitted; name its slot with {option}={key!r}")
-    return warnings

@@ -129,7 +129,7 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
                     written[key] = write(slot, written[key])
             return render_prompt(template, written)
 
-        return self._slots_steps(values, names, show)
+        return self._slots_steps(values, self._keys_in([*names, *values]), show)
 
     def _as_turns(self, block: str, value: Any) -> list[BaseMessage]:
         """Returns a slot as messages: a conversation as it is, examples as turns, else one message."""

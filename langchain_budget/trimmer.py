@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from typing_extensions import override
@@ -66,7 +67,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
     @override
     def _prepare(self) -> None:
         super()._prepare()
-        if self.report_key in self._slot_keys():
+        if self.report_key in self._keys.values():
             msg = f"report_key must be a key of its own (got {self.report_key!r}, the key of a slot)"
             raise BudgetConfigError(msg)
         if self.prompt is not None and not isinstance(self.prompt, Runnable):
@@ -116,15 +117,35 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         key, prompt = self.report_key, self.prompt
         if isinstance(value, Mapping):
             show = None if prompt is None else partial(render_prompt, prompt)
-            done = yield from self._slots_steps(value, getattr(prompt, "input_variables", ()), show)
+            keys = self._keys_in([*getattr(prompt, "input_variables", ()), *value])
+            if prompt is None and all(value.get(name) is None for name in keys.values()):
+                allowed, given = ", ".join(self._keys.values()), ", ".join(map(str, value)) or "none"
+                msg = (
+                    f"the input must have a key of {allowed} (got {given}). Name yours with history_key= etc."
+                )
+                raise BudgetConfigError(msg)
+            done = yield from self._slots_steps(value, keys, show)
+            unread = _unread(value, {*keys.values()}) if prompt is None else []
+            done = replace(done, report=done.report.noting(*unread))
             return done if key is None else replace(done, value={**done.value, key: done.report})
         slots = {self.history_key: value if isinstance(value, list) else as_messages(value)}
         if prompt is None:
-            done = yield from self._slots_steps(slots, (), None, covers="history")
+            done = yield from self._slots_steps(slots, {"history": self.history_key}, None, covers="history")
         else:
-            done = yield from self._slots_steps(slots, (), self._show_history)
+            done = yield from self._slots_steps(slots, {"history": self.history_key}, self._show_history)
         kept = done.value[self.history_key]
         return replace(done, messages=kept, value=kept if key is None else {**done.value, key: done.report})
 
     def _show_history(self, slots: Mapping[str, Any]) -> list[BaseMessage]:
         return render_prompt(self.prompt, slots[self.history_key])
+
+
+def _unread(value: Mapping[str, Any], read: set[str]) -> list[str]:
+    """Returns a warning for each key with documents or messages that no slot reads."""
+    warnings = []
+    for key, held in value.items():
+        first = held[0] if isinstance(held, (list, tuple)) and held else held
+        if key not in read and isinstance(first, (Document, BaseMessage)):
+            option = "documents_key" if isinstance(first, Document) else "history_key"
+            warnings.append(f"{key!r} is neither counted nor fitted; name its slot with {option}={key!r}")
+    return warnings
