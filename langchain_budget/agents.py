@@ -11,12 +11,12 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, e
 from typing_extensions import Unpack
 
 from rankbudget import Block, BudgetConfigError, TokenBudget, TokenCounter, fit_messages
-from rankbudget.adapters import ListMeasure, Plan, PromptRequest, SessionPool, Steps, awaiting, blocking
+from rankbudget.adapters import Plan, PromptRequest, SessionPool, Steps, awaiting, blocking
 from rankbudget.errors import named_fields, shown
 
 from ._codec import CODEC
 from ._convert import as_messages, as_tools
-from ._counters import HostCounter, host_counter
+from ._counters import host_counter
 from ._limits import HostLimits, bound_tools, limits_for
 from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
@@ -105,10 +105,7 @@ class BudgetContextEdit:
         """Replaces the list's contents by what fits; what is broken is repaired even when it fits."""
         if not messages:
             return
-        host = self._own
-        if host is None:
-            by_text = host_counter(count_tokens, prefer="messages").counter
-            host = HostCounter(by_text, ListMeasure(count_tokens))
+        host = self._own or host_counter(count_tokens, prefer="messages")
         limits: dict[str, Any] = {"max_tokens": self.trigger, "cut": self.cut}
         messages[:] = fit_messages(messages, **host._asdict(), codec=CODEC, **limits).messages
 

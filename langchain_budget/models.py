@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
@@ -60,13 +61,11 @@ def facts_of(model: Any) -> ModelFacts:
 def unwrapped(model: Any) -> tuple[Any, dict[str, Any]]:
     """Returns the model inside `bind_tools`, `with_retry` and the like, and the arguments bound to it."""
     arguments: dict[str, Any] = {}
-    while True:
-        if isinstance(model, RunnableBindingBase):
-            arguments = {**model.kwargs, **arguments}
-        inner = _inner(model)
-        if inner is None:
-            return model, arguments
-        model = inner
+    inner = model
+    for inner in _layers(model):
+        if isinstance(inner, RunnableBindingBase):
+            arguments = {**inner.kwargs, **arguments}
+    return inner, arguments
 
 
 def as_summarizer(given: Any) -> Summarizer | None:
@@ -128,27 +127,28 @@ class _ModelSummarizer:
 
 
 # ---- what a model says about itself ----------------------------------------------------------------------
-def _inner(model: Any) -> Any:
-    if isinstance(model, RunnableBindingBase):
-        return model.bound
-    if isinstance(model, RunnableWithFallbacks):
-        return model.runnable
-    return model.default if isinstance(model, DynamicRunnable) else None
+def _layers(model: Any) -> Iterator[Any]:
+    """Yields what is wrapped around a model, from outside in, and the model."""
+    while model is not None:
+        yield model
+        if isinstance(model, RunnableBindingBase):
+            model = model.bound
+        elif isinstance(model, RunnableWithFallbacks):
+            model = model.runnable
+        else:
+            model = model.default if isinstance(model, DynamicRunnable) else None
 
 
 def _fallback_windows(model: Any) -> Iterator[int]:
     """Returns the windows of a model's fallbacks, where they are known."""
-    while model is not None:
-        for other in model.fallbacks if isinstance(model, RunnableWithFallbacks) else ():
+    for layer in _layers(model):
+        for other in layer.fallbacks if isinstance(layer, RunnableWithFallbacks) else ():
             facts = facts_of(other)
             known = [facts.window, facts.smallest_fallback]
             if facts.window is None and facts.name is not None:
-                try:
+                with suppress(BudgetError):
                     known.append(TokenBudget.for_model(facts.name).context_window)
-                except BudgetError:
-                    continue
             yield from (window for window in known if window is not None)
-        model = _inner(model)
 
 
 def _answer(model: Any) -> tuple[int | None, bool]:
