@@ -56,13 +56,7 @@ class NeedsConversionError(MessageError):
 
 
 class LangChainCodec:
-    """Reads and copies `BaseMessage` objects.
-
-    Example:
-        >>> from langchain_core.messages import AIMessage
-        >>> CODEC.call_ids(AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c1"}]))
-        ('c1',)
-    """
+    """Reads and copies `BaseMessage` objects."""
 
     def __init__(self) -> None:
         # Filled as classes are met; SystemMessage and ChatMessage say more than their class.
@@ -259,4 +253,3 @@ def _with_extras(content: Any, fields: Mapping[str, Any]) -> Any:
 
 
 CODEC = LangChainCodec()
-"""The one codec; it has no state but the message classes it has met."""

@@ -36,12 +36,9 @@ class HostCounter(NamedTuple):
 
 
 def host_counter(counter: Any, *, prefer: CounterKind | None = None) -> HostCounter:
-    """Returns how to count for anything a LangChain user may pass as a counter.
+    """Returns how to count with a name, TokenCounter, tokenizer, model or callable.
 
-    Args:
-        counter: a name ("gpt-4o", "o200k_base", "approximate"), a TokenCounter, a tokenizer, a model, or a
-            callable.
-        prefer: what an unannotated callable takes; None finds out by trying it.
+    `prefer` is what an unannotated callable takes; None finds out by trying it.
     """
     if counter == "approximate" or counter is count_tokens_approximately:
         # Every message is rounded up by itself, so its counts may be added.

@@ -49,11 +49,7 @@ _ALIASES = {"history": "chat_history", "documents": "context", "question": "inpu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trimmed(FitResult):
-    """What a trimmer kept, and the report that says why.
-
-    Args:
-        value: what the chain passes on: messages, or the dict with its slots fitted.
-    """
+    """What a trimmer kept, and the report; `value` is what the chain passes on."""
 
     value: Any = None
 

@@ -150,10 +150,7 @@ class AgentBudget(SharedCopy):
         thread: Any = None,
         refused: Plan | None = None,
     ) -> Steps[tuple[list[Any], Plan]]:
-        """Returns the messages to send for one request, without its system message, and the plan.
-
-        `refused` is what the model refused as too long: the next one has three quarters of its tokens.
-        """
+        """Returns the messages to send, without `system`, and the plan; `refused` was too long."""
         own = self.model if self.model is not None else model
         limits = self.limits_for(own).with_tools(bound_tools(own) if tools is None else as_tools(tools))
         self._latest = limits.counter

@@ -39,13 +39,11 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
     whole are the same objects, shortened ones copies.
 
     Args:
-        max_tokens: most tokens of all documents together, from 1, as `document_prompt` and `separator` show
-            them.
+        max_tokens: most tokens of all documents, from 1, as `document_prompt` and `separator` show them.
         budget: instead of a number: the documents get all that it leaves beside the question. model,
             context_window and counter are as in `BudgetTrimmer`.
         session: a session whose history is granted first; the documents get what it leaves this turn.
-        scorer: rates the documents; None takes the default mix of words and meaning, unless the metadata has
-            a score.
+        scorer: rates the documents; None takes the metadata's score, else a mix of words and meaning.
         compress: allows single sentences where few whole documents fit.
         dedup: leaves out near-duplicates when not everything fits.
         order: "original", "edges" (the best first and last) or "score".

@@ -29,20 +29,17 @@ class BudgetExampleSelector(BaseExampleSelector):
 
     Args:
         examples: dicts; they come back as the same objects, best first.
-        max_tokens: most tokens of all examples, as `example_prompt` shows them, as a text or as messages with
-            their roles; None has no limit but `k`.
+        max_tokens: most tokens of all examples, as `example_prompt` shows them; None has no limit but `k`.
         k: most examples; None has no limit but the tokens.
         example_prompt: the few-shot prompt's own; None counts the fields of an example, one on a line.
         separator: joins two examples.
         input_keys: the input variables that make the question; None takes all.
         model: a chat model or a model's name; gives the tokenizer.
         counter: counts instead of the model's tokenizer.
-        embeddings: rates by meaning: LangChain embeddings, or whatever `FewShotSelector` takes; None takes
-            its default.
+        embeddings: rates by meaning: LangChain embeddings, or what `FewShotSelector` takes.
         diversity: how much likeness to a picked example costs, 0 = nothing, 1 = as much as relevance gives.
-        double_braces: hands out copies with `{` and `}` doubled, for `FewShotPromptTemplate`: it puts the
-            examples into a template and fills that in once more, which raises KeyError for JSON.
-            `FewShotChatMessagePromptTemplate` and other template formats need no doubling.
+        double_braces: hands out copies with `{` and `}` doubled, for `FewShotPromptTemplate`, which fills
+            examples in once more and raises KeyError for JSON.
 
     Example:
         >>> examples = [

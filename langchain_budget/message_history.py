@@ -42,8 +42,6 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         >>> store = BudgetMessageHistory(max_tokens=8, counter=lambda message: len(message.content.split()))
         >>> store.add_messages([HumanMessage("one two three"), AIMessage("four five six")])
         >>> store.add_messages([HumanMessage("seven"), AIMessage("eight")])
-        >>> len(store.messages), len(store.history.messages)
-        (4, 4)
         >>> store.add_messages([HumanMessage("nine"), AIMessage("ten")])
         >>> [m.content for m in store.messages], len(store.history.messages)
         (['seven', 'eight', 'nine', 'ten'], 6)
@@ -83,11 +81,9 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         """Returns a factory whose histories are fitted when read; its `.forget(..)` forgets one.
 
         Args:
-            get_session_history: makes the history that stores a conversation, as `RunnableWithMessageHistory`
-                takes it.
+            get_session_history: makes the history that stores a conversation.
             keep: for how many conversations the cut is remembered, from 1; the one not used for longest is
-                forgotten. A conversation is known by what the factory is called with; where that cannot be
-                compared, no cut is remembered.
+                forgotten. What the factory is called with names one; what cannot be compared, none.
             options: what the constructor takes.
         """
         check_values({"keep": keep, "get_session_history": get_session_history})

@@ -154,8 +154,7 @@ def _fallback_windows(model: Any) -> Iterator[int]:
 def _answer(model: Any) -> tuple[int | None, bool]:
     """Returns the longest answer a model's requests ask for, and whether the user chose it.
 
-    Bound arguments are read before the model's own fields. A field that was not set, or that holds the most
-    the model's profile allows, may be the integration's default.
+    A field that was not set, or that holds the most the profile allows, may be the integration's default.
     """
     own, arguments = unwrapped(model)
     bound = _largest(arguments)

@@ -35,14 +35,12 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         model: a chat model or a model's name; gives window, answer and tokenizer.
         max_tokens: most tokens of the prompt, from 1; beside a budget the smaller wins.
         context_window: the window in tokens, where the model does not give it.
-        counter: counts instead of the model's tokenizer: a name, a TokenCounter, a model, or a callable over
-            messages or text.
+        counter: counts instead of the model's tokenizer: a name, a TokenCounter, a model, or a callable.
         prompt: what renders the prompt later in the chain: a prompt template, or a chain that ends in one.
         tools: what is bound to the model later in the chain; None takes what `model` itself has bound.
         report_key: key under which the report is returned.
         cut: "fill" keeps as much as fits; "stable" moves the start rarely, for prompt caches.
-        summarizer: a model, a chain, or a callable `(text, max_tokens) -> str`, that writes a summary of
-            dropped history.
+        summarizer: summarizes dropped history: a model, a chain, or a callable `(text, max_tokens) -> str`.
         summary_timeout: seconds one summary may take; None for no timeout.
         scorer: ranks documents, examples and memories; None takes the core's default.
         strict: refuses a broken history instead of repairing it.
@@ -50,8 +48,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         min_exchanges: question-and-answer pairs that stay if that can be; None asks the budget.
         history_key: the key of the messages; documents_key, examples_key, memory_key and question_key name
             the other slots.
-        document_prompt: renders one document; its rendering is counted.
-        example_prompt: renders one example; its rendering is counted.
+        document_prompt: renders one document, as it is counted; example_prompt one example.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage
