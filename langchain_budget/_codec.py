@@ -1,7 +1,4 @@
-"""LangChain messages in the core's neutral form, wherever integrations keep calls and reasoning.
-
-Nothing here decides what is kept. What is edited is a copy that says so.
-"""
+"""LangChain messages in the core's neutral form, wherever integrations keep calls and reasoning."""
 
 from __future__ import annotations
 
@@ -23,6 +20,7 @@ from langchain_core.messages import (
 )
 
 from rankbudget.adapters import (
+    PINNED_ROLES,
     ROLES,
     call_reference,
     called_in,
@@ -31,8 +29,6 @@ from rankbudget.adapters import (
     without_answered,
 )
 from rankbudget.errors import MessageError
-
-__all__ = ["CODEC", "MARK", "LangChainCodec", "NeedsConversionError"]
 
 MARK = "lc_source"
 """LangChain's own key in `additional_kwargs` for messages nobody typed; no integration sends it."""
@@ -56,28 +52,18 @@ _USAGE_KEYS = ("token_usage", "usage", "usage_metadata")
 
 
 class NeedsConversionError(MessageError):
-    """Says that a list holds what is no message yet: a tuple, a dict, a string or a RemoveMessage.
-
-    Entry points try the list as it is first, so a thread of ten thousand messages is not looked through for
-    nothing.
-    """
+    """Says that a list holds what is no message yet; entry points try it as it is and convert only then."""
 
 
 class LangChainCodec:
-    """Reads and copies `BaseMessage` objects.
-
-    Example:
-        >>> from langchain_core.messages import AIMessage
-        >>> CODEC.call_ids(AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c1"}]))
-        ('c1',)
-    """
+    """Reads and copies `BaseMessage` objects."""
 
     def __init__(self) -> None:
         # Filled as classes are met; SystemMessage and ChatMessage say more than their class.
         self._roles: dict[type, str] = {}
 
-    def __reduce__(self) -> Any:
-        return _codec, ()  # the classes it has met stay here: one made inside a function does not travel
+    def __reduce__(self) -> str:
+        return "CODEC"  # the classes it has met stay here: one made inside a function cannot be pickled
 
     def role(self, message: Any) -> str:
         known = self._roles.get(type(message))
@@ -156,24 +142,12 @@ class LangChainCodec:
 
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
         """Reads straight from the models: a thread is checked on every call of a session."""
-        found: list[Hashable] = []
-        add = found.append
-        for message in messages:
-            fields = message.__dict__
-            content = fields["content"]
-            if content.__class__ is str and not fields["additional_kwargs"]:
-                kind = message.__class__
-                if kind is HumanMessage:
-                    add((content, kind, fields["name"]))
-                    continue
-                if kind is AIMessage and not fields["tool_calls"] and not fields["invalid_tool_calls"]:
-                    add((content, kind, fields["name"]))
-                    continue
-                if kind is ToolMessage:
-                    add((content, kind, fields["tool_call_id"]))
-                    continue
-            add(_whole_fingerprint(message, fields))
-        return found
+        return [
+            (fields["content"], message.__class__, fields["name"], fields.get("tool_call_id"))
+            if _is_plain(fields := message.__dict__) and "role" not in fields
+            else "\x1f".join([message.__class__.__name__, *(repr(fields.get(key)) for key in _SENT)])
+            for message in messages
+        ]
 
     def with_text(self, message: Any, text: str) -> Any:
         fields = message.__dict__
@@ -189,14 +163,9 @@ class LangChainCodec:
         return message.model_copy(update=update)
 
     def make(self, role: str, text: str, *, origin: str) -> Any:
-        marks: dict[str, Any] = {MARK: origin}
-        if role == "assistant":
-            return AIMessage(text, additional_kwargs=marks)
-        if role == "system":
-            return SystemMessage(text, additional_kwargs=marks)
-        if role == "developer":
-            return SystemMessage(text, additional_kwargs={**marks, "__openai_role__": "developer"})
-        return HumanMessage(text, additional_kwargs=marks)
+        kind = AIMessage if role == "assistant" else SystemMessage if role in PINNED_ROLES else HumanMessage
+        marks = {MARK: origin, **({"__openai_role__": role} if role == "developer" else {})}
+        return kind(text, additional_kwargs=marks)
 
     def copy(self, message: Any) -> Any:
         """Copies what can be changed in place; ten times faster than a deep copy of the model."""
@@ -206,10 +175,6 @@ class LangChainCodec:
             if value and not isinstance(value, (str, int, float, bool)) and key != "artifact":
                 fields[key] = copy.deepcopy(value)
         return made
-
-
-def _whole_fingerprint(message: BaseMessage, fields: Mapping[str, Any]) -> str:
-    return "\x1f".join([message.__class__.__name__, *(repr(fields.get(key)) for key in _SENT)])
 
 
 def _is_plain(fields: Mapping[str, Any]) -> bool:
@@ -251,9 +216,10 @@ def _not_among(
 
 def _older_calls(extra: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Returns the calls that integrations keep beside the message."""
-    older = extra.get("tool_calls") or ([extra["function_call"]] if extra.get("function_call") else [])
-    found = [(call, call.get("function") or call) for call in older if isinstance(call, dict)]
-    return [_call({**function, "id": call.get("id")}) for call, function in found]
+    older = extra.get("tool_calls") or [extra.get("function_call")]
+    return [
+        _call({**(c.get("function") or c), "id": c.get("id")}) for c in older if isinstance(c, dict) and c
+    ]
 
 
 def _is_call(block: Any) -> bool:
@@ -261,12 +227,8 @@ def _is_call(block: Any) -> bool:
 
 
 def _call(block: Mapping[str, Any]) -> tuple[str, str, str]:
-    arguments = block.get("input", block.get("args", block.get("arguments")))
-    text = (
-        arguments
-        if isinstance(arguments, str)
-        else json.dumps(arguments or {}, ensure_ascii=False, default=str)
-    )
+    given = block.get("input", block.get("args", block.get("arguments")))
+    text = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False, default=str)
     return call_reference(block), str(block.get("name") or ""), text
 
 
@@ -291,8 +253,3 @@ def _with_extras(content: Any, fields: Mapping[str, Any]) -> Any:
 
 
 CODEC = LangChainCodec()
-"""The one codec; it has no state but the message classes it has met."""
-
-
-def _codec() -> LangChainCodec:
-    return CODEC

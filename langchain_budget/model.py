@@ -1,8 +1,4 @@
-"""The last door before the model: the model itself, with one step more that counts and fits every request.
-
-model = budget_model(ChatOpenAI(model="gpt-4o"))
-agent = create_agent(model, tools)
-"""
+"""The last door before the model: the model itself, with one step more that counts and fits every request."""
 
 from __future__ import annotations
 
@@ -20,12 +16,12 @@ from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfi
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import Limits, Steps, adrive, drive, limits_of
+from rankbudget.adapters import Steps, adrive, drive, limits_of
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
-from ._agent import AgentBudget, thread_id
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
+from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of
 
 __all__ = ["budget_model", "guarded"]
@@ -37,12 +33,8 @@ _SESSION = "rankbudget-session"
 _ALWAYS = ("_generate_with_cache", "_agenerate_with_cache")
 """Fitted before the cache is asked, so that an answer is stored under the request that was sent."""
 _WHERE_IMPLEMENTED = (
-    "_generate",
-    "_agenerate",
-    "_stream",
-    "_astream",
-    "_stream_chat_model_events",
-    "_astream_chat_model_events",
+    *("_generate", "_agenerate", "_stream", "_astream"),
+    *("_stream_chat_model_events", "_astream_chat_model_events"),
 )
 """LangChain asks whether a class implements these, so only those the model's class has are overridden."""
 
@@ -110,32 +102,31 @@ def _wrapped(model: Any, budget: Any, options: dict[str, Any]) -> Any:
     def fallback(other: Any) -> Any:
         return _wrapped(other, _within_own_window(other, budget), options)
 
+    update: dict[str, Any]
     if isinstance(model, RunnableBindingBase):
-        return model.model_copy(update={"bound": inner(model.bound)})
-    if isinstance(model, RunnableWithFallbacks):
-        others = [fallback(other) for other in model.fallbacks]
-        return model.model_copy(update={"runnable": inner(model.runnable), "fallbacks": others})
-    if isinstance(model, RunnableConfigurableAlternatives):
-        alternatives = {
-            name: fallback(other() if inspect.isroutine(other) else other)
-            for name, other in model.alternatives.items()
-        }
-        return model.model_copy(update={"default": inner(model.default), "alternatives": alternatives})
-    if isinstance(model, DynamicRunnable):
-        return model.model_copy(update={"default": inner(model.default)})
-    msg = (
-        f"model must be a language model, bound or with fallbacks (got a {type(model).__name__}). "
-        "In a chain, wrap the model before you build the chain."
-    )
-    raise BudgetConfigError(msg)
+        update = {"bound": inner(model.bound)}
+    elif isinstance(model, RunnableWithFallbacks):
+        update = {"runnable": inner(model.runnable), "fallbacks": list(map(fallback, model.fallbacks))}
+    elif isinstance(model, RunnableConfigurableAlternatives):
+        others = {name: m() if inspect.isroutine(m) else m for name, m in model.alternatives.items()}
+        alternatives = {name: fallback(other) for name, other in others.items()}
+        update = {"default": inner(model.default), "alternatives": alternatives}
+    elif isinstance(model, DynamicRunnable):
+        update = {"default": inner(model.default)}
+    else:
+        msg = (
+            f"model must be a language model, bound or with fallbacks (got a {type(model).__name__}). "
+            "In a chain, wrap the model before you build the chain."
+        )
+        raise BudgetConfigError(msg)
+    return model.model_copy(update=update)
 
 
 def guarded(
     model: Any, agent: AgentBudget, planned: Sequence[Any], on_report: Callable[[BudgetReport], Any]
 ) -> Any:
     """Returns the model with the limits of an agent's plan; the planned messages are not counted again."""
-    given = {"agent": agent, "planned": tuple(map(id, planned)), "on_report": on_report}
-    return _wrapped(model, None, given)
+    return _wrapped(model, None, {"agent": agent, "planned": [*map(id, planned)], "on_report": on_report})
 
 
 class RequestBudget:
@@ -149,7 +140,7 @@ class RequestBudget:
         *,
         on_report: Callable[[BudgetReport], Any] | None = None,
         agent: AgentBudget | None = None,
-        planned: tuple[int, ...] = (),
+        planned: Sequence[int] = (),
         **options: Any,
     ) -> None:
         self._agent = AgentBudget(budget=budget, **options) if agent is None else agent
@@ -164,12 +155,20 @@ class RequestBudget:
         """Returns what may be sent for a request: messages, or for a completion model the same texts."""
         if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
             return request
-        if self._planned and tuple(map(id, request)) == self._planned:
+        if self._planned and list(map(id, request)) == self._planned:
             return request
         limits = self._limits(model, asked)
         if isinstance(model, BaseLLM):
             for text in [request] if isinstance(request, str) else request:
-                _check_text(text, limits)
+                needed = limits.counter.count(text)
+                if needed > limits.most:  # only its author knows what may be cut
+                    msg = (
+                        f"The prompt must have at most {limits.most} tokens (got {needed}). "
+                        "Fit its parts before you join them."
+                    )
+                    raise BudgetExceededError(
+                        msg, limit=limits.most, needed=needed, blocks={"prompt": needed}
+                    )
             return request
         thread = None
         if self._planned:  # the plan has its cut and its summary already
@@ -193,7 +192,7 @@ class RequestBudget:
             most = self._inner._limits(model, asked).most  # noqa: SLF001 - its own kind
             limits = replace(limits, ceiling=min(most, limits.most))
         # The system messages of a finished request hold documents, too: the first doors check their share.
-        return replace(limits, budget=_any_system(limits.budget))
+        return replace(limits, budget=limits.budget.replace(max_system_ratio=None))
 
 
 class _Fitted(list[Any]):
@@ -271,22 +270,6 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isasyncgenfunction(method):
         return functools.wraps(method)(astream)
     return functools.wraps(method)(asend if inspect.iscoroutinefunction(method) else send)
-
-
-def _check_text(text: str, limits: Limits) -> None:
-    """Raises BudgetExceededError for a text that is too long: only its author knows what may be cut."""
-    most = limits.most
-    needed = limits.counter.count(text)
-    if needed > most:
-        msg = (
-            f"The prompt must have at most {most} tokens (got {needed}). Fit its parts before you join them."
-        )
-        raise BudgetExceededError(msg, limit=most, needed=needed, blocks={"prompt": needed})
-
-
-@functools.lru_cache(maxsize=128)
-def _any_system(budget: TokenBudget) -> TokenBudget:
-    return budget.replace(max_system_ratio=None)
 
 
 def _within_own_window(model: Any, budget: Any) -> Any:

@@ -25,7 +25,7 @@ from langchain_budget import (
 from langchain_budget._codec import CODEC
 from langchain_budget._convert import as_tools
 from langchain_budget._limits import bound_tools, limits_for
-from langchain_budget.models import as_summarizer, facts_of, summarizer
+from langchain_budget.models import as_summarizer, facts_of
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, SummaryError
 from rankbudget.messages.measure import CodecMeasure
@@ -200,8 +200,8 @@ def test_a_chain_reads_what_its_smallest_model_reads() -> None:
     chain = ChatPromptTemplate([("human", "{text}")]) | writer(profile={"max_input_tokens": 977}).bind(
         stop=["."]
     )
-    assert 0 < summarizer(chain).input_window < 977  # type: ignore[operator]  # it is known
-    assert summarizer(writer()).input_window is None
+    assert 0 < as_summarizer(chain).input_window < 977  # type: ignore[operator]  # it is known
+    assert as_summarizer(writer()).input_window is None
 
 
 # ---------------------------------------------------------------- the answer
