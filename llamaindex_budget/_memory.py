@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory
@@ -27,14 +27,14 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import CODEC, STORED, pending
+from ._codec import CODEC, STORED, copy_message, defused, pending
 from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
 from ._host_prompt import HostPrompt
-from ._measured import host_copies
+from ._measured import measured
 from ._options import check_part
 from ._parts import Part, Rendering
-from ._serialize import add_settings, name_of_tokenizer, tokenizer_named
+from ._serialize import add_settings, name_of_tokenizer, opened, tokenizer_named
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
 
@@ -60,6 +60,11 @@ class SessionMemory(BaseMemory):
     _derived: int | None = PrivateAttr(default=None)  # the token limit that was taken from the budget
     _one_call: int | None = PrivateAttr(default=None)
 
+    @classmethod
+    def class_name(cls) -> str:
+        """Returns the name under which LlamaIndex writes it."""
+        return cls.__name__
+
     if TYPE_CHECKING:
         token_limit: int
         tokenizer_fn: Callable[[str], list[Any]]
@@ -69,9 +74,6 @@ class SessionMemory(BaseMemory):
 
         def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
             """Returns the call that reads the stored messages, and pairs of memory blocks and contents."""
-
-        def _copies(self, memo: dict[int, Any]) -> dict[str, Any]:
-            """Returns the fields that a copy has of its own."""
 
     def __init__(
         self,
@@ -215,9 +217,17 @@ class SessionMemory(BaseMemory):
         return BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks)
 
     def _result(self, turn: Turn) -> FitResult:
+        """Returns copies for any engine: no text is a slot of its templates, media cost what the plan says."""
         plan, messages = turn
         dispatcher.event(BudgetEvent(report=plan.report))
-        return FitResult(messages=host_copies(messages, plan.counter), report=plan.report)
+        copies = [copy_message(m) for m in messages]
+        for message in copies:
+            for place, block in enumerate(message.blocks):
+                if not isinstance(block, TextBlock):
+                    message.blocks[place] = measured(block, plan.counter)
+                elif "{" in block.text:
+                    block.text = defused(block.text)
+        return FitResult(messages=copies, report=plan.report)
 
     # ---- copies and plain data -------------------------------------------------------------------
     def _with_settings(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -237,14 +247,15 @@ class SessionMemory(BaseMemory):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         tokenizer = tokenizer_named(state["tokenizer"])
-        self.__init__(**state["__dict__"], tokenizer_fn=tokenizer)  # type: ignore[misc]  # as the base
+        self.__init__(**opened(state["__dict__"]), tokenizer_fn=tokenizer)  # type: ignore[misc]  # as the base
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
         """Returns a memory of its own; one in a database is the same conversation."""
         memo = {} if memo is None else memo
         session = copy.deepcopy(self._session, memo)
         given = {**self._given, "session": session if self._given["session"] is not None else None}
-        twin = type(self)(**{**self._fields(), **self._copies(memo), **given}, tokenizer_fn=self.tokenizer_fn)
+        fields = opened(copy.deepcopy(self._fields(), memo))
+        twin = type(self)(**fields, **given, tokenizer_fn=self.tokenizer_fn)
         twin._use(session)  # noqa: SLF001 - its own kind
         memo[id(self)] = twin
         return twin

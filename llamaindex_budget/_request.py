@@ -62,6 +62,7 @@ class StepCodec(ChatCodec):
     """
 
     def __init__(self, messages: Sequence[ChatMessage], *, flat: bool = False) -> None:
+        super().__init__()
         self._calls: dict[int, tuple[str, ...]] = {}
         self._results: dict[int, str] = {}
         step: ChatMessage | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import threading
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import Any
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.memory import Memory
+from llama_index.core.memory import BaseMemoryBlock, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from rankbudget import BudgetSession, TokenBudget
@@ -27,7 +26,7 @@ from rankbudget.adapters import (
 from ._codec import PINNED, copy_message, pending
 from ._memory import OPTIONS, SessionMemory
 from ._options import check_part
-from ._serialize import load_block, read_database, read_settings, write_database
+from ._serialize import class_named, database_of, opened, read_settings
 from .blocks import HistorySummaryMemoryBlock
 
 __all__ = ["BudgetMemory"]
@@ -53,10 +52,6 @@ class BudgetMemory(SessionMemory, Memory):
     handed_on: int = Field(default=0, ge=0, description="How many messages the blocks have taken.")
 
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
-
-    @classmethod
-    def class_name(cls) -> str:
-        return "BudgetMemory"
 
     @classmethod
     def from_defaults(cls, *args: Any, notice: str | None = NOTICE, **kwargs: Any) -> BudgetMemory:
@@ -178,12 +173,11 @@ class BudgetMemory(SessionMemory, Memory):
         data["memory_blocks"] = [
             {"class": type(b).__name__, **b.model_dump(mode="json")} for b in self.memory_blocks
         ]
-        store = write_database(self.sql_store, self.session_id)
-        if "place" in store and "messages" not in store:
-            data["database"] = store["place"]
+        database = database_of(self.sql_store, self.session_id)
+        if database is not None:
+            data["database"] = database
         else:
-            messages = store.get("messages") or asyncio_run(self.aget_all())
-            data["messages"] = [m.model_dump(mode="json") for m in messages]
+            data["messages"] = [m.model_dump(mode="json") for m in asyncio_run(self.aget_all())]
         return self._with_settings(data)
 
     @classmethod
@@ -194,30 +188,21 @@ class BudgetMemory(SessionMemory, Memory):
             data: what was written. Messages in it go into a new store, unless `sql_store=` is given.
             kwargs: replace what was written.
         """
-        values = read_settings(data, kwargs)
+        values = opened(read_settings(data, kwargs))
         messages = [ChatMessage.model_validate(m) for m in values.pop("messages", ())]
-        database = values.pop("database", None)
-        values["memory_blocks"] = [load_block(b) for b in values.get("memory_blocks", ())]
-        if database is not None and "sql_store" not in kwargs:
-            values["sql_store"] = read_database({"place": database}, values["session_id"])
+        if "memory_blocks" not in kwargs:
+            blocks = [dict(block) for block in values.get("memory_blocks", ())]
+            kinds = [class_named(b.pop("class", None), BaseMemoryBlock, "memory_blocks") for b in blocks]
+            values["memory_blocks"] = [kind(**b) for kind, b in zip(kinds, blocks, strict=True)]
         memory = cls(**values)
         if messages and "sql_store" not in kwargs:
             asyncio_run(memory.sql_store.set_messages(memory.session_id, messages))
         return memory
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        del state["__dict__"]["sql_store"]
-        return {**state, "store": write_database(self.sql_store, self.session_id)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        fields = state["__dict__"]
-        store = read_database(state["store"], fields["session_id"])
-        super().__setstate__({**state, "__dict__": {**fields, "sql_store": store}})
-
-    def _copies(self, memo: dict[int, Any]) -> dict[str, Any]:
-        written = copy.deepcopy(write_database(self.sql_store, self.session_id), memo)
-        return {
-            "memory_blocks": copy.deepcopy(self.memory_blocks, memo),
-            "sql_store": read_database(written, self.session_id),
-        }
+    def _fields(self) -> dict[str, Any]:
+        fields = super()._fields()
+        database = database_of(self.sql_store, self.session_id)
+        if database is not None:
+            del fields["sql_store"]
+            fields["database"] = database
+        return fields

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,7 @@ from rankbudget.adapters import Call
 from ._codec import copy_message
 from ._memory import OPTIONS, SessionMemory
 from ._options import check_part
-from ._serialize import dump_store, load_store, read_settings
+from ._serialize import class_named, dump_store, read_settings
 
 __all__ = ["BudgetChatMemoryBuffer"]
 
@@ -59,10 +58,6 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     """
 
     _lock: Any = PrivateAttr(default_factory=threading.RLock)
-
-    @classmethod
-    def class_name(cls) -> str:
-        return "BudgetChatMemoryBuffer"
 
     @classmethod
     def from_defaults(
@@ -107,7 +102,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     # ---- reading ---------------------------------------------------------------------------------
     def _reading(self, *_: Any) -> Call:
         async def aread() -> Any:
-            return await self.astored(), ()
+            return await ChatMemoryBuffer.aget_all(self), ()
 
         return Call(lambda: (self.stored(), ()), awaitable=aread)
 
@@ -116,12 +111,8 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         try:
             return self.chat_store.get_messages(self.chat_store_key)
         except NotImplementedError:  # a store that only reads asynchronously
-            found: list[ChatMessage] = asyncio_run(self.astored())
+            found: list[ChatMessage] = asyncio_run(ChatMemoryBuffer.aget_all(self))
             return found
-
-    async def astored(self) -> list[ChatMessage]:
-        """Returns what `stored` returns."""
-        return await self.chat_store.aget_messages(self.chat_store_key)
 
     def get_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""
@@ -129,12 +120,13 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
 
     async def aget_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""
-        return [copy_message(m) for m in await self.astored()]
+        return [copy_message(m) for m in await super().aget_all()]
 
     # ---- writing ---------------------------------------------------------------------------------
     def put(self, message: ChatMessage) -> None:
         """Stores a copy of a message."""
-        self.put_messages([message])
+        with self._lock:
+            super().put(copy_message(message))
 
     async def aput(self, message: ChatMessage) -> None:
         """Stores a copy of a message."""
@@ -143,8 +135,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     def put_messages(self, messages: list[ChatMessage]) -> None:
         """Stores copies of messages, none of another thread between them."""
         with self._lock:
-            for message in messages:
-                super().put(copy_message(message))
+            super().put_messages(messages)
 
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
         """Stores copies of messages, in order."""
@@ -171,7 +162,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         await super().areset()
         self._session.forget()
 
-    # ---- copies and plain data -------------------------------------------------------------------
+    # ---- plain data ------------------------------------------------------------------------------
     @field_serializer("chat_store")
     def serialize_courses_in_order(self, chat_store: BaseChatStore) -> dict[str, Any]:
         """Writes the store as plain data; replaces the base's serializer, which fails on pydantic 2.14."""
@@ -180,10 +171,6 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns plain data that survives JSON: messages, limits, session, names of counters."""
         return self._with_settings(super().to_dict(**kwargs))
-
-    def to_string(self) -> str:
-        """Returns the memory as JSON."""
-        return self.to_json()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> BudgetChatMemoryBuffer:
@@ -198,11 +185,9 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         """
         values = read_settings(data, kwargs)
         if "chat_history" in values:  # how the stock buffer wrote its messages once
-            history = {DEFAULT_CHAT_STORE_KEY: values.pop("chat_history")}
-            values["chat_store"] = {"class_name": "SimpleChatStore", "store": history}
-        if isinstance(values.get("chat_store"), dict):
-            values["chat_store"] = load_store(values["chat_store"])
+            values["chat_store"] = {"store": {DEFAULT_CHAT_STORE_KEY: values.pop("chat_history")}}
+        store = values.get("chat_store")
+        if isinstance(store, dict):
+            kind = class_named(store.get("class_name", "SimpleChatStore"), BaseChatStore, "chat_store")
+            values["chat_store"] = kind.from_dict(store)
         return cls(**values)
-
-    def _copies(self, memo: dict[int, Any]) -> dict[str, Any]:
-        return {"chat_store": copy.deepcopy(self.chat_store, memo)}

@@ -37,7 +37,7 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetConfigError, shown
 
-from ._convert import emptied, media_tokens, metadata_around, to_nodes, to_segments
+from ._convert import emptied, media_tokens, seen_parts, shortened, to_segments
 from ._counters import counter_of
 from ._events import send_report
 from ._host_prompt import HostPrompt
@@ -60,12 +60,12 @@ _OPTIONS = (
 class _Seen:
     """What the model sees of each node beside its text, by the id of its segment."""
 
-    around: Mapping[str, tuple[str, str]]  # the metadata lines before and after the text
+    around: Mapping[str, tuple[str, str, str]]  # the metadata lines before and after the text
     media: Mapping[str, int]  # tokens of its pictures, sound and film
 
     def text(self, block: str, segment: Segment, text: str) -> str:
         """Returns a node's text with its metadata lines; texts of other blocks as they are."""
-        before, after = self.around.get(segment.id, ("", "")) if block == "knowledge" else ("", "")
+        before, _, after = self.around.get(segment.id, ("", "", "")) if block == "knowledge" else ("", "", "")
         return before + text + after
 
 
@@ -190,7 +190,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         if self._scorer is not None and query:
             given = [replace(segment, score=None) for segment in given]
         seen = _Seen(
-            around={s.id: metadata_around(s.source) for s in given},
+            around={s.id: seen_parts(s.source) for s in given},
             media={s.id: cost for s in given if (cost := media_tokens(s.source, counter))},
         )
         segments: list[Segment] = []
@@ -198,7 +198,8 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             kept, report = yield from self._fit_steps(together, seen, query)
             segments += kept
             send_report(report)
-        found = to_nodes(segments, given)
+        whole = {segment.id: segment.text for segment in given}
+        found = [s.source if s.text == whole[s.id] else shortened(s.source, s.text) for s in segments]
         if nodes and not found:
             found = [emptied(nodes)]
         dispatcher.event(ReRankEndEvent(nodes=found))
