@@ -116,7 +116,9 @@ def add_settings(
     data["tokenizer"] = name_of_tokenizer(tokenizer_fn)
     if session is not None:
         data["session"] = write_session(session)
-    elif counter is not None and not isinstance(counter, str):
+    if isinstance(counter, str):
+        data["counter"] = counter
+    elif counter is not None and session is None:
         written = write_counter(counter)
         if written is not None and written.startswith("lost:"):  # a tokenizer object may have a named counter
             written = write_counter(counter_for(counter))
