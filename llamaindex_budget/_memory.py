@@ -28,12 +28,12 @@ from rankbudget.adapters import (
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC, STORED, copy_message, defused, pending
+from ._convert import measured
 from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
 from ._host_prompt import HostPrompt
-from ._measured import measured
 from ._options import check_part
-from ._parts import Part, Rendering
+from ._parts import Part, Rendering, as_is
 from ._serialize import add_settings, name_of_tokenizer, opened, tokenizer_named
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
@@ -168,20 +168,14 @@ class SessionMemory(BaseMemory):
     ) -> Steps[Turn]:
         """Makes the plan of a turn.
 
-        Args:
-            question: what is asked now; it may be the last stored message.
-            initial: tokens that come before the history.
-            blocks: blocks of the same turn, as retrieved nodes.
-            prompt: what the host sends around it all; None takes the memory's.
-            read: what is handed on to memory blocks.
-            fields: other fields of the request.
+        `blocks` and `prompt` are those of a postprocessor, `read` goes to memory blocks, `fields` to the request.
         """
         session = self.session
         stored, contents = yield self._reading(question, read or {})
         asked = pending(question, stored)
         parts = [Part.of(block, content, session) for block, content in contents]
-        shown = fields.get("shown")
-        render = Rendering(self, parts, pending=asked is not None, shown=shown) if parts else None
+        shown = fields.get("shown") or as_is
+        render = Rendering(self, parts, asked is not None, shown) if parts else None
         bounded = self._has_budget and self.token_limit != self._derived
         if parts:
             media = {name: cost for part in parts for name, cost in part.media.items()}

@@ -60,14 +60,14 @@ class Part:
         return cls(name, block, items, media)
 
 
+@dataclass(frozen=True, slots=True)
 class Rendering:
     """Puts kept blocks and history together as the host's template does, static text first."""
 
-    def __init__(self, memory: Any, parts: Sequence[Part], *, pending: bool, shown: Shown | None) -> None:
-        self.memory = memory
-        self.parts = parts
-        self.pending = pending
-        self.shown = shown or as_is
+    memory: Any
+    parts: Sequence[Part]
+    pending: bool  # the question is not stored yet
+    shown: Shown
 
     def __call__(self, kept: Mapping[str, Fit], history: list[Any]) -> list[ChatMessage]:
         shown: list[tuple[str, list[Any]]] = []
@@ -87,7 +87,9 @@ class Rendering:
         leading = next((i for i, m in enumerate(messages) if m.role not in PINNED), len(messages))
         messages[leading:leading] = front
         if shown:
-            self._insert(messages, self._written(shown), leading)
+            template, notice = self.memory.memory_blocks_template, self.memory.notice
+            written = template.format_messages(memory_blocks=shown)[0].blocks
+            self._insert(messages, [*([TextBlock(text=notice)] if notice else ()), *written], leading)
         nodes = kept["knowledge"].pieces if "knowledge" in kept else ()
         if nodes:  # another part of the host shows them: here they are counted in the usual form
             wrap = wrapper_of("knowledge", ())
@@ -95,10 +97,6 @@ class Rendering:
             text = render_block("knowledge", texts)
             messages.append(ChatMessage(role=MessageRole.SYSTEM, content=text))
         return messages
-
-    def _written(self, shown: list[tuple[str, list[Any]]]) -> list[Any]:
-        written = list(self.memory.memory_blocks_template.format_messages(memory_blocks=shown)[0].blocks)
-        return [TextBlock(text=self.memory.notice), *written] if self.memory.notice else written
 
     def _insert(self, messages: list[ChatMessage], content: list[Any], leading: int) -> None:
         if self.memory.insert_method == InsertMethod.SYSTEM:
