@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
-from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.llms.llm import LLM
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemory
 
 from rankbudget import Block, BudgetSession, FitResult, Rendition, TokenBudget
@@ -18,7 +17,6 @@ from rankbudget.adapters import (
     Fit,
     Piece,
     Plan,
-    PromptRequest,
     Steps,
     adrive,
     drive,
@@ -34,7 +32,7 @@ from ._events import BudgetEvent, dispatcher
 from ._host_prompt import HostPrompt
 from ._options import check_part
 from ._parts import Part, Rendering, as_is
-from ._serialize import add_settings, name_of_tokenizer, opened, tokenizer_named
+from ._serialize import add_settings, name_of_tokenizer, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
 
@@ -51,8 +49,8 @@ _JOINTS = 2
 class SessionMemory(BaseMemory):
     """A memory whose turns are planned by a `BudgetSession`."""
 
-    budget: TokenBudget | None = Field(default=None, description="Limits of the whole prompt.")
-    counter: str | None = Field(default=None, description="Name of the token counter.")
+    budget: TokenBudget | None = None
+    counter: str | None = None  # its name
 
     _session: BudgetSession = PrivateAttr()
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -69,26 +67,15 @@ class SessionMemory(BaseMemory):
         token_limit: int
         tokenizer_fn: Callable[[str], list[Any]]
 
-        def _own_limits(self) -> TokenBudget | int:
-            """Returns the limits of what the memory itself may return, where there is no budget."""
-
         def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
             """Returns the call that reads the stored messages, and pairs of memory blocks and contents."""
 
-    def __init__(
-        self,
-        *,
-        session: BudgetSession | None = None,
-        llm: LLM | None = None,
-        prompt: Any = None,
-        counter: Any = None,
-        summarizer: Any = None,
-        **data: Any,
-    ) -> None:
-        given = {"session": session, "prompt": prompt, "counter": counter, "summarizer": summarizer}
-        check_part(type(self), {**data, **given, "llm": llm}, beside=OPTIONS)
-        if prompt is not None:
-            HostPrompt(prompt)  # raises where it is none
+    def __init__(self, **data: Any) -> None:
+        check_part(type(self), data, beside=OPTIONS)
+        given = {name: data.pop(name, None) for name in ("session", "prompt", "counter", "summarizer")}
+        llm, session, counter = data.pop("llm", None), given["session"], given["counter"]
+        if given["prompt"] is not None:
+            HostPrompt(given["prompt"])  # raises where it is none
         budget = budget_of(data.get("budget"), llm, session)
         limits = budget or (session.budget if session is not None else None)
         derived = None
@@ -100,7 +87,7 @@ class SessionMemory(BaseMemory):
         name = counter if isinstance(counter, str) else None
         with typed_errors():
             super().__init__(**{**data, "budget": budget, "counter": name})
-        self._given = {**given, "counter": counter, "summarizer": as_summarizer(summarizer)}
+        self._given = {**given, "counter": counter, "summarizer": as_summarizer(given["summarizer"])}
         self._derived = derived
         self._has_budget = limits is not None
         self._one_call = None if llm is None else one_call_limit(llm)
@@ -108,6 +95,10 @@ class SessionMemory(BaseMemory):
 
     def _use(self, session: BudgetSession) -> None:
         self._session = adopt(session)
+
+    def _own_limits(self) -> TokenBudget | int:
+        """Returns the limits of what the memory itself may return, where there is no budget."""
+        return self.token_limit
 
     def _own_session(self) -> BudgetSession:
         return BudgetSession(
@@ -195,8 +186,11 @@ class SessionMemory(BaseMemory):
         prompt = self._given["prompt"] if prompt is None else prompt
         if prompt is not None:
             request = HostPrompt(prompt).around(request, asked, session.host_tokens, before=initial)
-        if bounded and parts and not blocks:
-            request = replace(request, ceiling=self.token_limit + _beside(request))
+        if bounded and parts and not blocks:  # what is not the memory's comes on top of its own limit
+            assert request.render is not None
+            assert request.measure is not None
+            others = request.measure.total(list(request.render({}, []))) - request.measure.overhead
+            request = replace(request, ceiling=self.token_limit + request.extra_tokens + others)
         try:
             plan = yield from session.read_steps(request)
         except BudgetExceededError as error:
@@ -236,12 +230,12 @@ class SessionMemory(BaseMemory):
         # The base deletes what cannot be pickled from the live object; here the state is a copy. A counter
         # that is not picklable raises its own error: another one would count something else.
         summarizer = summarizer_or_warning(self._given["summarizer"], pickled=True)
-        fields = {**self._fields(), **self._given, "summarizer": summarizer}
-        return {"__dict__": fields, "tokenizer": name_of_tokenizer(self.tokenizer_fn)}
+        tokenizer = name_of_tokenizer(self.tokenizer_fn)
+        own = {**self._given, "summarizer": summarizer, "tokenizer": tokenizer}
+        return {"__dict__": {**self._fields(), **own}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        tokenizer = tokenizer_named(state["tokenizer"])
-        self.__init__(**opened(state["__dict__"]), tokenizer_fn=tokenizer)  # type: ignore[misc]  # as the base
+        self.__init__(**opened(read_settings(state["__dict__"], {})))  # type: ignore[misc]  # as the base
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
         """Returns a memory of its own; one in a database is the same conversation."""
@@ -255,9 +249,8 @@ class SessionMemory(BaseMemory):
         return twin
 
     def _fields(self) -> dict[str, Any]:
-        left_out = {"tokenizer_fn", "counter"} | (
-            {"token_limit"} if self.token_limit == self._derived else set()
-        )
+        derived = {"token_limit"} if self.token_limit == self._derived else set()
+        left_out = {"tokenizer_fn", "counter", *derived}
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
 
 
@@ -274,11 +267,3 @@ def _frames(render: Rendering, parts: Sequence[Part], session: BudgetSession) ->
             frames[part.block.name] = after - before + _JOINTS
             before = after
     return frames
-
-
-def _beside(request: PromptRequest) -> int:
-    """Returns the tokens of a request that are not the memory's."""
-    if request.render is None or request.measure is None:
-        return request.extra_tokens
-    shown = request.measure.total(list(request.render({}, [])))
-    return request.extra_tokens + shown - request.measure.overhead

@@ -33,7 +33,6 @@ __all__ = [
     "name_of_tokenizer",
     "opened",
     "read_settings",
-    "tokenizer_named",
 ]
 
 Tokenizer = Callable[[str], list[Any]]
@@ -84,19 +83,12 @@ def opened(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def name_of_tokenizer(tokenizer_fn: Tokenizer | None) -> str | None:
-    """Returns a name that `tokenizer_named` finds again, None for a function without one."""
+    """Returns a name that `read_settings` finds again, None for a function without one."""
     encoding = tiktoken_name(tokenizer_fn)
     return f"tiktoken:{encoding}" if encoding is not None else function_name(tokenizer_fn)
 
 
-def tokenizer_named(name: str | None) -> Tokenizer | None:
-    """Returns the tokenizer with a name; None, which means LlamaIndex's global one, for no name.
-
-    Raises:
-        BudgetConfigError: its module is not loaded, so that no other tokenizer counts instead.
-    """
-    if name is None:
-        return None
+def _tokenizer_named(name: str) -> Tokenizer:
     module, _, rest = name.partition(":")
     if module == "tiktoken":
         import tiktoken
@@ -134,7 +126,7 @@ def read_settings(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     values = {key: value for key, value in data.items() if key not in {"class_name", *given}}
     tokenizer, counting = values.pop("tokenizer", None), values.pop("counting", None)
     if tokenizer is not None and given.get("tokenizer_fn") is None:
-        values["tokenizer_fn"] = tokenizer_named(tokenizer)
+        values["tokenizer_fn"] = _tokenizer_named(tokenizer)
     counter = given.get("counter")
     if isinstance(values.get("session"), dict):
         summarizer = as_summarizer(given.get("summarizer"))

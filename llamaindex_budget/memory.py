@@ -92,9 +92,6 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
             made.set(chat_history)
         return made
 
-    def _own_limits(self) -> int:
-        return self.token_limit
-
     def _use(self, session: BudgetSession) -> None:
         super()._use(session)
         session.attach(self.stored)
