@@ -126,7 +126,7 @@ class ChatCodec:
         ]
         blocks += [TextBlock(text=rest) for rest in texts]
         edited.blocks = [block for block in blocks if not isinstance(block, TextBlock) or block.text]
-        # Beside older tool calls the host sends every extra key to the provider, so there the mark stays away.
+        # Beside older tool calls the host sends every extra key to the provider, so there it stays away.
         if not edited.additional_kwargs.keys() & {"tool_calls", "function_call"}:
             edited.additional_kwargs[MARK] = "edited"
         return edited
@@ -216,6 +216,17 @@ def _neutral_block(block: Any, read: Callable[[str], str] = str) -> dict[str, An
         signature = block.additional_information.get("signature")
         signed = {"signature": signature} if isinstance(signature, str) else {}
         return {"type": "thinking", "thinking": block.content or "", **signed}
+    if isinstance(block, (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)):
+        return _neutral_media(block)
+    if isinstance(block, (CitableBlock, CitationBlock)):
+        parts = block.content if isinstance(block, CitableBlock) else [block.cited_content]
+        inner = [_neutral_block(part) for part in parts]
+        return {"type": "document", "title": block.title, "source": block.source, "content": inner}
+    kind = str(getattr(block, "block_type", type(block).__name__))
+    return {"type": kind, **block.model_dump(mode="json", exclude={"block_type"})}
+
+
+def _neutral_media(block: Any) -> dict[str, Any]:
     if isinstance(block, ImageBlock):
         image = {"url": _where(block, block.image, block.image_mimetype or "image/png")}
         detail = {"detail": block.detail} if block.detail else {}
@@ -226,15 +237,8 @@ def _neutral_block(block: Any, read: Callable[[str], str] = str) -> dict[str, An
     if isinstance(block, VideoBlock):
         video = {"url": _where(block, block.video, block.video_mimetype or "video/mp4")}
         return {"type": "video", "video": video}
-    if isinstance(block, DocumentBlock):
-        data = _where(block, block.data, block.document_mimetype or "application/octet-stream")
-        return {"type": "file", "file": {"filename": block.title or "", "file_data": data}}
-    if isinstance(block, (CitableBlock, CitationBlock)):
-        parts = block.content if isinstance(block, CitableBlock) else [block.cited_content]
-        inner = [_neutral_block(part) for part in parts]
-        return {"type": "document", "title": block.title, "source": block.source, "content": inner}
-    kind = str(getattr(block, "block_type", type(block).__name__))
-    return {"type": kind, **block.model_dump(mode="json", exclude={"block_type"})}
+    data = _where(block, block.data, block.document_mimetype or "application/octet-stream")
+    return {"type": "file", "file": {"filename": block.title or "", "file_data": data}}
 
 
 def _where(block: Any, data: Any, mimetype: str | None) -> str:

@@ -108,12 +108,9 @@ class Door:
     def fit_steps(
         self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> Steps[Sequence[ChatMessage]]:
-        """Returns what of a request fits in the form the model reads; the same sequence where all of it does."""
-        limit, budget, session = (
-            self.limit(arguments),
-            self.limits.budget or TokenBudget(),
-            self.limits.session,
-        )
+        """Returns what of a request fits in the form the model reads; the same sequence where all does."""
+        limit, session = self.limit(arguments), self.limits.session
+        budget = self.limits.budget or TokenBudget()
         tools = schemas_in(self.llm, arguments) or None
         flat = FlatConversation.read(messages)
         history = messages if flat is None else flat.messages
@@ -137,17 +134,15 @@ class Door:
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
-                raise RequestExceededError(
-                    str(error), limit=limit, needed=error.needed, blocks=error.blocks
-                ) from error
+                told = {"limit": limit, "needed": error.needed, "blocks": error.blocks}
+                raise RequestExceededError(str(error), **told) from error
             needed = 0 if self.llm.metadata.is_chat_model else self._text_tokens(plan.messages, tools)
             if needed <= limit:
                 # A turn's first request tells what the host adds; later ones hold an agent's steps, too.
                 if session is not None and messages and codec.role(messages[-1]) == "user":
                     session.learn(CodecMeasure(codec, session.counter, tools).total(messages))
                 self._report(plan.report)
-                whole = list(map(id, plan.history)) == list(map(id, history))
-                return messages if whole else list(plan.messages)
+                return messages if _same(plan.history, history) else list(plan.messages)
             spare += needed - limit
         raise _too_long(limit, needed)
 
@@ -226,6 +221,10 @@ def _text_of(value: Any) -> str:
     parts = [value] if isinstance(value, str) else value
     is_text = isinstance(parts, (list, tuple)) and all(isinstance(part, str) for part in parts)
     return JOINT.join(parts) if is_text else ""
+
+
+def _same(kept: Sequence[ChatMessage], given: Sequence[ChatMessage]) -> bool:
+    return list(map(id, kept)) == list(map(id, given))
 
 
 def _too_long(limit: int, needed: int) -> RequestExceededError:

@@ -17,6 +17,7 @@ from rankbudget.adapters import (
     Fit,
     Piece,
     Plan,
+    PromptRequest,
     Steps,
     adrive,
     drive,
@@ -157,16 +158,12 @@ class SessionMemory(BaseMemory):
         read: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> Steps[Turn]:
-        """Makes the plan of a turn.
-
-        `blocks` and `prompt` are those of a postprocessor, `read` goes to memory blocks, `fields` to the request.
-        """
+        """Makes the plan of a turn; `read` goes to memory blocks, the rest is a postprocessor's."""
         session = self.session
         stored, contents = yield self._reading(question, read or {})
         asked = pending(question, stored)
         parts = [Part.of(block, content, session) for block, content in contents]
-        shown = fields.get("shown") or as_is
-        render = Rendering(self, parts, asked is not None, shown) if parts else None
+        render = Rendering(self, parts, asked is not None, fields.get("shown", as_is)) if parts else None
         bounded = self._has_budget and self.token_limit != self._derived
         if parts:
             media = {name: cost for part in parts for name, cost in part.media.items()}
@@ -187,10 +184,7 @@ class SessionMemory(BaseMemory):
         if prompt is not None:
             request = HostPrompt(prompt).around(request, asked, session.host_tokens, before=initial)
         if bounded and parts and not blocks:  # what is not the memory's comes on top of its own limit
-            assert request.render is not None
-            assert request.measure is not None
-            others = request.measure.total(list(request.render({}, []))) - request.measure.overhead
-            request = replace(request, ceiling=self.token_limit + request.extra_tokens + others)
+            request = replace(request, ceiling=self.token_limit + _others(request))
         try:
             plan = yield from session.read_steps(request)
         except BudgetExceededError as error:
@@ -205,7 +199,7 @@ class SessionMemory(BaseMemory):
         return BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks)
 
     def _result(self, turn: Turn) -> FitResult:
-        """Returns copies for any engine: no text is a slot of its templates, media cost what the plan says."""
+        """Returns copies for any engine: no text is a slot of its templates, media cost what we count."""
         plan, messages = turn
         dispatcher.event(BudgetEvent(report=plan.report))
         copies = [copy_message(m) for m in messages]
@@ -267,3 +261,10 @@ def _frames(render: Rendering, parts: Sequence[Part], session: BudgetSession) ->
             frames[part.block.name] = after - before + _JOINTS
             before = after
     return frames
+
+
+def _others(request: PromptRequest) -> int:
+    """Returns the tokens of a memory's request that are not its own."""
+    assert request.render is not None
+    assert request.measure is not None
+    return request.extra_tokens + request.measure.total(request.render({}, [])) - request.measure.overhead

@@ -14,14 +14,7 @@ from llama_index.core.memory import BaseMemoryBlock, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import (
-    NOTICE,
-    Call,
-    adrive,
-    plain_budget,
-    plan_steps,
-    typed_errors,
-)
+from rankbudget.adapters import NOTICE, Call, adrive, plain_budget, plan_steps, typed_errors
 
 from ._codec import PINNED, copy_message, pending
 from ._memory import OPTIONS, SessionMemory
@@ -48,8 +41,8 @@ class BudgetMemory(SessionMemory, Memory):
         BudgetConfigError: an option is wrong.
     """
 
-    notice: str | None = Field(default=NOTICE, description="The sentence before the blocks.")
-    handed_on: int = Field(default=0, ge=0, description="How many messages the blocks have taken.")
+    notice: str | None = NOTICE
+    handed_on: int = Field(default=0, ge=0)  # how many messages the blocks have taken
 
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
 
@@ -63,16 +56,17 @@ class BudgetMemory(SessionMemory, Memory):
         stock_options = list(inspect.signature(Memory.from_defaults).parameters)
         kwargs.update(zip(stock_options, args, strict=False))
         check_part(cls, kwargs, beside=(*OPTIONS, *stock_options))
+        own = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
+        if kwargs.get("token_limit") is None:
+            kwargs.pop("token_limit", None)
+            if any(own.get(name) for name in ("budget", "session", "llm")):
+                own["token_limit"] = None
         if kwargs.get("chat_history") is not None:
             kwargs["chat_history"] = [copy_message(m) for m in kwargs["chat_history"]]
-        own = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
-        given = {name: value for name, value in kwargs.items() if name != "token_limit" or value is not None}
         with typed_errors():
-            stock = Memory.from_defaults(**given)
+            stock = Memory.from_defaults(**kwargs)
         fields = {name: getattr(stock, name) for name in Memory.model_fields}
-        if "token_limit" not in given and any(own.get(name) for name in ("budget", "session", "llm")):
-            fields["token_limit"] = None
-        return cls(**fields, **own, notice=notice)
+        return cls(**{**fields, **own, "notice": notice})
 
     def _own_session(self) -> BudgetSession:
         made = super()._own_session()
@@ -94,14 +88,11 @@ class BudgetMemory(SessionMemory, Memory):
     # ---- reading ---------------------------------------------------------------------------------
     def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
         async def aread() -> Any:
-            stored = await self._stored()
+            stored = await self.aget_all(MessageStatus.ACTIVE)
             said = await self._get_memory_blocks_content(stored, input=pending(question, stored), **options)
             return stored, [(block, said[block.name]) for block in self.memory_blocks if said.get(block.name)]
 
         return Call(lambda: asyncio_run(aread()), awaitable=aread)
-
-    async def _stored(self) -> list[ChatMessage]:
-        return list(await self.sql_store.get_messages(self.session_id, status=MessageStatus.ACTIVE))
 
     # ---- writing ---------------------------------------------------------------------------------
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
@@ -132,7 +123,7 @@ class BudgetMemory(SessionMemory, Memory):
         takers = [b for b in self.memory_blocks if b.accept_short_term_memory]
         if not takers:
             return
-        stored = await self._stored()
+        stored = await self.aget_all(MessageStatus.ACTIVE)
         first = await self._first_kept(stored)
         with self._lock:  # of two writers at once each hands on its own messages
             before = self.handed_on

@@ -139,7 +139,7 @@ def _bounded(llm: Any, limits: Limits) -> Any:
 
 
 def _door(llm: Any) -> Door:
-    """Returns the limits of a bounded LLM, and the LLM as it was given: a copy that shares what it refers to."""
+    """Returns a bounded LLM's limits, with the LLM as it was given: a copy that shares what it refers to."""
     plain = shallow_copy(llm, type(llm).__mro__[2])
     return Door(plain, plain.__pydantic_private__.pop(_BUDGET))
 

@@ -176,15 +176,12 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
     ) -> Steps[tuple[Sequence[Segment], BudgetReport]]:
         """Returns what is kept of nodes that share one prompt, and why."""
         memory, session = self.memory, active.get() or self._session
-        shares = memory is not None or session is not None
-        if self.max_tokens is not None:
-            alone = self._alone(segments, seen, query)
-            if not shares:
-                return alone.segments, alone.report
-            segments = alone.segments
-        elif not shares:
-            msg = "no limit: give BudgetNodePostprocessor max_tokens=, session=, memory=, budget= or llm="
-            raise BudgetConfigError(msg)
+        alone = memory is None and session is None
+        if alone or self.max_tokens is not None:
+            found = self._alone(segments, seen, query)
+            if alone:
+                return found.segments, found.report
+            segments = found.segments
         strategy: Any = None
         if not (self.compress and self.dedup and self._scorer is None):
             strategy = Evidence(scorer=self._scorer, compress=self.compress, dedup=self.dedup)
@@ -198,16 +195,20 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         if memory is not None:
             plan, _ = yield from memory.turn_steps(query, prompt=self.prompt, **turn)
         elif session is not None:
+            question = query or None
             session.share_with("knowledge")
-            request = session.request(None, question=query or None, **turn)
+            request = session.request(None, question=question, **turn)
             if self.prompt is not None:
-                request = HostPrompt(self.prompt).around(request, query or None, session.host_tokens)
+                request = HostPrompt(self.prompt).around(request, question, session.host_tokens)
             plan = yield from session.plan_steps(request)
         pieces = plan.kept["knowledge"].pieces if "knowledge" in plan.kept else ()
         return [replace(p.segment, text=p.rendition.text) for p in pieces], plan.report
 
     def _alone(self, segments: Sequence[Segment], seen: _Seen, query: str) -> FitResult:
         """Returns what `max_tokens` alone lets stay."""
+        if self.max_tokens is None:
+            msg = "no limit: give BudgetNodePostprocessor max_tokens=, session=, memory=, budget= or llm="
+            raise BudgetConfigError(msg)
         counter = self._counter()
         return fit_documents(
             segments,
