@@ -87,6 +87,6 @@ def tiktoken_name(tokenizer_fn: Any) -> str | None:
     """Returns the encoding whose `encode` a tokenizer is, None for any other."""
     while isinstance(tokenizer_fn, functools.partial):
         tokenizer_fn = tokenizer_fn.func
-    owner = getattr(tokenizer_fn, "__self__", None)
+    owner: Any = getattr(tokenizer_fn, "__self__", None)
     own = type(owner).__module__.split(".")[0] == "tiktoken"
     return str(owner.name) if own and getattr(tokenizer_fn, "__name__", "").startswith("encode") else None

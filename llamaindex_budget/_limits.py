@@ -134,7 +134,7 @@ class Door:
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
-                told = {"limit": limit, "needed": error.needed, "blocks": error.blocks}
+                told: Any = {"limit": limit, "needed": error.needed, "blocks": error.blocks}
                 raise RequestExceededError(str(error), **told) from error
             needed = 0 if self.llm.metadata.is_chat_model else self._text_tokens(plan.messages, tools)
             if needed <= limit:

@@ -30,7 +30,7 @@ from ._codec import CODEC, STORED, copy_message, defused, pending
 from ._convert import measured
 from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
-from ._host_prompt import HostPrompt
+from ._host_prompt import with_prompt
 from ._options import check_part
 from ._parts import Part, Rendering, as_is
 from ._serialize import add_settings, name_of_tokenizer, opened, read_settings
@@ -75,8 +75,6 @@ class SessionMemory(BaseMemory):
         check_part(type(self), data, beside=OPTIONS)
         given = {name: data.pop(name, None) for name in ("session", "prompt", "counter", "summarizer")}
         llm, session, counter = data.pop("llm", None), given["session"], given["counter"]
-        if given["prompt"] is not None:
-            HostPrompt(given["prompt"])  # raises where it is none
         budget = budget_of(data.get("budget"), llm, session)
         limits = budget or (session.budget if session is not None else None)
         derived = None
@@ -182,7 +180,7 @@ class SessionMemory(BaseMemory):
             request = replace(request, render=render, frames=_frames(render, parts, session))
         prompt = self._given["prompt"] if prompt is None else prompt
         if prompt is not None:
-            request = HostPrompt(prompt).around(request, asked, session.host_tokens, before=initial)
+            request = with_prompt(request, prompt, asked, session.host_tokens, before=initial)
         if bounded and parts and not blocks:  # what is not the memory's comes on top of its own limit
             request = replace(request, ceiling=self.token_limit + _others(request))
         try:

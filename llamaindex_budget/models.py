@@ -115,7 +115,7 @@ class OfflineEmbedding(BaseEmbedding):
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._embed([text])[0]
 
-    _get_query_embedding = _get_text_embedding
+    _get_query_embedding = _get_text_embedding  # type: ignore[assignment]  # names its parameter `query`
     _get_text_embeddings = _embed
 
     async def _aget_query_embedding(self, query: str) -> list[float]:

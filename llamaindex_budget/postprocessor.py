@@ -28,7 +28,7 @@ from rankbudget.errors import BudgetConfigError, shown
 from ._convert import emptied, media_tokens, seen_parts, shortened, to_segments
 from ._counters import counter_of
 from ._events import dispatcher, send_report
-from ._host_prompt import HostPrompt
+from ._host_prompt import with_prompt
 from ._memory import SessionMemory
 from ._options import check_part
 from ._serialize import add_settings, read_settings
@@ -116,8 +116,6 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
                 f"memory must be a BudgetChatMemoryBuffer or a BudgetMemory (got {shown(options['memory'])})."
             )
             raise BudgetConfigError(msg)
-        if options.get("prompt") is not None:
-            HostPrompt(options["prompt"])  # raises where it is none
         with typed_errors():
             super().__init__(**{**options, "budget": budget_of(options.get("budget"), None, None)})
         self._scorer = self.scorer
@@ -199,7 +197,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             session.share_with("knowledge")
             request = session.request(None, question=question, **turn)
             if self.prompt is not None:
-                request = HostPrompt(self.prompt).around(request, question, session.host_tokens)
+                request = with_prompt(request, self.prompt, question, session.host_tokens)
             plan = yield from session.plan_steps(request)
         pieces = plan.kept["knowledge"].pieces if "knowledge" in plan.kept else ()
         return [replace(p.segment, text=p.rendition.text) for p in pieces], plan.report

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
 from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
-from llama_index.core.indices.prompt_helper import DEFAULT_CHUNK_OVERLAP_RATIO, DEFAULT_PADDING, PromptHelper
-from llama_index.core.llms.llm import LLM
+from llama_index.core.indices.prompt_helper import DEFAULT_CHUNK_OVERLAP_RATIO, PromptHelper
+from llama_index.core.indices.prompt_helper import DEFAULT_PADDING as PAD
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
@@ -25,9 +25,6 @@ from ._events import send_report
 from ._host_prompt import QUESTIONS
 from ._limits import fit_texts
 from ._options import check_values
-
-if TYPE_CHECKING:
-    from llama_index.core.tools import BaseTool
 
 __all__ = ["BudgetPromptHelper"]
 
@@ -85,10 +82,10 @@ class BudgetPromptHelper(PromptHelper):
         counter: Any = None,
         scorer: Any = None,
     ) -> None:
-        check_values({
-            "context_window": context_window, "chunk_size_limit": chunk_size_limit, "tokenizer": tokenizer,
-            "budget": budget, "session": session, "scorer": scorer,
-        })  # fmt: skip
+        check_values(
+            {"context_window": context_window, "chunk_size_limit": chunk_size_limit, "tokenizer": tokenizer}
+            | {"budget": budget, "session": session, "scorer": scorer}
+        )
         limits = budget if budget is not None else session.budget if session is not None else None
         if limits is not None:
             budget = limits if isinstance(limits, TokenBudget) else plain_budget(limits)
@@ -120,12 +117,7 @@ class BudgetPromptHelper(PromptHelper):
         return "BudgetPromptHelper"
 
     def repack(
-        self,
-        prompt: BasePromptTemplate,
-        text_chunks: Sequence[str],
-        padding: int = DEFAULT_PADDING,
-        llm: LLM | None = None,
-        tools: list[BaseTool] | None = None,
+        self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> list[str]:
         """Returns one chunk that fits the prompt: the best of `text_chunks` in their order."""
         if _builds_an_index(prompt):
@@ -137,12 +129,7 @@ class BudgetPromptHelper(PromptHelper):
         return [JOINT.join(self._kept(prompt, chunks, room).values())]
 
     def truncate(
-        self,
-        prompt: BasePromptTemplate,
-        text_chunks: Sequence[str],
-        padding: int = DEFAULT_PADDING,
-        llm: LLM | None = None,
-        tools: list[BaseTool] | None = None,
+        self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> list[str]:
         """Returns the chunks with as much of their text as fits all together; one that is dropped is ""."""
         if not text_chunks or _builds_an_index(prompt):
@@ -158,12 +145,7 @@ class BudgetPromptHelper(PromptHelper):
         return kept
 
     def _get_available_chunk_size(
-        self,
-        prompt: BasePromptTemplate,
-        num_chunks: int = 1,
-        padding: int = DEFAULT_PADDING,
-        llm: LLM | None = None,
-        tools: list[BaseTool] | None = None,
+        self, prompt: Any, num_chunks: int = 1, padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> int:
         fixed = self._fixed_tokens(prompt, llm, tools)
         limit = self.context_window - self.num_output - self._safety
@@ -179,7 +161,7 @@ class BudgetPromptHelper(PromptHelper):
             )
         return size if self.chunk_size_limit is None else min(size, self.chunk_size_limit)
 
-    def _fixed_tokens(self, prompt: BasePromptTemplate, llm: LLM | None, tools: list[BaseTool] | None) -> int:
+    def _fixed_tokens(self, prompt: Any, llm: Any, tools: Any) -> int:
         """Counts the prompt as it is sent, with its chunk still empty."""
         schemas = [
             tool.metadata.to_openai_tool(skip_length_check=True)
@@ -191,7 +173,7 @@ class BudgetPromptHelper(PromptHelper):
             messages = get_empty_prompt_messages(prompt)
         else:
             messages = [ChatMessage(role=MessageRole.USER, content=get_empty_prompt_txt(prompt))]
-        model: Any = llm.llm if isinstance(llm, StructuredLLM) else llm
+        model = llm.llm if isinstance(llm, StructuredLLM) else llm
         if model is not None and model.system_prompt:
             messages = [ChatMessage(role=MessageRole.SYSTEM, content=model.system_prompt), *messages]
         return self._counter.count_messages([CODEC.to_dict(m) for m in messages], schemas or None)
