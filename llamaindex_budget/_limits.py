@@ -26,7 +26,7 @@ from rankbudget.errors import BudgetExceededError
 from ._codec import CODEC
 from ._counters import counter_of
 from ._events import send_report
-from ._host_prompt import QUESTIONS
+from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
 from ._sharing import budget_for
 

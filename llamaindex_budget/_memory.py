@@ -30,9 +30,8 @@ from ._codec import CODEC, STORED, copy_message, defused, pending
 from ._convert import measured
 from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
-from ._host_prompt import with_prompt
 from ._options import check_part
-from ._parts import Part, Rendering, as_is
+from ._render import Part, Rendering, as_is, with_prompt
 from ._serialize import add_settings, name_of_tokenizer, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer

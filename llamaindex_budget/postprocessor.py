@@ -28,9 +28,9 @@ from rankbudget.errors import BudgetConfigError, shown
 from ._convert import emptied, media_tokens, seen_parts, shortened, to_segments
 from ._counters import counter_of
 from ._events import dispatcher, send_report
-from ._host_prompt import with_prompt
 from ._memory import SessionMemory
 from ._options import check_part
+from ._render import with_prompt
 from ._serialize import add_settings, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import embedder

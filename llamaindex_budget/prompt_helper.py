@@ -22,9 +22,9 @@ from rankbudget.errors import BudgetExceededError, named_options
 from ._codec import CODEC
 from ._counters import counter_of
 from ._events import send_report
-from ._host_prompt import QUESTIONS
 from ._limits import fit_texts
 from ._options import check_values
+from ._render import QUESTIONS
 
 __all__ = ["BudgetPromptHelper"]
 
