@@ -76,7 +76,10 @@ class ChatCodec:
         return role
 
     def roles(self, messages: Sequence[Any]) -> list[str]:
-        return [_ROLES.get(id(getattr(m, "role", None))) or self.role(m) for m in messages]
+        try:
+            return [_ROLES[id(m.role)] for m in messages]
+        except (AttributeError, KeyError):
+            return [self.role(m) for m in messages]
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
         blocks, extra = message.blocks, message.additional_kwargs
@@ -289,13 +292,7 @@ def _plain(value: Any) -> Mapping[str, Any]:
 
 
 def _fingerprint(message: ChatMessage) -> str:
-    # Bytes compare by identity first; dicts and nested blocks may change in place, so their text is taken.
-    parts = [
-        repr(
-            [v if isinstance(v, (str, bytes, int, type(None))) else repr(v) for v in block.__dict__.values()]
-        )
-        for block in message.blocks
-    ]
+    parts = [repr(block.__dict__) for block in message.blocks]
     return "\x1f".join([message.role.value, *parts, repr(message.additional_kwargs)])
 
 
