@@ -27,28 +27,14 @@ from rankbudget.adapters import segment_signals
 
 from ._codec import CODEC, shallow_copy
 
-__all__ = [
-    "emptied",
-    "measured",
-    "media_cost",
-    "media_tokens",
-    "node_text",
-    "seen_parts",
-    "shortened",
-    "to_segments",
-]
+__all__ = ["emptied", "measured", "media_cost", "media_tokens", "seen_parts", "shortened", "to_segments"]
 
 _MEDIA: tuple[tuple[Any, str], ...] = ((ImageBlock, "image"), (AudioBlock, "audio"), (VideoBlock, "video"))
 
 
-def node_text(item: NodeWithScore) -> str:
-    """Returns what a response synthesizer puts in front of the model for this node."""
-    return str(item.node.get_content(metadata_mode=MetadataMode.LLM))
-
-
 def seen_parts(item: NodeWithScore) -> tuple[str, str, str]:
     """Returns what the model sees: metadata lines, the node's text, metadata lines; else all as the text."""
-    seen = node_text(item)
+    seen = str(item.node.get_content(metadata_mode=MetadataMode.LLM))
     text = str(item.node.get_content(metadata_mode=MetadataMode.NONE)).strip()
     return seen.rpartition(text) if text and text in seen else ("", seen, "")
 

@@ -57,7 +57,7 @@ class RequestExceededError(BudgetExceededError, metaclass=_NoValueError):
     """Says that a request to a bounded model cannot fit; a BudgetExceededError that engines let pass."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Limits:
     """The limits of every request of an LLM, as `budget_model` takes them; copies of the LLM share them."""
 

@@ -32,7 +32,7 @@ from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
 from ._options import check_part
 from ._render import Part, Rendering, as_is, with_prompt
-from ._serialize import add_settings, name_of_tokenizer, opened, read_settings
+from ._serialize import add_settings, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
 
@@ -221,9 +221,9 @@ class SessionMemory(BaseMemory):
         # The base deletes what cannot be pickled from the live object; here the state is a copy. A counter
         # that is not picklable raises its own error: another one would count something else.
         summarizer = summarizer_or_warning(self._given["summarizer"], pickled=True)
-        tokenizer = name_of_tokenizer(self.tokenizer_fn)
-        own = {**self._given, "summarizer": summarizer, "tokenizer": tokenizer}
-        return {"__dict__": {**self._fields(), **own}}
+        state = {**self._fields(), **self._given, "summarizer": summarizer}
+        add_settings(state, None, None, self.tokenizer_fn)
+        return {"__dict__": state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**opened(read_settings(state["__dict__"], {})))  # type: ignore[misc]  # as the base

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
@@ -25,17 +24,7 @@ from ._codec import STORED
 from ._counters import tiktoken_name
 from .models import as_summarizer
 
-__all__ = [
-    "add_settings",
-    "class_named",
-    "database_of",
-    "dump_store",
-    "name_of_tokenizer",
-    "opened",
-    "read_settings",
-]
-
-Tokenizer = Callable[[str], list[Any]]
+__all__ = ["add_settings", "class_named", "database_of", "dump_store", "opened", "read_settings"]
 
 
 def class_named(name: Any, base: Any, option: str) -> Any:
@@ -82,19 +71,13 @@ def opened(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "sql_store": SQLAlchemyChatStore(**database)}
 
 
-def name_of_tokenizer(tokenizer_fn: Tokenizer | None) -> str | None:
-    """Returns a name that `read_settings` finds again, None for a function without one."""
-    encoding = tiktoken_name(tokenizer_fn)
-    return f"tiktoken:{encoding}" if encoding is not None else function_name(tokenizer_fn)
-
-
-def _tokenizer_named(name: str) -> Tokenizer:
+def _tokenizer_named(name: str) -> Any:
     module, _, rest = name.partition(":")
     if module == "tiktoken":
         import tiktoken
 
         return functools.partial(tiktoken.get_encoding(rest).encode, allowed_special="all")
-    found: Tokenizer | None = function_named(name)
+    found = function_named(name)
     if found is None:
         msg = f"tokenizer {name!r} is not loaded here. Import its module, or pass tokenizer_fn=."
         raise BudgetConfigError(msg)
@@ -105,7 +88,8 @@ def add_settings(
     data: dict[str, Any], session: BudgetSession | None, counter: Any, tokenizer_fn: Any
 ) -> None:
     """Adds a part's session, else its counter, and the name of its tokenizer to its plain data."""
-    data["tokenizer"] = name_of_tokenizer(tokenizer_fn)
+    encoding = tiktoken_name(tokenizer_fn)
+    data["tokenizer"] = f"tiktoken:{encoding}" if encoding is not None else function_name(tokenizer_fn)
     if session is not None:
         data["session"] = write_session(session)
     if isinstance(counter, str):

@@ -10,14 +10,13 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import BaseMemoryBlock
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
 from rankbudget import TokenCounter, counter_for, fit_documents, truncate_text
 from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, summarize_steps, typed_errors
 from rankbudget.errors import SummaryError
 
 from ._codec import CODEC, copy_message
-from ._convert import node_text
 from ._counters import settings_counter
 from ._options import check_part
 from .models import as_summarizer
@@ -156,7 +155,8 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
             return []
         self._asked = asked[-1]
         found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(asked[-1]))
-        return [TextBlock(text=text) for text in dict.fromkeys(map(node_text, found)) if text]
+        texts = dict.fromkeys(item.get_content(MetadataMode.LLM) for item in found)
+        return [TextBlock(text=text) for text in texts if text]
 
 
 class HistorySummaryMemoryBlock(BudgetMemoryBlock):

@@ -100,17 +100,7 @@ def budget_model(
     if isinstance(model, _BudgetLLM):
         before = _door(model)
         model, inner = before.llm, before.limits
-    made: LLMT = _bounded(
-        model,
-        Limits(
-            budget=budget,
-            max_tokens=max_tokens,
-            counter=counter,
-            on_report=on_report,
-            session=session,
-            inner=inner,
-        ),
-    )
+    made: LLMT = _bounded(model, Limits(budget, max_tokens, counter, on_report, session, inner))
     return made
 
 
