@@ -29,17 +29,7 @@ from llama_index.core.base.llms.types import (
 from rankbudget.adapters import ROLES, call_reference, finished, spread_text
 from rankbudget.errors import MessageError
 
-__all__ = [
-    "CODEC",
-    "MARK",
-    "PINNED",
-    "STORED",
-    "ChatCodec",
-    "copy_message",
-    "defused",
-    "pending",
-    "shallow_copy",
-]
+__all__ = ["CODEC", "PINNED", "STORED", "ChatCodec", "copy_message", "defused", "pending", "shallow_copy"]
 
 MARK = "rankbudget"
 """The `additional_kwargs` key under which edited and inserted messages say so."""

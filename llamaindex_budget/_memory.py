@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,34 @@ class SessionMemory(BaseMemory):
         self._has_budget = limits is not None
         self._one_call = None if llm is None else one_call_limit(llm)
         self._use(session or self._own_session())
+
+    @classmethod
+    def from_defaults(cls, *args: Any, **kwargs: Any) -> Any:
+        """Returns a memory; takes the options of the stock `from_defaults` and those of the class.
+
+        Args:
+            args: as in the stock class.
+            kwargs: those of the class replace what the stock class would take.
+
+        Raises:
+            BudgetConfigError: an option is wrong.
+        """
+        stock: Any = cls.__mro__[cls.__mro__.index(SessionMemory) + 1]
+        names = list(inspect.signature(stock.from_defaults).parameters)
+        kwargs.update(zip(names, args, strict=False))
+        check_part(cls, kwargs, beside=(*OPTIONS, *names))
+        if kwargs.get("chat_history") is not None:
+            kwargs["chat_history"] = [copy_message(m) for m in kwargs["chat_history"]]
+        given = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
+        with typed_errors():
+            made = stock.from_defaults(**given)
+        fields = {name: getattr(made, name) for name in stock.model_fields}
+        fields["tokenizer_fn"] = given.get("tokenizer_fn")
+        own = {name: value for name, value in kwargs.items() if name not in names or name == "llm"}
+        limited = any(own.get(name) is not None for name in ("budget", "session", "llm"))
+        if limited and not given.keys() & {"token_limit", "llm"}:
+            fields["token_limit"] = None
+        return cls(**{**fields, **own})
 
     def _use(self, session: BudgetSession) -> None:
         self._session = adopt(session)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -14,11 +13,10 @@ from llama_index.core.memory import BaseMemoryBlock, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import NOTICE, Call, adrive, plain_budget, plan_steps, typed_errors
+from rankbudget.adapters import NOTICE, Call, adrive, plain_budget, plan_steps
 
 from ._codec import PINNED, copy_message, pending
-from ._memory import OPTIONS, SessionMemory
-from ._options import check_part
+from ._memory import SessionMemory
 from ._serialize import class_named, database_of, opened, read_settings
 from .blocks import HistorySummaryMemoryBlock
 
@@ -45,28 +43,6 @@ class BudgetMemory(SessionMemory, Memory):
     handed_on: int = Field(default=0, ge=0)  # how many messages the blocks have taken
 
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
-
-    @classmethod
-    def from_defaults(cls, *args: Any, notice: str | None = NOTICE, **kwargs: Any) -> BudgetMemory:
-        """Returns a memory; takes the options of `Memory.from_defaults` and those of the class.
-
-        Raises:
-            BudgetConfigError: an option is wrong.
-        """
-        stock_options = list(inspect.signature(Memory.from_defaults).parameters)
-        kwargs.update(zip(stock_options, args, strict=False))
-        check_part(cls, kwargs, beside=(*OPTIONS, *stock_options))
-        own = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
-        if kwargs.get("token_limit") is None:
-            kwargs.pop("token_limit", None)
-            if any(own.get(name) for name in ("budget", "session", "llm")):
-                own["token_limit"] = None
-        if kwargs.get("chat_history") is not None:
-            kwargs["chat_history"] = [copy_message(m) for m in kwargs["chat_history"]]
-        with typed_errors():
-            stock = Memory.from_defaults(**kwargs)
-        fields = {name: getattr(stock, name) for name in Memory.model_fields}
-        return cls(**{**fields, **own, "notice": notice})
 
     def _own_session(self) -> BudgetSession:
         made = super()._own_session()

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr, field_serializer
-from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
-from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
+from llama_index.core.storage.chat_store import BaseChatStore
 
 from rankbudget import BudgetSession
 from rankbudget.adapters import Call
 
 from ._codec import copy_message
-from ._memory import OPTIONS, SessionMemory
-from ._options import check_part
+from ._memory import SessionMemory
 from ._serialize import class_named, dump_store, read_settings
 
 __all__ = ["BudgetChatMemoryBuffer"]
-
-_WINDOW_SHARE = 0.75  # as the stock buffer takes from a model's window
-_DEFAULT_LIMIT = 3000
 
 
 class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
@@ -58,39 +52,6 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     """
 
     _lock: Any = PrivateAttr(default_factory=threading.RLock)
-
-    @classmethod
-    def from_defaults(
-        cls,
-        chat_history: list[ChatMessage] | None = None,
-        llm: LLM | None = None,
-        chat_store: BaseChatStore | None = None,
-        chat_store_key: str = DEFAULT_CHAT_STORE_KEY,
-        token_limit: int | None = None,
-        tokenizer_fn: Callable[[str], list[Any]] | None = None,
-        **kwargs: Any,
-    ) -> BudgetChatMemoryBuffer:
-        """Returns a memory; `chat_history` is copied.
-
-        Raises:
-            BudgetConfigError: an option is wrong.
-        """
-        check_part(cls, {**kwargs, "llm": llm}, beside=(*OPTIONS, "chat_history"))
-        if token_limit is None and llm is not None:
-            token_limit = int(llm.metadata.context_window * _WINDOW_SHARE)
-        elif token_limit is None and kwargs.get("budget") is None and kwargs.get("session") is None:
-            token_limit = _DEFAULT_LIMIT
-        made = cls(
-            llm=llm,
-            token_limit=token_limit,
-            tokenizer_fn=tokenizer_fn,
-            chat_store=SimpleChatStore() if chat_store is None else chat_store,
-            chat_store_key=chat_store_key,
-            **kwargs,
-        )
-        if chat_history is not None:
-            made.set(chat_history)
-        return made
 
     def _use(self, session: BudgetSession) -> None:
         super()._use(session)
