@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
@@ -24,7 +23,7 @@ from ._codec import STORED
 from ._counters import tiktoken_name
 from .models import as_summarizer
 
-__all__ = ["add_settings", "class_named", "database_of", "dump_store", "opened", "read_settings"]
+__all__ = ["add_settings", "class_named", "database_of", "opened", "read_settings"]
 
 
 def class_named(name: Any, base: Any, option: str) -> Any:
@@ -36,14 +35,6 @@ def class_named(name: Any, base: Any, option: str) -> Any:
             return found
     msg = f"class {name!r} is not known here. Import it before loading, or pass {option}=."
     raise BudgetConfigError(msg)
-
-
-def dump_store(store: BaseChatStore) -> dict[str, Any]:
-    """Returns a store as plain data; the stock serializer of `SimpleChatStore` fails on pydantic 2.14."""
-    if isinstance(store, SimpleChatStore):
-        messages = {key: [m.model_dump(mode="json") for m in found] for key, found in store.store.items()}
-        return {"store": messages, "class_name": store.class_name()}
-    return {**store.model_dump(mode="json"), "class_name": store.class_name()}
 
 
 def database_of(store: AsyncDBChatStore, session_id: str) -> dict[str, Any] | None:

@@ -10,14 +10,14 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr, field_serializer
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
-from llama_index.core.storage.chat_store import BaseChatStore
+from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 
 from rankbudget import BudgetSession
 from rankbudget.adapters import Call
 
 from ._codec import copy_message
 from ._memory import SessionMemory
-from ._serialize import class_named, dump_store, read_settings
+from ._serialize import class_named, read_settings
 
 __all__ = ["BudgetChatMemoryBuffer"]
 
@@ -123,8 +123,12 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     # ---- plain data ------------------------------------------------------------------------------
     @field_serializer("chat_store")
     def serialize_courses_in_order(self, chat_store: BaseChatStore) -> dict[str, Any]:
-        """Writes the store as plain data; replaces the base's serializer, which fails on pydantic 2.14."""
-        return dump_store(chat_store)
+        """Writes the store; the base's serializer and that of `SimpleChatStore` fail on pydantic 2.14."""
+        name = {"class_name": chat_store.class_name()}
+        if not isinstance(chat_store, SimpleChatStore):
+            return {**chat_store.model_dump(mode="json"), **name}
+        kept = chat_store.store.items()
+        return {"store": {key: [m.model_dump(mode="json") for m in found] for key, found in kept}, **name}
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns plain data that survives JSON: messages, limits, session, names of counters."""
