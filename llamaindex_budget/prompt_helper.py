@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
+from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
-from llama_index.core.indices.prompt_helper import DEFAULT_CHUNK_OVERLAP_RATIO, PromptHelper
 from llama_index.core.indices.prompt_helper import DEFAULT_PADDING as PAD
+from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
 
-from rankbudget import BudgetSession, TokenBudget, TokenCounter
+from rankbudget import TokenCounter
 from rankbudget.adapters import JOINT, plain_budget, typed_errors
-from rankbudget.errors import BudgetExceededError, named_options
+from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
 from ._counters import counter_of
 from ._events import send_report
 from ._limits import fit_texts
-from ._options import check_values
+from ._options import check_part
 from ._render import QUESTIONS
+from ._sharing import budget_of
 
 __all__ = ["BudgetPromptHelper"]
 
 _SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will
 not be; but it shows only the longer of its two templates, and the other may have some tokens more."""
+
+
+_STOCK_OPTIONS = tuple(inspect.signature(PromptHelper.__init__).parameters)[1:]
+_OWN_OPTIONS = ("budget", "session", "counter", "scorer")
 
 
 class BudgetPromptHelper(PromptHelper):
@@ -67,50 +73,29 @@ class BudgetPromptHelper(PromptHelper):
     _scorer: Any = PrivateAttr(default=None)
     _safety: int = PrivateAttr(default=0)
 
-    @named_options
-    def __init__(
-        self,
-        context_window: int = DEFAULT_CONTEXT_WINDOW,
-        num_output: int = DEFAULT_NUM_OUTPUTS,
-        chunk_overlap_ratio: float = DEFAULT_CHUNK_OVERLAP_RATIO,
-        chunk_size_limit: int | None = None,
-        tokenizer: Callable[[str], list[Any]] | None = None,
-        separator: str = " ",
-        *,
-        budget: TokenBudget | None = None,
-        session: BudgetSession | None = None,
-        counter: Any = None,
-        scorer: Any = None,
-    ) -> None:
-        check_values(
-            {"context_window": context_window, "chunk_size_limit": chunk_size_limit, "tokenizer": tokenizer}
-            | {"budget": budget, "session": session, "scorer": scorer}
-        )
+    def __init__(self, *args: Any, **options: Any) -> None:
+        options.update(zip(_STOCK_OPTIONS, args, strict=False))
+        check_part(type(self), options, beside=("tokenizer", *_OWN_OPTIONS))
+        budget, session, counter, scorer = [options.pop(name, None) for name in _OWN_OPTIONS]
         limits = budget if budget is not None else session.budget if session is not None else None
         if limits is not None:
-            budget = limits if isinstance(limits, TokenBudget) else plain_budget(limits)
-            context_window, num_output = budget.context_window, budget.reserve_tokens()
+            budget = budget_of(limits, None, None) if not isinstance(limits, int) else plain_budget(limits)
+            options |= {"context_window": budget.context_window, "num_output": budget.reserve_tokens()}
         with typed_errors():
-            super().__init__(
-                context_window, num_output, chunk_overlap_ratio, chunk_size_limit, tokenizer, separator
-            )
+            super().__init__(**options)
         if counter is None and session is not None:
-            self._counter = session.counter
-        else:
-            self._counter = counter_of(tokenizer, counter if counter is not None else budget and budget.model)
+            counter = session.counter
+        self._counter = counter_of(
+            options.get("tokenizer"), counter if counter is not None else budget and budget.model
+        )
         self._safety = budget.safety_tokens(band=self._counter.band) if budget is not None else 0
         self._scorer = scorer
 
     @classmethod
-    def from_llm_metadata(  # type: ignore[override]  # takes more than the base
-        cls,
-        llm_metadata: LLMMetadata,
-        chunk_overlap_ratio: float = DEFAULT_CHUNK_OVERLAP_RATIO,
-        **fields: Any,
-    ) -> BudgetPromptHelper:
+    def from_llm_metadata(cls, llm_metadata: LLMMetadata, *args: Any, **options: Any) -> BudgetPromptHelper:
         """Returns a helper with the window and the answer of a model."""
         num_output = DEFAULT_NUM_OUTPUTS if llm_metadata.num_output == -1 else llm_metadata.num_output
-        return cls(llm_metadata.context_window, num_output, chunk_overlap_ratio, **fields)
+        return cls(llm_metadata.context_window, num_output, *args, **options)
 
     @classmethod
     def class_name(cls) -> str:
