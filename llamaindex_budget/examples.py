@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -85,26 +84,18 @@ class few_shot_function:  # noqa: N801 - used as a function
         self._counter = counter_of(None, counter, budget=budget)
         model = embedder(embed_model) if isinstance(embed_model, BaseEmbedding) else embed_model
         self._selector = FewShotSelector(model)
-        self._known: OrderedDict[str, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._answer = functools.lru_cache(_REMEMBERED)(self._pick)
 
     def __call__(self, **kwargs: Any) -> str:
-        query = str(kwargs.get(self.query_key) or "")
-        with self._lock:
-            known = self._known.get(query)
-        if known is not None:
-            return known
-        text = self._pick(query) if query.strip() else self._largest()
-        with self._lock:
-            self._known[query] = text
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        return text
+        return self._answer(str(kwargs.get(self.query_key) or ""))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> few_shot_function:
         return self  # prompts copy themselves with every query; what is in here never changes
 
     def _pick(self, query: str) -> str:
+        if not query.strip():  # at least as many tokens as any answer: the largest examples, cut
+            texts = sorted(map(self.render, self.examples), key=self._counter.count, reverse=True)
+            return self._counter.truncate("\n\n".join(texts[: self.max_examples]), self.max_tokens)
         kept = self._selector.select(
             query,
             self.examples,
@@ -114,12 +105,6 @@ class few_shot_function:  # noqa: N801 - used as a function
             render=self.render,
         )
         return "\n\n".join(map(self.render, kept))
-
-    def _largest(self) -> str:
-        """Returns a text with at least the tokens of any answer: the largest examples, cut."""
-        texts = [self.render(e) for e in self.examples]
-        order = sorted(texts, key=self._counter.count, reverse=True)[: self.max_examples]
-        return self._counter.truncate("\n\n".join(order), self.max_tokens)
 
 
 def _share(budget: TokenBudget | int | None) -> int:
