@@ -16,7 +16,7 @@ from .compression.truncate import truncate_text
 from .conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from .conversation.timeline import Timeline, Unit
 from .counting.base import CallableCounter, whole_tokens
-from .counting.blocks import call_reference, called_in, results_in, without_answered
+from .counting.blocks import block_text, call_reference, called_in, results_in, without_answered
 from .counting.protocol import Message, Tool
 from .errors import check_options
 from .fitting.protocol import Cost, Fit, Piece
@@ -24,7 +24,6 @@ from .messages.codec import (
     KNOWN_ROLES,
     PINNED_ROLES,
     ROLES,
-    block_text,
     content_text,
     finished,
     replace_text,

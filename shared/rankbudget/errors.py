@@ -21,27 +21,6 @@ from difflib import get_close_matches
 from reprlib import Repr
 from typing import Any, TypeVar, cast
 
-__all__ = [
-    "BudgetConfigError",
-    "BudgetError",
-    "BudgetExceededError",
-    "CounterUnavailableError",
-    "EmbeddingIndexError",
-    "MessageError",
-    "SummaryError",
-    "check_call",
-    "check_choice",
-    "check_count",
-    "check_list",
-    "check_number",
-    "check_options",
-    "did_you_mean",
-    "misspelt",
-    "named_fields",
-    "named_options",
-    "shown",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 

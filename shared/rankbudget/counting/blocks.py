@@ -9,24 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "CALLS",
-    "TEXTS",
-    "THOUGHTS",
-    "as_block",
-    "block_text",
-    "blocks_of",
-    "call_reference",
-    "called_in",
-    "function_of",
-    "is_result",
-    "kind_of",
-    "must_be_answered",
-    "results_in",
-    "unanswered",
-    "without_answered",
-]
-
 TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"})
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 CALLS = frozenset(

@@ -24,8 +24,6 @@ from ..errors import CounterUnavailableError
 from .protocol import Message, Tool
 from .tokenizer_counter import TemplateRefusedError
 
-__all__ = ["ChatTemplate"]
-
 _ROUNDS = 50_000
 _ROUNDS_PER_MESSAGE = 1_000
 _SECONDS = 4.0

@@ -16,8 +16,6 @@ import regex
 from ..errors import BudgetConfigError, check_choice, shown
 from .protocol import Side
 
-__all__ = ["check_cut", "cut_text", "grapheme_edges"]
-
 _GRAPHEME = regex.compile(r"\X")
 # Two neighbours of these kinds never share a grapheme: segmentation may start between them.
 _PLAIN = (

@@ -15,8 +15,6 @@ from .base import TextCounter
 from .media import MediaTable
 from .tiktoken_counter import TiktokenCounter
 
-__all__ = ["ESTIMATE_BAND", "EstimateCounter", "SimilarCounter", "estimate_tokens"]
-
 ESTIMATE_BAND = 0.30
 """By what share an estimate may be too low."""
 

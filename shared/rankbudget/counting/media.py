@@ -23,8 +23,6 @@ from typing import Any, Literal
 
 from .models import plain_name
 
-__all__ = ["MediaTable", "image_size", "inline_content", "media_for"]
-
 Size = tuple[int, int]
 
 _DATA_URL = re.compile(r"^data:([^,;]{0,100})(?:;[^,]{0,99})?;base64,", re.IGNORECASE)

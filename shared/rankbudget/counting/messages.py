@@ -17,16 +17,6 @@ from typing import Any
 from .blocks import CALLS, TEXTS, THOUGHTS, as_block, blocks_of, function_of, is_result, kind_of
 from .media import MediaTable, inline_content
 
-__all__ = [
-    "PER_CALL",
-    "PER_MESSAGE",
-    "PER_NAME",
-    "REPLY",
-    "as_text",
-    "content_tokens",
-    "message_tokens",
-]
-
 Count = Callable[[str], int]
 
 PER_MESSAGE = 3  # tokens around every message

@@ -20,8 +20,6 @@ from typing import Any
 
 from ..errors import did_you_mean
 
-__all__ = ["encoding_for", "is_known", "listed_limits", "near_models", "plain_name", "similar_to"]
-
 _DATA: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "models.json").read_text(encoding="utf-8")
 )

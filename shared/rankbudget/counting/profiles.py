@@ -11,8 +11,6 @@ from .blocks import blocks_of
 from .models import is_known, near_models
 from .protocol import Message
 
-__all__ = ["PROFILES", "RenderingProfile", "apply_profile", "as_blocks", "join_contents", "profile_for"]
-
 _SYSTEM = frozenset({"system", "developer"})
 _RESULTS = frozenset({"tool", "function"})
 _HELD = {"content", "parts", "images"}

@@ -13,8 +13,6 @@ from .messages import as_text
 from .profiles import PROFILES, apply_profile, as_blocks
 from .protocol import Message, TokenCounter, Tool
 
-__all__ = ["ProviderCounter"]
-
 _log = logging.getLogger("rankbudget.counting")
 _REMEMBERED = 256
 _SYSTEM = frozenset({"system", "developer"})

@@ -28,8 +28,6 @@ from .provider import ProviderCounter
 from .tiktoken_counter import TiktokenCounter
 from .vocabulary import ENCODINGS, VocabularyMissingError
 
-__all__ = ["COUNTERS", "counter_for"]
-
 _log = logging.getLogger("rankbudget.counting")
 _lock = threading.RLock()
 COUNTERS: dict[str, TokenCounter] = {}

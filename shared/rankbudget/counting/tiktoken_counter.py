@@ -18,8 +18,6 @@ from .vocabulary import load_encoding, vocabulary_file
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["LONG_TEXT", "TiktokenCounter"]
-
 LONG_TEXT = 50_000
 """Characters from which a text may hold a run of whitespace that is too long for tiktoken."""
 _PANIC_RUN = 250_000  # tiktoken 0.14 was seen to panic from 700,000 characters of whitespace on

@@ -23,8 +23,6 @@ from .media import MediaTable
 from .profiles import RenderingProfile, apply_profile, join_contents
 from .protocol import Message, Tool
 
-__all__ = ["PROBE_TOOLS", "Render", "TemplateRefusedError", "TokenizerCounter"]
-
 _REFUSED_FRAMING = 8  # tokens around a message that a template refuses: more than any template seen needs
 _BARE_BAND = 0.10
 _PLAIN = 2  # role and content

@@ -16,8 +16,6 @@ from typing import Any
 from .blocks import as_block, function_of
 from .messages import as_text
 
-__all__ = ["schema_tokens"]
-
 Count = Callable[[str], int]
 
 _PROPERTIES = 3

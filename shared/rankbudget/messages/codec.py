@@ -25,21 +25,6 @@ from ..counting.blocks import (
 )
 from ..errors import MessageError
 
-__all__ = [
-    "KNOWN_ROLES",
-    "PINNED_ROLES",
-    "ROLES",
-    "Codec",
-    "DictCodec",
-    "answers_of",
-    "block_text",
-    "content_text",
-    "finished",
-    "replace_text",
-    "says_nothing",
-    "spread_text",
-]
-
 PINNED_ROLES = frozenset({"system", "developer"})
 """Roles that are never cut and stay where they are."""
 KNOWN_ROLES = frozenset({*PINNED_ROLES, "user", "assistant", "tool"})
