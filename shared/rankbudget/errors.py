@@ -1,13 +1,4 @@
-"""Errors, and the checks of values; a message has the form "X must be Z (got Y). What to do.".
-
-BudgetError(ValueError)
-├── BudgetConfigError            a budget, profile or argument that cannot work
-├── BudgetExceededError          what must stay does not fit
-├── CounterUnavailableError      a tokenizer or a context window that cannot be found (also ImportError)
-├── EmbeddingIndexError          a saved index that is damaged or does not match
-├── MessageError                 a message the codec cannot read, or a broken history under strict=True
-└── SummaryError                 a summarizer that failed, hung or answered too much
-"""
+"""Errors, and the checks of values; a message has the form "X must be Z (got Y). What to do."."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The content blocks of all providers, read one way: which are texts, calls, answers to calls, or thinking.
-
-Gemini's parts have no type and get the one of the block that says the same; objects of a provider's library
-are read as the dicts they are sent as.
-"""
+"""The content blocks of all providers, read one way: texts, calls, answers to calls, thinking."""
 
 from __future__ import annotations
 

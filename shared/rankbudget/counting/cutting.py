@@ -1,9 +1,4 @@
-"""Truncation by counting: the longest start or end of a text that fits, never half a grapheme.
-
-Token counts neither add up nor grow steadily: a longer start can have fewer tokens. So a guess is refined by
-bisection, the neighbourhood of the answer is searched from the far end, and what is returned has been
-counted.
-"""
+"""Truncation by counting: the longest start or end of a text that fits, never half a grapheme."""
 
 from __future__ import annotations
 
@@ -74,6 +69,7 @@ def cut_text(
             fits = middle
         else:
             over = middle
+    # A longer start can have fewer tokens, so the neighbourhood of the answer is searched from the far end.
     longest = min(size, over + _REACH)
     found = keep.longest_near(fits, longest, max_tokens) if joints else None
     if found is None:

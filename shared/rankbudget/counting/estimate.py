@@ -1,8 +1,4 @@
-"""Counts without a model's own tokenizer: tokens for each word, number, sign and character of a script.
-
-The rates are set so that, for o200k and cl100k, no kind of text in the table of docs/counting.md and none of
-the languages in the tests is under-counted by more than the band; mostly they count too much.
-"""
+"""Counts without a model's own tokenizer: tokens for each word, number, sign and character of a script."""
 
 from __future__ import annotations
 

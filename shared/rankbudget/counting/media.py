@@ -1,14 +1,10 @@
-"""What images, audio, files and videos cost.
+"""What images, audio, files and videos cost, without opening or fetching anything.
 
-An image whose size is known costs what its provider publishes; an image of unknown size costs the most an
-image can, so that a prompt is never larger than counted. Embedded audio costs its length, an embedded file
-its text or its pages; what is only referred to costs what the table says. Nothing is opened or fetched.
-
-    formula  tokens of an image
-    tiles    base + per_tile for each 512 x 512, within 2048 x 2048, shorter side 768; base for detail "low"
-    patches  patches of 32 x 32, at most 1,536, times a factor
-    pixels   width x height / 750, longer side at most 1568, at most 1,600
-    squares  258 up to 384 x 384, else 258 for each square of two thirds of the shorter side (256 to 768)
+formula  tokens of an image; one of unknown size costs the most an image can
+tiles    base + per_tile for each 512 x 512, within 2048 x 2048, shorter side 768; base for detail "low"
+patches  patches of 32 x 32, at most 1,536, times a factor
+pixels   width x height / 750, longer side at most 1568, at most 1,600
+squares  258 up to 384 x 384, else 258 for each square of two thirds of the shorter side (256 to 768)
 """
 
 from __future__ import annotations

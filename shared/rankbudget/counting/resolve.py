@@ -1,12 +1,4 @@
-"""From what a user has at hand to a counter.
-
-A name is looked up in this order; what is not exact is logged once:
-    1. "estimate": characters and words, no vocabulary.
-    2. An encoding, or an OpenAI model: tiktoken.
-    3. A folder or file with a tokenizer, or a model in this machine's Hugging Face cache: that tokenizer.
-    4. Any other model: the nearest vocabulary or the estimate, whichever is larger.
-Where a vocabulary cannot be had, the estimate is used. An object is a tokenizer, a path or a callable.
-"""
+"""From what a user has at hand to a counter: a name, a folder, an object, a callable, a client."""
 
 from __future__ import annotations
 

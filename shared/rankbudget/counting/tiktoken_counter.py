@@ -1,8 +1,4 @@
-"""Counts with tiktoken's `encode_ordinary`: text that looks like a special token is just text.
-
-fastokens, of the extra `rankbudget[fast]`, gives the same numbers faster once it has started, which takes
-seconds, once per process; `make bench` shows when it pays. Several threads at once are slower than one.
-"""
+"""Counts with tiktoken's `encode_ordinary`, or fastokens: what looks like a special token is just text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How the core reads a host's messages without importing the host: in one neutral form, OpenAI-style dicts.
-
-`DictCodec` is the codec of plain dicts; each adapter has its own in `_codec.py`.
-"""
+"""How the core reads a host's messages without importing the host: as OpenAI-style dicts."""
 
 from __future__ import annotations
 
