@@ -141,26 +141,26 @@ def _paired(calls: Sequence[str], answers: Iterable[str | None]) -> tuple[list[s
     """Returns the calls that are still open after some answers, and the answers that belong to none."""
     left, others = list(calls), []
     for answer in answers:
-        at = _answered_call(left, answer or "")
-        if at is None:
+        call = _answered_call(left, answer or "")
+        if call is None:
             others.append(answer or "")
         else:
-            del left[at]
+            left.remove(call)
     return left, others
 
 
-def _answered_call(calls: Sequence[str], answer: str) -> int | None:
+def _answered_call(calls: Sequence[str], answer: str) -> str | None:
     if answer in calls:
-        return calls.index(answer)
+        return answer
     if answer.startswith(_APPROVAL):
         return None
     name = answer.removeprefix(_NAMED)
-    for at, call in enumerate(calls):
-        if name and call.removeprefix(_NAMED) == name:
-            return at
-    for at, call in enumerate(calls):
-        # An unknown id, or a name, may answer the other kind of reference; two ids or two names may not.
-        other_kind = call.startswith(_NAMED) != answer.startswith(_NAMED)
-        if not call.startswith(_APPROVAL) and (not name or call == _NAMED or other_kind):
-            return at
-    return None
+    named = [call for call in calls if name and call.removeprefix(_NAMED) == name]
+    # An unknown id, or a name, may answer the other kind of reference; two ids or two names may not.
+    others = [
+        call
+        for call in calls
+        if not call.startswith(_APPROVAL)
+        and (not name or call == _NAMED or call.startswith(_NAMED) != answer.startswith(_NAMED))
+    ]
+    return next(iter(named + others), None)

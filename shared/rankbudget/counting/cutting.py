@@ -21,6 +21,8 @@ _SYNC = regex.compile(rf"(?r){_PLAIN}(?={_PLAIN})")
 _SYNC_WITHIN = 2_000
 _JOINT = regex.compile(r"(?<=\n)(?=[^\s/])|(?<=\S)(?= [A-Za-z])")
 _JOINT_WITHIN = 400
+_WIDEST = 512
+"""Most characters of one token: a text with more for each of its tokens is not counted whole."""
 _REACH = 48
 """How many characters past the first answer are searched for a longer one."""
 
@@ -32,7 +34,6 @@ def cut_text(
     *,
     side: Side = "right",
     guess: int | None = None,
-    widest: int = 512,
     joints: bool = False,
 ) -> str:
     r"""Returns the longest start ("right") or end ("left") of `text` that counts at most `max_tokens`.
@@ -43,7 +44,6 @@ def cut_text(
         count: counts a text.
         side: which side is cut off.
         guess: characters that are likely to fit.
-        widest: most characters of one token; a longer text than `widest * max_tokens` is not counted whole.
         joints: counts add up where a word follows a space or a line starts: only the text near the cut is
             counted again and again, and what is returned is counted whole.
 
@@ -58,7 +58,7 @@ def cut_text(
         return ""
     size = len(text)
     keep = _Keep(text, count, side)
-    if guess is None and size <= widest * max_tokens and keep.tokens(size) <= max_tokens:
+    if guess is None and size <= _WIDEST * max_tokens and keep.tokens(size) <= max_tokens:
         return text
     fits, over = _bracket(keep, size, max_tokens, guess)
     if over > size:

@@ -38,11 +38,6 @@ class RenderingProfile:
     one_system: bool = False
     alternate: bool = False
 
-    @property
-    def free(self) -> bool:
-        """Whether every conversation is accepted as it is."""
-        return self.system == "anywhere" and not self.one_system and not self.alternate
-
 
 _STRICT = RenderingProfile(system="first", one_system=True, alternate=True)
 PROFILES: dict[str, RenderingProfile] = {

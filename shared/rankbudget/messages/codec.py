@@ -94,7 +94,9 @@ class DictCodec:
         try:
             role = message["role"]
         except (TypeError, KeyError, IndexError):
-            role = _role_of_item(message)
+            kind = kind_of(message)  # an item of OpenAI's Responses API
+            says = kind.endswith("_call") or kind in _ASSISTANT_ITEMS
+            role = "tool" if is_result(kind) else "assistant" if says else None
         if isinstance(role, str) and role in ROLES:
             return ROLES[role]
         seen = f"{sorted(message)!r}" if isinstance(message, Mapping) else f"{type(message).__name__}"
@@ -182,14 +184,6 @@ class DictCodec:
 
     def copy(self, message: Any) -> Any:
         return deepcopy(message)
-
-
-def _role_of_item(message: Any) -> str | None:
-    """Returns the role that an item of OpenAI's Responses API plays."""
-    kind = kind_of(message)
-    if is_result(kind):
-        return "tool"
-    return "assistant" if kind.endswith("_call") or kind in _ASSISTANT_ITEMS else None
 
 
 def _content_key(message: Mapping[str, Any]) -> str:
