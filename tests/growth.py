@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-FLOOR = 0.005
+FLOOR = 0.01
 """Seconds below which a clock and a busy machine decide; what is quadratic takes a hundred times as long at ten times the size."""
 ATTEMPTS = 8
 

@@ -19,7 +19,7 @@ from ..segment import Decision, Scope
 from .blocks import UNBOUNDED, BlockInput, Wish, for_reader, wishes_of
 from .request import PromptRequest, Turn
 
-__all__ = ["Grants", "Inputs", "Prices", "grant", "price", "read"]
+__all__ = ["Grants", "Inputs", "Prices", "check_reader", "grant", "price", "read"]
 
 _NO_NEEDS = Needs(0, 0)
 _NOTHING = Fit(pieces=(), tokens=0, decisions=())
@@ -45,8 +45,6 @@ class Inputs:
 
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
     """Returns the conversation, and the blocks in rank order without what is hidden from their reader."""
-    if request.scope is not None or request.summarizer is not None:
-        _check_reader(request)
     budget, minimum, history = request.budget, request.min_exchanges, request.history
     measure = request.measure or CodecMeasure(request.codec, request.counter, request.tools)
     sources = request.sources if turn is None else turn.sources
@@ -76,7 +74,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
     return _with_blocks(request, inputs) if request.blocks else inputs
 
 
-def _check_reader(request: PromptRequest) -> None:
+def check_reader(request: PromptRequest) -> None:
     """Raises BudgetConfigError for a reader or a summarizer that is none, whether this turn needs it or not."""
     scope: Any = request.scope
     summarizer: Any = request.summarizer
