@@ -67,7 +67,7 @@ class ProviderCounter:
             raise BudgetConfigError(_SYNC_ONLY)
         self._answers[key] = reported
         if len(self._answers) > _REMEMBERED:
-            del self._answers[next(iter(self._answers))]
+            self._answers.pop(next(iter(self._answers)), None)
         return reported
 
 
