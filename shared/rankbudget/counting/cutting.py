@@ -38,14 +38,8 @@ def cut_text(
 ) -> str:
     r"""Returns the longest start ("right") or end ("left") of `text` that counts at most `max_tokens`.
 
-    Args:
-        text: what to cut.
-        max_tokens: tokens allowed; 0 or less leaves nothing.
-        count: counts a text.
-        side: which side is cut off.
-        guess: characters that are likely to fit.
-        joints: counts add up where a word follows a space or a line starts: only the text near the cut is
-            counted again and again, and what is returned is counted whole.
+    `guess` characters are likely to fit. With `joints`, counts add up where a word follows a space or a line
+    starts: only the text near the cut is counted again and again, and what is returned is counted whole.
 
     Example:
         >>> cut_text("one two three", 2, lambda text: len(text.split()))
