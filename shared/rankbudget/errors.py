@@ -1,13 +1,4 @@
-"""Errors, and the checks of values; a message has the form "X must be Z (got Y). What to do.".
-
-BudgetError(ValueError)
-├── BudgetConfigError            a budget, profile or argument that cannot work
-├── BudgetExceededError          what must stay does not fit
-├── CounterUnavailableError      a tokenizer or a context window that cannot be found (also ImportError)
-├── EmbeddingIndexError          a saved index that is damaged or does not match
-├── MessageError                 a message the codec cannot read, or a broken history under strict=True
-└── SummaryError                 a summarizer that failed, hung or answered too much
-"""
+"""Errors, and the checks of values; a message has the form "X must be Z (got Y). What to do."."""
 
 from __future__ import annotations
 
@@ -20,27 +11,6 @@ from contextlib import suppress
 from difflib import get_close_matches
 from reprlib import Repr
 from typing import Any, TypeVar, cast
-
-__all__ = [
-    "BudgetConfigError",
-    "BudgetError",
-    "BudgetExceededError",
-    "CounterUnavailableError",
-    "EmbeddingIndexError",
-    "MessageError",
-    "SummaryError",
-    "check_call",
-    "check_choice",
-    "check_count",
-    "check_list",
-    "check_number",
-    "check_options",
-    "did_you_mean",
-    "misspelt",
-    "named_fields",
-    "named_options",
-    "shown",
-]
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

@@ -12,18 +12,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import BudgetConfigError, check_count, check_number, misspelt, named_fields, shown
 
-__all__ = [
-    "Action",
-    "Block",
-    "Decision",
-    "DecisionRange",
-    "Provenance",
-    "Rendition",
-    "Scope",
-    "Segment",
-    "check_block_name",
-]
-
 _BLOCKS = ("system", "query", "project", "task", "memory", "history", "examples", "knowledge")
 
 Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]

@@ -16,8 +16,6 @@ from .media import MediaTable
 from .protocol import Message, Side, Tool
 from .tools import schema_tokens
 
-__all__ = ["MOST_TEXTS", "CallableCounter", "TextCounter", "whole_tokens"]
-
 _GENERATION_CHARACTERS = 8_000_000  # there are two generations: at most 16 M characters are kept
 MOST_TEXTS = 200_000
 """Counts remembered in one generation."""

@@ -1,31 +1,9 @@
-"""The content blocks of all providers, read one way: which are texts, calls, answers to calls, or thinking.
-
-Gemini's parts have no type and get the one of the block that says the same; objects of a provider's library
-are read as the dicts they are sent as.
-"""
+"""The content blocks of all providers, read one way: texts, calls, answers to calls, thinking."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-__all__ = [
-    "CALLS",
-    "TEXTS",
-    "THOUGHTS",
-    "as_block",
-    "block_text",
-    "blocks_of",
-    "call_reference",
-    "called_in",
-    "function_of",
-    "is_result",
-    "kind_of",
-    "must_be_answered",
-    "results_in",
-    "unanswered",
-    "without_answered",
-]
 
 TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"})
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
@@ -163,26 +141,26 @@ def _paired(calls: Sequence[str], answers: Iterable[str | None]) -> tuple[list[s
     """Returns the calls that are still open after some answers, and the answers that belong to none."""
     left, others = list(calls), []
     for answer in answers:
-        at = _answered_call(left, answer or "")
-        if at is None:
+        call = _answered_call(left, answer or "")
+        if call is None:
             others.append(answer or "")
         else:
-            del left[at]
+            left.remove(call)
     return left, others
 
 
-def _answered_call(calls: Sequence[str], answer: str) -> int | None:
+def _answered_call(calls: Sequence[str], answer: str) -> str | None:
     if answer in calls:
-        return calls.index(answer)
+        return answer
     if answer.startswith(_APPROVAL):
         return None
     name = answer.removeprefix(_NAMED)
-    for at, call in enumerate(calls):
-        if name and call.removeprefix(_NAMED) == name:
-            return at
-    for at, call in enumerate(calls):
-        # An unknown id, or a name, may answer the other kind of reference; two ids or two names may not.
-        other_kind = call.startswith(_NAMED) != answer.startswith(_NAMED)
-        if not call.startswith(_APPROVAL) and (not name or call == _NAMED or other_kind):
-            return at
-    return None
+    named = [call for call in calls if name and call.removeprefix(_NAMED) == name]
+    # An unknown id, or a name, may answer the other kind of reference; two ids or two names may not.
+    others = [
+        call
+        for call in calls
+        if not call.startswith(_APPROVAL)
+        and (not name or call == _NAMED or call.startswith(_NAMED) != answer.startswith(_NAMED))
+    ]
+    return next(iter(named + others), None)

@@ -1,8 +1,4 @@
-"""Renders a model's chat template as transformers does, with jinja2, in a sandbox that bounds its work.
-
-Jinja's own sandbox keeps a template away from Python, but not from nested loops, recursive macros and texts
-that double. So every round of a loop, every macro call and the size of every value made count as work.
-"""
+"""Renders a model's chat template as transformers does, with jinja2, in a sandbox that bounds its work."""
 
 from __future__ import annotations
 
@@ -23,8 +19,6 @@ from jinja2.visitor import NodeTransformer
 from ..errors import CounterUnavailableError
 from .protocol import Message, Tool
 from .tokenizer_counter import TemplateRefusedError
-
-__all__ = ["ChatTemplate"]
 
 _ROUNDS = 50_000
 _ROUNDS_PER_MESSAGE = 1_000
@@ -73,7 +67,7 @@ class ChatTemplate:
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """Compiles and renders chat templates: trimmed blocks, loop controls, plain JSON, helpers."""
+    """Compiles and renders chat templates; every round, macro call and the size of every value is work."""
 
     intercepted_binops = frozenset({"*", "**", "%", "+"})
 

@@ -1,9 +1,4 @@
-"""Truncation by counting: the longest start or end of a text that fits, never half a grapheme.
-
-Token counts neither add up nor grow steadily: a longer start can have fewer tokens. So a guess is refined by
-bisection, the neighbourhood of the answer is searched from the far end, and what is returned has been
-counted.
-"""
+"""Truncation by counting: the longest start or end of a text that fits, never half a grapheme."""
 
 from __future__ import annotations
 
@@ -16,8 +11,6 @@ import regex
 from ..errors import BudgetConfigError, check_choice, shown
 from .protocol import Side
 
-__all__ = ["check_cut", "cut_text", "grapheme_edges"]
-
 _GRAPHEME = regex.compile(r"\X")
 # Two neighbours of these kinds never share a grapheme: segmentation may start between them.
 _PLAIN = (
@@ -28,6 +21,8 @@ _SYNC = regex.compile(rf"(?r){_PLAIN}(?={_PLAIN})")
 _SYNC_WITHIN = 2_000
 _JOINT = regex.compile(r"(?<=\n)(?=[^\s/])|(?<=\S)(?= [A-Za-z])")
 _JOINT_WITHIN = 400
+_WIDEST = 512
+"""Most characters of one token: a text with more for each of its tokens is not counted whole."""
 _REACH = 48
 """How many characters past the first answer are searched for a longer one."""
 
@@ -39,20 +34,12 @@ def cut_text(
     *,
     side: Side = "right",
     guess: int | None = None,
-    widest: int = 512,
     joints: bool = False,
 ) -> str:
     r"""Returns the longest start ("right") or end ("left") of `text` that counts at most `max_tokens`.
 
-    Args:
-        text: what to cut.
-        max_tokens: tokens allowed; 0 or less leaves nothing.
-        count: counts a text.
-        side: which side is cut off.
-        guess: characters that are likely to fit.
-        widest: most characters of one token; a longer text than `widest * max_tokens` is not counted whole.
-        joints: counts add up where a word follows a space or a line starts: only the text near the cut is
-            counted again and again, and what is returned is counted whole.
+    `guess` characters are likely to fit. With `joints`, counts add up where a word follows a space or a line
+    starts: only the text near the cut is counted again and again, and what is returned is counted whole.
 
     Example:
         >>> cut_text("one two three", 2, lambda text: len(text.split()))
@@ -65,7 +52,7 @@ def cut_text(
         return ""
     size = len(text)
     keep = _Keep(text, count, side)
-    if guess is None and size <= widest * max_tokens and keep.tokens(size) <= max_tokens:
+    if guess is None and size <= _WIDEST * max_tokens and keep.tokens(size) <= max_tokens:
         return text
     fits, over = _bracket(keep, size, max_tokens, guess)
     if over > size:
@@ -76,6 +63,7 @@ def cut_text(
             fits = middle
         else:
             over = middle
+    # A longer start can have fewer tokens, so the neighbourhood of the answer is searched from the far end.
     longest = min(size, over + _REACH)
     found = keep.longest_near(fits, longest, max_tokens) if joints else None
     if found is None:

@@ -1,8 +1,4 @@
-"""Counts without a model's own tokenizer: tokens for each word, number, sign and character of a script.
-
-The rates are set so that, for o200k and cl100k, no kind of text in the table of docs/counting.md and none of
-the languages in the tests is under-counted by more than the band; mostly they count too much.
-"""
+"""Counts without a model's own tokenizer: tokens for each word, number, sign and character of a script."""
 
 from __future__ import annotations
 
@@ -14,8 +10,6 @@ from pathlib import Path
 from .base import TextCounter
 from .media import MediaTable
 from .tiktoken_counter import TiktokenCounter
-
-__all__ = ["ESTIMATE_BAND", "EstimateCounter", "SimilarCounter", "estimate_tokens"]
 
 ESTIMATE_BAND = 0.30
 """By what share an estimate may be too low."""

@@ -13,8 +13,6 @@ from .media import MediaTable
 from .protocol import Message, Tool
 from .tokenizer_counter import Render, TemplateRefusedError, TokenizerCounter
 
-__all__ = ["cached_folder", "from_folder", "from_tokenizer"]
-
 
 def from_folder(place: Path, *, name: str | None = None, media: MediaTable | None = None) -> TokenizerCounter:
     """Returns the counter of a tokenizer's folder or tokenizer.json, with its chat template if it has one."""

@@ -1,14 +1,10 @@
-"""What images, audio, files and videos cost.
+"""What images, audio, files and videos cost, without opening or fetching anything.
 
-An image whose size is known costs what its provider publishes; an image of unknown size costs the most an
-image can, so that a prompt is never larger than counted. Embedded audio costs its length, an embedded file
-its text or its pages; what is only referred to costs what the table says. Nothing is opened or fetched.
-
-    formula  tokens of an image
-    tiles    base + per_tile for each 512 x 512, within 2048 x 2048, shorter side 768; base for detail "low"
-    patches  patches of 32 x 32, at most 1,536, times a factor
-    pixels   width x height / 750, longer side at most 1568, at most 1,600
-    squares  258 up to 384 x 384, else 258 for each square of two thirds of the shorter side (256 to 768)
+formula  tokens of an image; one of unknown size costs the most an image can
+tiles    base + per_tile for each 512 x 512, within 2048 x 2048, shorter side 768; base for detail "low"
+patches  patches of 32 x 32, at most 1,536, times a factor
+pixels   width x height / 750, longer side at most 1568, at most 1,600
+squares  258 up to 384 x 384, else 258 for each square of two thirds of the shorter side (256 to 768)
 """
 
 from __future__ import annotations
@@ -22,8 +18,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .models import plain_name
-
-__all__ = ["MediaTable", "image_size", "inline_content", "media_for"]
 
 Size = tuple[int, int]
 
@@ -168,22 +162,26 @@ def _kind_of(block: Mapping[str, Any]) -> str | None:
 
 
 _TABLES = {
-    r"gpt-5.*mini|gpt-4\.1-mini": MediaTable(formula="patches", factor=1.62),
-    r"gpt-5.*nano|gpt-4\.1-nano": MediaTable(formula="patches", factor=2.46),
-    r"gpt-4o-mini": MediaTable(base=2_833, per_tile=5_667),
-    r"o4-mini": MediaTable(formula="patches", factor=1.72),
-    r"claude": MediaTable(formula="pixels", page=3_000),
-    r"gemini": MediaTable(formula="squares", audio_per_second=32.0, audio=1_920, page=258),
-    r"gpt-5": MediaTable(base=70, per_tile=140),
-    r"o1|o3": MediaTable(base=75, per_tile=150),
+    "gpt-5 mini": MediaTable(formula="patches", factor=1.62),
+    "gpt-5 nano": MediaTable(formula="patches", factor=2.46),
+    "gpt-4.1-mini": MediaTable(formula="patches", factor=1.62),
+    "gpt-4.1-nano": MediaTable(formula="patches", factor=2.46),
+    "gpt-4o-mini": MediaTable(base=2_833, per_tile=5_667),
+    "o4-mini": MediaTable(formula="patches", factor=1.72),
+    "claude": MediaTable(formula="pixels", page=3_000),
+    "gemini": MediaTable(formula="squares", audio_per_second=32.0, audio=1_920, page=258),
+    "gpt-5": MediaTable(base=70, per_tile=140),
+    "o1": MediaTable(base=75, per_tile=150),
+    "o3": MediaTable(base=75, per_tile=150),
 }
-"""By a model's name; the first match is taken."""
+"""By the words in a model's name; the first match is taken."""
 
 
 def media_for(model: str) -> MediaTable:
     """Returns the table of a model's provider; unknown models are counted as gpt-4o."""
     plain = plain_name(model)
-    return next((table for name, table in _TABLES.items() if re.search(name, plain)), MediaTable())
+    found = (table for words, table in _TABLES.items() if all(word in plain for word in words.split()))
+    return next(found, MediaTable())
 
 
 def _units(formula: str, width: float, height: float) -> int:

@@ -1,11 +1,7 @@
-"""What a message costs in OpenAI's chat format: framing, role, content, and whatever else it carries.
+"""What a message costs in OpenAI's chat format: its published formula, and calls as estimators have them.
 
-    message  = 3 + role + content [+ 1 + name] [+ tool_call_id] [+ 3 + name + arguments for each tool call]
-    request  = 3 + schemas of its tools + its messages
-
-The first line is OpenAI's published formula; the framing of a tool call is the one public estimators agree
-on. Parts are counted one by one, so message counts add up. Content blocks of all providers cost their text,
-or what `media.py` says; a block of an unknown type costs its JSON.
+message  = 3 + role + content [+ 1 + name] [+ tool_call_id] [+ 3 + name + arguments for each tool call]
+request  = 3 + schemas of its tools + its messages
 """
 
 from __future__ import annotations
@@ -16,16 +12,6 @@ from typing import Any
 
 from .blocks import CALLS, TEXTS, THOUGHTS, as_block, blocks_of, function_of, is_result, kind_of
 from .media import MediaTable, inline_content
-
-__all__ = [
-    "PER_CALL",
-    "PER_MESSAGE",
-    "PER_NAME",
-    "REPLY",
-    "as_text",
-    "content_tokens",
-    "message_tokens",
-]
 
 Count = Callable[[str], int]
 

@@ -1,12 +1,11 @@
 """What is known of models by their names: tokenizers and windows, as `data/models.json` lists them.
 
 The file has
-    windows: name: [context window, largest answer], as the providers' pages had it in 2026-11. Where the
-        limit for the prompt is smaller than the window (gpt-5: 272,000 of 400,000), it is given;
+    windows: name: [context window, largest answer], as the providers' pages had it in 2026-11, or the limit
+        for the prompt where it is smaller than the window (gpt-5: 272,000 of 400,000);
     encodings: tiktoken's encodings by name; other names are looked up in tiktoken's own table;
     families: a pattern, the encoding that comes nearest, and by what share its counts may be too low: 0.5
-        covers vocabularies of 32,000 pieces, 0.3 is assumed for larger ones that are not public (reports
-        speak of 20-30 % over GPT for Claude); the first match is taken;
+        for vocabularies of 32,000 pieces, 0.3 for larger ones that are not public; the first match is taken;
     hosts, vendors: what may be before a name.
 """
 
@@ -19,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import did_you_mean
-
-__all__ = ["encoding_for", "is_known", "listed_limits", "near_models", "plain_name", "similar_to"]
 
 _DATA: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "models.json").read_text(encoding="utf-8")

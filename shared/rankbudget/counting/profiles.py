@@ -11,8 +11,6 @@ from .blocks import blocks_of
 from .models import is_known, near_models
 from .protocol import Message
 
-__all__ = ["PROFILES", "RenderingProfile", "apply_profile", "as_blocks", "join_contents", "profile_for"]
-
 _SYSTEM = frozenset({"system", "developer"})
 _RESULTS = frozenset({"tool", "function"})
 _HELD = {"content", "parts", "images"}
@@ -39,11 +37,6 @@ class RenderingProfile:
     system: Literal["anywhere", "first", "user"] = "anywhere"
     one_system: bool = False
     alternate: bool = False
-
-    @property
-    def free(self) -> bool:
-        """Whether every conversation is accepted as it is."""
-        return self.system == "anywhere" and not self.one_system and not self.alternate
 
 
 _STRICT = RenderingProfile(system="first", one_system=True, alternate=True)

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
-__all__ = ["Message", "Side", "TokenCounter", "Tool"]
-
 Message = Mapping[str, Any]
 """An OpenAI-style message: role, content (str, None or content blocks), name, tool_calls, tool_call_id."""
 Tool = Mapping[str, Any]

@@ -13,8 +13,6 @@ from .messages import as_text
 from .profiles import PROFILES, apply_profile, as_blocks
 from .protocol import Message, TokenCounter, Tool
 
-__all__ = ["ProviderCounter"]
-
 _log = logging.getLogger("rankbudget.counting")
 _REMEMBERED = 256
 _SYSTEM = frozenset({"system", "developer"})
@@ -69,7 +67,7 @@ class ProviderCounter:
             raise BudgetConfigError(_SYNC_ONLY)
         self._answers[key] = reported
         if len(self._answers) > _REMEMBERED:
-            del self._answers[next(iter(self._answers))]
+            self._answers.pop(next(iter(self._answers)), None)
         return reported
 
 

@@ -1,12 +1,4 @@
-"""From what a user has at hand to a counter.
-
-A name is looked up in this order; what is not exact is logged once:
-    1. "estimate": characters and words, no vocabulary.
-    2. An encoding, or an OpenAI model: tiktoken.
-    3. A folder or file with a tokenizer, or a model in this machine's Hugging Face cache: that tokenizer.
-    4. Any other model: the nearest vocabulary or the estimate, whichever is larger.
-Where a vocabulary cannot be had, the estimate is used. An object is a tokenizer, a path or a callable.
-"""
+"""From what a user has at hand to a counter: a name, a folder, an object, a callable, a client."""
 
 from __future__ import annotations
 
@@ -27,8 +19,6 @@ from .protocol import TokenCounter
 from .provider import ProviderCounter
 from .tiktoken_counter import TiktokenCounter
 from .vocabulary import ENCODINGS, VocabularyMissingError
-
-__all__ = ["COUNTERS", "counter_for"]
 
 _log = logging.getLogger("rankbudget.counting")
 _lock = threading.RLock()
@@ -76,8 +66,6 @@ def counter_for(
         4
         >>> counter_for(lambda text: len(text)).count("four")
         4
-        >>> counter_for("gpt-4o") is counter_for("gpt-4o")
-        True
     """
     given: Any = (("media", media, MediaTable, "a MediaTable"), ("model", model, str, "a model's name"))
     problems = [

@@ -1,8 +1,4 @@
-"""Counts with tiktoken's `encode_ordinary`: text that looks like a special token is just text.
-
-fastokens, of the extra `rankbudget[fast]`, gives the same numbers faster once it has started, which takes
-seconds, once per process; `make bench` shows when it pays. Several threads at once are slower than one.
-"""
+"""Counts with tiktoken's `encode_ordinary`, or fastokens: what looks like a special token is just text."""
 
 from __future__ import annotations
 
@@ -18,12 +14,9 @@ from .vocabulary import load_encoding, vocabulary_file
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["LONG_TEXT", "TiktokenCounter"]
-
 LONG_TEXT = 50_000
 """Characters from which a text may hold a run of whitespace that is too long for tiktoken."""
 _PANIC_RUN = 250_000  # tiktoken 0.14 was seen to panic from 700,000 characters of whitespace on
-_WIDEST_TOKEN = 128  # bytes; a longer text cannot fit into so few tokens
 _TOKEN_BYTES = 4
 _NO_SPECIAL: set[str] = set()
 _FAST = ("o200k_base", "cl100k_base")
@@ -82,9 +75,7 @@ class TiktokenCounter(TextCounter):
         if len(tokens) > max_tokens:
             part = tokens[:max_tokens] if side == "right" else tokens[-max_tokens:]
             guess = len(self.encoding.decode_bytes(part).decode("utf-8", "ignore")) or 1
-        return cut_text(
-            text, max_tokens, self._measure, side=side, guess=guess, widest=_WIDEST_TOKEN, joints=True
-        )
+        return cut_text(text, max_tokens, self._measure, side=side, guess=guess, joints=True)
 
     def _measure(self, text: str) -> int:
         if len(text) >= LONG_TEXT:

@@ -1,9 +1,7 @@
 """Counts with a model's own tokenizer and chat template: the whole request is rendered and counted.
 
-A tokenizer first cuts at special tokens: the pieces between them are counted one by one, and known pieces are
-looked up. Message counts are added instead where (1) between the contents of any two messages is a token at
-which the tokenizer always cuts, so that no token spans two messages, and (2) in every conversation that is
-rendered to find out, the whole is the sum of its parts.
+Message counts are added instead where between the contents of any two messages is a token at which the
+tokenizer always cuts, and in every conversation rendered to find out the whole is the sum of its parts.
 """
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from .blocks import blocks_of
 from .media import MediaTable
 from .profiles import RenderingProfile, apply_profile, join_contents
 from .protocol import Message, Tool
-
-__all__ = ["PROBE_TOOLS", "Render", "TemplateRefusedError", "TokenizerCounter"]
 
 _REFUSED_FRAMING = 8  # tokens around a message that a template refuses: more than any template seen needs
 _BARE_BAND = 0.10

@@ -1,11 +1,8 @@
-"""What tool and structured-output schemas cost, by OpenAI's published formula.
+"""What tool and structured-output schemas cost, by OpenAI's published formula, level by level.
 
-    7 (10 before gpt-4o) per function + "name:description"
-    3 if it has properties, then 3 per property + "name:type:description", and -3 + 3 per choice + the choices
-    of an enum 12 once per request
-
-The formula knows one level and these keys. Nested schemas are counted by the same constants, level by level;
-every other key costs its JSON: counts with tools are close, not proved.
+7 (10 before gpt-4o) per function + "name:description"; 12 once per request
+3 if it has properties, then 3 per property + "name:type:description"
+-3 + 3 per choice + the choices of an enum; every other key costs its JSON
 """
 
 from __future__ import annotations
@@ -15,8 +12,6 @@ from typing import Any
 
 from .blocks import as_block, function_of
 from .messages import as_text
-
-__all__ = ["schema_tokens"]
 
 Count = Callable[[str], int]
 

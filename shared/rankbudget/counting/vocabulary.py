@@ -16,8 +16,6 @@ from ..errors import CounterUnavailableError
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["ENCODINGS", "VocabularyMissingError", "load_encoding", "vocabulary_file"]
-
 
 class VocabularyMissingError(CounterUnavailableError):
     """Says that a vocabulary is neither cached nor shipped and could not be downloaded."""

@@ -1,7 +1,4 @@
-"""How the core reads a host's messages without importing the host: in one neutral form, OpenAI-style dicts.
-
-`DictCodec` is the codec of plain dicts; each adapter has its own in `_codec.py`.
-"""
+"""How the core reads a host's messages without importing the host: as OpenAI-style dicts."""
 
 from __future__ import annotations
 
@@ -24,21 +21,6 @@ from ..counting.blocks import (
     without_answered,
 )
 from ..errors import MessageError
-
-__all__ = [
-    "KNOWN_ROLES",
-    "PINNED_ROLES",
-    "ROLES",
-    "Codec",
-    "DictCodec",
-    "answers_of",
-    "block_text",
-    "content_text",
-    "finished",
-    "replace_text",
-    "says_nothing",
-    "spread_text",
-]
 
 PINNED_ROLES = frozenset({"system", "developer"})
 """Roles that are never cut and stay where they are."""
@@ -112,7 +94,9 @@ class DictCodec:
         try:
             role = message["role"]
         except (TypeError, KeyError, IndexError):
-            role = _role_of_item(message)
+            kind = kind_of(message)  # an item of OpenAI's Responses API
+            says = kind.endswith("_call") or kind in _ASSISTANT_ITEMS
+            role = "tool" if is_result(kind) else "assistant" if says else None
         if isinstance(role, str) and role in ROLES:
             return ROLES[role]
         seen = f"{sorted(message)!r}" if isinstance(message, Mapping) else f"{type(message).__name__}"
@@ -200,14 +184,6 @@ class DictCodec:
 
     def copy(self, message: Any) -> Any:
         return deepcopy(message)
-
-
-def _role_of_item(message: Any) -> str | None:
-    """Returns the role that an item of OpenAI's Responses API plays."""
-    kind = kind_of(message)
-    if is_result(kind):
-        return "tool"
-    return "assistant" if kind.endswith("_call") or kind in _ASSISTANT_ITEMS else None
 
 
 def _content_key(message: Mapping[str, Any]) -> str:

@@ -9,8 +9,6 @@ from ..counting.base import whole_tokens
 from ..counting.protocol import TokenCounter, Tool
 from .codec import Codec
 
-__all__ = ["CodecMeasure", "ListMeasure", "Measure"]
-
 
 class Measure(Protocol):
     """Says what host messages cost.

@@ -14,21 +14,6 @@ from html import escape as _attribute
 from ..errors import BudgetConfigError
 from ..segment import Segment
 
-__all__ = [
-    "JOINT",
-    "NOTICE",
-    "PLACEHOLDERS",
-    "escape_text",
-    "one_turn",
-    "own_tags",
-    "placeholder",
-    "render_block",
-    "role_line",
-    "tag_lines",
-    "tag_name",
-    "wrapper_of",
-]
-
 JOINT = "\n\n"
 """The text between pieces in a host's own prompt: LangChain's chains and LlamaIndex's synthesizers use it."""
 
