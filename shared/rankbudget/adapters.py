@@ -15,7 +15,6 @@ from .compression.truncate import truncate_text
 from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from .conversation.timeline import Timeline
 from .counting.blocks import call_reference, called_in, results_in, without_answered
-from .counting.callables import CallableCounter
 from .errors import check_options
 from .fitting.protocol import Fit, Piece
 from .messages.codec import PINNED_ROLES, ROLES, block_text, content_text, finished, replace_text, spread_text
@@ -60,7 +59,6 @@ __all__ = [
     "ROLES",
     "SUMMARY_TIMEOUT",
     "Call",
-    "CallableCounter",
     "CodecMeasure",
     "EmbeddingScorer",
     "Evidence",
