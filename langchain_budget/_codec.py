@@ -74,9 +74,8 @@ class LangChainCodec:
                 self._roles[type(message)] = role
                 return role
         if isinstance(message, SystemMessage):
-            return (
-                "developer" if message.additional_kwargs.get("__openai_role__") == "developer" else "system"
-            )
+            developer = message.additional_kwargs.get("__openai_role__") == "developer"
+            return "developer" if developer else "system"
         if isinstance(message, ChatMessage) and message.role in ROLES:
             return ROLES[message.role]
         if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
@@ -112,10 +111,7 @@ class LangChainCodec:
             calls, rest = _calls_and_rest(fields)
             neutral["content"] = _with_extras(rest, fields)
             if calls:
-                neutral["tool_calls"] = [
-                    {"id": c[0], "type": "function", "function": {"name": c[1], "arguments": c[2]}}
-                    for c in calls
-                ]
+                neutral["tool_calls"] = calls
         return neutral
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
@@ -123,7 +119,7 @@ class LangChainCodec:
         if _is_plain(fields) or self.role(message) != "assistant":
             return ()
         calls, rest = _calls_and_rest(fields)
-        found = [call[0] for call in calls]
+        found = [call["id"] for call in calls]
         return (*found, *without_answered(called_in(rest), found))
 
     def result_id(self, message: Any) -> str | None:
@@ -187,34 +183,26 @@ def _is_plain(fields: Mapping[str, Any]) -> bool:
     )
 
 
-def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[tuple[str, str, str]], Any]:
-    """Returns each tool call once as (reference, name, arguments), and the other content."""
+def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Any]:
+    """Returns each tool call once, the longer form of those that are kept twice, and the other content."""
     content = fields["content"]
-    blocks = [b for b in content if _is_call(b)] if isinstance(content, list) else []
+    listed = content if isinstance(content, list) else []
     rest = [b for b in content if not _is_call(b)] if isinstance(content, list) else content
     calls = [_call(c) for c in fields.get("tool_calls") or ()]
     calls += [_call({**c, "args": c.get("args") or ""}) for c in fields.get("invalid_tool_calls") or ()]
-    calls += _not_among(calls, [_call(block) for block in blocks if block["type"] != "input_json_delta"])
+    unmatched = list(calls)
+    for other in [_call(b) for b in listed if _is_call(b) and b["type"] != "input_json_delta"]:
+        twin = next((call for call in unmatched if call["id"] == other["id"]), None)
+        if twin is None:
+            calls.append(other)
+        else:
+            unmatched.remove(twin)
+            forms = (twin["function"], other["function"])
+            twin["function"] = max(forms, key=lambda form: len(form["arguments"]))
     return calls or _older_calls(fields["additional_kwargs"]), rest
 
 
-def _not_among(
-    calls: list[tuple[str, str, str]], others: list[tuple[str, str, str]]
-) -> list[tuple[str, str, str]]:
-    """Returns the calls of another place that are new; of those that are not, the longer form is kept."""
-    new: list[tuple[str, str, str]] = []
-    unmatched = list(range(len(calls)))
-    for other in others:
-        at = next((i for i in unmatched if calls[i][0] == other[0]), None)
-        if at is None:
-            new.append(other)
-            continue
-        unmatched.remove(at)
-        calls[at] = max(calls[at], other, key=lambda call: len(call[2]))
-    return new
-
-
-def _older_calls(extra: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _older_calls(extra: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the calls that integrations keep beside the message."""
     older = extra.get("tool_calls") or [extra.get("function_call")]
     return [
@@ -226,10 +214,11 @@ def _is_call(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS
 
 
-def _call(block: Mapping[str, Any]) -> tuple[str, str, str]:
+def _call(block: Mapping[str, Any]) -> dict[str, Any]:
     given = block.get("input", block.get("args", block.get("arguments")))
     text = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False, default=str)
-    return call_reference(block), str(block.get("name") or ""), text
+    function = {"name": str(block.get("name") or ""), "arguments": text}
+    return {"id": call_reference(block), "type": "function", "function": function}
 
 
 def _with_extras(content: Any, fields: Mapping[str, Any]) -> Any:

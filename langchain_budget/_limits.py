@@ -41,16 +41,9 @@ class HostLimits(Limits):
 
     def session(self, *, measure: Measure | None = None, sources: Sequence[str] = ()) -> BudgetSession:
         """Returns a new session for one conversation."""
-        return BudgetSession(
-            self.budget,
-            counter=self.counter,
-            codec=CODEC,
-            measure=measure or self.measure,
-            summarizer=self.summarizer,
-            summary_timeout=self.summary_timeout,
-            tools=self.tools,
-            sources=sources,
-        )
+        own = {n: getattr(self, n) for n in ("counter", "summarizer", "summary_timeout", "tools")}
+        measure = measure or self.measure
+        return BudgetSession(self.budget, codec=CODEC, measure=measure, sources=sources, **own)
 
     def with_tools(self, schemas: Sequence[Any] | None) -> HostLimits:
         """Returns the limits for requests that also carry tools, which a host's own counter cannot see."""
@@ -96,10 +89,7 @@ def limits_for(
         counter=None if host is None else host.counter,
     )
     made = HostLimits(
-        budget=limits.budget,
-        counter=limits.counter,
-        ceiling=limits.ceiling,
-        measure=None if host is None else host.measure,
+        **{**vars(limits), "measure": None if host is None else host.measure},
         summarizer=as_summarizer(summarizer),
         summary_timeout=summary_timeout,
     )

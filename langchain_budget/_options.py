@@ -96,17 +96,11 @@ class Settings(BaseModel):
 
     @override
     def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("_"):
-            super().__setattr__(name, value)
-            return
-        check_given(type(self).__name__, {name: value}, type(self).model_fields)
-        before = self.__dict__.get(name)
+        if not name.startswith("_"):
+            self.model_copy(update={name: value})  # raises for what cannot work, and changes nothing
         super().__setattr__(name, value)
-        try:
+        if not name.startswith("_"):
             self._prepare()
-        except BaseException:
-            super().__setattr__(name, before)
-            raise
 
     @override
     def __getstate__(self) -> dict[Any, Any]:

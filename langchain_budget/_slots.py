@@ -102,11 +102,11 @@ class SlotSettings(LimitSettings):
         asked = value.get(keys.get("query", ""))
         question = None if asked is None or asked in ("", []) else self._question(asked, show)
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
-        history = found.pop("history", None)
-        messages: list[Any] = []
+        history, block = found.pop("history", None), None
         if history is not None:
             given = value[history]
-            messages = given if isinstance(given, list) else as_messages(given)
+            block = Block(name="history", messages=given if isinstance(given, list) else as_messages(given))
+        shared = self.session.sources if self.session is not None else frozenset[str]()
 
         def fitted(kept: Mapping[str, Fit], kept_history: Sequence[Any]) -> dict[str, Any]:
             """Returns the value with its slots fitted, in the form they came in."""
@@ -121,12 +121,11 @@ class SlotSettings(LimitSettings):
             fields["system"] = system_of(show(fitted({}, [])))
         request = PromptRequest(
             **{**self._fields, **fields},
-            history=None if history is None else Block(name="history", messages=messages),
+            history=block,
             blocks=tuple([self._block(slot, key, value[key]) for slot, key in found.items()]),
             question=question,
             question_text=question.text if question is not None else "",
-            sources=frozenset([*keys, *(self.session.sources if self.session is not None else ())])
-            - {"query"},
+            sources=shared.union(keys) - {"query"},
         )
         plan = yield from planned(request, self.session)
         return Trimmed(

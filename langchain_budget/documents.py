@@ -104,12 +104,9 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
             asked = CODEC.make("user", query, origin="query")
             fields |= {**self._limits.fields(), "question": asked, "question_text": query}
             plan = drive(plan_steps(PromptRequest(**fields, sources=frozenset({"knowledge"}))))
-        pieces = plan.kept["knowledge"].pieces
         kept = [
-            p.segment
-            if p.whole
-            else dataclasses.replace(p.segment, text=p.rendition.text, tokens=p.rendition.tokens)
-            for p in pieces
+            dataclasses.replace(p.segment, text=p.rendition.text, tokens=p.rendition.tokens)
+            for p in plan.kept["knowledge"].pieces
         ]
         text = self.separator.join([segment.text for segment in kept])
         return FitResult(segments=tuple(kept), text=text, report=plan.report)
@@ -122,8 +119,8 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
         if not self.compress:
             segments = [s for s in segments if self._cost(s, s.text) <= self._limits.most]
         if len(segments) > k:
-            free = partial(fit_documents, max_tokens=0, cost=lambda segment, text: 0)
-            ranked = free(segments, query=query, scorer=self.scorer, order="score")
+            free: Any = {"max_tokens": 0, "cost": lambda segment, text: 0, "order": "score"}
+            ranked = fit_documents(segments, query=query, scorer=self.scorer, **free)
             chosen = {segment.id for segment in ranked.segments[:k]}
             segments = [s for s in segments if s.id in chosen]
         return [segment.source for segment in segments]
@@ -196,22 +193,15 @@ class BudgetRetriever(Settings, BaseRetriever):
     ) -> list[Document]:
         return await adrive(self._steps(query, run_manager, **options))
 
-    def _steps(
-        self,
-        query: str,
-        run_manager: Any,
-        *,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        **more: Any,
-    ) -> Steps[list[Document]]:
+    def _steps(self, query: str, run_manager: Any, **options: Any) -> Steps[list[Document]]:
         """Checks the options of this call before anything is retrieved."""
+        k, max_tokens = options.pop("k", None), options.pop("max_tokens", None)
         check_values({"k": k, "max_tokens": max_tokens})
         most = self.max_tokens if max_tokens is None else max_tokens
         compressor = self.compressor
         if most is not None:
             compressor = compressor.model_copy(update={"max_tokens": most})
-        options: Any = {"config": {"callbacks": run_manager.get_child()}, **more}
+        options["config"] = {"callbacks": run_manager.get_child()}
         retrieve = partial(self.retriever.invoke, **options)
         found = yield Call(retrieve, (query,), partial(self.retriever.ainvoke, **options))
 

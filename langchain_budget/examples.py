@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.example_selectors import BaseExampleSelector
 
@@ -73,7 +72,6 @@ class BudgetExampleSelector(BaseExampleSelector):
         limits = limits_for(model=self.model, counter=self.counter, max_tokens=self.max_tokens or 1)
         self._counter = limits.counter
         self._measure = limits.measure or CodecMeasure(CODEC, limits.counter)
-        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
@@ -85,8 +83,7 @@ class BudgetExampleSelector(BaseExampleSelector):
     def add_example(self, example: dict[str, str]) -> Any:
         """Adds an example; selections that are under way do not see it."""
         check_values({"example": example})
-        with self._lock:
-            self.examples = [*self.examples, example]
+        cast("list[Any]", self.examples).append(example)
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the best examples for the input, best first."""
@@ -100,7 +97,7 @@ class BudgetExampleSelector(BaseExampleSelector):
         else:
             shown = partial(example_text, prompt=self.example_prompt)
             limits |= {"counter": self._counter, "render": shown, "join": self.separator}
-        found = self._selector.select(query, self.examples, self.k, self.diversity, **limits)
+        found = self._selector.select(query, list(self.examples), self.k, self.diversity, **limits)
         if not self.double_braces:
             return found
         return [{key: _doubled(value) for key, value in example.items()} for example in found]

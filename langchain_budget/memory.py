@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, get_bu
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field, PrivateAttr
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from rankbudget import Block, BudgetReport, BudgetSession, FitResult
 from rankbudget.adapters import (
@@ -36,7 +35,7 @@ from ._convert import as_messages, to_segments
 from ._limits import LimitSettings
 from ._slots import host_objects, placeholders_in, planned, render_prompt, system_of
 from ._supported import require
-from .message_history import Store, picklable
+from .message_history import Store
 
 require("langchain_classic.base_memory", needed_by="BudgetMemory")
 from langchain_classic.base_memory import BaseMemory  # noqa: E402 - needs the line above
@@ -109,25 +108,6 @@ class BudgetMemory(LimitSettings, BaseMemory):
             measure = _TextMeasure(measure, limits, self._writer())
         sources = ["knowledge"] if self.retriever is not None else []
         self._session = limits.session(measure=measure, sources=sources)
-
-    @override
-    def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "session": picklable(self._session)}
-
-    @override
-    def __setstate__(self, state: dict[Any, Any]) -> None:
-        session = state.pop("session")
-        super().__setstate__(state)
-        self._session = session or self._session
-
-    @override
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Returns a memory with a store and a cut of its own; models, retriever and prompt are shared."""
-        memo = {} if memo is None else memo
-        twin = memo[id(self)] = self.__copy__()
-        twin.__dict__["chat_memory"] = copy.deepcopy(self.chat_memory, memo)
-        twin._session = copy.deepcopy(self._session, memo)  # noqa: SLF001 - its own kind
-        return twin
 
     @property
     @override

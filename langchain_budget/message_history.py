@@ -12,15 +12,15 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 from typing_extensions import Unpack
 
-from rankbudget import BudgetReport, BudgetSession, FitResult, TokenBudget
-from rankbudget.adapters import Call, CallableCounter, SessionPool, Steps, awaiting, blocking
+from rankbudget import BudgetReport, FitResult, TokenBudget
+from rankbudget.adapters import Call, SessionPool, Steps, awaiting, blocking
 
 from ._codec import CODEC
 from ._limits import limits_for
 from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
 
-__all__ = ["BudgetMessageHistory", "Store", "picklable"]
+__all__ = ["BudgetMessageHistory", "Store"]
 
 
 class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
@@ -62,17 +62,8 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         super().__init__()
         self.history: BaseChatMessageHistory = history if history is not None else Store()
         self.extra_tokens = extra_tokens
-        self._options: dict[str, Any] = {"budget": budget, "tools": tools, **limits}
-        self._limits = limits_for(**self._options)
+        self._limits = limits_for(budget=budget, tools=tools, **limits)
         self._session = self._limits.session()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_limits": None, "_session": picklable(self._session)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._limits = limits_for(**self._options)
-        self._session = state["_session"] or self._limits.session()
 
     @classmethod
     def around(
@@ -164,11 +155,6 @@ class Store(BaseChatMessageHistory):
 
     def clear(self) -> None:
         self.messages.clear()
-
-
-def picklable(session: BudgetSession) -> BudgetSession | None:
-    """Returns a session that can be pickled; None where its counter was made from a callable."""
-    return None if isinstance(session.counter, CallableCounter) else session
 
 
 def _key_of(value: Any) -> Hashable:

@@ -6,13 +6,12 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
 from langchain_core.runnables import RunnableWithFallbacks
-from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableAlternatives
+from langchain_core.runnables.configurable import RunnableConfigurableAlternatives
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
@@ -22,7 +21,7 @@ from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededErro
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
 from .agents import AgentBudget, thread_id
-from .models import ANSWER_NAMES, facts_of
+from .models import ANSWER_NAMES, facts_of, inner_name
 
 __all__ = ["budget_model", "guarded"]
 
@@ -88,76 +87,66 @@ def budget_model(
             options["counter"] = session.counter
     elif isinstance(budget, Mapping):
         budget = TokenBudget.from_dict(budget)
-    return cast("ModelT", _wrapped(model, budget, {**options, "on_report": on_report}))
 
+    def limited(each: Any, its_budget: Any) -> RequestBudget:
+        agent = AgentBudget(budget=its_budget, **options)
+        made = RequestBudget(agent, on_report, getattr(each, _FIELD, None))
+        made.limits(each, {})  # raises now where the limit is unknown
+        return made
 
-def _wrapped(model: Any, budget: Any, options: dict[str, Any]) -> Any:
-    """Returns a model, or what is wrapped around models, with every model in it bounded."""
-    if isinstance(model, BaseLanguageModel):
-        return _bounded(model, RequestBudget(model, budget, **options))
-
-    def inner(other: Any) -> Any:
-        return _wrapped(other, budget, options)
-
-    def fallback(other: Any) -> Any:
-        return _wrapped(other, _within_own_window(other, budget), options)
-
-    update: dict[str, Any]
-    if isinstance(model, RunnableBindingBase):
-        update = {"bound": inner(model.bound)}
-    elif isinstance(model, RunnableWithFallbacks):
-        update = {"runnable": inner(model.runnable), "fallbacks": list(map(fallback, model.fallbacks))}
-    elif isinstance(model, RunnableConfigurableAlternatives):
-        others = {name: m() if inspect.isroutine(m) else m for name, m in model.alternatives.items()}
-        alternatives = {name: fallback(other) for name, other in others.items()}
-        update = {"default": inner(model.default), "alternatives": alternatives}
-    elif isinstance(model, DynamicRunnable):
-        update = {"default": inner(model.default)}
-    else:
-        msg = (
-            f"model must be a language model, bound or with fallbacks (got a {type(model).__name__}). "
-            "In a chain, wrap the model before you build the chain."
-        )
-        raise BudgetConfigError(msg)
-    return model.model_copy(update=update)
+    return cast("ModelT", _wrapped(model, budget, limited))
 
 
 def guarded(
     model: Any, agent: AgentBudget, planned: Sequence[Any], on_report: Callable[[BudgetReport], Any]
 ) -> Any:
     """Returns the model with the limits of an agent's plan; the planned messages are not counted again."""
-    return _wrapped(model, None, {"agent": agent, "planned": [*map(id, planned)], "on_report": on_report})
+    ids = [*map(id, planned)]
+    return _wrapped(
+        model, None, lambda each, _: RequestBudget(agent, on_report, getattr(each, _FIELD, None), ids)
+    )
 
 
+def _wrapped(model: Any, budget: Any, limited: Callable[[Any, Any], RequestBudget]) -> Any:
+    """Returns a model, or what is wrapped around models, with every model in it bounded."""
+    if isinstance(model, BaseLanguageModel):
+        return _bounded(model, limited(model, budget))
+
+    def fallback(other: Any) -> Any:
+        return _wrapped(other, _within_own_window(other, budget), limited)
+
+    inner = inner_name(model)
+    if inner is None:
+        msg = (
+            f"model must be a language model, bound or with fallbacks (got a {type(model).__name__}). "
+            "In a chain, wrap the model before you build the chain."
+        )
+        raise BudgetConfigError(msg)
+    update: dict[str, Any] = {inner: _wrapped(getattr(model, inner), budget, limited)}
+    if isinstance(model, RunnableWithFallbacks):
+        update["fallbacks"] = list(map(fallback, model.fallbacks))
+    elif isinstance(model, RunnableConfigurableAlternatives):
+        others = {name: m() if inspect.isroutine(m) else m for name, m in model.alternatives.items()}
+        update["alternatives"] = {name: fallback(other) for name, other in others.items()}
+    return model.model_copy(update=update)
+
+
+@dataclass(eq=False)
 class RequestBudget:
     """A limit for every request of a bounded model, and a remembered cut for every named thread."""
 
-    def __init__(
-        self,
-        model: BaseLanguageModel[Any],
-        budget: Any,
-        /,
-        *,
-        on_report: Callable[[BudgetReport], Any] | None = None,
-        agent: AgentBudget | None = None,
-        planned: Sequence[int] = (),
-        **options: Any,
-    ) -> None:
-        self._agent = AgentBudget(budget=budget, **options) if agent is None else agent
-        self._on_report = on_report
-        self._planned = planned
-        # A model that is bounded twice keeps to the smaller limit.
-        self._inner: RequestBudget | None = getattr(model, _FIELD, None)
-        if agent is None:
-            self._limits(model, {})  # raises now where the limit is unknown
+    agent: AgentBudget
+    on_report: Callable[[BudgetReport], Any] | None
+    inner: RequestBudget | None  # of a model that is bounded twice: the smaller limit counts
+    planned: Sequence[int] = ()  # the ids of messages that an earlier door planned
 
     def steps(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
         """Returns what may be sent for a request: messages, or for a completion model the same texts."""
         if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
             return request
-        if self._planned and list(map(id, request)) == self._planned:
+        if self.planned and list(map(id, request)) == self.planned:
             return request
-        limits = self._limits(model, asked)
+        limits = self.limits(model, asked)
         if isinstance(model, BaseLLM):
             for text in [request] if isinstance(request, str) else request:
                 needed = limits.counter.count(text)
@@ -171,25 +160,25 @@ class RequestBudget:
                     )
             return request
         thread = None
-        if self._planned:  # the plan has its cut and its summary already
+        if self.planned:  # the plan has its cut and its summary already
             limits = replace(limits, summarizer=None)
         else:
             thread = thread_id() or (_SESSION if limits.summarizer is not None else None)
-        plan = yield from self._agent.plan(request, limits, thread=thread)
-        if self._on_report is not None:
-            self._on_report(plan.report)
+        plan = yield from self.agent.plan(request, limits, thread=thread)
+        if self.on_report is not None:
+            self.on_report(plan.report)
         return _Fitted(plan.history, by=self)
 
-    def _limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> HostLimits:
+    def limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> HostLimits:
         """Returns the limits of one request; its arguments are read before the model's own fields."""
         arguments = {**(getattr(model, "model_kwargs", None) or {}), **asked}
         answer = {name: arguments[name] for name in ANSWER_NAMES if name in arguments}
         named = asked.get("model")
         called: Any = named if isinstance(named, str) else model.bind(**answer) if answer else model
-        own = called if self._agent.model is None else self._agent.model
-        limits = self._agent.limits_for(own).with_tools(schemas_in(arguments))
-        if self._inner is not None:
-            most = self._inner._limits(model, asked).most  # noqa: SLF001 - its own kind
+        own = called if self.agent.model is None else self.agent.model
+        limits = self.agent.limits_for(own).with_tools(schemas_in(arguments))
+        if self.inner is not None:
+            most = self.inner.limits(model, asked).most
             limits = replace(limits, ceiling=min(most, limits.most))
         # The system messages of a finished request hold documents, too: the first doors check their share.
         return replace(limits, budget=limits.budget.replace(max_system_ratio=None))

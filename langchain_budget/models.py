@@ -19,7 +19,7 @@ from rankbudget.errors import BudgetConfigError, BudgetError, SummaryError
 
 from ._counters import counts_itself, model_name
 
-__all__ = ["ANSWER_NAMES", "as_summarizer", "facts_of", "unwrapped"]
+__all__ = ["ANSWER_NAMES", "as_summarizer", "facts_of", "inner_name", "unwrapped"]
 
 ANSWER_NAMES = (
     *("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"),
@@ -35,6 +35,11 @@ _INTERNAL: RunnableConfig = {
     "metadata": {"lc_source": "rankbudget_summary"},
     "tags": ["rankbudget:summary", "nostream"],
 }
+_WRAPPERS = (
+    (RunnableBindingBase, "bound"),
+    (RunnableWithFallbacks, "runnable"),
+    (DynamicRunnable, "default"),
+)
 _FRAMING = 32
 """Tokens that roles and reply priming of a request may take."""
 
@@ -60,12 +65,11 @@ def facts_of(model: Any) -> ModelFacts:
 
 def unwrapped(model: Any) -> tuple[Any, dict[str, Any]]:
     """Returns the model inside `bind_tools`, `with_retry` and the like, and the arguments bound to it."""
+    layers = list(_layers(model))
     arguments: dict[str, Any] = {}
-    inner = model
-    for inner in _layers(model):
-        if isinstance(inner, RunnableBindingBase):
-            arguments = {**inner.kwargs, **arguments}
-    return inner, arguments
+    for layer in reversed(layers):
+        arguments |= layer.kwargs if isinstance(layer, RunnableBindingBase) else {}
+    return layers[-1], arguments
 
 
 def as_summarizer(given: Any) -> Summarizer | None:
@@ -127,16 +131,17 @@ class _ModelSummarizer:
 
 
 # ---- what a model says about itself ----------------------------------------------------------------------
+def inner_name(model: Any) -> str | None:
+    """Returns the name under which a Runnable keeps what it is wrapped around; None where it is not."""
+    return next((name for kind, name in _WRAPPERS if isinstance(model, kind)), None)
+
+
 def _layers(model: Any) -> Iterator[Any]:
     """Yields what is wrapped around a model, from outside in, and the model."""
-    while model is not None:
+    yield model
+    while (name := inner_name(model)) is not None:
+        model = getattr(model, name)
         yield model
-        if isinstance(model, RunnableBindingBase):
-            model = model.bound
-        elif isinstance(model, RunnableWithFallbacks):
-            model = model.runnable
-        else:
-            model = model.default if isinstance(model, DynamicRunnable) else None
 
 
 def _fallback_windows(model: Any) -> Iterator[int]:

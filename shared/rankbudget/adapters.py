@@ -60,7 +60,6 @@ __all__ = [
     "ROLES",
     "SUMMARY_TIMEOUT",
     "Call",
-    "CallableCounter",
     "CodecMeasure",
     "EmbeddingScorer",
     "Evidence",
