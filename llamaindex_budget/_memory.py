@@ -1,4 +1,5 @@
 """What both memories share: limits, session, the plan of a turn, copies and plain data."""
+# ruff: noqa: A002 - LlamaIndex calls a question `input`
 
 from __future__ import annotations
 
@@ -94,11 +95,7 @@ class SessionMemory(BaseMemory):
 
     @classmethod
     def from_defaults(cls, *args: Any, **kwargs: Any) -> Any:
-        """Returns a memory; takes the options of the stock `from_defaults` and those of the class.
-
-        Args:
-            args: as in the stock class.
-            kwargs: those of the class replace what the stock class would take.
+        """Returns a memory; takes the options of the stock class's `from_defaults` and those of the class.
 
         Raises:
             BudgetConfigError: an option is wrong.
@@ -144,20 +141,12 @@ class SessionMemory(BaseMemory):
             own.budget = self._own_limits()  # token_limit may have changed
         return active.get() or own
 
-    def get(
-        self,
-        input: Any = None,  # noqa: A002 - the host's name
-        initial_token_count: int = 0,
-        **options: Any,
-    ) -> list[ChatMessage]:
+    def get(self, input: Any = None, initial_token_count: int = 0, **options: Any) -> list[ChatMessage]:
         """Returns copies of what fits; `input` is a question that may not be stored yet."""
         return list(self.fit(input, initial_token_count, **options).messages)
 
     async def aget(
-        self,
-        input: Any = None,  # noqa: A002 - the host's name
-        initial_token_count: int = 0,
-        **options: Any,
+        self, input: Any = None, initial_token_count: int = 0, **options: Any
     ) -> list[ChatMessage]:
         """Returns what `get` returns, without blocking the event loop."""
         return list((await self.afit(input, initial_token_count, **options)).messages)
