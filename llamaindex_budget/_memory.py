@@ -13,7 +13,7 @@ from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemory
 
-from rankbudget import Block, BudgetSession, FitResult, Rendition, TokenBudget
+from rankbudget import BudgetSession, FitResult, Rendition, TokenBudget
 from rankbudget.adapters import (
     Call,
     Fit,
@@ -37,6 +37,9 @@ from ._render import Part, Rendering, as_is, with_prompt
 from ._serialize import add_settings, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["OPTIONS", "SessionMemory", "Turn"]
 
@@ -94,7 +97,7 @@ class SessionMemory(BaseMemory):
         self._use(session or self._own_session())
 
     @classmethod
-    def from_defaults(cls, *args: Any, **kwargs: Any) -> Any:
+    def from_defaults(cls, *args: Any, **kwargs: Any) -> Self:
         """Returns a memory; takes the options of the stock class's `from_defaults` and those of the class.
 
         Raises:
@@ -164,16 +167,10 @@ class SessionMemory(BaseMemory):
         return self._result(await adrive(self.turn_steps(question, initial_token_count, read=options)))
 
     def turn_steps(
-        self,
-        question: Any = None,
-        initial: int = 0,
-        *,
-        blocks: Sequence[Block] = (),
-        prompt: Any = None,
-        read: Mapping[str, Any] | None = None,
-        **fields: Any,
+        self, question: Any = None, initial: int = 0, *, read: Mapping[str, Any] | None = None, **fields: Any
     ) -> Steps[Turn]:
-        """Makes the plan of a turn; `read` goes to memory blocks, the rest is a postprocessor's."""
+        """Makes the plan of a turn; `read` goes to memory blocks, the `fields` are a postprocessor's."""
+        blocks, prompt = fields.pop("blocks", ()), fields.pop("prompt", None)
         session = self.session
         stored, contents = yield self._reading(question, read or {})
         asked = pending(question, stored)

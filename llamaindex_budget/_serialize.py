@@ -21,7 +21,6 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import STORED
 from ._counters import tiktoken_name
-from .models import as_summarizer
 
 __all__ = ["add_settings", "class_named", "database_of", "opened", "read_settings"]
 
@@ -104,9 +103,7 @@ def read_settings(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
         values["tokenizer_fn"] = _tokenizer_named(tokenizer)
     counter = given.get("counter")
     if isinstance(values.get("session"), dict):
-        summarizer = as_summarizer(given.get("summarizer"))
-        given = {key: value for key, value in given.items() if key != "summarizer"}
-        written = values["session"]
+        written, summarizer = values["session"], given.pop("summarizer", None)  # the session has it
         values["session"] = read_session(written, codec=STORED, counter=counter, summarizer=summarizer)
     elif counting is not None and counter is None and given.get("session") is None:
         values["counter"] = read_counter(counting)
