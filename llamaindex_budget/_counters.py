@@ -39,13 +39,7 @@ def counter_of(
 
 
 def counter_for_llm(llm: LLM) -> TokenCounter:
-    """Returns the counter of an LLM.
-
-    1. Its `tokenizer` field, as `OpenAILike` has it.
-    2. Its model name, when the tokenizer of that model is known; media cost what the model charges.
-    3. The global tokenizer, when the user set one.
-    4. An estimate for the model name; for a model without a name, LlamaIndex's default tokenizer.
-    """
+    """Returns the counter of an LLM: its own tokenizer's, its model's, the global one's, or an estimate."""
     tokenizer: Any = getattr(llm, "tokenizer", None)
     if tokenizer is not None:
         try:

@@ -126,12 +126,7 @@ def with_prompt(
 ) -> PromptRequest:
     """Returns a session's request with the host's prompt in its count.
 
-    Args:
-        request: the request.
-        prompt: a prompt template, a text, which is a system prompt, or messages.
-        question: what is asked now; None when it is stored.
-        extra_tokens: tokens of the prompt that are neither here nor in the request.
-        before: tokens that an engine counts before the history, those of this prompt included.
+    `extra_tokens` are in neither; `before` are those an engine counts before the history, this prompt included.
     """
     asks = isinstance(prompt, BasePromptTemplate) and any(name in prompt.template_vars for name in QUESTIONS)
     # The question's own tokens are in the rendering now, no more beside it.

@@ -37,10 +37,7 @@ def class_named(name: Any, base: Any, option: str) -> Any:
 
 
 def database_of(store: AsyncDBChatStore, session_id: str) -> dict[str, Any] | None:
-    """Returns where a conversation's database is, with its rows where it lives in this process alone.
-
-    None for a store that is no database.
-    """
+    """Returns where a database is, with the rows of one that lives in this process; None for other stores."""
     if not isinstance(store, SQLAlchemyChatStore):
         return None
     engine = store._async_engine  # noqa: SLF001 - an engine that was given is kept nowhere else
@@ -92,11 +89,7 @@ def add_settings(
 
 
 def read_settings(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a part that wrote `data`; `given` replaces what was written.
-
-    Raises:
-        BudgetConfigError: its tokenizer or counter cannot be found here.
-    """
+    """Returns the arguments of a part that wrote `data`; `given` replaces what was written."""
     values = {key: value for key, value in data.items() if key not in {"class_name", *given}}
     tokenizer, counting = values.pop("tokenizer", None), values.pop("counting", None)
     if tokenizer is not None and given.get("tokenizer_fn") is None:
