@@ -266,7 +266,7 @@ def _frames(render: Rendering, parts: Sequence[Part], session: BudgetSession) ->
     frames: dict[str, int] = {}
     before = 0
     for part in parts:
-        if part.block.segments and not part.items:
+        if part.block.segments and not part.media:
             empty = Rendition(kind="truncated", text="", tokens=0)
             shown[part.block.name] = Fit(pieces=(Piece(part.block.segments[0], empty),), tokens=0)
             after = session.counter.count_messages([CODEC.to_dict(m) for m in render(shown, [])])
