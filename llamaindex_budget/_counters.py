@@ -52,9 +52,8 @@ def counter_for_llm(llm: LLM) -> TokenCounter:
     counter, chosen = counter_for(name), llama_index.core.global_tokenizer
     if counter.exact or chosen is None:
         return counter
-    own = getattr(chosen, "keywords", None) == {
-        "allowed_special": "all"
-    }  # LlamaIndex sets it at its first count
+    # LlamaIndex sets its own at its first count.
+    own = getattr(chosen, "keywords", None) == {"allowed_special": "all"}
     return counter if own and tiktoken_name(chosen) == "cl100k_base" else counter_of(chosen)
 
 
