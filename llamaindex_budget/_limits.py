@@ -118,6 +118,7 @@ class Door:
                 render=None if flat is None else flat.render,
                 sources=frozenset({"history"}),
                 cut="stable",
+                sent=True,
                 min_exchanges=budget.min_exchanges,
                 message_cap=budget.message_cap,
                 summarizer=None if session is None else session.summarizer,
