@@ -1,7 +1,4 @@
-"""LlamaIndex's chat messages as the core reads them.
-
-Nothing here opens a file or a URL: a picture on a path is counted and handed on, never read.
-"""
+"""LlamaIndex's chat messages as the core reads them; no file or URL is opened."""
 
 from __future__ import annotations
 
@@ -40,18 +37,7 @@ _SLOT = re.compile(r"\{(?=(?:context_str|query_str|existing_answer|context_msg)\
 
 
 class ChatCodec:
-    """Reads LlamaIndex's `ChatMessage`.
-
-    Args:
-        stored: reads stored messages as a memory returns them: no text is a slot of an engine's template.
-
-    Example:
-        >>> codec = ChatCodec()
-        >>> codec.roles([ChatMessage(role=role, content="yes") for role in ("model", "function")])
-        ['assistant', 'tool']
-        >>> codec.to_dict(ChatMessage(role="user", content="hi"))
-        {'role': 'user', 'content': 'hi'}
-    """
+    """Reads LlamaIndex's `ChatMessage`; `stored` ones as a memory returns them, without template slots."""
 
     def __init__(self, *, stored: bool = False) -> None:
         self._read: Callable[[str], str] = defused if stored else str
@@ -132,20 +118,13 @@ class ChatCodec:
 
 
 def defused(text: str) -> str:
-    """Returns a text that a context engine, which takes past messages for templates, will not fill in.
-
-    Example:
-        >>> defused("echo {context_str} {other}")
-        'echo { context_str} {other}'
-    """
+    """Returns a text that a context engine, which takes past messages for templates, will not fill in."""
     return _SLOT.sub("{ ", text) if "{" in text else text
 
 
 def pending(question: Any, stored: Sequence[ChatMessage]) -> str | None:
-    """Returns a question that is not stored yet: agents store it first, context engines afterwards.
-
-    The text of an answered question asked again is a new question.
-    """
+    """Returns a question that is not stored yet; the text of an answered one asked again is new."""
+    # Agents store a question first, context engines afterwards.
     text = question.content if isinstance(question, ChatMessage) else question
     if not text or not isinstance(text, str):
         return None

@@ -39,13 +39,7 @@ def counter_of(
 
 
 def counter_for_llm(llm: LLM) -> TokenCounter:
-    """Returns the counter of an LLM.
-
-    1. Its `tokenizer` field, as `OpenAILike` has it.
-    2. Its model name, when the tokenizer of that model is known; media cost what the model charges.
-    3. The global tokenizer, when the user set one.
-    4. An estimate for the model name; for a model without a name, LlamaIndex's default tokenizer.
-    """
+    """Returns the counter of an LLM: its own tokenizer's, its model's, the global one's, or an estimate."""
     tokenizer: Any = getattr(llm, "tokenizer", None)
     if tokenizer is not None:
         try:
@@ -58,9 +52,8 @@ def counter_for_llm(llm: LLM) -> TokenCounter:
     counter, chosen = counter_for(name), llama_index.core.global_tokenizer
     if counter.exact or chosen is None:
         return counter
-    own = getattr(chosen, "keywords", None) == {
-        "allowed_special": "all"
-    }  # LlamaIndex sets it at its first count
+    # LlamaIndex sets its own at its first count.
+    own = getattr(chosen, "keywords", None) == {"allowed_special": "all"}
     return counter if own and tiktoken_name(chosen) == "cl100k_base" else counter_of(chosen)
 
 

@@ -1,4 +1,5 @@
 """What both memories share: limits, session, the plan of a turn, copies and plain data."""
+# ruff: noqa: A002 - LlamaIndex calls a question `input`
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemory
 
-from rankbudget import Block, BudgetSession, FitResult, Rendition, TokenBudget
+from rankbudget import BudgetSession, FitResult, Rendition, TokenBudget
 from rankbudget.adapters import (
     Call,
     Fit,
@@ -36,6 +37,9 @@ from ._render import Part, Rendering, as_is, with_prompt
 from ._serialize import add_settings, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["OPTIONS", "SessionMemory", "Turn"]
 
@@ -93,12 +97,8 @@ class SessionMemory(BaseMemory):
         self._use(session or self._own_session())
 
     @classmethod
-    def from_defaults(cls, *args: Any, **kwargs: Any) -> Any:
-        """Returns a memory; takes the options of the stock `from_defaults` and those of the class.
-
-        Args:
-            args: as in the stock class.
-            kwargs: those of the class replace what the stock class would take.
+    def from_defaults(cls, *args: Any, **kwargs: Any) -> Self:
+        """Returns a memory; takes the options of the stock class's `from_defaults` and those of the class.
 
         Raises:
             BudgetConfigError: an option is wrong.
@@ -144,20 +144,12 @@ class SessionMemory(BaseMemory):
             own.budget = self._own_limits()  # token_limit may have changed
         return active.get() or own
 
-    def get(
-        self,
-        input: Any = None,  # noqa: A002 - the host's name
-        initial_token_count: int = 0,
-        **options: Any,
-    ) -> list[ChatMessage]:
+    def get(self, input: Any = None, initial_token_count: int = 0, **options: Any) -> list[ChatMessage]:
         """Returns copies of what fits; `input` is a question that may not be stored yet."""
         return list(self.fit(input, initial_token_count, **options).messages)
 
     async def aget(
-        self,
-        input: Any = None,  # noqa: A002 - the host's name
-        initial_token_count: int = 0,
-        **options: Any,
+        self, input: Any = None, initial_token_count: int = 0, **options: Any
     ) -> list[ChatMessage]:
         """Returns what `get` returns, without blocking the event loop."""
         return list((await self.afit(input, initial_token_count, **options)).messages)
@@ -175,16 +167,10 @@ class SessionMemory(BaseMemory):
         return self._result(await adrive(self.turn_steps(question, initial_token_count, read=options)))
 
     def turn_steps(
-        self,
-        question: Any = None,
-        initial: int = 0,
-        *,
-        blocks: Sequence[Block] = (),
-        prompt: Any = None,
-        read: Mapping[str, Any] | None = None,
-        **fields: Any,
+        self, question: Any = None, initial: int = 0, *, read: Mapping[str, Any] | None = None, **fields: Any
     ) -> Steps[Turn]:
-        """Makes the plan of a turn; `read` goes to memory blocks, the rest is a postprocessor's."""
+        """Makes the plan of a turn; `read` goes to memory blocks, the `fields` are a postprocessor's."""
+        blocks, prompt = fields.pop("blocks", ()), fields.pop("prompt", None)
         session = self.session
         stored, contents = yield self._reading(question, read or {})
         asked = pending(question, stored)
@@ -280,7 +266,7 @@ def _frames(render: Rendering, parts: Sequence[Part], session: BudgetSession) ->
     frames: dict[str, int] = {}
     before = 0
     for part in parts:
-        if part.block.segments and not part.items:
+        if part.block.segments and not part.media:
             empty = Rendition(kind="truncated", text="", tokens=0)
             shown[part.block.name] = Fit(pieces=(Piece(part.block.segments[0], empty),), tokens=0)
             after = session.counter.count_messages([CODEC.to_dict(m) for m in render(shown, [])])

@@ -22,10 +22,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "llm": (BaseLLM, "a LlamaIndex LLM"),
     "memory": (BaseMemory, "a LlamaIndex memory"),
     "embed_model": (BaseEmbedding, "a LlamaIndex embedding"),
-    "prompt": (
-        (BasePromptTemplate, str, list, tuple),
-        "a LlamaIndex prompt template, a text or a list of messages",
-    ),
+    "prompt": ((BasePromptTemplate, str, list, tuple), "a prompt template, a text or a list of messages"),
     "scorer": (Scorer, "an object with score(query, segments)"),
 }
 _COUNTS = ("max_tokens", "token_limit", "context_window", "chunk_size_limit")

@@ -33,35 +33,33 @@ class Part:
 
     name: str
     block: Block
-    items: Mapping[str, Any]  # content blocks and messages by the id of their segment
-    media: Mapping[str, int]  # their tokens
+    media: Mapping[str, int]  # tokens of content blocks and messages by the id of their segment
 
     @classmethod
     def of(cls, memory_block: BaseMemoryBlock[Any], content: Any, session: BudgetSession) -> Part:
         """Returns the content of a memory block."""
         name = memory_block.name
-        segments, items, media = [], {}, {}
+        segments, media = [], {}
         given = [content] if isinstance(content, str) else list(content)
         for i, item in enumerate(given):
-            segment, text = f"{name}-{i}", ""
+            segment, text, source = f"{name}-{i}", "", None
             if isinstance(item, (str, TextBlock)):
                 text = item if isinstance(item, str) else item.text
             else:
-                items[segment] = item
-                media[segment] = media_cost(item, session.counter)
-            if text or segment in items:
+                source, media[segment] = item, media_cost(item, session.counter)
+            if text or source is not None:
                 score = 1.0 - i / (len(given) + 1) if len(given) > 1 else None
-                segments.append(Segment(id=segment, text=text, score=score))
+                segments.append(Segment(id=segment, text=text, score=score, source=source))
         own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
         block = Block(
             name=f"{name}-block" if name in _OWN_NAMES else name,
             segments=tuple(segments),
-            strategy="best_first" if items else "truncate" if len(segments) == 1 else "evidence",
+            strategy="best_first" if media else "truncate" if len(segments) == 1 else "evidence",
             rank=max(1, memory_block.priority) if own is None else own.rank,
             pinned=memory_block.priority == 0 if own is None else own.pinned,
             size=None if own is None else own.size,
         )
-        return cls(name, block, items, media)
+        return cls(name, block, media)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class Rendering:
             pieces = kept[part.block.name].pieces if part.block.name in kept else ()
             content: list[Any] = []
             for piece in pieces:
-                item = part.items.get(piece.segment.id)
+                item = piece.segment.source
                 if isinstance(item, ChatMessage):
                     front.append(copy_message(item))
                 else:
@@ -126,12 +124,7 @@ def with_prompt(
 ) -> PromptRequest:
     """Returns a session's request with the host's prompt in its count.
 
-    Args:
-        request: the request.
-        prompt: a prompt template, a text, which is a system prompt, or messages.
-        question: what is asked now; None when it is stored.
-        extra_tokens: tokens of the prompt that are neither here nor in the request.
-        before: tokens that an engine counts before the history, those of this prompt included.
+    `extra_tokens` are in neither; `before` are those an engine counts before the history, the prompt's too.
     """
     asks = isinstance(prompt, BasePromptTemplate) and any(name in prompt.template_vars for name in QUESTIONS)
     # The question's own tokens are in the rendering now, no more beside it.

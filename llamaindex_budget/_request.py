@@ -57,8 +57,7 @@ def _plain(schema: Any) -> Any:
 class StepCodec(ChatCodec):
     """Reads one request; an agent's step and its results that are written as text are a call and its answers.
 
-    `ReActAgent` and `CodeActAgent` send a tool's result as a user message. Read as a question, it would take
-    the place of the user's. A `flat` conversation has lost the ids of its calls.
+    Read as a question, a result would take the user's place. A `flat` conversation has lost its calls' ids.
     """
 
     def __init__(self, messages: Sequence[ChatMessage], *, flat: bool = False) -> None:

@@ -21,7 +21,6 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import STORED
 from ._counters import tiktoken_name
-from .models import as_summarizer
 
 __all__ = ["add_settings", "class_named", "database_of", "opened", "read_settings"]
 
@@ -38,10 +37,7 @@ def class_named(name: Any, base: Any, option: str) -> Any:
 
 
 def database_of(store: AsyncDBChatStore, session_id: str) -> dict[str, Any] | None:
-    """Returns where a conversation's database is, with its rows where it lives in this process alone.
-
-    None for a store that is no database.
-    """
+    """Returns where a database is, with the rows of one that lives in this process; None for other stores."""
     if not isinstance(store, SQLAlchemyChatStore):
         return None
     engine = store._async_engine  # noqa: SLF001 - an engine that was given is kept nowhere else
@@ -93,20 +89,14 @@ def add_settings(
 
 
 def read_settings(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a part that wrote `data`; `given` replaces what was written.
-
-    Raises:
-        BudgetConfigError: its tokenizer or counter cannot be found here.
-    """
+    """Returns the arguments of a part that wrote `data`; `given` replaces what was written."""
     values = {key: value for key, value in data.items() if key not in {"class_name", *given}}
     tokenizer, counting = values.pop("tokenizer", None), values.pop("counting", None)
     if tokenizer is not None and given.get("tokenizer_fn") is None:
         values["tokenizer_fn"] = _tokenizer_named(tokenizer)
     counter = given.get("counter")
     if isinstance(values.get("session"), dict):
-        summarizer = as_summarizer(given.get("summarizer"))
-        given = {key: value for key, value in given.items() if key != "summarizer"}
-        written = values["session"]
+        written, summarizer = values["session"], given.pop("summarizer", None)  # the session has it
         values["session"] = read_session(written, codec=STORED, counter=counter, summarizer=summarizer)
     elif counting is not None and counter is None and given.get("session") is None:
         values["counter"] = read_counter(counting)

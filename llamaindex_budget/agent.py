@@ -49,9 +49,9 @@ class BudgetFunctionAgent(FunctionAgent):
         BudgetConfigError: an option is wrong.
     """
 
-    budget: TokenBudget | None = Field(default=None, description="Limits of a request.")
-    counter: Any = Field(default=None, description="What counts; see rankbudget.counter_for.", exclude=True)
-    summarizer: Any = Field(default=None, description="Summarizes what no longer fits.", exclude=True)
+    budget: TokenBudget | None = None
+    counter: Any = Field(default=None, exclude=True)
+    summarizer: Any = Field(default=None, exclude=True)
 
     _structure: Any = PrivateAttr(default=None)
     _runs: Any = PrivateAttr(default_factory=WeakKeyDictionary)

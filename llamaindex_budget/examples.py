@@ -9,11 +9,12 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from rankbudget import BudgetSession, FewShotSelector, TokenBudget
-from rankbudget.adapters import example_text, plain_budget
+from rankbudget.adapters import example_text
 from rankbudget.errors import BudgetConfigError, check_count, named_options, shown
 
 from ._counters import counter_of
 from ._options import check_values
+from ._sharing import shared_budget
 from .models import embedder
 
 __all__ = ["few_shot_function"]
@@ -73,9 +74,8 @@ class few_shot_function:  # noqa: N801 - used as a function
             problems.append(f"examples must be a list of mappings (got {shown(examples)})")
         if problems:
             raise BudgetConfigError.of(problems)
-        limits = budget or (session.budget if session is not None else None)
         self.examples = list(examples)
-        self.max_tokens = _share(limits) if max_tokens is None else max_tokens
+        self.max_tokens = _share(shared_budget(budget, session)) if max_tokens is None else max_tokens
         self.max_examples = max_examples
         self.render = render
         self.query_key = query_key
@@ -107,10 +107,9 @@ class few_shot_function:  # noqa: N801 - used as a function
         return "\n\n".join(map(self.render, kept))
 
 
-def _share(budget: TokenBudget | int | None) -> int:
-    if budget is None:
+def _share(limits: TokenBudget | None) -> int:
+    if limits is None:
         return 1000
-    limits = budget if isinstance(budget, TokenBudget) else plain_budget(budget)
     if "examples" in limits.sizes:
         return limits.sizes["examples"]
     share = limits.share_of("examples") or limits.share_of("memory")

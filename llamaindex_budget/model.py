@@ -1,8 +1,4 @@
-"""The last door before the model: the LLM itself, with one step more that counts and fits every request.
-
-llm = budget_model(OpenAI(model="gpt-4o"))
-agent = ReActAgent(llm=llm, tools=tools)
-"""
+"""The last door before the model: the LLM itself, with one step more that counts and fits every request."""
 
 from __future__ import annotations
 

@@ -44,12 +44,14 @@ _LIVE = Field(default=None, exclude=True, repr=False)  # an object of this proce
 class _Seen:
     """What the model sees of each node beside its text, by the id of its segment."""
 
-    around: Mapping[str, tuple[str, str, str]]  # the metadata lines before and after the text
+    around: Mapping[str, tuple[str, str, str]]  # metadata lines before the text, the text, lines after it
     media: Mapping[str, int]  # tokens of its pictures, sound and film
 
     def text(self, block: str, segment: Segment, text: str) -> str:
         """Returns a node's text with its metadata lines; texts of other blocks as they are."""
-        before, _, after = self.around.get(segment.id, ("", "", "")) if block == "knowledge" else ("", "", "")
+        if block != "knowledge" or segment.id not in self.around:
+            return text
+        before, _, after = self.around[segment.id]
         return before + text + after
 
 
@@ -112,9 +114,8 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         if options.get("max_tokens") is None:
             options["max_tokens"] = most
         if not isinstance(options.get("memory"), (SessionMemory, type(None))):
-            msg = (
-                f"memory must be a BudgetChatMemoryBuffer or a BudgetMemory (got {shown(options['memory'])})."
-            )
+            given = shown(options["memory"])
+            msg = f"memory must be a BudgetChatMemoryBuffer or a BudgetMemory (got {given})."
             raise BudgetConfigError(msg)
         with typed_errors():
             super().__init__(**{**options, "budget": budget_of(options.get("budget"), None, None)})
@@ -134,15 +135,11 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         return "BudgetNodePostprocessor"
 
     # ---- fitting ---------------------------------------------------------------------------------
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    def _postprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> list[NodeWithScore]:
         return drive(self._steps(nodes, query_bundle))
 
     @dispatcher.span
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    async def _apostprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> list[NodeWithScore]:
         return await adrive(self._steps(nodes, query_bundle))
 
     def _steps(self, nodes: list[NodeWithScore], asked: QueryBundle | None) -> Steps[list[NodeWithScore]]:

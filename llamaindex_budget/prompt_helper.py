@@ -17,7 +17,7 @@ from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, Sel
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
 
 from rankbudget import TokenCounter
-from rankbudget.adapters import JOINT, plain_budget, typed_errors
+from rankbudget.adapters import JOINT, typed_errors
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
@@ -26,7 +26,7 @@ from ._events import send_report
 from ._limits import fit_texts
 from ._options import check_part
 from ._render import QUESTIONS
-from ._sharing import budget_of
+from ._sharing import shared_budget
 
 __all__ = ["BudgetPromptHelper"]
 
@@ -77,17 +77,14 @@ class BudgetPromptHelper(PromptHelper):
         options.update(zip(_STOCK_OPTIONS, args, strict=False))
         check_part(type(self), options, beside=("tokenizer", *_OWN_OPTIONS))
         budget, session, counter, scorer = [options.pop(name, None) for name in _OWN_OPTIONS]
-        limits = budget if budget is not None else session.budget if session is not None else None
-        if limits is not None:
-            budget = budget_of(limits, None, None) if not isinstance(limits, int) else plain_budget(limits)
+        budget = shared_budget(budget, session)
+        if budget is not None:
             options |= {"context_window": budget.context_window, "num_output": budget.reserve_tokens()}
         with typed_errors():
             super().__init__(**options)
         if counter is None and session is not None:
             counter = session.counter
-        self._counter = counter_of(
-            options.get("tokenizer"), counter if counter is not None else budget and budget.model
-        )
+        self._counter = counter_of(options.get("tokenizer"), counter or (budget and budget.model))
         self._safety = budget.safety_tokens(band=self._counter.band) if budget is not None else 0
         self._scorer = scorer
 

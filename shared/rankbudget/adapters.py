@@ -14,7 +14,6 @@ from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
 from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from .conversation.timeline import Timeline
-from .counting.base import CallableCounter
 from .counting.blocks import block_text, call_reference, called_in, results_in, without_answered
 from .errors import check_options
 from .fitting.protocol import Fit, Piece
