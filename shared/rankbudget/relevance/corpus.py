@@ -50,31 +50,28 @@ class BoundedCache(Generic[K, V]):
         self._lock = Lock()
 
     def get(self, key: K, make: Callable[[K], V]) -> V:
-        """Returns the value of `key`, made on first use; two threads may both make it, one result is kept."""
+        """Returns the value of `key`, made on first use; two threads may both make it."""
+        value = self.find(key)
+        if value is None:
+            value = make(key)
+            self.keep(key, value)
+        return value
+
+    def find(self, key: K) -> V | None:
+        """Returns the value of `key`, None where there is none."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
-                return self._held[key]
-        value = make(key)
-        with self._lock:
-            if key not in self._held:
-                self._held[key] = value
-                self._total += self._size(key)
-                while self._total > self._max_size and len(self._held) > 1:
-                    old, _ = self._held.popitem(last=False)
-                    self._total -= self._size(old)
-        return value
+            return self._held.get(key)
 
-    def holds(self, key: K) -> bool:
-        """Returns whether the value of `key` is at hand."""
+    def keep(self, key: K, value: V) -> None:
+        """Keeps a value, and forgets what was used longest ago while all is too large."""
         with self._lock:
-            return key in self._held
-
-    def forget(self, key: K) -> None:
-        """Drops the value of `key`, if it is held."""
-        with self._lock:
-            if self._held.pop(key, None) is not None:
-                self._total -= self._size(key)
+            self._total += 0 if key in self._held else self._size(key)
+            self._held[key] = value
+            while self._total > self._max_size and len(self._held) > 1:
+                old, _ = self._held.popitem(last=False)
+                self._total -= self._size(old)
 
     def keys(self) -> list[K]:
         """Returns the keys it holds, the one used longest ago first."""
