@@ -85,14 +85,6 @@ class Embedder:
                 self._one.keep(text, rows[text])
         return found
 
-    def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Returns the cosine between the query and each text, -1 to 1."""
-        if not texts or not query.strip():
-            return [0.0] * len(texts)
-        found: list[float] = (self.vectors(texts) @ self.vectors((query,))[0]).tolist()
-        # A vector that is no number says nothing about its text.
-        return [score if math.isfinite(score) else 0.0 for score in found]
-
     def _embedded(self, texts: list[str]) -> Vectors:
         import numpy as np
 
@@ -135,7 +127,11 @@ class EmbeddingScorer(TextScorer):
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""
-        return self.embedder.similarities(query, texts)
+        if not texts or not query.strip():
+            return [0.0] * len(texts)
+        found = (self.embedder.vectors(texts) @ self.embedder.vectors((query,))[0]).tolist()
+        # A vector that is no number says nothing about its text.
+        return [score if math.isfinite(score) else 0.0 for score in found]
 
 
 def missing_reason() -> str | None:
