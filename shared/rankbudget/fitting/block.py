@@ -1,4 +1,4 @@
-"""Fits one block: pins, groups and decisions, around any strategy."""
+"""Fits one block: pins, groups and decisions, around any strategy, which has a name or is an object."""
 
 from __future__ import annotations
 
@@ -6,14 +6,33 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from typing import Any, cast
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, BudgetExceededError
+from ..relevance.protocol import Scorer
 from ..segment import Action, Decision, RenditionKind, Segment
 from .protocol import Cost, Fit, FitStrategy, Group, Piece, members_of, plain_cost, whole
 
-__all__ = ["fit_block"]
+__all__ = ["fit_block", "strategy_for"]
 
+_CLASSES = {
+    "best_first": "evidence.BestFirst",
+    "evidence": "evidence.Evidence",
+    "in_order": "truncate.Truncate",
+    "memories": "evidence.Memories",
+    "selective": "selective.Selective",
+    "truncate": "truncate.Truncate",
+}
+"""Loaded only where a block asks for them."""
+_DEFAULTS = {
+    "system": "truncate",
+    "project": "truncate",
+    "task": "truncate",
+    "memory": "memories",
+    "examples": "best_first",
+}
 _OUTCOMES: dict[RenditionKind, tuple[Action, str]] = {
     "whole": ("kept", "fits"),
     "truncated": ("truncated", "no_room"),
@@ -211,3 +230,32 @@ def _pins_exceed(segments: Sequence[Segment], limit: int, needed: int, block: st
         f"give the block {needed - limit} more or unpin some of {names[:10]!r}"
     )
     return BudgetExceededError(msg, limit=limit, needed=needed, blocks={block: needed})
+
+
+def strategy_for(block: str, strategy: Any = None, *, scorer: Scorer | None = None) -> FitStrategy:
+    """Returns the strategy of a block.
+
+    Args:
+        block: the block's name.
+        strategy: a name, an object with `fit` as `FitStrategy` says, or None for the usual one of this block.
+        scorer: rates segments that have no score; for memories, their nearness to the question.
+
+    Raises:
+        BudgetConfigError: an unknown name, or an object without `fit`.
+
+    Example:
+        >>> [type(strategy_for(name)).__name__ for name in ("memory", "knowledge", "task")]
+        ['Memories', 'Evidence', 'Truncate']
+    """
+    if callable(getattr(strategy, "fit", None)) and not isinstance(strategy, type):
+        return cast("FitStrategy", strategy)
+    name = strategy or _DEFAULTS.get(block, "evidence")
+    if isinstance(name, str) and name in _CLASSES:
+        module, _, made = _CLASSES[name].partition(".")
+        options = {"scorer": scorer} if module == "evidence" else {}
+        return cast("FitStrategy", getattr(import_module(f"{__package__}.{module}"), made)(**options))
+    msg = (
+        f"strategy of block {block!r} must be one of {', '.join(map(repr, _CLASSES))}, "
+        f"or an object with fit() (got {strategy!r})."
+    )
+    raise BudgetConfigError(msg)

@@ -38,12 +38,7 @@ def plain_question(query: str, texts: tuple[str, ...]) -> str:
 
 
 def without_courtesy(query: str) -> str:
-    """Returns a question without the clauses that only greet, ask and thank; as it is when all do.
-
-    Example:
-        >>> without_courtesy("Hello! Could you tell me: where is the key? Thank you very much!")
-        'where is the key?'
-    """
+    """Returns a question without the clauses that only greet, ask and thank; as it is when all do."""
     clauses = _CLAUSE.findall(_THANKS.sub("", query))
     said = "".join([clause for clause in clauses if not _COURTESY.issuperset(raw_words(clause))])
     return said.strip() or query
@@ -54,10 +49,6 @@ def respelled(query: str, texts: tuple[str, ...]) -> str:
 
     A slip is one letter lost, added, wrong or swapped with the next; the first letter must be right, and the
     word have four letters. Of several words the one that most texts hold is taken, else the commonest.
-
-    Example:
-        >>> respelled("When is the meetign about bugdet?", ("The budget meeting is on Monday.",))
-        'When is the meeting about budget?'
     """
     index = TermIndex.of(texts)
     return _WORD.sub(lambda match: _known(match.group(), index), query)
@@ -68,7 +59,7 @@ def _known(word: str, index: TermIndex) -> str:
     if folded in STOP_WORDS or stem(folded) in index.stems or folded in _common().get(_shape(folded), ()):
         return word
     shapes = [(folded[0], size) for size in range(len(folded) - 1, len(folded) + 2)]
-    said = [near for shape in shapes for near in index.words_like(*shape) if _one_slip(folded, near)]
+    said = [near for shape in shapes for near in index.alike.get(shape, ()) if _one_slip(folded, near)]
     if said:
         return max(said, key=lambda near: len(index.holders(near)))
     common = [
