@@ -94,6 +94,7 @@ class AgentBudget(SharedCopy):
             **fields,
             history=Block(name="history", messages=messages),
             sources=frozenset({"history"}),
+            sent=True,
             cut="stable" if thread is None else "fill",  # a session moves its cut rarely by itself
         )
         session = None if thread is None else self._sessions.get(thread, limits.session)

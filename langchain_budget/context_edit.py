@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 
-from rankbudget import fit_messages
-from rankbudget.adapters import ListMeasure
+from rankbudget import Block
+from rankbudget.adapters import ListMeasure, PromptRequest, drive, plain_budget, plan_steps
 
 from ._codec import CODEC
 from ._counters import HostCounter, host_counter
@@ -50,12 +50,14 @@ class BudgetContextEdit:
         if host is None:
             text = host_counter(count_tokens, prefer="messages").counter
             host = HostCounter(text, ListMeasure(count_tokens))
-        result = fit_messages(
-            messages,
-            max_tokens=self.trigger,
+        request = PromptRequest(
+            budget=plain_budget(self.trigger),
             counter=host.counter,
             codec=CODEC,
             measure=host.measure,
+            history=Block(name="history", messages=messages),
+            sources=frozenset({"history"}),
             cut=self.cut,
+            sent=True,
         )
-        messages[:] = result.messages
+        messages[:] = drive(plan_steps(request)).history

@@ -119,6 +119,7 @@ class RequestBudget:
                 render=None if flat is None else flat.render,
                 sources=frozenset({"history"}),
                 cut="stable",
+                sent=True,
                 min_exchanges=budget.min_exchanges,
                 message_cap=budget.message_cap,
                 summarizer=None if self.session is None else self.session.summarizer,

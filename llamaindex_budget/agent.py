@@ -81,7 +81,7 @@ class BudgetFunctionAgent(FunctionAgent):
         session = run or self._session()
         schemas = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None
         cut = "fill" if run is not None else "stable"
-        request = session.request(messages, tools=schemas, sources=frozenset({"history"}), cut=cut)
+        request = session.request(messages, tools=schemas, sources=frozenset({"history"}), cut=cut, sent=True)
         plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
         send_report(plan.report)
         return list(plan.history)

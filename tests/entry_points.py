@@ -25,7 +25,7 @@ from rankbudget.testing import (
     repaired,
     snapshot,
 )
-from rankbudget.testing.repairs import part
+from rankbudget.testing.repairs import part, waiting_from
 
 __all__ = [
     "EntryPoint",
@@ -70,6 +70,7 @@ class EntryPoint:
         remembers: one object keeps its cut from turn to turn.
         lists: it takes a counter whose counts do not add up.
         inserts: messages that were not given (a summary) may appear.
+        sent: the model is asked next, so a call at the end that waits for results must be dropped.
     """
 
     name: str
@@ -82,6 +83,7 @@ class EntryPoint:
     remembers: bool = False
     lists: bool = True
     inserts: bool = False
+    sent: bool = False
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -107,9 +109,22 @@ class EntryPoint:
     ) -> None:
         """Checks what came back, as `check_outcome` does."""
         tools = app.tools if self.tools and app.tools else None
-        rules: dict[str, Any] = {"before": before, "identity": self.identity, "edits": self.edits}
+        if before is not None and snapshot(given) != before:
+            raise LawBroken(5, "the messages given were changed")
+        given = without_waiting(given, codec) if self.sent else given
+        rules: dict[str, Any] = {"identity": self.identity, "edits": self.edits}
         rules |= {"stored": self.stored, "inserts": self.inserts}
         check_outcome(given, found, limit=limit, counter=counter, codec=codec, tools=tools, **rules)
+
+
+def without_waiting(given: Sequence[Any], codec: Codec) -> list[Any]:
+    """Returns a conversation without the calls at its end that wait for results, and without the results these have."""
+    valid = repaired(given, codec)
+    stays = valid
+    while waiting_from(stays, codec) < len(stays):
+        stays = stays[: waiting_from(stays, codec)]
+    dropped = set(map(id, valid[len(stays) :]))
+    return [message for message in given if id(message) not in dropped]
 
 
 def check_entry(

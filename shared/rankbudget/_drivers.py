@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from .errors import check_call
+
 __all__ = ["Call", "Steps", "adrive", "awaiting", "blocking", "drive"]
 
 P = ParamSpec("P")
@@ -93,7 +95,12 @@ def blocking(steps: Callable[P, Steps[T]]) -> Callable[P, T]:
 
     @wraps(steps)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return drive(steps(*args, **kwargs))
+        try:
+            started = steps(*args, **kwargs)
+        except TypeError as error:  # a generator has run nothing yet: the arguments were refused
+            check_call(steps, args, kwargs, error)
+            raise
+        return drive(started)
 
     _state_result(run)
     return run
@@ -105,7 +112,12 @@ def awaiting(run: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
     @wraps(steps)
     async def arun(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await adrive(steps(*args, **kwargs))
+        try:
+            started = steps(*args, **kwargs)
+        except TypeError as error:
+            check_call(steps, args, kwargs, error)
+            raise
+        return await adrive(started)
 
     name, place = steps.__name__, steps.__qualname__.rpartition(".")[0]
     arun.__name__ = f"a{name}"

@@ -29,6 +29,7 @@ __all__ = [
     "EmbeddingIndexError",
     "MessageError",
     "SummaryError",
+    "check_call",
     "check_choice",
     "check_count",
     "check_list",
@@ -214,7 +215,7 @@ def named_options(function: F) -> F:
         try:
             return function(*args, **options)
         except TypeError as error:
-            _check_call(function, args, options, error)
+            check_call(function, args, options, error)
             raise
 
     return cast("F", call)
@@ -226,7 +227,7 @@ def named_fields(cls: type[T]) -> type[T]:
     return cls
 
 
-def _check_call(
+def check_call(
     function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any], error: TypeError
 ) -> None:
     """Raises BudgetConfigError when Python refused the arguments; else the function itself failed."""

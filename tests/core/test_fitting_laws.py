@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +17,7 @@ from rankbudget.fitting.protocol import Fit, plain_cost
 from rankbudget.fitting.truncate import Truncate
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
+from tests.growth import growth
 
 O200K = counter_for("o200k_base")
 QUESTION = "How long does a refund take, and what does tea cost?"
@@ -229,13 +229,13 @@ def test_the_same_words_are_a_double(text: str, change: Any, around: str) -> Non
 def test_near_equal_texts_are_compared_in_linear_time() -> None:
     """Ten times as many texts that share all but one sentence take about ten times as long, and a late double is found."""
 
-    def seconds(count: int) -> float:
+    def near_equal(count: int) -> list[Segment]:
         numbers = [*range(count), count - 1]
-        segments = [
-            Segment(id=str(i), text=f"{COMMON} Number {n // 2}, {n % 2}.") for i, n in enumerate(numbers)
-        ]
-        begin = time.process_time()
-        assert find_doubles(segments, range(len(segments))) == {count: str(count - 1)}
-        return time.process_time() - begin
+        return [Segment(id=str(i), text=f"{COMMON} Number {n // 2}, {n % 2}.") for i, n in enumerate(numbers)]
 
-    assert seconds(4_000) < 20 * min(seconds(400), seconds(400)) + 0.1
+    def work(segments: list[Segment]) -> None:
+        last = len(segments) - 1
+        assert find_doubles(segments, range(len(segments))) == {last: str(last - 1)}
+
+    found = growth(work, near_equal, short=400, times=10, most=20)
+    assert found.linear, found

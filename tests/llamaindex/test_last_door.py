@@ -309,3 +309,17 @@ def test_pairs_of_a_flattened_conversation_stay_together() -> None:
     assert QUESTION in sent
     assert sent.index("<tool>") > sent.index(QUESTION)
     assert base.sizes()[0] <= 800
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_a_call_that_waits_is_not_sent(answered: int) -> None:
+    """Providers refuse a request that ends in a call without all its results: it is dropped and reported."""
+    reports: list[Any] = []
+    play = _llm()
+    llm = budget_model(play, on_report=reports.append)
+    asked, call = say("user", QUESTION), calls("c1", "c2")
+    results = [result("c1", "42")][:answered]
+    llm.chat([asked, call, *results])
+    assert [m.content for m in play.requests[-1][0]] == [QUESTION]
+    reasons = {d.reason for d in reports[-1].decisions if d.action == "trimmed"}
+    assert reasons == {"unanswered_call"}

@@ -301,3 +301,17 @@ def test_a_growing_conversation_with_a_summary(counter: Any, application: Applic
                 reported=found.report.total_tokens,
                 inserts=summarizer is not None,
             )
+
+
+@draws()
+@given(application=applications(), shorten=st.booleans(), share=st.floats(0.02, 0.6))
+def test_what_a_refusal_needs_is_the_least(application: Application, *, shorten: bool, share: float) -> None:
+    """With as many tokens as the error says the same call fits, with one less it does not."""
+    messages = application.messages
+    whole = COUNTER.count_messages(messages, application.tools or None)
+    refused = run(application, messages, max(1, int(whole * share)), shorten_question=shorten)
+    if isinstance(refused, BudgetExceededError):
+        fits = run(application, messages, refused.needed, shorten_question=shorten)
+        assert not isinstance(fits, BudgetError), (refused, fits)
+        less = run(application, messages, refused.needed - 1, shorten_question=shorten)
+        assert isinstance(less, BudgetExceededError), (refused, less)

@@ -13,7 +13,7 @@ from ..counting.protocol import TokenCounter
 from ..messages.codec import content_text
 from .timeline import Timeline, Unit
 
-__all__ = ["LEAST_TOKENS", "VERY_LEAST", "cap_units", "shortened"]
+__all__ = ["LEAST_TOKENS", "VERY_LEAST", "cap_units", "least_cost", "shortened"]
 
 LEAST_TOKENS = 200
 """No text of an exchange that could be dropped is cut below this."""
@@ -46,16 +46,24 @@ def cap_units(
     if not sizes:
         return None
     allowed = room - timeline.cost(units) + sum(sizes.values())
-    for _ in range(_ROUNDS):
-        level = _level(list(sizes.values()), allowed)
-        if level < floor:
-            return None
+    for attempt in range(_ROUNDS + 1):
+        level = floor if attempt == _ROUNDS else max(floor, _level(list(sizes.values()), allowed))
         caps = {position: level for position, size in sizes.items() if size > level}
         over = timeline.cost(units, shortened(timeline, caps, counter)) - room
         if over <= 0:
             return caps
+        if level == floor:
+            return None
         allowed -= over
     return None
+
+
+def least_cost(
+    timeline: Timeline, units: Sequence[Unit], *, counter: TokenCounter, cuttable: Collection[int]
+) -> int:
+    """Returns what units cost with each text at the positions `cuttable` as short as it may be."""
+    long = [position for position in cuttable if counter.count(_text(timeline, position)) > VERY_LEAST]
+    return timeline.cost(units, shortened(timeline, dict.fromkeys(long, VERY_LEAST), counter))
 
 
 def shortened(timeline: Timeline, caps: Mapping[int, int], counter: TokenCounter) -> dict[int, Any]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from .._drivers import Steps
 from ..errors import BudgetExceededError, MessageError
-from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened
+from ..segment import Decision, DecisionRange
+from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, least_cost, shortened
 from .decisions import decisions_on
 from .selection import Selection, fill, minimum_sets, remembered, resume, stable
 from .state import Summary
@@ -22,7 +23,7 @@ from .summary import summarize
 from .thread import FittedThread, Thread
 from .timeline import Broken, Timeline, Unit
 
-__all__ = ["Needs", "fit_thread", "needs_of", "read_thread"]
+__all__ = ["Needs", "fit_thread", "least_tokens", "needs_of", "read_thread"]
 
 SUMMARY_SHARE = 0.3
 """Part of the history's room that a summary of what was dropped may take."""
@@ -49,7 +50,12 @@ def read_thread(thread: Thread) -> Timeline:
         MessageError: a message cannot be read, or needs a repair while `strict`.
     """
     timeline = Timeline(
-        thread.messages, thread.codec, thread.measure, ended=thread.asked_elsewhere, known=thread.known
+        thread.messages,
+        thread.codec,
+        thread.measure,
+        ended=thread.asked_elsewhere,
+        sent=thread.sent,
+        known=thread.known,
     )
     if thread.strict:
         broken = timeline.leftovers() + [b for turn in timeline.turns() for b in turn.broken]
@@ -66,6 +72,13 @@ def needs_of(thread: Thread, timeline: Timeline) -> Needs:
     sets = [timeline.cost(units) for units in minimum_sets(timeline, thread.min_exchanges)]
     must = 0 if thread.asked_elsewhere else min(sets, default=0)
     return Needs(pinned + max(sets, default=0), pinned + must)
+
+
+def least_tokens(thread: Thread, timeline: Timeline) -> int:
+    """Returns what must stay of the conversation, its texts as short as they may be."""
+    if thread.asked_elsewhere or timeline.newest is None:
+        return timeline.pinned_tokens
+    return timeline.pinned_tokens + _least_cost(thread, timeline, minimum_sets(timeline, 1)[-1])
 
 
 def fit_thread(thread: Thread, timeline: Timeline, limit: int, *, beside: int = 0) -> Steps[FittedThread]:
@@ -107,10 +120,10 @@ def _refused(thread: Thread, timeline: Timeline, limit: int, room: int, beside: 
     newest, pinned, question, step = timeline.newest, timeline.pinned_tokens, 0, 0
     asked = newest is not None and newest.question is not None and not thread.asked_elsewhere
     if newest is None or thread.asked_elsewhere:
-        question = max(1, room + 1)
-    elif room >= 0 or not thread.measure.additive:
-        smallest = timeline.cost(minimum_sets(timeline, 1)[-1])
-        step = timeline.cost(timeline.pending_step(newest)) if asked else 0
+        question = max(0, room + 1)
+    else:
+        smallest = _least_cost(thread, timeline, minimum_sets(timeline, 1)[-1])
+        step = _least_cost(thread, timeline, timeline.pending_step(newest)) if asked else 0
         question = max(0, max(smallest, room + 1) - step)
     overhead = thread.measure.overhead + beside
     needed, limit = overhead + pinned + question + step, limit + beside
@@ -132,6 +145,12 @@ def _refused(thread: Thread, timeline: Timeline, limit: int, room: int, beside: 
         f"Raise the limit, or shorten the system messages, the tools{step_words} or the question{advice}."
     )
     return BudgetExceededError(msg, limit=limit, needed=needed, blocks=parts)
+
+
+def _least_cost(thread: Thread, timeline: Timeline, units: Sequence[Unit]) -> int:
+    cuttable = _cuttable(thread, timeline, units, last=True)[-1]
+    inside = {i for unit in units for i in unit.positions()}
+    return least_cost(timeline, units, counter=thread.counter, cuttable=inside.intersection(cuttable))
 
 
 # ---- what stays ------------------------------------------------------------------------------------------
@@ -260,20 +279,23 @@ def _put_together(
     question = None
     if newest is not None and newest.question is not None:
         question = bisect_left(chosen, newest.question.start) + (shown is not None)
-    broken = _repaired(timeline, selection)
     state = None
     if thread.remembers:
+        broken = _repaired(timeline, selection)
         failed = any(warning.startswith("summary_failed") for warning in warnings)
         if summary is None:
             summary = known.summary if known is not None else Summary()
         state = remembered(timeline, selection, broken, summary, failed=failed)
-    if selection.complete:
-        broken += timeline.leftovers()
+
+    def decide() -> list[Decision | DecisionRange]:
+        broken = _repaired(timeline, selection) + (timeline.leftovers() if selection.complete else [])
+        return decisions_on(timeline, thread.block, chosen, broken, selection.edits, written)
+
     return FittedThread(
         messages=messages,
         tokens=tokens,
         untouched=untouched,
-        parts=decisions_on(timeline, thread.block, chosen, broken, selection.edits, written),
+        decide=decide,
         warnings=warnings,
         question=question,
         state=state,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._drivers import Steps
@@ -14,7 +14,7 @@ from .state import Summary, digest_of
 from .thread import Thread
 from .timeline import Timeline
 
-__all__ = ["announced", "summarize"]
+__all__ = ["announced", "spoken_text", "summarize"]
 
 
 def summarize(
@@ -36,7 +36,10 @@ def summarize(
     if dropped and (known is None or known.refused_at != size):
         try:
             text = yield from summarize_steps(
-                [f"{timeline.role(i)}: {_spoken(timeline, i)}" for i in dropped],
+                [
+                    f"{timeline.role(i)}: {spoken_text(timeline.codec.to_dict(timeline.messages[i]))}"
+                    for i in dropped
+                ],
                 previous=summary.text,
                 max_tokens=most,
                 counter=thread.counter,
@@ -70,8 +73,10 @@ def _shown(thread: Thread, text: str, share: int, most: int) -> Any:
     return None
 
 
-def _spoken(timeline: Timeline, position: int) -> str:
-    neutral: Any = timeline.codec.to_dict(timeline.messages[position])
-    text = content_text(neutral.get("content"))
-    calls = [c.get("function", {}) for c in neutral.get("tool_calls") or ()]
-    return "\n".join([text, *(f"[called {c.get('name')}({c.get('arguments')})]" for c in calls)])
+def spoken_text(neutral: Mapping[str, Any]) -> str:
+    """Returns a message as text: what it says, and a line for each of its calls."""
+    calls = [
+        call.get("function") or {} for call in neutral.get("tool_calls") or () if isinstance(call, Mapping)
+    ]
+    lines = [f"[calls {call.get('name')}({call.get('arguments')})]" for call in calls]
+    return "\n".join([content_text(neutral.get("content")), *lines]).strip("\n")

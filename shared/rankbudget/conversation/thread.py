@@ -30,6 +30,7 @@ class Thread:
         measure: counts messages, as the whole request holds them.
         block: the block's name in the report.
         asked_elsewhere: the current question is not among the messages, so that all of them may go.
+        sent: the messages go to the model as they are, so that no call at their end still waits.
         remembers: a session remembers the cut: it starts as it was, and moves down to half of the room when
             it must.
         known: what the session remembers.
@@ -49,6 +50,7 @@ class Thread:
     query: str | None = None
     block: str = "history"
     asked_elsewhere: bool = False
+    sent: bool = False
     remembers: bool = False
     known: ThreadState | None = None
 
@@ -61,7 +63,7 @@ class FittedThread:
         messages: what stays; the objects that were given where they are whole.
         tokens: of the whole request: messages, tools, priming.
         untouched: everything stays as it was given.
-        parts: the decisions.
+        decide: makes the decisions; they are read only with the report.
         warnings: what went wrong on the way.
         question: index of the current question in `messages`.
         state: what a session should remember; None where nothing is.
@@ -70,7 +72,7 @@ class FittedThread:
     messages: list[Any]
     tokens: int
     untouched: bool
-    parts: list[Decision | DecisionRange]
+    decide: Callable[[], list[Decision | DecisionRange]]
     warnings: tuple[str, ...] = field(default_factory=tuple)
     question: int | None = None
     state: ThreadState | None = None

@@ -85,6 +85,7 @@ class Timeline:
         measure: counts them.
         ended: something follows them in the prompt, so that no call at their end can still wait for its
             results.
+        sent: they go to the model as they are; a provider refuses a call without its results.
         known: what a session remembers of the same conversation; what still holds of it is not read again.
     """
 
@@ -95,6 +96,7 @@ class Timeline:
         measure: Measure,
         *,
         ended: bool = False,
+        sent: bool = False,
         known: ThreadState | None = None,
     ) -> None:
         # A report reads dropped messages later, whatever the caller does to its list.
@@ -102,6 +104,7 @@ class Timeline:
         self.codec = codec
         self.measure = measure
         self.ended = ended
+        self._may_wait = not (ended or sent)
         self.prints = Prints(codec, self.messages)
         self.known = known = known.continued_by(self.prints) if known is not None else None
         self._answers = answers_of(codec)
@@ -329,7 +332,7 @@ class Timeline:
             else:
                 strays.append(after)
             after += 1
-        waiting = bool(open_calls) and after == len(roles) and not self.ended
+        waiting = bool(open_calls) and after == len(roles) and self._may_wait
         broken += [(i, "orphan_result") for i in strays]
         if must_be_answered(open_calls) and not waiting:
             broken.append((at, "unanswered_call"))

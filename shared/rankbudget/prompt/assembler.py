@@ -14,7 +14,7 @@ from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, named_options
 from ..messages.codec import Codec, DictCodec, content_text
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
@@ -67,6 +67,7 @@ class Assembler:
         (['system', 'system', 'user'], True)
     """
 
+    @named_options
     def __init__(
         self,
         budget: TokenBudget | int,

@@ -13,7 +13,7 @@ from typing import Any
 from .._drivers import drive
 from ..budget.token_budget import TokenBudget
 from ..counting import counter_for
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, named_options
 from ..fitting.protocol import Fit
 from ..messages.codec import DictCodec
 from ..messages.tags import NOTICE, escape_text
@@ -27,6 +27,7 @@ __all__ = ["assemble_constrained_prompt", "build_constrained_prompt"]
 _HEADER = "Here are relevant documents:\n"
 
 
+@named_options
 def build_constrained_prompt(
     system_prompt: str,
     user_question: str,

@@ -11,7 +11,7 @@ from .._drivers import drive
 from ..budget.validation import check_count, shown
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, named_options
 from ..fitting.evidence import Evidence, Order
 from ..fitting.protocol import Cost, Fit, Piece, plain_cost
 from ..messages.codec import DictCodec
@@ -25,6 +25,7 @@ from .stages import plain_budget, plan_steps
 __all__ = ["fit_documents"]
 
 
+@named_options
 def fit_documents(
     texts_or_segments: Sequence[str | Segment],
     *,

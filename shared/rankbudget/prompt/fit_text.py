@@ -7,7 +7,7 @@ from typing import Any
 from ..budget.validation import check_count, shown
 from ..compression.truncate import truncate_text
 from ..counting import counter_for
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, named_options
 from ..report.report import BlockTotal, BudgetReport
 from ..report.result import FitResult
 from ..segment import Action, Decision, Segment
@@ -15,6 +15,7 @@ from ..segment import Action, Decision, Segment
 __all__ = ["fit_text"]
 
 
+@named_options
 def fit_text(
     text: str, *, max_tokens: int, counter: Any = "o200k_base", query: str | None = None
 ) -> FitResult:

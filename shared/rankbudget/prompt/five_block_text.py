@@ -12,9 +12,10 @@ from typing import Any
 
 from .._drivers import drive
 from ..budget.token_budget import TokenBudget
+from ..conversation.summary import spoken_text
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, named_options
 from ..fitting.protocol import Fit
 from ..messages.codec import DictCodec, content_text
 from ..messages.tags import NOTICE, escape_text, one_turn, placeholder, render_block, role_line
@@ -58,6 +59,7 @@ class BlockAssembler:
         </knowledge>
     """
 
+    @named_options
     def __init__(
         self,
         budget: TokenBudget,
@@ -75,6 +77,7 @@ class BlockAssembler:
         self.notice = notice
         self.scope = scope
 
+    @named_options
     def assemble(
         self,
         system: str,
@@ -225,9 +228,7 @@ def _line(message: Mapping[str, Any]) -> str:
     if isinstance(message, _Summary):
         summary = text.partition("<summary>\n")[2].rpartition("\n</summary>")[0]
         return f"{_SUMMARY}]:\n{one_turn(chr(10) + summary)[1:]}\n\n"
-    calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
-    lines = [text, *(f"[calls {call.get('name')}({call.get('arguments')})]" for call in calls)]
-    return role_line(message["role"], "\n".join(lines).strip("\n") if calls else text.strip("\n"))
+    return role_line(message["role"], spoken_text(message))
 
 
 def _message(item: Any, position: int) -> Mapping[str, Any]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..budget.allocation import Demand, allocate, demand_for, with_absent
-from ..conversation.fit import Needs, needs_of, read_thread
+from ..conversation.fit import Needs, least_tokens, needs_of, read_thread
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
-from ..errors import BudgetExceededError
+from ..errors import BudgetConfigError, BudgetExceededError, shown
 from ..fitting.protocol import Fit
 from ..messages.codec import content_text
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.tags import own_tags
-from ..segment import Decision
+from ..segment import Decision, Scope
 from .blocks import UNBOUNDED, BlockInput, Wish, for_reader, wishes_of
 from .request import PromptRequest, Turn
 
-__all__ = ["Grants", "Inputs", "Prices", "grant", "price", "read"]
+__all__ = ["Grants", "Inputs", "Prices", "check_reader", "grant", "price", "read"]
 
 _NO_NEEDS = Needs(0, 0)
 _NOTHING = Fit(pieces=(), tokens=0, decisions=())
@@ -63,6 +64,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             strict=request.strict,
             query=request.query,
             asked_elsewhere=request.asked_elsewhere or request.question is not None,
+            sent=request.sent,
             remembers=turn is not None,
             known=turn.known if turn is not None else None,
         )
@@ -70,6 +72,19 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
         alone = not (others or request.blocks or inputs.turn.awaited)
         inputs = replace(inputs, thread=thread, timeline=read_thread(thread), alone=alone)
     return _with_blocks(request, inputs) if request.blocks else inputs
+
+
+def check_reader(request: PromptRequest) -> None:
+    """Raises BudgetConfigError for a reader or a summarizer that is none, whether this turn needs it or not."""
+    scope: Any = request.scope
+    summarizer: Any = request.summarizer
+    problems = []
+    if not (scope is None or isinstance(scope, Scope)):
+        problems.append(f"scope must be a Scope, as Scope(user='ann') (got {shown(scope)})")
+    if not (summarizer is None or callable(summarizer)):
+        problems.append(f"summarizer must be a callable (text, max_tokens) -> str (got {shown(summarizer)})")
+    if problems:
+        raise BudgetConfigError.of(problems)
 
 
 def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
@@ -135,7 +150,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         fixed = measure.overhead + system_tokens + question
     fixed += request.extra_tokens
     if fixed > limit:
-        raise _fixed_too_large(fixed, system_tokens, limit)
+        raise _fixed_too_large(inputs, fixed, system_tokens, limit)
     prices = Prices(
         limit=limit,
         reserve=reserve,
@@ -152,14 +167,21 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     return replace(prices, wishes=wishes_of(request, measure, inputs.blocks, inputs.tags), needs=needs)
 
 
-def _fixed_too_large(fixed: int, system: int, limit: int) -> BudgetExceededError:
+def _fixed_too_large(inputs: Inputs, fixed: int, system: int, limit: int) -> BudgetExceededError:
+    history = 0
+    if inputs.thread is not None and inputs.timeline is not None:
+        history = least_tokens(inputs.thread, inputs.timeline)
+    needed = fixed + history
     msg = (
-        f"what always stays needs {fixed:,} tokens ({system:,} of them the system prompt), the limit is "
-        f"{limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, or take a "
+        f"what always stays needs {needed:,} tokens ({system:,} of them the system prompt, {history:,} the "
+        f"conversation), the limit is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, or take a "
         f"larger window."
     )
     return BudgetExceededError(
-        msg, limit=limit, needed=fixed, blocks={"system": system, "other": fixed - system}
+        msg,
+        limit=limit,
+        needed=needed,
+        blocks={"system": system, "history": history, "other": fixed - system},
     )
 
 

@@ -6,12 +6,13 @@ your own), question. Fresh text before the history would make every turn's promp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..conversation.summary import spoken_text
 from ..fitting.protocol import Fit
-from ..messages.codec import PINNED_ROLES, Codec, content_text
+from ..messages.codec import PINNED_ROLES, Codec
 from ..messages.tags import close_tag, escape_text, open_tag, placeholder, render_block, role_line, wrapper_of
 
 __all__ = ["STATIC", "Layout"]
@@ -88,18 +89,7 @@ class Layout:
         return "\n".join(part for part in parts if part).rstrip("\n")
 
     def _plain(self, message: Any) -> str:
-        neutral: Mapping[str, Any] = self.codec.to_dict(message)
-        text = content_text(neutral.get("content"))
-        calls = [
-            call.get("function") or {}
-            for call in neutral.get("tool_calls") or ()
-            if isinstance(call, Mapping)
-        ]
-        return (
-            "\n".join([text, *(f"[calls {c.get('name')}({c.get('arguments')})]" for c in calls)]).strip("\n")
-            if calls
-            else text
-        )
+        return spoken_text(self.codec.to_dict(message))
 
     def _block(self, name: str, fit: Fit, *, empty: str | None = None) -> str:
         """Returns a block as tagged text; when nothing of it is left "", or `empty` in its tags."""

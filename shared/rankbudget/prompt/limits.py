@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..budget.context_windows import context_window_of
 from ..budget.token_budget import TokenBudget
 from ..budget.validation import check_count, shown
 from ..counting import counter_for
@@ -16,6 +17,9 @@ from ..messages.measure import Measure
 from .stages import plain_budget
 
 __all__ = ["Limits", "ModelFacts", "limits_of"]
+
+UNKNOWN = 1 << 62
+"""A window that nothing states."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +75,7 @@ def limits_of(
 ) -> Limits:
     """Returns the limits that these options stand for; with none of them, those of a window of 8,192 tokens.
 
-    Beside a budget a model only says how to count, and `max_tokens` is a ceiling.
+    Beside a budget a model says how to count and how long its answers may be; `max_tokens` is a ceiling.
 
     Args:
         budget: a TokenBudget, or its fields in a mapping.
@@ -101,9 +105,21 @@ def limits_of(
     return Limits(
         budget=whole,
         counter=counter_for(counter if counter is not None else whole.model or "o200k_base"),
-        ceiling=None if alone else max_tokens,
+        ceiling=None if alone else _beside_answer(facts, max_tokens),
         tools=tools,
     )
+
+
+def _beside_answer(facts: ModelFacts | None, ceiling: int | None) -> int | None:
+    """Returns the most tokens of a prompt beside the answer that the user chose on the model.
+
+    A budget that reserves less must not send what the provider refuses.
+    """
+    if facts is None or facts.answer is None or not facts.answer_chosen:
+        return ceiling
+    window = facts.window or (context_window_of(facts.name, default=UNKNOWN) if facts.name else UNKNOWN)
+    most = max(1, window - facts.answer)
+    return ceiling if window == UNKNOWN else most if ceiling is None else min(most, ceiling)
 
 
 def _check(budget: Any, max_tokens: Any, context_window: Any) -> None:

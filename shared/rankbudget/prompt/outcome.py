@@ -45,7 +45,8 @@ def contents(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
     for kept in fitted.fits.values():
         parts += kept.decisions
     if history is not None and request.history is not None:
-        parts += _named(history.parts, request.history) if request.history.segments else history.parts
+        decided = history.decide()
+        parts += _named(decided, request.history) if request.history.segments else decided
     joined = set() if inputs.measure.additive or history is None else {"history"}
     overhead = rendered.total - sum([total.used for total in totals])
     if overhead < 0:

@@ -15,7 +15,7 @@ from ..conversation.state import ThreadState
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, named_options
 from ..messages.codec import Codec, DictCodec, finished
 from ..messages.measure import CodecMeasure, Measure
 from ..report.result import FitResult
@@ -61,6 +61,7 @@ class BudgetSession:
         3
     """
 
+    @named_options
     def __init__(
         self,
         budget: TokenBudget | int,

@@ -18,7 +18,7 @@ from ..budget.token_budget import TokenBudget
 from ..errors import BudgetConfigError, BudgetExceededError
 from ..report.report import BudgetReport
 from .fitted import Rendered, fit, verify
-from .grants import Inputs, Prices, grant, price, read
+from .grants import Inputs, Prices, check_reader, grant, price, read
 from .outcome import contents, needs, warnings
 from .plan import Plan
 from .question import price_with_short_question
@@ -35,6 +35,8 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         BudgetConfigError: the blocks cannot be read.
         MessageError: a message cannot be read, or needs a repair while `strict`.
     """
+    if request.scope is not None or request.summarizer is not None:
+        check_reader(request)
     inputs = read(request, turn)
     try:
         prices = price(request, inputs)

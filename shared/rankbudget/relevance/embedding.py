@@ -188,7 +188,8 @@ class _WordVectors:
         return found
 
     def _tokens(self, word: str) -> list[int]:
-        return self._tokenizer.encode(word, add_special_tokens=False).ids  # type: ignore[no-any-return]
+        ids: list[int] = self._tokenizer.encode(word, add_special_tokens=False).ids
+        return ids
 
 
 @lru_cache(maxsize=1)

@@ -63,7 +63,7 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
 def _rated_documents(
     query: str, segments: Sequence[Segment], scorer: Scorer
 ) -> tuple[list[float], list[float]]:
-    """Returns the log-odds of documents, and how strongly each sentence names the title of another, 0 to 1."""
+    """Returns the log-odds of documents, and how strongly each sentence names another one, 0 to 1."""
     texts = scored_texts(segments)
     titles = tuple([segment.title for segment in segments])
     near = normalised(scorer.score(query, segments))

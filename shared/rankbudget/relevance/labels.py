@@ -19,7 +19,7 @@ from .question import plain_question
 
 __all__ = ["LabelScorer"]
 
-NEAREST, MIDDLE, NAME = 0.3, 1.2, 0.3
+NEAREST, MIDDLE, NAME = 0.3, 1.2, 0.4
 """Weights of the three ratings."""
 NEAREST_ALONE = 0.7
 """The weight of the best example where there are no vectors."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import time
-
 import pytest
 
 from rankbudget import ContextAnalyzer, FewShotSelector, PromptCompressor
@@ -18,14 +15,12 @@ from rankbudget.compression.units import split_units
 from rankbudget.optimizer.analyzer import AnalyzerConfig
 from rankbudget.relevance.lexical import KeywordScorer
 from rankbudget.testing import WordCounter
+from tests.growth import Growth, growth
 
 WORDS = WordCounter()
 ANALYZER = ContextAnalyzer(AnalyzerConfig(scoring_method="keyword"), counter=WORDS)
-SHORT, TIMES, MOST = 4_000, 10, 50
-"""Linear work takes ten times as long, quadratic work a hundred times; half-way tells them apart on a busy machine."""
-FLOOR = 0.005
-"""Seconds below which a clock and a busy machine decide; what is quadratic takes a hundred times as long at ten times the size."""
-ATTEMPTS = 6
+SHORT, TIMES, MOST = 4_000, 10, 14
+"""Characters, and how many times as long ten times as many may take: linear work takes ten times as long."""
 RUNS = (
     *"!.?…,;:'\"-_*#=~|()[]{}<>/\\@&%+^$`“”‘’«»。！？ \t\n",
     *(
@@ -77,25 +72,9 @@ READERS = {
 }
 
 
-def seconds(work, given) -> float:
-    gc.disable()
-    try:
-        started = time.process_time()
-        work(given)
-        return time.process_time() - started
-    finally:
-        gc.enable()
-
-
-def grows_linearly(work, make) -> tuple[bool, float, float]:
-    """Compares the best times of ten times as much with the best times of once as much; a disturbed clock gets more attempts."""
-    small = large = float("inf")
-    for attempt in range(ATTEMPTS):
-        small = min(small, seconds(work, make(SHORT + attempt)))
-        large = min(large, seconds(work, make((SHORT + attempt) * TIMES)))
-        if large <= MOST * max(small, FLOOR):
-            return True, small, large
-    return False, small, large
+def grows_linearly(work, make) -> Growth:
+    """Ten times as much takes at most `MOST` times as long."""
+    return growth(work, make, SHORT, TIMES, MOST)
 
 
 @pytest.mark.parametrize("start", ["The ", "\n"])

@@ -7,7 +7,6 @@ import math
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from rankbudget.counting.base import COUNTERS
 from rankbudget.counting.estimate import ESTIMATE_BAND, EstimateCounter, estimate_tokens
 from rankbudget.counting.models import similar_to
 from rankbudget.testing import CounterConformance
+from tests.growth import growth
 
 from .languages import LANGUAGES, WHITESPACE
 
@@ -84,15 +84,8 @@ def test_a_similar_count_covers_a_small_vocabulary(kind: str) -> None:
 @pytest.mark.parametrize("unit", ["\u00a0", "\u3000", " ", "\n", " \n", ".", "a", "\u0301", "9", "\t "])
 def test_estimates_take_linear_time(unit: str) -> None:
     """Long runs of one character cost no more for each than short ones."""
-
-    def seconds(size: int) -> float:
-        text = unit * size
-        begin = time.process_time()
-        estimate_tokens(text)
-        return time.process_time() - begin
-
-    short = min(seconds(5_000) for _ in range(3))
-    assert min(seconds(50_000) for _ in range(3)) < 14 * short + 0.02
+    found = growth(estimate_tokens, lambda size: unit * size, short=5_000, times=10, most=14)
+    assert found.linear, found
 
 
 def test_an_unknown_model_says_so_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from rankbudget import Segment
 from rankbudget.relevance.evidence import rate_documents, rate_sentences
 from rankbudget.relevance.lexical import Bm25Scorer
+from tests.growth import growth
 
 PAGES = [
     Segment(
@@ -39,16 +38,16 @@ def test_a_title_that_many_have_leads_nowhere() -> None:
 def test_titles_that_are_alike_cost_no_more_each(title: str) -> None:
     """Twice the chunks of one file cost at most three times as much."""
 
-    def seconds(count: int) -> float:
-        chunks = [
-            Segment(id=str(n), title=title.format(n), text=f"{title.format(n)} says {n} {count}")
-            for n in range(count)
+    def chunks(count: int) -> list[Segment]:
+        titles = [title.format(n) for n in range(count)]
+        return [
+            Segment(id=str(n), title=named, text=f"{named} says {n} {count}")
+            for n, named in enumerate(titles)
         ]
-        begin = time.process_time()
-        rate_documents("What does Contoso say?", chunks, Bm25Scorer())
-        return time.process_time() - begin
 
-    assert min(seconds(2400), seconds(2401)) < 3 * min(seconds(1200), seconds(1201)) + 0.05
+    work = lambda segments: rate_documents("What does Contoso say?", segments, Bm25Scorer())  # noqa: E731
+    found = growth(work, chunks, short=1200, times=2, most=3)
+    assert found.linear, found
 
 
 def test_the_second_page_is_kept_by_its_sentence() -> None:
