@@ -33,12 +33,6 @@ def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int
     Args:
         segments: what is looked through.
         ranked: their positions, the best first.
-
-    Example:
-        >>> texts = ["The tea is hot. It costs -2.", "the TEA is hot!"]
-        >>> texts += ["It costs 2.", "The tea is hot, it costs -2"]
-        >>> find_doubles([Segment(id=str(i), text=text) for i, text in enumerate(texts)], range(4))
-        {1: '0', 3: '0'}
     """
     words = [word_counts(segment.text) for segment in segments]
     holders: Counter[str] = Counter()

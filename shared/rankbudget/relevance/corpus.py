@@ -83,13 +83,7 @@ _WORDS: BoundedCache[str, tuple[Mapping[str, int], str]] = BoundedCache(
 
 
 class TermIndex:
-    """Which texts hold which words, stems and word pieces.
-
-    Example:
-        >>> index = TermIndex.of(("the budget of the project", "a cat", "budgets"))
-        >>> [round(x, 2) for x in index.bm25("Which budget?")]
-        [0.35, 0.0, 0.63]
-    """
+    """Which texts hold which words, stems and word pieces."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)

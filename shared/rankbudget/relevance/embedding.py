@@ -11,7 +11,7 @@ import contextlib
 import importlib.util
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -150,13 +150,10 @@ def default_embedder() -> Embedder:
     return Embedder()
 
 
-def common_words() -> Sequence[str]:
-    """Returns common words in lower case, the most frequent first: those wordllama has a token for."""
-    if missing_reason() is not None:
-        return ()
-    tokens = _model().tokenizer.get_vocab()
-    words = [token[1:] for token in sorted(tokens, key=lambda token: tokens[token]) if token[0] == _MARK]
-    return tuple(dict.fromkeys([word.lower() for word in words if word.isalpha()]))
+def common_words() -> Iterable[str]:
+    """Returns common words in lower case: those wordllama has a token for."""
+    tokens = _model().tokenizer.get_vocab() if missing_reason() is None else ()
+    return [token[1:].lower() for token in tokens if token[0] == _MARK and token[1:].isalpha()]
 
 
 def _wordllama() -> EmbedFunction:

@@ -31,19 +31,7 @@ rating of the document."""
 
 
 def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
-    """Returns the log-odds that a document holds evidence for the query.
-
-    Example:
-        >>> from rankbudget.relevance.lexical import Bm25Scorer
-        >>> segments = [
-        ...     Segment(id="a", title="Arrival", text="Arrival was directed by Jean Dupont. It was long."),
-        ...     Segment(id="b", title="Jean Dupont", text="Jean Dupont comes from Quebec."),
-        ...     Segment(id="c", title="Film", text="A film was shot in Rome by a large crew."),
-        ... ]
-        >>> ratings = rate_documents("Where does the director of Arrival come from?", segments, Bm25Scorer())
-        >>> ratings.index(min(ratings))
-        2
-    """
+    """Returns the log-odds that a document holds evidence for the query."""
     return _rated_documents(query, segments, scorer)[0]
 
 

@@ -27,14 +27,7 @@ MANY, MUCH, POOL = 2_000, 2_000_000, 500
 
 
 def normalised(scores: Sequence[float]) -> list[float]:
-    """Returns the scores with mean 0 and spread 1; equal scores all become 0.
-
-    Example:
-        >>> normalised([1.0, 3.0])
-        [-1.0, 1.0]
-        >>> normalised([5.0, 5.0])
-        [0.0, 0.0]
-    """
+    """Returns the scores with mean 0 and spread 1; equal scores all become 0."""
     if not scores:
         return []
     scores = finite(scores)
@@ -47,12 +40,7 @@ def normalised(scores: Sequence[float]) -> list[float]:
 
 
 def finite(scores: Sequence[float]) -> Sequence[float]:
-    """Returns scores with infinity as the best finite one, and what is no number as the worst.
-
-    Example:
-        >>> finite([1.0, float("inf"), 3.0, float("nan")])
-        [1.0, 3.0, 3.0, 1.0]
-    """
+    """Returns scores with infinity as the best finite one, and what is no number as the worst."""
     known = [score for score in scores if math.isfinite(score)]
     if len(known) == len(scores):
         return scores

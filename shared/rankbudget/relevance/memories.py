@@ -115,12 +115,6 @@ class MemoryScorer:
 
         Memories behind the `OVER_RETRIEVE` nearest are shifted behind all of these, unless they are of kind
         "core". Where no memory differs from another in priority, date or kind, nothing is shifted.
-
-        Example:
-            >>> near = Segment(id="near", text="tea", priority=0)
-            >>> far = Segment(id="far", text="ice", priority=100)
-            >>> [round(shift, 2) for shift in MemoryScorer().shifts([2.0, 1.0], [near, far])]
-            [-0.75, 0.0]
         """
         worth = self._worth(segments)
         most, least = max(worth, default=0.0), min(worth, default=0.0)

@@ -37,14 +37,6 @@ class TurnScorer:
 
     Args:
         scorer: rates single texts; None takes the default mix of words and meaning.
-
-    Example:
-        >>> from rankbudget.relevance.lexical import Bm25Scorer
-        >>> texts = "Hi.", "Where is the key?", "In the blue box.", "Bye."
-        >>> turns = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
-        >>> scores = TurnScorer(Bm25Scorer()).score("the key", turns)
-        >>> scores.index(max(scores))
-        1
     """
 
     def __init__(self, scorer: Scorer | None = None) -> None:
@@ -101,10 +93,6 @@ def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment
 
     They start at fixed distances from the beginning, so that a turn added at the end leaves all but the last
     ones as they were.
-
-    Example:
-        >>> [(start, end) for start, end, _ in passages(("one two",) * 6, 4)]
-        [(0, 2), (1, 3), (2, 4), (3, 5), (4, 6)]
     """
     return _PASSAGES.get((words, texts), lambda key: _cut(key[1], key[0]))
 
