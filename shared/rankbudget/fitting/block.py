@@ -79,18 +79,6 @@ def fit_block(
     Raises:
         BudgetExceededError: pinned segments need more than `limit`.
         BudgetConfigError: the strategy broke a rule of `FitStrategy`.
-
-    Example:
-        >>> from rankbudget import counter_for
-        >>> from rankbudget.fitting.evidence import BestFirst
-        >>> segments = [
-        ...     Segment(id="a", text="one two three", score=9),
-        ...     Segment(id="b", text="four", pinned=True),
-        ... ]
-        >>> counter = counter_for("o200k_base")
-        >>> fit = fit_block(segments, strategy=BestFirst(), limit=3, counter=counter, block="knowledge")
-        >>> [(decision.segment_id, decision.action, decision.reason) for decision in fit.decisions]
-        [('a', 'trimmed', 'too_large'), ('b', 'kept', 'pinned')]
     """
     price = cost or plain_cost(counter)
     costs = [price(segment, segment.text) for segment in segments]
@@ -235,17 +223,8 @@ def _pins_exceed(segments: Sequence[Segment], limit: int, needed: int, block: st
 def strategy_for(block: str, strategy: Any = None, *, scorer: Scorer | None = None) -> FitStrategy:
     """Returns the strategy of a block.
 
-    Args:
-        block: the block's name.
-        strategy: a name, an object with `fit` as `FitStrategy` says, or None for the usual one of this block.
-        scorer: rates segments that have no score; for memories, their nearness to the question.
-
     Raises:
         BudgetConfigError: an unknown name, or an object without `fit`.
-
-    Example:
-        >>> [type(strategy_for(name)).__name__ for name in ("memory", "knowledge", "task")]
-        ['Memories', 'Evidence', 'Truncate']
     """
     if callable(getattr(strategy, "fit", None)) and not isinstance(strategy, type):
         return cast("FitStrategy", strategy)

@@ -53,27 +53,14 @@ class FusionScorer:
 
     Args:
         parts: scorers and their weights; None takes words, word pieces and, with wordllama, meaning.
-
-    Attributes:
-        reason: why meaning is left out, None when it is not.
-
-    Example:
-        >>> class ByLength:
-        ...     def score(self, query, segments):
-        ...         return [float(len(s.text)) for s in segments]
-        >>> segments = [Segment(id="1", text="a"), Segment(id="2", text="abc")]
-        >>> FusionScorer([(ByLength(), 2.0)]).score("any", segments)
-        [-2.0, 2.0]
     """
 
     def __init__(self, parts: Sequence[tuple[Scorer, float]] | None = None) -> None:
-        self.reason: str | None = None
         self._default = parts is None
         if parts is None:
             words, pieces, meaning = DEFAULT_WEIGHTS
-            self.reason = missing_reason()
             parts = [(Bm25Scorer(), words), (GramScorer(), pieces)]
-            if self.reason is None:
+            if missing_reason() is None:
                 parts.append((EmbeddingScorer(), meaning))
         self.parts = tuple(parts)
 

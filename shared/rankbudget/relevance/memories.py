@@ -40,12 +40,6 @@ class MemoryWeights:
         kind: what kind of memory it is.
         half_life_days: after this many days recency counts half.
         kinds: importance of each kind, 0 to 100.
-
-    Example:
-        >>> MemoryWeights(similarity=-1)
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.BudgetConfigError: similarity must be 0 or more (got -1)
     """
 
     similarity: float = 0.4

@@ -43,7 +43,7 @@ def fold(text: str) -> str:
 
 
 def raw_words(text: str) -> list[str]:
-    """Returns the folded words of a text, unstemmed; runs of scripts without spaces come as character pairs."""
+    """Returns the folded, unstemmed words of a text; scripts without spaces come as character pairs."""
     folded = fold(text)
     if folded.isascii():
         return _ASCII_WORD.findall(folded)
