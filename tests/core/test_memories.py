@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import Assembler, Block, Segment
+from rankbudget.fitting.block import strategy_for
 from rankbudget.fitting.evidence import Evidence, Memories
-from rankbudget.fitting.strategies import strategy_for
 from rankbudget.relevance.embedding import EmbeddingScorer
 from rankbudget.relevance.memories import OVER_RETRIEVE, MemoryScorer, MemoryWeights
 from rankbudget.testing import FitStrategyConformance, WordCounter

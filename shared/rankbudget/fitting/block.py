@@ -1,4 +1,4 @@
-"""Fits one block: pins, groups and decisions, around any strategy."""
+"""Fits one block: pins, groups and decisions, around any strategy, which has a name or is an object."""
 
 from __future__ import annotations
 
@@ -6,14 +6,33 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from typing import Any, cast
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, BudgetExceededError
+from ..relevance.protocol import Scorer
 from ..segment import Action, Decision, RenditionKind, Segment
 from .protocol import Cost, Fit, FitStrategy, Group, Piece, members_of, plain_cost, whole
 
-__all__ = ["fit_block"]
+__all__ = ["fit_block", "strategy_for"]
 
+_CLASSES = {
+    "best_first": "evidence.BestFirst",
+    "evidence": "evidence.Evidence",
+    "in_order": "truncate.Truncate",
+    "memories": "evidence.Memories",
+    "selective": "selective.Selective",
+    "truncate": "truncate.Truncate",
+}
+"""Loaded only where a block asks for them."""
+_DEFAULTS = {
+    "system": "truncate",
+    "project": "truncate",
+    "task": "truncate",
+    "memory": "memories",
+    "examples": "best_first",
+}
 _OUTCOMES: dict[RenditionKind, tuple[Action, str]] = {
     "whole": ("kept", "fits"),
     "truncated": ("truncated", "no_room"),
@@ -60,18 +79,6 @@ def fit_block(
     Raises:
         BudgetExceededError: pinned segments need more than `limit`.
         BudgetConfigError: the strategy broke a rule of `FitStrategy`.
-
-    Example:
-        >>> from rankbudget import counter_for
-        >>> from rankbudget.fitting.evidence import BestFirst
-        >>> segments = [
-        ...     Segment(id="a", text="one two three", score=9),
-        ...     Segment(id="b", text="four", pinned=True),
-        ... ]
-        >>> counter = counter_for("o200k_base")
-        >>> fit = fit_block(segments, strategy=BestFirst(), limit=3, counter=counter, block="knowledge")
-        >>> [(decision.segment_id, decision.action, decision.reason) for decision in fit.decisions]
-        [('a', 'trimmed', 'too_large'), ('b', 'kept', 'pinned')]
     """
     price = cost or plain_cost(counter)
     costs = [price(segment, segment.text) for segment in segments]
@@ -211,3 +218,23 @@ def _pins_exceed(segments: Sequence[Segment], limit: int, needed: int, block: st
         f"give the block {needed - limit} more or unpin some of {names[:10]!r}"
     )
     return BudgetExceededError(msg, limit=limit, needed=needed, blocks={block: needed})
+
+
+def strategy_for(block: str, strategy: Any = None, *, scorer: Scorer | None = None) -> FitStrategy:
+    """Returns the strategy of a block.
+
+    Raises:
+        BudgetConfigError: an unknown name, or an object without `fit`.
+    """
+    if callable(getattr(strategy, "fit", None)) and not isinstance(strategy, type):
+        return cast("FitStrategy", strategy)
+    name = strategy or _DEFAULTS.get(block, "evidence")
+    if isinstance(name, str) and name in _CLASSES:
+        module, _, made = _CLASSES[name].partition(".")
+        options = {"scorer": scorer} if module == "evidence" else {}
+        return cast("FitStrategy", getattr(import_module(f"{__package__}.{module}"), made)(**options))
+    msg = (
+        f"strategy of block {block!r} must be one of {', '.join(map(repr, _CLASSES))}, "
+        f"or an object with fit() (got {strategy!r})."
+    )
+    raise BudgetConfigError(msg)

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
+from ..relevance.evidence import rate_documents, rate_sentences
+from ..relevance.fusion import default_scorer, normalised
 from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
+from ..relevance.turns import TurnScorer
 from ..segment import Segment
 from .doubles import find_doubles
 from .packing import WHOLE, Packing, Unit
 from .protocol import Cost, Fit, Group, plain_cost, whole
-from .rater import Rater
 
 __all__ = ["BestFirst", "Evidence", "Memories", "Order"]
 
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
+TURN_ODDS = (-5.0, 0.9)
+"""Base and slope from a turn's score to the log-odds that it holds evidence."""
+OWN_SCORE_ODDS = (-2.0, 1.5)
+"""The same for normalised scores a caller brings."""
+SENTENCE_SLOPE = 0.3
+"""What a sentence of a turn or a scored segment loses per spread it falls behind the best of its segment."""
 
 
 class Evidence:
@@ -82,7 +91,7 @@ class Evidence:
         del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
         costs = [price(segment, segment.text) for segment in segments]
-        rater = Rater(query, segments, self._scorer, ranking=self._ranking, by_score=self._by_score)
+        rater = _Rater(query, segments, self._scorer, ranking=self._ranking, by_score=self._by_score)
         if sum(costs) <= limit:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
@@ -167,7 +176,7 @@ class Memories(Evidence):
         super().__init__(scorer=self._ranking.similarity, **options)
 
 
-def _ranked(rater: Rater, segments: Sequence[Segment], *, compress: bool) -> list[Unit]:
+def _ranked(rater: _Rater, segments: Sequence[Segment], *, compress: bool) -> list[Unit]:
     """Returns the sentences of all segments, the best first; groups, or without `compress` all, whole."""
     rated: list[tuple[float, int, int]] = []
     for i, segment in enumerate(segments):
@@ -199,9 +208,71 @@ def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[U
     return found + [(i, WHOLE) for i in waiting]
 
 
-def _in_order(kept: Iterable[int], rater: Rater, order: Order) -> list[int]:
+def _in_order(kept: Iterable[int], rater: _Rater, order: Order) -> list[int]:
     """Returns kept positions in the order asked for."""
     if order == "original":
         return sorted(kept)
     best = sorted(kept, key=lambda i: (-rater.documents[i], i))
     return best if order == "score" else best[::2] + best[1::2][::-1]
+
+
+class _Rater:
+    """Rates segments when asked, and their sentences only then: few questions need them."""
+
+    def __init__(
+        self,
+        query: str,
+        segments: Sequence[Segment],
+        scorer: Scorer | None,
+        *,
+        ranking: MemoryScorer | None = None,
+        by_score: bool = False,
+    ) -> None:
+        self._query = query
+        self._segments = segments
+        self._scorer = scorer or default_scorer()
+        self._ranking = ranking
+        self._by_score = by_score
+        given = [segment.score for segment in segments if segment.score is not None]
+        self._given = given if len(given) == len(segments) else None
+        self._turns = self._given is None and all(segment.role for segment in segments)
+
+    @cached_property
+    def documents(self) -> list[float]:
+        """Log-odds that each segment holds evidence."""
+        near = self._near()
+        shifts = self._shifts(near)
+        return [rating + shift for rating, shift in zip(near, shifts, strict=True)]
+
+    @cached_property
+    def sentences(self) -> list[list[float]]:
+        """Log-odds that each sentence of each segment holds evidence, by itself and by its segment."""
+        texts = [split_sentences(segment.text) for segment in self._segments]
+        if all(len(pieces) == 1 for pieces in texts):
+            return [[rating] for rating in self.documents]
+        if self._given is None and not self._turns:
+            rows = rate_sentences(self._query, self._segments, self._scorer)
+            shifts = self._shifts([max(row) for row in rows])
+            return [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
+        flat = [Segment(id=str(i), text=text) for i, pieces in enumerate(texts) for text in pieces]
+        near = iter(normalised(self._scorer.score(self._query, flat)))
+        found = []
+        for rating, pieces in zip(self.documents, texts, strict=True):
+            own = [next(near) for _ in pieces]
+            found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
+        return found
+
+    def _near(self) -> list[float]:
+        if self._given is not None:
+            base, slope = OWN_SCORE_ODDS
+            return [base + slope * score for score in normalised(self._given)]
+        if self._by_score:
+            return self._scorer.score(self._query, self._segments)
+        if self._turns:
+            base, slope = TURN_ODDS
+            scores = TurnScorer(self._scorer).score(self._query, self._segments)
+            return [base + slope * score for score in scores]
+        return rate_documents(self._query, self._segments, self._scorer)
+
+    def _shifts(self, near: Sequence[float]) -> list[float]:
+        return self._ranking.shifts(near, self._segments) if self._ranking else [0.0] * len(near)

@@ -36,13 +36,6 @@ def plan_segments(
         recent: newest segments that stay whole.
         old: filler further back than this many segments is discarded; nearer filler is summarized,
             pleasantries are always discarded.
-
-    Example:
-        >>> texts = "We decided to use JWT.", "Thanks!", "go on"
-        >>> chat = [Segment(id=str(i), text=text) for i, text in enumerate(texts, start=1)]
-        >>> plan = plan_segments(chat, recent=1)
-        >>> sorted(plan["preserve_full"]), sorted(plan["discard"])
-        (['1', '3'], ['2'])
     """
     plan: dict[Preservation, set[str]] = {fate: set() for fate in _FATES}
     for i, segment in enumerate(segments):
@@ -125,15 +118,7 @@ class Selective:
         del block, query  # what later turns depend on is judged by what was said, not by the next question
         price = cost or plain_cost(counter)
         costs = [price(segment, segment.text) for segment in segments]
-        planned = [_fate(segment, self.plan) for segment in segments]
-        reasons = {i: "discarded" for i, fate in enumerate(planned) if fate == "discard"}
-        fates = [fate or "preserve_full" for fate in planned]
-        order: Sequence[int] = range(len(segments))
-        all_fit = sum([tokens for i, tokens in enumerate(costs) if i not in reasons]) <= limit
-        if not all_fit:
-            for i in find_doubles(segments, reversed(order)):
-                reasons.setdefault(i, "duplicate")
-            fates, order = self._analysed(segments, planned)
+        fates, order, reasons, why = self._planned(segments, costs, limit)
         pieces: dict[int, Piece] = {}
         room = limit
         for i in order:
@@ -146,20 +131,28 @@ class Selective:
             moment = fates[i] == "preserve_full"
             if piece is None or not (moment or costs[i] <= self.earlier_tokens):
                 piece = self._shortened(segments[i], min(room, costs[i] - 1), counter, price) or piece
-            reasons[i] = _reason(piece, key_moment=moment and not all_fit)
+            reasons[i] = "no_room"
             if piece:
                 pieces[i] = piece
                 room -= piece.rendition.tokens
+                reasons[i] = why if moment else "fits" if piece.whole else "filler"
         return Fit(
             pieces=tuple([pieces[i] for i in sorted(pieces)]),
             tokens=limit - room,
             reasons={segments[i].id: (reason, "") for i, reason in reasons.items()},
         )
 
-    def _analysed(
-        self, segments: Sequence[Segment], planned: Sequence[Preservation | None]
-    ) -> tuple[list[Preservation], list[int]]:
-        """Returns what should become of each segment, and their positions, what must stay first."""
+    def _planned(
+        self, segments: Sequence[Segment], costs: Sequence[int], limit: int
+    ) -> tuple[list[Preservation], Sequence[int], dict[int, str], str]:
+        """Returns fates, positions (what must stay first), reasons of what goes, and why key moments stay."""
+        planned = [_fate(segment, self.plan) for segment in segments]
+        reasons = {i: "discarded" for i, fate in enumerate(planned) if fate == "discard"}
+        order = range(len(segments))
+        if sum([tokens for i, tokens in enumerate(costs) if i not in reasons]) <= limit:
+            return [fate or "preserve_full" for fate in planned], order, reasons, "fits"
+        for i in find_doubles(segments, reversed(order)):
+            reasons.setdefault(i, "duplicate")
         found = plan_segments(segments, recent=self.recent, old=self.old)
         fates = [
             fate or _fate(segment, found) or "summarize"
@@ -173,7 +166,7 @@ class Selective:
             elif rank[0] and len(segments) - i > self.recent:
                 rank = 2, -weigh(segment.text)
             ranks.append((rank, -i))
-        return fates, sorted(range(len(segments)), key=ranks.__getitem__)
+        return fates, sorted(order, key=ranks.__getitem__), reasons, "key_moment"
 
     def _shortened(self, segment: Segment, room: int, counter: TokenCounter, price: Cost) -> Piece | None:
         """Returns a segment in few words that cost at most `room`; None where nothing is left to say."""
@@ -198,9 +191,3 @@ def _fate(segment: Segment, plan: Mapping[Preservation, set[str]]) -> Preservati
     """Returns what a plan says about a segment, for a group about its members; None for nothing."""
     ids = {member.id for member in members_of(segment)}
     return next((fate for fate in _FATES if ids & plan.get(fate, set())), None)
-
-
-def _reason(piece: Piece | None, *, key_moment: bool) -> str:
-    if piece is None:
-        return "no_room"
-    return "key_moment" if key_moment else "fits" if piece.whole else "filler"

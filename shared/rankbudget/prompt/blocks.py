@@ -8,7 +8,6 @@ from functools import partial
 
 from ..fitting import block as fitting
 from ..fitting.protocol import Fit
-from ..fitting.strategies import strategy_for
 from ..messages.measure import Measure
 from ..messages.tags import JOINT, tag_lines, wrapper_of
 from ..segment import Block, Decision, Scope, Segment
@@ -115,7 +114,7 @@ def fit_block(
         segments = tuple([replace(s, pinned=True) for s in segments])
     fit = fitting.fit_block(
         segments,
-        strategy=strategy_for(block.name, block.strategy, scorer=request.scorer),
+        strategy=fitting.strategy_for(block.name, block.strategy, scorer=request.scorer),
         limit=max(0, granted - wish.base),
         counter=counter,
         block=block.name,

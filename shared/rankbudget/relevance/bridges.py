@@ -23,15 +23,11 @@ RARE = 100
 _LETTERS = 4
 Titles = tuple[str | None, ...]
 Mentions = list[list[tuple[int, float]]]
+"""For each title, positions of sentences and the share of its words that they have."""
 
 
 def title_words(title: str | None) -> tuple[str, ...]:
-    """Returns the words that make a title recognisable, each once; none for a title of under four letters.
-
-    Example:
-        >>> title_words("The Man in Black (1949 film)")
-        ('man', 'black')
-    """
+    """Returns the words that make a title recognisable, each once; none for a title of under four letters."""
     if not title:
         return ()
     words = raw_words(re.sub(r"\s*\([^)]*\)\s*$", "", title))
@@ -40,14 +36,7 @@ def title_words(title: str | None) -> tuple[str, ...]:
 
 
 def share_named(title: tuple[str, ...], said: Container[str]) -> float:
-    """Returns the share of a title's words that are said, 0 when it is too small to mean the title.
-
-    Example:
-        >>> share_named(("peter", "andreas", "thiel"), {"peter", "thiel"}) > 0.6
-        True
-        >>> share_named(("peter", "thiel"), {"peter"})
-        0.0
-    """
+    """Returns the share of a title's words that are said, 0 when it is too small to mean the title."""
     hits = sum([word in said for word in title])
     if not title or hits < max(min(2, len(title)), ENOUGH * len(title)):
         return 0.0
@@ -58,14 +47,6 @@ def mentions(titles: Titles, sentences: tuple[str, ...], owners: tuple[int, ...]
     """Returns for each title the sentences of other documents that name it.
 
     A title that several documents have names none of them, nor does one of words that most texts hold.
-
-    Args:
-        titles: each document's title.
-        sentences: the sentences of all documents.
-        owners: the document of each sentence.
-
-    Returns:
-        For each title, positions of sentences and the share of its words that they have.
     """
     return _MENTIONS.get((titles, sentences, owners), _mentions)
 

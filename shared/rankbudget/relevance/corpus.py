@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import Generic, TypeVar
@@ -33,13 +32,6 @@ class BoundedCache(Generic[K, V]):
     Args:
         max_size: the sum of sizes it may hold.
         size: the size of one entry, by its key.
-
-    Example:
-        >>> cache = BoundedCache(max_size=4, size=len)
-        >>> [cache.get(key, str.upper) for key in ("abc", "d", "ef")]
-        ['ABC', 'D', 'EF']
-        >>> cache.keys()
-        ['d', 'ef']
     """
 
     def __init__(self, *, max_size: int, size: Callable[[K], int]) -> None:
@@ -50,77 +42,54 @@ class BoundedCache(Generic[K, V]):
         self._lock = Lock()
 
     def get(self, key: K, make: Callable[[K], V]) -> V:
-        """Returns the value of `key`, made on first use; two threads may both make it, one result is kept."""
+        """Returns the value of `key`, made on first use; two threads may both make it."""
+        value = self.find(key)
+        if value is None:
+            value = make(key)
+            self.keep(key, value)
+        return value
+
+    def find(self, key: K) -> V | None:
+        """Returns the value of `key`, None where there is none."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
-                return self._held[key]
-        value = make(key)
-        with self._lock:
-            if key not in self._held:
-                self._held[key] = value
-                self._total += self._size(key)
-                while self._total > self._max_size and len(self._held) > 1:
-                    old, _ = self._held.popitem(last=False)
-                    self._total -= self._size(old)
-        return value
+            return self._held.get(key)
 
-    def holds(self, key: K) -> bool:
-        """Returns whether the value of `key` is at hand."""
+    def keep(self, key: K, value: V) -> None:
+        """Keeps a value, and forgets what was used longest ago while all is too large."""
         with self._lock:
-            return key in self._held
-
-    def forget(self, key: K) -> None:
-        """Drops the value of `key`, if it is held."""
-        with self._lock:
-            if self._held.pop(key, None) is not None:
-                self._total -= self._size(key)
-
-    def keys(self) -> list[K]:
-        """Returns the keys it holds, the one used longest ago first."""
-        with self._lock:
-            return list(self._held)
+            self._total += 0 if key in self._held else self._size(key)
+            self._held[key] = value
+            while self._total > self._max_size and len(self._held) > 1:
+                old, _ = self._held.popitem(last=False)
+                self._total -= self._size(old)
 
 
 def word_counts(text: str) -> Mapping[str, int]:
-    """Returns how often each unstemmed word stands in a text.
-
-    Example:
-        >>> dict(word_counts("to be or not to be"))
-        {'to': 2, 'be': 2, 'or': 1, 'not': 1}
-    """
-    return _WORDS.get(text, _analyse).counts
+    """Returns how often each unstemmed word stands in a text."""
+    return _WORDS.get(text, _analyse)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    counts: Mapping[str, int]
-    row: str
-    """All words in order, marked as `grams` marks them: what is between two marks is one word."""
-
-
-def _analyse(text: str) -> _Words:
+def _analyse(text: str) -> tuple[Mapping[str, int], str]:
+    """Returns the words of a text with their counts, and all in order, marked as `grams` marks them."""
     words = raw_words(text)
-    return _Words(Counter(words), f"_{'__'.join(words)}_")
+    return Counter(words), f"_{'__'.join(words)}_"
 
 
-_WORDS: BoundedCache[str, _Words] = BoundedCache(max_size=8_000_000, size=lambda text: 2 * len(text) + 64)
+_WORDS: BoundedCache[str, tuple[Mapping[str, int], str]] = BoundedCache(
+    max_size=8_000_000, size=lambda text: 2 * len(text) + 64
+)
 
 
 class TermIndex:
-    """Which texts hold which words, stems and word pieces.
-
-    Example:
-        >>> index = TermIndex.of(("the budget of the project", "a cat", "budgets"))
-        >>> [round(x, 2) for x in index.bm25("Which budget?")]
-        [0.35, 0.0, 0.63]
-    """
+    """Which texts hold which words, stems and word pieces."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
         analysed = [_WORDS.get(text, _analyse) for text in texts]
-        self.words = [words.counts for words in analysed]
-        self._rows = [words.row for words in analysed]
+        self.words = [counts for counts, _ in analysed]
+        self._rows = [row for _, row in analysed]
         self.lengths: list[int] = [sum(counts.values()) for counts in self.words]
         # Characters instead of word pieces: near enough to say which text is long, and known without a look.
         self._gram_lengths = [len(text) for text in texts]
@@ -161,15 +130,12 @@ class TermIndex:
         return dict(found)
 
     @cached_property
-    def _alike(self) -> Mapping[tuple[str, int], Sequence[str]]:
+    def alike(self) -> Mapping[tuple[str, int], Sequence[str]]:
+        """The unstemmed words of each first letter and length."""
         found: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         for word in self._holders:
             found[word[0], len(word)].append(word)
         return dict(found)
-
-    def words_like(self, first: str, size: int) -> Sequence[str]:
-        """Returns the unstemmed words of one first letter and length."""
-        return self._alike.get((first, size), ())
 
     def holders(self, word: str) -> Sequence[tuple[int, int]]:
         """Returns the texts that hold an unstemmed word, and how often."""
@@ -218,12 +184,7 @@ _INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(
 
 
 def scored_text(segment: Segment) -> str:
-    """Returns what scorers read: the text, led by its title where the text does not open with it.
-
-    Example:
-        >>> scored_text(Segment(id="a", title="Refunds", text="Within 30 days."))
-        'Refunds: Within 30 days.'
-    """
+    """Returns what scorers read: the text, led by its title where the text does not open with it."""
     if segment.title and not segment.text.startswith(segment.title):
         return f"{segment.title}: {segment.text}"
     return segment.text

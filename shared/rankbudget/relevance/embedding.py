@@ -11,10 +11,9 @@ import contextlib
 import importlib.util
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError
@@ -41,6 +40,8 @@ EmbedFunction = Callable[[list[str]], Any]
 
 READS = 4_000
 """Characters of a text that are embedded: a static vector of more is a mean of everything."""
+_MOST_TEXTS = 50_000
+"""Vectors kept in memory; one of 256 numbers takes 1 KB."""
 _MARK = "\u2581"
 """What wordllama's vocabulary writes for the space in front of a word."""
 _MOST_WORDS, _LONGEST = 100_000, 40
@@ -53,7 +54,6 @@ class Embedder:
     Args:
         embed: texts in, one vector each out; None takes wordllama's static embedding.
         name: what saved indexes call it; defaults to the function's own name.
-        max_texts: vectors kept in memory (a vector of 256 numbers takes 1 KB).
 
     Example:
         >>> embedder = Embedder(lambda texts: [[float(len(text)), 0.0] for text in texts], name="length")
@@ -61,48 +61,36 @@ class Embedder:
         [[1.0, 0.0], [1.0, 0.0]]
     """
 
-    def __init__(
-        self, embed: EmbedFunction | None = None, *, name: str | None = None, max_texts: int = 50_000
-    ) -> None:
+    def __init__(self, embed: EmbedFunction | None = None, *, name: str | None = None) -> None:
         self._embed = embed or _wordllama()
         self.name = name or ("wordllama" if embed is None else _name_of(embed))
-        self._one: BoundedCache[str, Any] = BoundedCache(max_size=max_texts, size=lambda _: 1)
-        self._many: BoundedCache[tuple[str, ...], Any] = BoundedCache(max_size=max_texts, size=len)
+        self._one: BoundedCache[str, Vectors] = BoundedCache(max_size=_MOST_TEXTS, size=lambda _: 1)
+        self._many: BoundedCache[tuple[str, ...], Vectors] = BoundedCache(max_size=_MOST_TEXTS, size=len)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Returns one unit vector per text, as the rows of an array; a text is embedded once."""
         import numpy as np
 
-        found = self._many.get(tuple(texts), self._rows)
-        if not np.isfinite(found).all():  # an embedder that failed once is asked again
-            self._many.forget(tuple(texts))
-            for text in texts:
-                self._one.forget(text)
-        return found  # type: ignore[no-any-return]  # the cache holds what _rows made
-
-    def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Returns the cosine between the query and each text, -1 to 1."""
-        if not texts or not query.strip():
-            return [0.0] * len(texts)
-        found: list[float] = (self.vectors(texts) @ self.vectors((query,))[0]).tolist()
-        # A vector that is no number says nothing about its text.
-        return [score if math.isfinite(score) else 0.0 for score in found]
-
-    def _rows(self, texts: tuple[str, ...]) -> Vectors:
-        import numpy as np
-
-        missing = [text for text in dict.fromkeys(texts) if not self._one.holds(text)]
-        fresh = dict(zip(missing, self._embedded(missing), strict=True)) if missing else {}
-        rows = [
-            self._one.get(text, lambda text: fresh[text] if text in fresh else self._embedded([text])[0])
-            for text in texts
-        ]
-        return np.stack(rows) if rows else np.zeros((0, 0), dtype=np.float32)
+        found = self._many.find(tuple(texts))
+        if found is not None:
+            return found
+        rows: dict[str, Any] = {text: self._one.find(text) for text in texts}
+        missing = [text for text, row in rows.items() if row is None]
+        if missing:
+            rows.update(zip(missing, self._embedded(missing), strict=True))
+        found = np.stack([rows[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32)
+        if np.isfinite(found).all():  # an embedder that failed once is asked again
+            self._many.keep(tuple(texts), found)
+            for text in missing:
+                self._one.keep(text, rows[text])
+        return found
 
     def _embedded(self, texts: list[str]) -> Vectors:
         import numpy as np
 
-        found = np.asarray(self._embed([_encodable(text[:READS]) for text in texts]), dtype=np.float32)
+        # A lone surrogate, at which models fail, becomes a question mark.
+        readable = [text[:READS].encode("utf-8", "replace").decode("utf-8") for text in texts]
+        found = np.asarray(self._embed(readable), dtype=np.float32)
         if found.ndim != 2 or len(found) != len(texts):  # noqa: PLR2004 - rows and columns
             msg = (
                 f"the embedding {self.name!r} must give one vector per text "
@@ -139,7 +127,11 @@ class EmbeddingScorer(TextScorer):
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""
-        return self.embedder.similarities(query, texts)
+        if not texts or not query.strip():
+            return [0.0] * len(texts)
+        found = (self.embedder.vectors(texts) @ self.embedder.vectors((query,))[0]).tolist()
+        # A vector that is no number says nothing about its text.
+        return [score if math.isfinite(score) else 0.0 for score in found]
 
 
 def missing_reason() -> str | None:
@@ -152,30 +144,16 @@ def missing_reason() -> str | None:
     return f"{names} not installed; relevance is by words only. To compare meanings: {install}"
 
 
+@lru_cache(maxsize=1)
 def default_embedder() -> Embedder:
     """Returns the shared embedder over wordllama's vectors; an ImportError says what to install."""
-    with _DEFAULT_LOCK:
-        return _default_embedder()
-
-
-_DEFAULT_LOCK = Lock()
-
-
-@lru_cache(maxsize=1)
-def _default_embedder() -> Embedder:
     return Embedder()
 
 
-def common_words() -> Sequence[str]:
-    """Returns common words in lower case, the most frequent first: those wordllama has a token for."""
-    return _common_words() if missing_reason() is None else ()
-
-
-@lru_cache(maxsize=1)
-def _common_words() -> Sequence[str]:
-    tokens = _model().tokenizer.get_vocab()
-    words = [token[1:] for token in sorted(tokens, key=lambda token: tokens[token]) if token[0] == _MARK]
-    return tuple(dict.fromkeys([word.lower() for word in words if word.isalpha()]))
+def common_words() -> Iterable[str]:
+    """Returns common words in lower case: those wordllama has a token for."""
+    tokens = _model().tokenizer.get_vocab() if missing_reason() is None else ()
+    return [token[1:].lower() for token in tokens if token[0] == _MARK and token[1:].isalpha()]
 
 
 def _wordllama() -> EmbedFunction:
@@ -207,7 +185,8 @@ class _WordVectors:
         return found
 
     def _tokens(self, word: str) -> list[int]:
-        return self._tokenizer.encode(word, add_special_tokens=False).ids  # type: ignore[no-any-return]
+        ids: list[int] = self._tokenizer.encode(word, add_special_tokens=False).ids
+        return ids
 
 
 @lru_cache(maxsize=1)
@@ -231,11 +210,6 @@ def _logging_untouched() -> Iterator[None]:
     finally:
         root.setLevel(level)
         root.handlers[:] = handlers
-
-
-def _encodable(text: str) -> str:
-    """Returns a text with a UTF-8 form: a lone surrogate, at which models fail, becomes a question mark."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _name_of(embed: EmbedFunction) -> str:

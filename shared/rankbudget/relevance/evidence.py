@@ -31,19 +31,7 @@ rating of the document."""
 
 
 def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
-    """Returns the log-odds that a document holds evidence for the query.
-
-    Example:
-        >>> from rankbudget.relevance.lexical import Bm25Scorer
-        >>> segments = [
-        ...     Segment(id="a", title="Arrival", text="Arrival was directed by Jean Dupont. It was long."),
-        ...     Segment(id="b", title="Jean Dupont", text="Jean Dupont comes from Quebec."),
-        ...     Segment(id="c", title="Film", text="A film was shot in Rome by a large crew."),
-        ... ]
-        >>> ratings = rate_documents("Where does the director of Arrival come from?", segments, Bm25Scorer())
-        >>> ratings[0] > ratings[1] > ratings[2]
-        True
-    """
+    """Returns the log-odds that a document holds evidence for the query."""
     return _rated_documents(query, segments, scorer)[0]
 
 
@@ -63,7 +51,7 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
 def _rated_documents(
     query: str, segments: Sequence[Segment], scorer: Scorer
 ) -> tuple[list[float], list[float]]:
-    """Returns the log-odds of documents, and how strongly each sentence names the title of another, 0 to 1."""
+    """Returns the log-odds of documents, and how strongly each sentence names another one, 0 to 1."""
     texts = scored_texts(segments)
     titles = tuple([segment.title for segment in segments])
     near = normalised(scorer.score(query, segments))

@@ -27,14 +27,7 @@ MANY, MUCH, POOL = 2_000, 2_000_000, 500
 
 
 def normalised(scores: Sequence[float]) -> list[float]:
-    """Returns the scores with mean 0 and spread 1; equal scores all become 0.
-
-    Example:
-        >>> normalised([1.0, 3.0])
-        [-1.0, 1.0]
-        >>> normalised([5.0, 5.0])
-        [0.0, 0.0]
-    """
+    """Returns the scores with mean 0 and spread 1; equal scores all become 0."""
     if not scores:
         return []
     scores = finite(scores)
@@ -47,12 +40,7 @@ def normalised(scores: Sequence[float]) -> list[float]:
 
 
 def finite(scores: Sequence[float]) -> Sequence[float]:
-    """Returns scores with infinity as the best finite one, and what is no number as the worst.
-
-    Example:
-        >>> finite([1.0, float("inf"), 3.0, float("nan")])
-        [1.0, 3.0, 3.0, 1.0]
-    """
+    """Returns scores with infinity as the best finite one, and what is no number as the worst."""
     known = [score for score in scores if math.isfinite(score)]
     if len(known) == len(scores):
         return scores
@@ -65,27 +53,14 @@ class FusionScorer:
 
     Args:
         parts: scorers and their weights; None takes words, word pieces and, with wordllama, meaning.
-
-    Attributes:
-        reason: why meaning is left out, None when it is not.
-
-    Example:
-        >>> class ByLength:
-        ...     def score(self, query, segments):
-        ...         return [float(len(s.text)) for s in segments]
-        >>> segments = [Segment(id="1", text="a"), Segment(id="2", text="abc")]
-        >>> FusionScorer([(ByLength(), 2.0)]).score("any", segments)
-        [-2.0, 2.0]
     """
 
     def __init__(self, parts: Sequence[tuple[Scorer, float]] | None = None) -> None:
-        self.reason: str | None = None
         self._default = parts is None
         if parts is None:
             words, pieces, meaning = DEFAULT_WEIGHTS
-            self.reason = missing_reason()
             parts = [(Bm25Scorer(), words), (GramScorer(), pieces)]
-            if self.reason is None:
+            if missing_reason() is None:
                 parts.append((EmbeddingScorer(), meaning))
         self.parts = tuple(parts)
 

@@ -19,7 +19,7 @@ from .question import plain_question
 
 __all__ = ["LabelScorer"]
 
-NEAREST, MIDDLE, NAME = 0.3, 1.2, 0.3
+NEAREST, MIDDLE, NAME = 0.3, 1.2, 0.4
 """Weights of the three ratings."""
 NEAREST_ALONE = 0.7
 """The weight of the best example where there are no vectors."""
@@ -33,21 +33,6 @@ class LabelScorer:
 
     Args:
         scorer: rates single examples; None takes the default mix of words and meaning.
-
-    Example:
-        >>> from rankbudget.relevance.lexical import Bm25Scorer
-        >>> examples = [
-        ...     Segment(id="1", text="Where is my parcel?", label="shipping"),
-        ...     Segment(id="2", text="Is my parcel on its way?", label="shipping"),
-        ...     Segment(id="3", text="My money back, please", label="refund"),
-        ... ]
-        >>> scorer = LabelScorer(Bm25Scorer())
-        >>> scores = scorer.score("Has the parcel left?", examples)
-        >>> scores.index(min(scores))
-        2
-        >>> chances = scorer.probabilities("Has the parcel left?", examples)
-        >>> chances[0] == chances[1] > chances[2]
-        True
     """
 
     def __init__(self, scorer: Scorer | None = None) -> None:

@@ -12,15 +12,7 @@ __all__ = ["Bm25Scorer", "GramScorer", "KeywordScorer", "TfidfScorer"]
 
 
 class Bm25Scorer(TextScorer):
-    """Rates a segment by BM25 over stemmed words: rare shared words count most, repeats less.
-
-    Example:
-        >>> from rankbudget import Segment
-        >>> texts = "the budget of the project", "a cat", "budgets"
-        >>> segments = [Segment(id=text, text=text) for text in texts]
-        >>> [round(score, 2) for score in Bm25Scorer().score("Which budget?", segments)]
-        [0.35, 0.0, 0.63]
-    """
+    """Rates a segment by BM25 over stemmed words: rare shared words count most, repeats less."""
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""
@@ -28,14 +20,7 @@ class Bm25Scorer(TextScorer):
 
 
 class GramScorer(TextScorer):
-    """Rates a segment by BM25 over four-character pieces of words, so inflections and compounds match.
-
-    Example:
-        >>> from rankbudget import Segment
-        >>> segments = [Segment(id="a", text="Energiepolitik"), Segment(id="b", text="Haushalt")]
-        >>> [score > 0 for score in GramScorer().score("Politik der Energien", segments)]
-        [True, False]
-    """
+    """Rates a segment by BM25 over four-character pieces of words, so inflections and compounds match."""
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""
@@ -43,14 +28,7 @@ class GramScorer(TextScorer):
 
 
 class TfidfScorer(TextScorer):
-    """Rates a segment by the cosine between its tf-idf vector and the query's, 0 to 1.
-
-    Example:
-        >>> from rankbudget import Segment
-        >>> segments = [Segment(id=text, text=text) for text in ("refund", "refund days", "hello")]
-        >>> [round(score, 2) for score in TfidfScorer().score("refunds?", segments)]
-        [1.0, 0.43, 0.0]
-    """
+    """Rates a segment by the cosine between its tf-idf vector and the query's, 0 to 1."""
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""
@@ -72,15 +50,7 @@ class TfidfScorer(TextScorer):
 
 
 class KeywordScorer(TextScorer):
-    """Rates a segment by the share of the query's different words that stand in it, 0 to 1.
-
-    Example:
-        >>> from rankbudget import Segment
-        >>> texts = "Refunds take ten days.", "A refund is free.", "Hello."
-        >>> segments = [Segment(id=text, text=text) for text in texts]
-        >>> KeywordScorer().score("Is a refund free?", segments)
-        [0.5, 1.0, 0.0]
-    """
+    """Rates a segment by the share of the query's different words that stand in it, 0 to 1."""
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""

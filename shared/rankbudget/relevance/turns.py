@@ -22,8 +22,8 @@ from .words import raw_words, stem
 
 __all__ = ["TurnScorer", "passages"]
 
-NEIGHBOURS = ((1, 0.15), (2, 0.2))
-"""Distance of turns that lend relevance, and the share of theirs."""
+NEAR, FURTHER = 0.15, 0.2
+"""Share of the relevance of the neighbours, and of those two steps away."""
 PASSAGES = ((115, 0.6), (300, 0.4), (750, 0.6), (1900, 0.5))
 """Length of the passages in words, and the weight of each."""
 SPEAKER = 2.5
@@ -37,14 +37,6 @@ class TurnScorer:
 
     Args:
         scorer: rates single texts; None takes the default mix of words and meaning.
-
-    Example:
-        >>> from rankbudget.relevance.lexical import Bm25Scorer
-        >>> texts = "Hi.", "Where is the key?", "In the blue box.", "Bye."
-        >>> turns = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
-        >>> scores = TurnScorer(Bm25Scorer()).score("the key", turns)
-        >>> scores.index(max(scores))
-        1
     """
 
     def __init__(self, scorer: Scorer | None = None) -> None:
@@ -59,7 +51,7 @@ class TurnScorer:
         query = plain_question(query, texts)
         own = normalised(scorer.score(query, segments))
         total = list(own)
-        for distance, share in NEIGHBOURS:  # the answer often stands beside the question
+        for distance, share in ((1, NEAR), (2, FURTHER)):  # the answer often stands beside the question
             for i in range(len(own) - distance):
                 total[i] += share * own[i + distance]
                 total[i + distance] += share * own[i]
@@ -79,8 +71,8 @@ class TurnScorer:
 def _named(query: str, segments: Sequence[Segment]) -> list[bool]:
     """Returns whether the question names who speaks each turn.
 
-    A turn tells its speaker by a name in its metadata or before a colon that opens its text. Half of the name's
-    words must be asked for: questions leave out titles. A name that only one turn has is no name.
+    A turn tells its speaker by a name in its metadata or before a colon that opens its text. Half of the
+    name's words must be asked for: questions leave out titles. A name that only one turn has is no name.
     """
     names = [str(segment.metadata.get("name") or "") or _opening(segment.text) for segment in segments]
     asked = {stem(word) for word in raw_words(query)}
@@ -101,10 +93,6 @@ def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment
 
     They start at fixed distances from the beginning, so that a turn added at the end leaves all but the last
     ones as they were.
-
-    Example:
-        >>> [(start, end) for start, end, _ in passages(("one two",) * 6, 4)]
-        [(0, 2), (1, 3), (2, 4), (3, 5), (4, 6)]
     """
     return _PASSAGES.get((words, texts), lambda key: _cut(key[1], key[0]))
 

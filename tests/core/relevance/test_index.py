@@ -292,8 +292,7 @@ def test_without_wordllama_words_alone_decide_and_say_why(monkeypatch: pytest.Mo
 
     scorer = FusionScorer()
     assert len(scorer.parts) == 2
-    assert scorer.reason is not None
-    assert 'pip install "rankbudget[embed]"' in scorer.reason
+    assert 'pip install "rankbudget[embed]"' in str(embedding.missing_reason())
     with pytest.raises(CounterUnavailableError, match=r"rankbudget\[embed\]"):
         Embedder()
     with pytest.raises(CounterUnavailableError, match=r"rankbudget\[faiss\]"):
