@@ -102,23 +102,18 @@ def _pieces(
         raise SummaryError(msg)
     held: list[str] = []
     used = 0
-    for part in _parts(texts, room, counter):
-        tokens = counter.count(part + "\n")
-        if held and used + tokens > room:
-            yield "\n".join(held)
-            held, used = [], 0
-        held.append(part)
-        used += tokens
-    yield "\n".join(held)
-
-
-def _parts(texts: list[str], room: int, counter: TokenCounter) -> Iterator[str]:
     for text in texts:
         rest = text
         while rest:
             part = truncate_text(rest, room, counter, ellipsis="") or counter.truncate(rest, room) or rest[:1]
-            yield part
             rest = rest[len(part) :]
+            tokens = counter.count(part + "\n")
+            if held and used + tokens > room:
+                yield "\n".join(held)
+                held, used = [], 0
+            held.append(part)
+            used += tokens
+    yield "\n".join(held)
 
 
 # ---- one call ------------------------------------------------------------------------------------

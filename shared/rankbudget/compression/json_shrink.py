@@ -119,11 +119,9 @@ def _shrink_object(value: dict[str, Any], target: int) -> dict[str, Any]:
     order = sorted(value, key=lambda key: (not tells_trouble(key), not _NAMES_FIRST.search(key), sizes[key]))
     room = target - _GAP
     chosen: dict[str, Any] = {}
-    for position, key in enumerate(order):
-        share = room // (len(order) - position)
-        if _NAMES_FIRST.search(key) and sizes[key] <= 4 * _WHOLE_STRING:
-            share = room
-        item = shrink(value[key], share - len(key) - 4)
+    for left, key in zip(range(len(order), 0, -1), order, strict=True):
+        named = _NAMES_FIRST.search(key) and sizes[key] <= 4 * _WHOLE_STRING
+        item = shrink(value[key], (room if named else room // left) - len(key) - 4)
         size = len(key) + 4 + _size(item)
         if size <= room:
             chosen[key] = item

@@ -29,8 +29,6 @@ _LABEL = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
-_LAST_QUESTION = re.compile(r"(?:(?<=[.!?])\s+|^)([^.!?\n]{3,400}\?)$")
-_LONGEST_QUESTION = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +109,10 @@ def _category(tag: str) -> Category:
 
 
 def _with_question(parts: list[PromptPart]) -> list[PromptPart]:
-    """Returns the parts with the last paragraph, or the last sentence of the only one, as the question."""
+    """Returns the parts with the last paragraph as the question."""
     last = parts[-1]
     if last.category != "document" or last.before:
         return parts
-    paragraphs = list(_PARAGRAPH.finditer(last.text))
-    cut = paragraphs[-1].end() if paragraphs else 0
-    if not cut:
-        question = _LAST_QUESTION.search(last.text, max(0, len(last.text) - _LONGEST_QUESTION))
-        cut = question.start(1) if question else 0
+    cut = max((match.end() for match in _PARAGRAPH.finditer(last.text)), default=0)
     documents = [_part("document", "", last.text[:cut])] if cut else []
     return [*parts[:-1], *documents, PromptPart("query", "", last.text[cut:], last.after)]

@@ -56,7 +56,7 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> st
     kept = ""
     if len(lines) >= _FEWEST_LINES and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2:
         kept = _longest(lambda target: _pick_lines(text.splitlines(), target), size, max_tokens, counter)
-    return kept or cut_from(text, start, max_tokens, counter, keep="both")
+    return kept or cut_from(text, start, max_tokens, counter, "...", "both")
 
 
 def _longest(

@@ -60,8 +60,6 @@ class TokenClassifier:
 
     def rate(self, words: list[str]) -> list[float]:
         """Returns for each word how sure the model is that it should stay, 0 to 1."""
-        if not words:
-            return []
         tokenizer, model = self._loaded
         best = [0.0] * len(words)
         for start in range(0, len(words), _BATCH_WORDS):

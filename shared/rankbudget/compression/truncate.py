@@ -58,18 +58,10 @@ def truncate_text(
     start = counter.truncate(text, max_tokens)
     if len(start) == len(text):
         return text
-    return cut_from(text, start, max_tokens, counter, ellipsis=ellipsis, keep=keep)
+    return cut_from(text, start, max_tokens, counter, ellipsis, keep)
 
 
-def cut_from(
-    text: str,
-    start: str,
-    max_tokens: int,
-    counter: TokenCounter,
-    *,
-    ellipsis: str = "...",
-    keep: Keep = "start",
-) -> str:
+def cut_from(text: str, start: str, max_tokens: int, counter: TokenCounter, ellipsis: str, keep: Keep) -> str:
     """Returns what `truncate_text` returns, for a caller that knows the longest `start` that fits."""
     room = max_tokens - counter.count(ellipsis)
     if room < 0:

@@ -21,8 +21,11 @@ __all__ = ["FewShotSelector", "example_text"]
 E = TypeVar("E", bound=Mapping[str, Any])
 Likeness = Callable[[int, Sequence[int]], list[float]]
 """Position of an example, those of others -> how alike they are."""
+Worth = Callable[[int, float], float]
+"""Position of an example, its likeness to those picked -> its rating."""
 
 _INPUT_KEYS = ("input", "question", "query", "text", "prompt", "instruction")
+_EMBED_METHODS = ("embed_documents", "get_text_embedding_batch", "embed", "encode")
 _LABEL_KEYS = ("label", "class", "category", "intent")
 _LABEL_REPEATS = 2
 _LONGEST_LABEL = 60
@@ -120,7 +123,7 @@ class FewShotSelector:
 
     def _worth(
         self, query: str, examples: Sequence[Mapping[str, Any]], diversity: float, room: _Room | None
-    ) -> Callable[[int, float], float]:
+    ) -> Worth:
         """Returns what rates an example by its likeness to picked ones; with a `room`, by token too."""
         labels = _labels(examples)
         inputs = [
@@ -164,11 +167,7 @@ class _Room:
 
 
 def _picked(
-    worth: Callable[[int, float], float],
-    likeness: Likeness | None,
-    count: int,
-    number: int,
-    room: _Room | None,
+    worth: Worth, likeness: Likeness | None, count: int, number: int, room: _Room | None
 ) -> list[int]:
     """Returns at most `number` positions, best first; `worth` rates one by its likeness to those picked."""
     penalty = [0.0] * count
@@ -213,19 +212,15 @@ def _likeness(examples: Sequence[Mapping[str, Any]], scorer: Scorer) -> Likeness
 def _scorer_of(engine: Any) -> Scorer:
     if engine is None:
         return default_scorer()
-    if isinstance(engine, Embedder):
-        return EmbeddingScorer(engine)
-    for name in ("embed_documents", "get_text_embedding_batch", "embed", "encode"):
-        embed = getattr(engine, name, None)
-        if callable(embed):
-            return EmbeddingScorer(embed)
-    if isinstance(engine, Scorer):
+    named = [getattr(engine, name, None) for name in _EMBED_METHODS]
+    embed = engine if isinstance(engine, Embedder) else next(filter(callable, named), None)
+    if embed is None and isinstance(engine, Scorer):
         return engine
-    if callable(engine):
-        return EmbeddingScorer(engine)
-    kinds = "a scorer, an embedder or a function from texts to vectors"
-    msg = f"embedding_engine must be {kinds} (got {type(engine).__name__})."
-    raise BudgetConfigError(msg)
+    if embed is None and not callable(engine):
+        kinds = "a scorer, an embedder or a function from texts to vectors"
+        msg = f"embedding_engine must be {kinds} (got {type(engine).__name__})."
+        raise BudgetConfigError(msg)
+    return EmbeddingScorer(embed or engine)
 
 
 def _input_of(example: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal, get_args
@@ -172,12 +172,10 @@ class TokenOptimizer:
             raise BudgetConfigError.of(problems)
         parts, history, examples = parse_prompt(prompt), history or (), examples or ()
         original = _assemble(system_prompt, history, examples, parts)
-        for name, value, untouched in (
-            ("task_type", task_type, "critical"),
-            ("quality_preference", quality_preference, "high"),
-        ):
-            if value == untouched:
-                return self._result(original, original, [f"skipped: {name} is {value}"])
+        if task_type == "critical":
+            return self._result(original, original, ["skipped: task_type is critical"])
+        if quality_preference == "high":
+            return self._result(original, original, ["skipped: quality_preference is high"])
         query = "\n".join(part.text for part in parts if part.category == "query")
         applied: list[str] = []
         optimized = _assemble(
@@ -208,24 +206,26 @@ class TokenOptimizer:
         self, parts: Sequence[PromptPart], query: str, applied: list[str], *, low: bool
     ) -> list[PromptPart]:
         """Returns the parts without the paragraphs, or with `low` sentences, that matter least."""
-        documents = {p: part for p, part in enumerate(parts) if part.category == "document" and part.text}
-        paragraphs = [(p, *pair) for p, part in documents.items() for pair in split_paragraphs(part.text)]
-        stays = self._needed(dict.fromkeys(text for _, text, _ in paragraphs), query, applied, low=low)
-        if len(stays) < len(paragraphs):
-            applied.insert(0, "deduplicate")
-        texts = dict.fromkeys(documents, "")
-        for p, text, gap in paragraphs:
-            kept = stays.pop(text, "")  # what is repeated stays where it comes first
-            texts[p] += kept + gap if kept else ""
-        return [
-            replace(part, text=texts[p].rstrip()) if p in documents else part
-            for p, part in enumerate(parts)
-            if p not in documents or texts[p]  # without a text, a label is removed too
+        given = [
+            text for part in parts if part.category == "document" for text, _ in split_paragraphs(part.text)
         ]
+        stays = self._needed(list(dict.fromkeys(given)), query, applied, low=low)
+        if len(stays) < len(given):
+            applied.insert(0, "deduplicate")
+        made: list[PromptPart] = []
+        for part in parts:
+            if part.category != "document" or not part.text:
+                made.append(part)
+                continue
+            # What is repeated stays where it comes first.
+            kept = [(stays.pop(text, ""), gap) for text, gap in split_paragraphs(part.text)]
+            text = "".join(text + gap for text, gap in kept if text).rstrip()
+            if text:  # without a text, a label is removed too
+                made.append(replace(part, text=text))
+        return made
 
-    def _needed(self, texts: Iterable[str], query: str, applied: list[str], *, low: bool) -> dict[str, str]:
+    def _needed(self, given: list[str], query: str, applied: list[str], *, low: bool) -> dict[str, str]:
         """Returns for each text what `fit_documents` keeps of it in the tokens aimed at, "" for nothing."""
-        given = list(texts)
         tokens = self.counter.count_many([f"{text}\n" for text in given])
         ratings = self._relevance("document", given, query)
         target = self._target(tokens, ratings, query, low=low)
@@ -263,9 +263,7 @@ class TokenOptimizer:
         if not system or not self.config.compress_system_prompt:
             return system
         result = self.compressor.compress_system_prompt(system)
-        if result.compressed_tokens >= result.original_tokens:
-            return system
-        applied.append(result.strategy_used)
+        applied += [result.strategy_used] if result.strategy_used != "none" else []
         return result.compressed_text
 
     def _history(self, history: Messages, query: str, applied: list[str]) -> Messages:
@@ -281,8 +279,11 @@ class TokenOptimizer:
         for age, turn in zip(range(len(turns), 0, -1), turns, strict=True):
             messages = [history[i] for i in turn]
             relevant = any(relevance[i] >= limits.min_relevance_threshold for i in turn)
-            whole = age <= self.config.recent_turns or any(map(_stays_whole, messages))
-            if whole or (relevant and age <= limits.max_history_turns):
+            if (
+                age <= self.config.recent_turns
+                or (relevant and age <= limits.max_history_turns)
+                or any(m.get("role") in ("system", "tool") or m.get("tool_calls") for m in messages)
+            ):
                 kept.extend(messages)
             else:
                 applied.append("history_filter")
@@ -327,10 +328,6 @@ class TokenOptimizer:
             strategies_applied=applied,
             quality_risk=self.config.risk(percent),
         )
-
-
-def _stays_whole(message: Mapping[str, Any]) -> bool:
-    return message.get("role") in ("system", "tool") or bool(message.get("tool_calls"))
 
 
 def _assemble(system: str | None, history: Messages, examples: Messages, parts: Sequence[PromptPart]) -> str:

@@ -14,7 +14,7 @@ from ..counting.protocol import Tool
 from ..errors import BudgetConfigError
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import Measure
-from ..report.result import FitResult
+from ..report.report import FitResult
 from ..segment import Block
 from .request import PromptRequest
 from .stages import plain_budget, plan_steps

@@ -13,11 +13,7 @@ __all__ = ["page"]
 _MOST_ROWS = 2_000  # a browser stays quick up to here; the JSON has all
 _COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
 _GRAYS = {"overhead": "#bab0ac", "reserve": "#d4d4d4", "safety": "#c0c0c0"}
-_COLUMNS = {
-    "segment_id": "segment", "block": "block", "action": "what", "reason": "why", "detail": "detail",
-    "before": "before", "after": "after",
-}  # fmt: skip
-_NUMBERS = ("before", "after")
+_COLUMNS = ("segment_id", "block", "action", "reason", "detail", "before", "after")
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.4rem}table{border-collapse:collapse;margin:1rem 0;width:100%}
@@ -38,7 +34,7 @@ def page(report: Mapping[str, Any]) -> str:
     ]
     decisions = [
         _row(
-            [f"{one[key]:,}" if key in _NUMBERS else one[key] for key in _COLUMNS],
+            [f"{one[key]:,}" if key in ("before", "after") else one[key] for key in _COLUMNS],
             f'class="{escape(one["action"])}"',
         )
         for one in report["decisions"][:_MOST_ROWS]
@@ -49,7 +45,7 @@ def page(report: Mapping[str, Any]) -> str:
         *(f'<p class="warning">{escape(warning)}</p>' for warning in report["warnings"]),
         _bar(report, colors),
         _table(HEAD, blocks),
-        _table(_COLUMNS.values(), decisions),
+        _table(_COLUMNS, decisions),
     ]
     if len(report["decisions"]) > _MOST_ROWS:
         more = f"and {len(report['decisions']) - _MOST_ROWS:,} more decisions, all in"

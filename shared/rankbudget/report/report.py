@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ..errors import BudgetError
-from ..segment import Decision, DecisionRange
+from ..segment import Decision, DecisionRange, Segment
 from .html import page
 from .words import HOLDS_AT_ANY_SIZE, explained, table, warnings_of
 
-__all__ = ["BlockTotal", "BudgetReport", "Covers", "MoreTokens", "Part"]
+__all__ = ["BlockTotal", "BudgetReport", "Covers", "FitResult", "MoreTokens", "Part"]
 
 Covers = Literal["prompt", "history", "documents", "examples"]
 Part = Decision | DecisionRange
@@ -113,11 +113,11 @@ class BudgetReport:
     window: int | None
     reserve: int
     safety: int
+    overhead: int
     counter: str
     exact: bool
     model: str | None
     covers: Covers
-    overhead: int
 
     def __init__(
         self,
@@ -293,6 +293,23 @@ class BudgetReport:
     @cached_property
     def _more(self) -> MoreTokens | None:
         return None if self._needs is None else self._needs(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitResult:
+    """What `fit_messages`, `fit_documents` and their kin return; what is kept whole are the same objects.
+
+    Args:
+        messages: the kept host messages.
+        segments: the kept segments.
+        text: the kept texts, joined as they were counted.
+        report: why every piece was kept, shortened or dropped.
+    """
+
+    messages: Sequence[Any] = ()
+    segments: Sequence[Segment] = ()
+    text: str = ""
+    report: BudgetReport
 
 
 def _make_sum(found: list[Decision], block: BlockTotal) -> None:
