@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from rankbudget import Scope, Segment, counter_for, fit_documents
 from rankbudget.errors import BudgetExceededError
-from rankbudget.fitting.best_first import BestFirst
 from rankbudget.fitting.block import fit_block
-from rankbudget.fitting.evidence import Evidence
+from rankbudget.fitting.evidence import BestFirst, Evidence
 from rankbudget.fitting.protocol import FitStrategy
-from rankbudget.relevance.bm25 import Bm25Scorer
+from rankbudget.relevance.lexical import Bm25Scorer
 from rankbudget.testing import WordCounter
 
 O200K = counter_for("o200k_base")

@@ -9,7 +9,7 @@ import pytest
 from rankbudget import Segment, counter_for, fit_documents, fit_messages
 from rankbudget.conversation.next_call import Said, values_of
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
-from rankbudget.relevance.bm25 import Bm25Scorer
+from rankbudget.relevance.lexical import Bm25Scorer
 from rankbudget.testing import WordCounter
 
 O200K = counter_for("o200k_base")

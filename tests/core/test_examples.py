@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rankbudget import Segment, counter_for
 from rankbudget.errors import BudgetConfigError
 from rankbudget.optimizer.few_shot import FewShotSelector, example_text
-from rankbudget.relevance.keyword import KeywordScorer
+from rankbudget.relevance.lexical import KeywordScorer
 from rankbudget.testing import WordCounter
 
 WORDS = WordCounter()

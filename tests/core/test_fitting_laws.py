@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import Assembler, Block, BudgetExceededError, Segment, counter_for, fit_documents
-from rankbudget.fitting.best_first import BestFirst
 from rankbudget.fitting.block import fit_block
 from rankbudget.fitting.doubles import find_doubles
-from rankbudget.fitting.evidence import Evidence
-from rankbudget.fitting.memories import Memories
+from rankbudget.fitting.evidence import BestFirst, Evidence, Memories
 from rankbudget.fitting.protocol import Fit, plain_cost
 from rankbudget.fitting.truncate import Truncate
 from rankbudget.testing import WordCounter

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import Assembler, Block, Segment
-from rankbudget.fitting.evidence import Evidence
-from rankbudget.fitting.memories import Memories
-from rankbudget.fitting.strategies import strategy_for
+from rankbudget.fitting.block import strategy_for
+from rankbudget.fitting.evidence import Evidence, Memories
 from rankbudget.relevance.embedding import EmbeddingScorer
 from rankbudget.relevance.memories import OVER_RETRIEVE, MemoryScorer, MemoryWeights
 from rankbudget.testing import FitStrategyConformance, WordCounter
@@ -93,9 +92,9 @@ def test_the_memory_block_ranks_by_the_formula():
 
 def test_other_blocks_can_name_it_and_do_not_get_it_unasked():
     """Only "memory" ranks so by itself."""
-    assert isinstance(strategy_for("memory").strategy, Memories)
-    assert not isinstance(strategy_for("knowledge").strategy, Memories)
-    assert isinstance(strategy_for("notes", "memories").strategy, Memories)
+    assert isinstance(strategy_for("memory"), Memories)
+    assert not isinstance(strategy_for("knowledge"), Memories)
+    assert isinstance(strategy_for("notes", "memories"), Memories)
 
 
 @given(

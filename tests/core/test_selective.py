@@ -7,7 +7,7 @@ import pytest
 from rankbudget import Assembler, Block, BudgetExceededError, Segment
 from rankbudget.errors import BudgetConfigError
 from rankbudget.fitting.block import fit_block
-from rankbudget.fitting.selective import Selective, SelectivePlan, plan_segments
+from rankbudget.fitting.selective import Selective, plan_segments
 from rankbudget.testing import FitStrategyConformance, WordCounter
 from rankbudget.testing.conformance.fit_strategy import segments
 
@@ -164,9 +164,9 @@ def test_old_filler_is_discarded_near_filler_is_not():
     plan = plan_segments(
         [Segment(id=str(i), text="and it went on like that for a while") for i in range(10)], recent=2, old=5
     )
-    assert plan.discard == {"0", "1", "2", "3", "4"}
-    assert plan.summarize == {"5", "6", "7"}
-    assert plan.preserve_full == {"8", "9"}
+    assert plan["discard"] == {"0", "1", "2", "3", "4"}
+    assert plan["summarize"] == {"5", "6", "7"}
+    assert plan["preserve_full"] == {"8", "9"}
 
 
 def test_of_two_that_say_the_same_the_later_one_stays():
@@ -217,8 +217,8 @@ def test_pinned_content_that_cannot_fit_is_an_error():
 def test_wrong_plans_and_options_are_refused():
     """Unknown sets, an id with two fates and impossible numbers are named."""
     with pytest.raises(BudgetConfigError, match="'keep'"):
-        SelectivePlan.of({"keep": ["a"]})
+        Selective(plan={"keep": ["a"]})
     with pytest.raises(BudgetConfigError, match="'a' twice"):
-        SelectivePlan.of({"discard": ["a"], "summarize": ["a"]})
+        Selective(plan={"discard": ["a"], "summarize": ["a"]})
     with pytest.raises(BudgetConfigError, match=r"recent must.*-1.*old must.*-2"):
         Selective(recent=-1, old=-2)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from rankbudget import Assembler, Block, BudgetConfigError, Segment
-from rankbudget.fitting.block import fit_block
+from rankbudget.fitting.block import fit_block, strategy_for
 from rankbudget.fitting.protocol import Fit, FitStrategy, Piece, plain_cost, whole
-from rankbudget.fitting.strategies import strategy_for
 from rankbudget.segment import Decision, Rendition
 from rankbudget.testing import FitStrategyConformance, RecordingCounter, WordCounter
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import Segment, fit_documents
-from rankbudget.fitting.best_first import BestFirst
-from rankbudget.fitting.evidence import Evidence
+from rankbudget.fitting.evidence import BestFirst, Evidence
 from rankbudget.fitting.protocol import FitStrategy
 from rankbudget.testing import Application, FitStrategyConformance, WordCounter, applications
 from tests.drawing import draws

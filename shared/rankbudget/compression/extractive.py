@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from ..counting.protocol import TokenCounter
-from ..relevance.bm25 import Bm25Scorer, GramScorer
 from ..relevance.corpus import TermIndex
 from ..relevance.fusion import FusionScorer, normalised
+from ..relevance.lexical import Bm25Scorer, GramScorer
 from ..relevance.protocol import Scorer
 from ..relevance.stopwords import STOP_WORDS
 from ..relevance.words import stem

@@ -1,4 +1,4 @@
-"""Fits one block: pins, groups and decisions, around any strategy."""
+"""Fits one block: pins, groups and decisions, around any strategy, which has a name or is an object."""
 
 from __future__ import annotations
 
@@ -6,14 +6,33 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from typing import Any, cast
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, BudgetExceededError
+from ..relevance.protocol import Scorer
 from ..segment import Action, Decision, RenditionKind, Segment
 from .protocol import Cost, Fit, FitStrategy, Group, Piece, members_of, plain_cost, whole
 
-__all__ = ["fit_block"]
+__all__ = ["fit_block", "strategy_for"]
 
+_CLASSES = {
+    "best_first": "evidence.BestFirst",
+    "evidence": "evidence.Evidence",
+    "in_order": "truncate.Truncate",
+    "memories": "evidence.Memories",
+    "selective": "selective.Selective",
+    "truncate": "truncate.Truncate",
+}
+"""Loaded only where a block asks for them."""
+_DEFAULTS = {
+    "system": "truncate",
+    "project": "truncate",
+    "task": "truncate",
+    "memory": "memories",
+    "examples": "best_first",
+}
 _OUTCOMES: dict[RenditionKind, tuple[Action, str]] = {
     "whole": ("kept", "fits"),
     "truncated": ("truncated", "no_room"),
@@ -60,53 +79,40 @@ def fit_block(
     Raises:
         BudgetExceededError: pinned segments need more than `limit`.
         BudgetConfigError: the strategy broke a rule of `FitStrategy`.
-
-    Example:
-        >>> from rankbudget import counter_for
-        >>> from rankbudget.fitting.best_first import BestFirst
-        >>> segments = [
-        ...     Segment(id="a", text="one two three", score=9),
-        ...     Segment(id="b", text="four", pinned=True),
-        ... ]
-        >>> counter = counter_for("o200k_base")
-        >>> fit = fit_block(segments, strategy=BestFirst(), limit=3, counter=counter, block="knowledge")
-        >>> [(decision.segment_id, decision.action, decision.reason) for decision in fit.decisions]
-        [('a', 'trimmed', 'too_large'), ('b', 'kept', 'pinned')]
     """
     price = cost or plain_cost(counter)
     costs = [price(segment, segment.text) for segment in segments]
     units = _units(segments, costs)
-    pinned = [unit for unit in units if unit.pinned]
-    free = [unit for unit in units if not unit.pinned] if pinned else units
-    room = limit - sum([unit.tokens for unit in pinned])
-    if room < 0:
-        raise _pins_exceed(segments, limit, limit - room, block)
+    free = [unit for unit in units if not unit.pinned]
+    pinned = sum([unit.tokens for unit in units if unit.pinned])
+    if pinned > limit:
+        raise _pins_exceed(segments, limit, pinned, block)
     found = Fit(pieces=(), tokens=0)
     if free:
         found = strategy.fit(
             [unit.segment for unit in free],
-            limit=room,
+            limit=limit - pinned,
             counter=counter,
             block=block,
             query=query,
             cost=_known_cost(free, price),
         )
-        _check(found, free, strategy, room, block)
-    placed = _placed(found, pinned, free, segments, costs)
+        _check(found, free, strategy, limit - pinned, block)
+    placed = _placed(found, units, segments, costs)
     tokens = sum([piece.rendition.tokens for piece in placed.values()])
     decisions: dict[int, Decision] = {}
     for unit in units:
         own = found.reasons.get(unit.segment.id)
-        dropped = own or _reason_dropped(unit.tokens, limit, limit - tokens)
         for i in unit.at:
             piece = placed.get(i)
-            decisions[i] = _decision(segments[i], piece, costs[i], block, own if piece else dropped)
+            why = own if own or piece else _reason_dropped(unit.tokens, limit, limit - tokens)
+            decisions[i] = _decision(segments[i], piece, costs[i], block, why)
     return dataclasses.replace(
         found,
         pieces=tuple(placed.values()),
         tokens=tokens,
         decisions=tuple([decisions[i] for i in range(len(segments))]),
-        needed=partial(_needed, found, free, segments, limit - room),
+        needed=partial(_needed, found, free, segments, pinned),
     )
 
 
@@ -171,15 +177,11 @@ def _check(found: Fit, free: Sequence[_Unit], strategy: FitStrategy, room: int, 
 
 
 def _placed(
-    found: Fit,
-    pinned: Sequence[_Unit],
-    free: Sequence[_Unit],
-    segments: Sequence[Segment],
-    costs: Sequence[int],
+    found: Fit, units: Sequence[_Unit], segments: Sequence[Segment], costs: Sequence[int]
 ) -> dict[int, Piece]:
     """Returns the pieces by position, in prompt order; a strategy's own order starts with pinned ones."""
-    at = {id(unit.segment): unit.at for unit in free}
-    placed = {i: whole(segments[i], costs[i]) for unit in pinned for i in unit.at}
+    at = {id(unit.segment): unit.at for unit in units}
+    placed = {i: whole(segments[i], costs[i]) for unit in units if unit.pinned for i in unit.at}
     order = [at[id(piece.segment)][0] for piece in found.pieces]
     for piece in found.pieces:
         for i, member in zip(at[id(piece.segment)], members_of(piece.segment), strict=True):
@@ -194,21 +196,17 @@ def _reason_dropped(tokens: int, limit: int, left: int) -> tuple[str, str]:
 
 
 def _decision(
-    segment: Segment, piece: Piece | None, before: int, block: str, own: tuple[str, str] | None
+    segment: Segment, piece: Piece | None, before: int, block: str, why: tuple[str, str] | None
 ) -> Decision:
-    action: Action = "trimmed"
-    reason, after = "no_room", 0
-    if piece is not None:
-        after = piece.rendition.tokens
-        action, reason = _OUTCOMES[piece.rendition.kind]
-    reason, detail = own or (reason, "")
+    action, usual = _OUTCOMES[piece.rendition.kind] if piece else ("trimmed", "no_room")
+    reason, detail = why or (usual, "")
     return Decision(
         segment_id=segment.id,
         block=block,
         action=action,
         reason="pinned" if segment.pinned else reason,
         before=before,
-        after=after,
+        after=piece.rendition.tokens if piece else 0,
         detail=detail,
     )
 
@@ -220,3 +218,23 @@ def _pins_exceed(segments: Sequence[Segment], limit: int, needed: int, block: st
         f"give the block {needed - limit} more or unpin some of {names[:10]!r}"
     )
     return BudgetExceededError(msg, limit=limit, needed=needed, blocks={block: needed})
+
+
+def strategy_for(block: str, strategy: Any = None, *, scorer: Scorer | None = None) -> FitStrategy:
+    """Returns the strategy of a block.
+
+    Raises:
+        BudgetConfigError: an unknown name, or an object without `fit`.
+    """
+    if callable(getattr(strategy, "fit", None)) and not isinstance(strategy, type):
+        return cast("FitStrategy", strategy)
+    name = strategy or _DEFAULTS.get(block, "evidence")
+    if isinstance(name, str) and name in _CLASSES:
+        module, _, made = _CLASSES[name].partition(".")
+        options = {"scorer": scorer} if module == "evidence" else {}
+        return cast("FitStrategy", getattr(import_module(f"{__package__}.{module}"), made)(**options))
+    msg = (
+        f"strategy of block {block!r} must be one of {', '.join(map(repr, _CLASSES))}, "
+        f"or an object with fit() (got {strategy!r})."
+    )
+    raise BudgetConfigError(msg)

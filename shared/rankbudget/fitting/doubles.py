@@ -25,20 +25,10 @@ _MARKS = re.compile(
 
 
 def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int, str]:
-    """Returns which segments repeat a better one, by position, and the id of that one.
+    """Returns the positions of segments that repeat a better one, and its id; `ranked` is best first.
 
     Case, spaces and punctuation do not matter; numbers, names, negations and dates stay what they are, so
     texts that differ in one word are no doubles.
-
-    Args:
-        segments: what is looked through.
-        ranked: their positions, the best first.
-
-    Example:
-        >>> texts = ["The tea is hot. It costs -2.", "the TEA is hot!"]
-        >>> texts += ["It costs 2.", "The tea is hot, it costs -2"]
-        >>> find_doubles([Segment(id=str(i), text=text) for i, text in enumerate(texts)], range(4))
-        {1: '0', 3: '0'}
     """
     words = [word_counts(segment.text) for segment in segments]
     holders: Counter[str] = Counter()

@@ -1,30 +1,38 @@
-"""Evidence first: the sentences that most likely answer the question, whole texts where there is room."""
+"""Packing by relevance: the best sentences of all texts, whole texts only, or memories by their worth."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, get_args
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
+from ..relevance.evidence import rate_documents, rate_sentences
+from ..relevance.fusion import default_scorer, normalised
+from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
+from ..relevance.turns import TurnScorer
 from ..segment import Segment
 from .doubles import find_doubles
 from .packing import WHOLE, Packing, Unit
 from .protocol import Cost, Fit, Group, plain_cost, whole
-from .rater import Rater
 
-__all__ = ["Evidence", "Order"]
+__all__ = ["BestFirst", "Evidence", "Memories", "Order"]
 
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
-MOST_OF_A_TEXT = 0.6
-"""Share of a text from which the rest of it comes next: a whole text reads better than most of one."""
+TURN_ODDS = (-5.0, 0.9)
+"""Base and slope from a turn's score to the log-odds that it holds evidence."""
+OWN_SCORE_ODDS = (-2.0, 1.5)
+"""The same for normalised scores a caller brings."""
+SENTENCE_SLOPE = 0.3
+"""What a sentence of a turn or a scored segment loses per spread it falls behind the best of its segment."""
 
 
 class Evidence:
-    """Keeps what most likely holds the answer: the best sentences of all texts, and texts they are most of.
+    """Keeps what most likely holds the answer: the best sentences of all texts.
 
     All sentences stand in one order, and as many as fit are kept, so a larger limit keeps no less. The first
     sentence that does not fit is cut at a word's end. What is kept of a segment is its own words in their
@@ -49,6 +57,9 @@ class Evidence:
         >>> [(piece.segment.id, piece.rendition.text) for piece in fit.pieces]
         [('a', 'A refund takes ten days.')]
     """
+
+    _ranking: MemoryScorer | None = None
+    _by_score = False
 
     def __init__(
         self,
@@ -80,11 +91,11 @@ class Evidence:
         del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
         costs = [price(segment, segment.text) for segment in segments]
-        rater = self._rater(query, segments)
+        rater = _Rater(query, segments, self._scorer, ranking=self._ranking, by_score=self._by_score)
         if sum(costs) <= limit:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
-        units = _sentences(rater, segments) if self._compress else _texts(rater, segments)
+        units = _ranked(rater, segments, compress=self._compress)
         twins = find_doubles(segments, dict.fromkeys([i for i, _ in units])) if self._dedup else {}
         if twins:
             units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
@@ -106,44 +117,75 @@ class Evidence:
             needed=packing.needed,
         )
 
-    def _rater(self, query: str, segments: Sequence[Segment]) -> Rater:
-        return Rater(query, segments, self._scorer)
+
+class BestFirst(Evidence):
+    """Keeps whole segments, the most relevant first.
+
+    A segment that does not fit is skipped, and a less relevant, shorter one after it may still be kept. Texts
+    that repeat another one come last.
+
+    Args:
+        options: `scorer`, `dedup` and `order`, as of `Evidence`.
+
+    Example:
+        >>> from rankbudget import counter_for
+        >>> segments = [
+        ...     Segment(id="a", text="one", score=1),
+        ...     Segment(id="b", text="two " * 50, score=9),
+        ...     Segment(id="c", text="ten", score=5),
+        ... ]
+        >>> fit = BestFirst().fit(segments, limit=4, counter=counter_for("o200k_base"), block="knowledge")
+        >>> [piece.segment.id for piece in fit.pieces], fit.tokens
+        (['a', 'c'], 4)
+    """
+
+    _by_score = True
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(compress=False, **options)
 
 
-def _texts(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
-    """Returns all segments, the best first."""
-    return [(i, WHOLE) for i in sorted(range(len(segments)), key=lambda i: (-rater.documents[i], i))]
+class Memories(Evidence):
+    """Keeps the memories that matter now, by the formula of `MemoryScorer`.
+
+    What `Evidence` would rank by is the similarity; memories that state no priority, date or kind are kept
+    exactly as `Evidence` keeps them. Where all memories come with a score, that is the similarity. Of more
+    than fifty memories the nearest to the question compete for the room, and all of kind "core"; the others
+    take what is left.
+
+    Args:
+        scorer: rates nearness; a `MemoryScorer` brings its own weights; None takes the default mix.
+        options: `compress`, `dedup` and `order`, as of `Evidence`.
+
+    Example:
+        >>> from datetime import datetime
+        >>> from rankbudget import counter_for
+        >>> old, new = datetime(2024, 5, 1), datetime(2025, 6, 1)
+        >>> memories = [
+        ...     Segment(id="trip", text="Ann had green tea in London.", priority=10, created_at=old),
+        ...     Segment(id="health", text="Ann cannot drink black tea.", priority=100, created_at=new),
+        ... ]
+        >>> counter, question = counter_for("o200k_base"), "Which tea did Ann have in London?"
+        >>> fit = Memories().fit(memories, limit=8, counter=counter, block="memory", query=question)
+        >>> [piece.segment.id for piece in fit.pieces]
+        ['health']
+    """
+
+    def __init__(self, *, scorer: Scorer | None = None, **options: Any) -> None:
+        self._ranking = scorer if isinstance(scorer, MemoryScorer) else MemoryScorer(similarity=scorer)
+        super().__init__(scorer=self._ranking.similarity, **options)
 
 
-def _sentences(rater: Rater, segments: Sequence[Segment]) -> list[Unit]:
-    """Returns the sentences of all segments, the best first, and groups whole."""
+def _ranked(rater: _Rater, segments: Sequence[Segment], *, compress: bool) -> list[Unit]:
+    """Returns the sentences of all segments, the best first; groups, or without `compress` all, whole."""
     rated: list[tuple[float, int, int]] = []
     for i, segment in enumerate(segments):
-        if isinstance(segment, Group):
+        if isinstance(segment, Group) or not compress:
             rated.append((-rater.documents[i], i, WHOLE))
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
-    units = _completed([(i, j) for _, i, j in sorted(rated)], segments)
-    groups = any(isinstance(segment, Group) for segment in segments)
-    return _groups_behind(units, segments) if groups else units
-
-
-def _completed(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
-    """Returns the units with the rest of each text behind the sentence that makes up most of it."""
-    found: dict[Unit, None] = {}
-    characters: dict[int, int] = {}
-    for i, j in units:
-        if (i, j) in found:
-            continue
-        found[i, j] = None
-        if j == WHOLE:
-            continue
-        text = segments[i].text
-        sentences = split_sentences(text)
-        characters[i] = characters.get(i, 0) + len(sentences[j])
-        if characters[i] >= MOST_OF_A_TEXT * len(text):
-            found.update(dict.fromkeys([(i, k) for k in range(len(sentences))]))
-    return list(found)
+    units = [(i, j) for _, i, j in sorted(rated)]
+    return _groups_behind(units, segments) if compress else units
 
 
 def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
@@ -166,9 +208,71 @@ def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[U
     return found + [(i, WHOLE) for i in waiting]
 
 
-def _in_order(kept: Iterable[int], rater: Rater, order: Order) -> list[int]:
+def _in_order(kept: Iterable[int], rater: _Rater, order: Order) -> list[int]:
     """Returns kept positions in the order asked for."""
     if order == "original":
         return sorted(kept)
     best = sorted(kept, key=lambda i: (-rater.documents[i], i))
     return best if order == "score" else best[::2] + best[1::2][::-1]
+
+
+class _Rater:
+    """Rates segments when asked, and their sentences only then: few questions need them."""
+
+    def __init__(
+        self,
+        query: str,
+        segments: Sequence[Segment],
+        scorer: Scorer | None,
+        *,
+        ranking: MemoryScorer | None = None,
+        by_score: bool = False,
+    ) -> None:
+        self._query = query
+        self._segments = segments
+        self._scorer = scorer or default_scorer()
+        self._ranking = ranking
+        self._by_score = by_score
+        given = [segment.score for segment in segments if segment.score is not None]
+        self._given = given if len(given) == len(segments) else None
+        self._turns = self._given is None and all(segment.role for segment in segments)
+
+    @cached_property
+    def documents(self) -> list[float]:
+        """Log-odds that each segment holds evidence."""
+        near = self._near()
+        shifts = self._shifts(near)
+        return [rating + shift for rating, shift in zip(near, shifts, strict=True)]
+
+    @cached_property
+    def sentences(self) -> list[list[float]]:
+        """Log-odds that each sentence of each segment holds evidence, by itself and by its segment."""
+        texts = [split_sentences(segment.text) for segment in self._segments]
+        if all(len(pieces) == 1 for pieces in texts):
+            return [[rating] for rating in self.documents]
+        if self._given is None and not self._turns:
+            rows = rate_sentences(self._query, self._segments, self._scorer)
+            shifts = self._shifts([max(row) for row in rows])
+            return [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
+        flat = [Segment(id=str(i), text=text) for i, pieces in enumerate(texts) for text in pieces]
+        near = iter(normalised(self._scorer.score(self._query, flat)))
+        found = []
+        for rating, pieces in zip(self.documents, texts, strict=True):
+            own = [next(near) for _ in pieces]
+            found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
+        return found
+
+    def _near(self) -> list[float]:
+        if self._given is not None:
+            base, slope = OWN_SCORE_ODDS
+            return [base + slope * score for score in normalised(self._given)]
+        if self._by_score:
+            return self._scorer.score(self._query, self._segments)
+        if self._turns:
+            base, slope = TURN_ODDS
+            scores = TurnScorer(self._scorer).score(self._query, self._segments)
+            return [base + slope * score for score in scores]
+        return rate_documents(self._query, self._segments, self._scorer)
+
+    def _shifts(self, near: Sequence[float]) -> list[float]:
+        return self._ranking.shifts(near, self._segments) if self._ranking else [0.0] * len(near)

@@ -31,18 +31,8 @@ class Packing:
     one by one, which is exact at most joints; where the resulting texts cost more than the limit, the last
     units are taken back.
 
-    Args:
-        segments: what is packed.
-        costs: tokens of each whole segment.
-        price: tokens of a text as it is shown for a segment.
-        counter: counts sentences.
-        units: what is taken first, second and so on.
-        limit: most tokens.
-        skip: how many units at the start may be skipped where they do not fit; a larger limit may then drop
-            what a smaller one kept.
-
-    Attributes:
-        pieces: what is kept, by position.
+    Up to `skip` units at the start are skipped where they do not fit; a larger limit may then drop what a
+    smaller one kept. `pieces` is what is kept, by position.
     """
 
     def __init__(

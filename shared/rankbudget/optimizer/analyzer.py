@@ -15,10 +15,9 @@ from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..messages.codec import content_text
 from ..relevance.embedding import Embedder, EmbeddingScorer, EmbedFunction, missing_reason
-from ..relevance.keyword import KeywordScorer
+from ..relevance.lexical import KeywordScorer, TfidfScorer
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
-from ..relevance.tfidf import TfidfScorer
 from ..segment import Segment
 
 __all__ = ["AnalyzerConfig", "ContextAnalyzer", "SegmentScore", "message_line", "split_turns"]

@@ -133,4 +133,4 @@ def read_profile(given: RenderingProfile | str, codec: Codec) -> RenderingProfil
     if not isinstance(profile, RenderingProfile):
         msg = f"profile must be a RenderingProfile or a name (got {given!r})."
         raise BudgetConfigError(msg)
-    return None if profile.free else profile
+    return None if profile == RenderingProfile() else profile

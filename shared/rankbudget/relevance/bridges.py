@@ -7,28 +7,27 @@ the director, and the director's page is titled with the name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container
 
 from .corpus import BoundedCache, TermIndex
 from .stopwords import STOP_WORDS
 from .words import raw_words
 
-__all__ = ["Mentions", "share_named"]
+__all__ = ["mentions", "share_named", "title_words"]
 
 ENOUGH = 0.66
 """Share of a title's words that names it: "Peter Thiel" names "Peter Andreas Thiel"."""
 RARE = 100
 """Texts that may hold a word for it to tell one title from others."""
 _LETTERS = 4
+Titles = tuple[str | None, ...]
+Mentions = list[list[tuple[int, float]]]
+"""For each title, positions of sentences and the share of its words that they have."""
 
 
 def title_words(title: str | None) -> tuple[str, ...]:
-    """Returns the words that make a title recognisable, each once; none for a title of under four letters.
-
-    Example:
-        >>> title_words("The Man in Black (1949 film)")
-        ('man', 'black')
-    """
+    """Returns the words that make a title recognisable, each once; none for a title of under four letters."""
     if not title:
         return ()
     words = raw_words(re.sub(r"\s*\([^)]*\)\s*$", "", title))
@@ -36,64 +35,36 @@ def title_words(title: str | None) -> tuple[str, ...]:
     return kept if sum(map(len, kept)) >= _LETTERS else ()
 
 
-def share_named(title: tuple[str, ...], hits: int) -> float:
-    """Returns the share of a title's words that were found, 0 when it is too small to mean the title.
-
-    Example:
-        >>> share_named(("peter", "andreas", "thiel"), 2) > 0.6, share_named(("peter", "thiel"), 1)
-        (True, 0.0)
-    """
-    if not title or hits < min(2, len(title)):
+def share_named(title: tuple[str, ...], said: Container[str]) -> float:
+    """Returns the share of a title's words that are said, 0 when it is too small to mean the title."""
+    hits = sum([word in said for word in title])
+    if not title or hits < max(min(2, len(title)), ENOUGH * len(title)):
         return 0.0
-    share = hits / len(title)
-    return share if share >= ENOUGH else 0.0
+    return hits / len(title)
 
 
-class Mentions:
-    """Which sentences name which documents by title.
+def mentions(titles: Titles, sentences: tuple[str, ...], owners: tuple[int, ...]) -> Mentions:
+    """Returns for each title the sentences of other documents that name it.
 
     A title that several documents have names none of them, nor does one of words that most texts hold.
-
-    Attributes:
-        titles: the recognisable words of each document's title.
-        of: for each document, sentences of others that name it: (sentence, share of the title's words).
     """
-
-    def __init__(
-        self, titles: Sequence[str | None], sentences: tuple[str, ...], owners: Sequence[int]
-    ) -> None:
-        self.titles = [title_words(title) for title in titles]
-        self.of: list[list[tuple[int, float]]] = []
-        index = TermIndex.of(sentences)
-        seen: dict[tuple[str, ...], int] = {}
-        for words in self.titles:
-            seen[words] = seen.get(words, 0) + 1
-        for document, words in enumerate(self.titles):
-            found = _naming(index, words) if seen[words] == 1 else ()
-            self.of.append([(sentence, share) for sentence, share in found if owners[sentence] != document])
-
-    @classmethod
-    def between(
-        cls, titles: tuple[str | None, ...], sentences: tuple[str, ...], owners: tuple[int, ...]
-    ) -> Mentions:
-        """Returns the mentions between these documents, from the cache when they were looked for before."""
-        return _MENTIONS.get((titles, sentences, owners), lambda key: cls(*key))
+    return _MENTIONS.get((titles, sentences, owners), _mentions)
 
 
-def _naming(index: TermIndex, words: tuple[str, ...]) -> Iterator[tuple[int, float]]:
-    """Yields the sentences that hold enough of a title's words, rare ones among them."""
-    hits: dict[int, int] = {}
-    rare = [word for word in words if len(index.holders(word)) <= RARE]
-    for word in rare:
-        for sentence, _ in index.holders(word):
-            hits[sentence] = hits.get(sentence, 0) + 1
-    common = [word for word in words if word not in rare]
-    for sentence, found in hits.items():
-        share = share_named(words, found + sum([index.holds(sentence, word) for word in common]))
-        if share:
-            yield sentence, share
+def _mentions(key: tuple[Titles, tuple[str, ...], tuple[int, ...]]) -> Mentions:
+    titles, sentences, owners = key
+    index = TermIndex.of(sentences)
+    words = [title_words(title) for title in titles]
+    times = Counter(words)
+    found: Mentions = []
+    for document, title in enumerate(words):
+        rare = [index.holders(word) for word in title if len(index.holders(word)) <= RARE]
+        near = {i for holders in rare for i, _ in holders if owners[i] != document and times[title] == 1}
+        shares = [(i, share_named(title, index.words[i])) for i in near]
+        found.append([(i, share) for i, share in shares if share])
+    return found
 
 
-_MENTIONS: BoundedCache[tuple[tuple[str | None, ...], tuple[str, ...], tuple[int, ...]], Mentions] = (
-    BoundedCache(max_size=4_000_000, size=lambda key: sum(map(len, key[1])) + 64)
+_MENTIONS: BoundedCache[tuple[Titles, tuple[str, ...], tuple[int, ...]], Mentions] = BoundedCache(
+    max_size=4_000_000, size=lambda key: sum(map(len, key[1])) + 64
 )

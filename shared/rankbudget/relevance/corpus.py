@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import Generic, TypeVar
@@ -18,7 +17,7 @@ from typing import Generic, TypeVar
 from ..segment import Segment
 from .words import content_terms, content_words, grams, raw_words, stem
 
-__all__ = ["BoundedCache", "TermIndex", "scored_text", "scored_texts", "word_counts"]
+__all__ = ["BoundedCache", "TermIndex", "TextScorer", "scored_text", "scored_texts", "word_counts"]
 
 K1, B = 1.2, 0.75
 """How soon repeats of a word stop counting, and how much a long text pays for its length: the usual values of
@@ -33,13 +32,6 @@ class BoundedCache(Generic[K, V]):
     Args:
         max_size: the sum of sizes it may hold.
         size: the size of one entry, by its key.
-
-    Example:
-        >>> cache = BoundedCache(max_size=4, size=len)
-        >>> [cache.get(key, str.upper) for key in ("abc", "d", "ef")]
-        ['ABC', 'D', 'EF']
-        >>> cache.keys()
-        ['d', 'ef']
     """
 
     def __init__(self, *, max_size: int, size: Callable[[K], int]) -> None:
@@ -50,78 +42,55 @@ class BoundedCache(Generic[K, V]):
         self._lock = Lock()
 
     def get(self, key: K, make: Callable[[K], V]) -> V:
-        """Returns the value of `key`, made on first use; two threads may both make it, one result is kept."""
+        """Returns the value of `key`, made on first use; two threads may both make it."""
+        value = self.find(key)
+        if value is None:
+            value = make(key)
+            self.keep(key, value)
+        return value
+
+    def find(self, key: K) -> V | None:
+        """Returns the value of `key`, None where there is none."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
-                return self._held[key]
-        value = make(key)
-        with self._lock:
-            if key not in self._held:
-                self._held[key] = value
-                self._total += self._size(key)
-                while self._total > self._max_size and len(self._held) > 1:
-                    old, _ = self._held.popitem(last=False)
-                    self._total -= self._size(old)
-        return value
+            return self._held.get(key)
 
-    def holds(self, key: K) -> bool:
-        """Returns whether the value of `key` is at hand."""
+    def keep(self, key: K, value: V) -> None:
+        """Keeps a value, and forgets what was used longest ago while all is too large."""
         with self._lock:
-            return key in self._held
-
-    def forget(self, key: K) -> None:
-        """Drops the value of `key`, if it is held."""
-        with self._lock:
-            if self._held.pop(key, None) is not None:
-                self._total -= self._size(key)
-
-    def keys(self) -> list[K]:
-        """Returns the keys it holds, the one used longest ago first."""
-        with self._lock:
-            return list(self._held)
+            self._total += 0 if key in self._held else self._size(key)
+            self._held[key] = value
+            while self._total > self._max_size and len(self._held) > 1:
+                old, _ = self._held.popitem(last=False)
+                self._total -= self._size(old)
 
 
 def word_counts(text: str) -> Mapping[str, int]:
-    """Returns how often each unstemmed word stands in a text.
-
-    Example:
-        >>> dict(word_counts("to be or not to be"))
-        {'to': 2, 'be': 2, 'or': 1, 'not': 1}
-    """
-    return _WORDS.get(text, _analyse).counts
+    """Returns how often each unstemmed word stands in a text."""
+    return _WORDS.get(text, _analyse)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    counts: Mapping[str, int]
-    row: str
-    """All words in order, marked as `grams` marks them: what is between two marks is one word."""
-
-
-def _analyse(text: str) -> _Words:
+def _analyse(text: str) -> tuple[Mapping[str, int], str]:
+    """Returns the words of a text with their counts, and all in order, marked as `grams` marks them."""
     words = raw_words(text)
-    return _Words(Counter(words), f"_{'__'.join(words)}_")
+    return Counter(words), f"_{'__'.join(words)}_"
 
 
-_WORDS: BoundedCache[str, _Words] = BoundedCache(max_size=8_000_000, size=lambda text: 2 * len(text) + 64)
+_WORDS: BoundedCache[str, tuple[Mapping[str, int], str]] = BoundedCache(
+    max_size=8_000_000, size=lambda text: 2 * len(text) + 64
+)
 
 
 class TermIndex:
-    """Which texts hold which words, stems and word pieces.
-
-    Example:
-        >>> index = TermIndex.of(("the budget of the project", "a cat", "budgets"))
-        >>> [round(x, 2) for x in index.bm25("Which budget?")]
-        [0.35, 0.0, 0.63]
-    """
+    """Which texts hold which words, stems and word pieces."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
         analysed = [_WORDS.get(text, _analyse) for text in texts]
-        self._counts = [words.counts for words in analysed]
-        self._rows = [words.row for words in analysed]
-        self.lengths: list[int] = [sum(counts.values()) for counts in self._counts]
+        self.words = [counts for counts, _ in analysed]
+        self._rows = [row for _, row in analysed]
+        self.lengths: list[int] = [sum(counts.values()) for counts in self.words]
         # Characters instead of word pieces: near enough to say which text is long, and known without a look.
         self._gram_lengths = [len(text) for text in texts]
         self._weights: dict[tuple[str, str], list[tuple[int, float]]] = {}
@@ -133,7 +102,7 @@ class TermIndex:
 
     def bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
-        return self._rate("stem", content_terms(query), self._with_stem, self.lengths)
+        return self._rate("stem", content_terms(query), self.with_stem, self.lengths)
 
     def gram_bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over pieces of words: inflections and compounds match."""
@@ -155,29 +124,22 @@ class TermIndex:
     @cached_property
     def _holders(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        for i, counts in enumerate(self._counts):
+        for i, counts in enumerate(self.words):
             for word, n in counts.items():
                 found[word].append((i, n))
         return dict(found)
 
     @cached_property
-    def _alike(self) -> Mapping[tuple[str, int], Sequence[str]]:
+    def alike(self) -> Mapping[tuple[str, int], Sequence[str]]:
+        """The unstemmed words of each first letter and length."""
         found: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         for word in self._holders:
             found[word[0], len(word)].append(word)
         return dict(found)
 
-    def words_like(self, first: str, size: int) -> Sequence[str]:
-        """Returns the unstemmed words of one first letter and length."""
-        return self._alike.get((first, size), ())
-
     def holders(self, word: str) -> Sequence[tuple[int, int]]:
         """Returns the texts that hold an unstemmed word, and how often."""
         return self._holders.get(word, ())
-
-    def holds(self, text: int, word: str) -> bool:
-        """Returns whether a text holds an unstemmed word."""
-        return word in self._counts[text]
 
     def counts(self, words: Iterable[str]) -> dict[int, int]:
         """Returns how often any of these unstemmed words stands in each text that has one."""
@@ -187,7 +149,8 @@ class TermIndex:
                 found[i] = found.get(i, 0) + n
         return found
 
-    def _with_stem(self, term: str) -> dict[int, int]:
+    def with_stem(self, term: str) -> dict[int, int]:
+        """Returns how often a stemmed word stands in each text that has it."""
         return self.counts(self.stems.get(term, ()))
 
     def _with_piece(self, piece: str) -> dict[int, int]:
@@ -221,15 +184,22 @@ _INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(
 
 
 def scored_text(segment: Segment) -> str:
-    """Returns what scorers read: the text, led by its title where the text does not open with it.
-
-    Example:
-        >>> scored_text(Segment(id="a", title="Refunds", text="Within 30 days."))
-        'Refunds: Within 30 days.'
-    """
+    """Returns what scorers read: the text, led by its title where the text does not open with it."""
     if segment.title and not segment.text.startswith(segment.title):
         return f"{segment.title}: {segment.text}"
     return segment.text
+
+
+class TextScorer:
+    """Rates segments by what `scored_texts` reads of them; a subclass says how."""
+
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        return self.score_texts(query, scored_texts(segments))
+
+    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
+        """Returns one score for each text."""
+        raise NotImplementedError
 
 
 def scored_texts(segments: Sequence[Segment]) -> tuple[str, ...]:

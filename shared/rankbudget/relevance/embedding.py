@@ -11,15 +11,13 @@ import contextlib
 import importlib.util
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from threading import Lock
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError
-from ..segment import Segment
-from .corpus import BoundedCache, scored_texts
-from .word_vectors import MARK, WordVectors, merges_within_words
+from .corpus import BoundedCache, TextScorer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +40,12 @@ EmbedFunction = Callable[[list[str]], Any]
 
 READS = 4_000
 """Characters of a text that are embedded: a static vector of more is a mean of everything."""
+_MOST_TEXTS = 50_000
+"""Vectors kept in memory; one of 256 numbers takes 1 KB."""
+_MARK = "\u2581"
+"""What wordllama's vocabulary writes for the space in front of a word."""
+_MOST_WORDS, _LONGEST = 100_000, 40
+"""Words whose tokens are remembered, and the characters of the longest of them."""
 
 
 class Embedder:
@@ -50,7 +54,6 @@ class Embedder:
     Args:
         embed: texts in, one vector each out; None takes wordllama's static embedding.
         name: what saved indexes call it; defaults to the function's own name.
-        max_texts: vectors kept in memory (a vector of 256 numbers takes 1 KB).
 
     Example:
         >>> embedder = Embedder(lambda texts: [[float(len(text)), 0.0] for text in texts], name="length")
@@ -58,48 +61,36 @@ class Embedder:
         [[1.0, 0.0], [1.0, 0.0]]
     """
 
-    def __init__(
-        self, embed: EmbedFunction | None = None, *, name: str | None = None, max_texts: int = 50_000
-    ) -> None:
+    def __init__(self, embed: EmbedFunction | None = None, *, name: str | None = None) -> None:
         self._embed = embed or _wordllama()
         self.name = name or ("wordllama" if embed is None else _name_of(embed))
-        self._one: BoundedCache[str, Any] = BoundedCache(max_size=max_texts, size=lambda _: 1)
-        self._many: BoundedCache[tuple[str, ...], Any] = BoundedCache(max_size=max_texts, size=len)
+        self._one: BoundedCache[str, Vectors] = BoundedCache(max_size=_MOST_TEXTS, size=lambda _: 1)
+        self._many: BoundedCache[tuple[str, ...], Vectors] = BoundedCache(max_size=_MOST_TEXTS, size=len)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Returns one unit vector per text, as the rows of an array; a text is embedded once."""
         import numpy as np
 
-        found = self._many.get(tuple(texts), self._rows)
-        if not np.isfinite(found).all():  # an embedder that failed once is asked again
-            self._many.forget(tuple(texts))
-            for text in texts:
-                self._one.forget(text)
-        return found  # type: ignore[no-any-return]  # the cache holds what _rows made
-
-    def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Returns the cosine between the query and each text, -1 to 1."""
-        if not texts or not query.strip():
-            return [0.0] * len(texts)
-        found: list[float] = (self.vectors(texts) @ self.vectors((query,))[0]).tolist()
-        # A vector that is no number says nothing about its text.
-        return [score if math.isfinite(score) else 0.0 for score in found]
-
-    def _rows(self, texts: tuple[str, ...]) -> Vectors:
-        import numpy as np
-
-        missing = [text for text in dict.fromkeys(texts) if not self._one.holds(text)]
-        fresh = dict(zip(missing, self._embedded(missing), strict=True)) if missing else {}
-        rows = [
-            self._one.get(text, lambda text: fresh[text] if text in fresh else self._embedded([text])[0])
-            for text in texts
-        ]
-        return np.stack(rows) if rows else np.zeros((0, 0), dtype=np.float32)
+        found = self._many.find(tuple(texts))
+        if found is not None:
+            return found
+        rows: dict[str, Any] = {text: self._one.find(text) for text in texts}
+        missing = [text for text, row in rows.items() if row is None]
+        if missing:
+            rows.update(zip(missing, self._embedded(missing), strict=True))
+        found = np.stack([rows[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32)
+        if np.isfinite(found).all():  # an embedder that failed once is asked again
+            self._many.keep(tuple(texts), found)
+            for text in missing:
+                self._one.keep(text, rows[text])
+        return found
 
     def _embedded(self, texts: list[str]) -> Vectors:
         import numpy as np
 
-        found = np.asarray(self._embed([_encodable(text[:READS]) for text in texts]), dtype=np.float32)
+        # A lone surrogate, at which models fail, becomes a question mark.
+        readable = [text[:READS].encode("utf-8", "replace").decode("utf-8") for text in texts]
+        found = np.asarray(self._embed(readable), dtype=np.float32)
         if found.ndim != 2 or len(found) != len(texts):  # noqa: PLR2004 - rows and columns
             msg = (
                 f"the embedding {self.name!r} must give one vector per text "
@@ -110,13 +101,14 @@ class Embedder:
         return np.asarray(found / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
-class EmbeddingScorer:
+class EmbeddingScorer(TextScorer):
     """Rates a segment by the cosine between its vector and the query's, -1 to 1.
 
     Args:
         embed: an `Embedder`, a function from texts to vectors, or None for the embedded default.
 
     Example:
+        >>> from rankbudget import Segment
         >>> scorer = EmbeddingScorer(lambda texts: [[text.count("a"), text.count("b")] for text in texts])
         >>> scorer.score("aa", [Segment(id="1", text="a"), Segment(id="2", text="b")])
         [1.0, 0.0]
@@ -133,13 +125,13 @@ class EmbeddingScorer:
             self._embedder = Embedder(self._given) if callable(self._given) else default_embedder()
         return self._embedder
 
-    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
-        """Returns one score for each segment."""
-        return self.score_texts(query, scored_texts(segments))
-
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""
-        return self.embedder.similarities(query, texts)
+        if not texts or not query.strip():
+            return [0.0] * len(texts)
+        found = (self.embedder.vectors(texts) @ self.embedder.vectors((query,))[0]).tolist()
+        # A vector that is no number says nothing about its text.
+        return [score if math.isfinite(score) else 0.0 for score in found]
 
 
 def missing_reason() -> str | None:
@@ -152,40 +144,49 @@ def missing_reason() -> str | None:
     return f"{names} not installed; relevance is by words only. To compare meanings: {install}"
 
 
+@lru_cache(maxsize=1)
 def default_embedder() -> Embedder:
     """Returns the shared embedder over wordllama's vectors; an ImportError says what to install."""
-    with _DEFAULT_LOCK:
-        return _default_embedder()
-
-
-_DEFAULT_LOCK = Lock()
-
-
-@lru_cache(maxsize=1)
-def _default_embedder() -> Embedder:
     return Embedder()
 
 
-def common_words() -> Sequence[str]:
-    """Returns common words in lower case, the most frequent first: those wordllama has a token for."""
-    return _common_words() if missing_reason() is None else ()
-
-
-@lru_cache(maxsize=1)
-def _common_words() -> Sequence[str]:
-    tokens = _model().tokenizer.get_vocab()
-    words = [token[1:] for token in sorted(tokens, key=lambda token: tokens[token]) if token[0] == MARK]
-    return tuple(dict.fromkeys([word.lower() for word in words if word.isalpha()]))
+def common_words() -> Iterable[str]:
+    """Returns common words in lower case: those wordllama has a token for."""
+    tokens = _model().tokenizer.get_vocab() if missing_reason() is None else ()
+    return [token[1:].lower() for token in tokens if token[0] == _MARK and token[1:].isalpha()]
 
 
 def _wordllama() -> EmbedFunction:
     reason = missing_reason()
     if reason:
         raise CounterUnavailableError(reason)
-    model = _model()
-    if merges_within_words(model):
-        return WordVectors(model).embed
-    return model.embed  # type: ignore[no-any-return]  # wordllama is untyped
+    return _WordVectors(_model()).embed
+
+
+class _WordVectors:
+    """Embeds a text as the mean of its tokens' vectors; each word is tokenized once."""
+
+    def __init__(self, model: Any) -> None:
+        self._vectors: Vectors = model.embedding
+        self._tokenizer = model.tokenizer
+        self._known = lru_cache(maxsize=_MOST_WORDS)(self._tokens)
+
+    def embed(self, texts: list[str]) -> Vectors:
+        """Returns one vector per text; zeros for a text without words."""
+        import numpy as np
+
+        found = np.zeros((len(texts), self._vectors.shape[1]), dtype=np.float32)
+        for row, text in enumerate(texts):
+            words = [
+                self._known(word) if len(word) <= _LONGEST else self._tokens(word) for word in text.split()
+            ]
+            if words:
+                found[row] = self._vectors.take(list(chain.from_iterable(words)), axis=0).mean(axis=0)
+        return found
+
+    def _tokens(self, word: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(word, add_special_tokens=False).ids
+        return ids
 
 
 @lru_cache(maxsize=1)
@@ -209,11 +210,6 @@ def _logging_untouched() -> Iterator[None]:
     finally:
         root.setLevel(level)
         root.handlers[:] = handlers
-
-
-def _encodable(text: str) -> str:
-    """Returns a text with a UTF-8 form: a lone surrogate, at which models fail, becomes a question mark."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _name_of(embed: EmbedFunction) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ..segment import Segment
-from .bm25 import Bm25Scorer, GramScorer
-from .corpus import scored_texts
+from .corpus import TextScorer, scored_texts
 from .embedding import EmbeddingScorer, missing_reason
+from .lexical import Bm25Scorer, GramScorer
 from .protocol import Scorer
 from .question import plain_question
 
@@ -22,22 +22,12 @@ __all__ = ["FusionScorer", "default_scorer", "finite", "normalised"]
 DEFAULT_WEIGHTS = (1.0, 0.75, 1.0)
 """Weights of words, word pieces and meaning in the default mix; chosen on the development questions of the
 quality benchmark."""
-
-
 MANY, MUCH, POOL = 2_000, 2_000_000, 500
 """Segments, or characters, above which only the best 500 by words are rated by everything."""
-_OURS = (Bm25Scorer, GramScorer, EmbeddingScorer)
 
 
 def normalised(scores: Sequence[float]) -> list[float]:
-    """Returns the scores with mean 0 and spread 1; equal scores all become 0.
-
-    Example:
-        >>> normalised([1.0, 3.0])
-        [-1.0, 1.0]
-        >>> normalised([5.0, 5.0])
-        [0.0, 0.0]
-    """
+    """Returns the scores with mean 0 and spread 1; equal scores all become 0."""
     if not scores:
         return []
     scores = finite(scores)
@@ -50,12 +40,7 @@ def normalised(scores: Sequence[float]) -> list[float]:
 
 
 def finite(scores: Sequence[float]) -> Sequence[float]:
-    """Returns scores with infinity as the best finite one, and what is no number as the worst.
-
-    Example:
-        >>> finite([1.0, float("inf"), 3.0, float("nan")])
-        [1.0, 3.0, 3.0, 1.0]
-    """
+    """Returns scores with infinity as the best finite one, and what is no number as the worst."""
     known = [score for score in scores if math.isfinite(score)]
     if len(known) == len(scores):
         return scores
@@ -68,43 +53,34 @@ class FusionScorer:
 
     Args:
         parts: scorers and their weights; None takes words, word pieces and, with wordllama, meaning.
-
-    Attributes:
-        reason: why meaning is left out, None when it is not.
-
-    Example:
-        >>> class ByLength:
-        ...     def score(self, query, segments):
-        ...         return [float(len(s.text)) for s in segments]
-        >>> segments = [Segment(id="1", text="a"), Segment(id="2", text="abc")]
-        >>> FusionScorer([(ByLength(), 2.0)]).score("any", segments)
-        [-2.0, 2.0]
     """
 
     def __init__(self, parts: Sequence[tuple[Scorer, float]] | None = None) -> None:
-        self.reason: str | None = None
-        self._bounded = parts is None
+        self._default = parts is None
         if parts is None:
             words, pieces, meaning = DEFAULT_WEIGHTS
-            self.reason = missing_reason()
             parts = [(Bm25Scorer(), words), (GramScorer(), pieces)]
-            if self.reason is None:
+            if missing_reason() is None:
                 parts.append((EmbeddingScorer(), meaning))
         self.parts = tuple(parts)
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each segment."""
-        total = [0.0] * len(segments)
         if not query.strip():
-            return total
+            return [0.0] * len(segments)
         texts = scored_texts(segments)
-        if self._bounded:
-            query = plain_question(query, texts)
-        if self._bounded and (len(texts) > MANY or sum(map(len, texts)) > MUCH):
+        if not self._default:
+            return self._mixed(query, segments, texts)
+        query = plain_question(query, texts)
+        if len(texts) > MANY or sum(map(len, texts)) > MUCH:
             return self._in_two_steps(query, segments, texts)
+        return self._mixed(query, segments, texts)
+
+    def _mixed(self, query: str, segments: Sequence[Segment], texts: tuple[str, ...]) -> list[float]:
+        total = [0.0] * len(segments)
         for scorer, weight in self.parts:
             # Our own scorers read texts only: made once, the tuple finds every cache.
-            if isinstance(scorer, (Bm25Scorer, EmbeddingScorer)) and type(scorer) in _OURS:
+            if isinstance(scorer, TextScorer) and type(scorer).score is TextScorer.score:
                 raw = scorer.score_texts(query, texts)
             else:
                 raw = scorer.score(query, segments)
@@ -114,16 +90,15 @@ class FusionScorer:
     def _in_two_steps(self, query: str, segments: Sequence[Segment], texts: tuple[str, ...]) -> list[float]:
         """Rates many texts by words alone, and the best of them by everything, above all others."""
         words = normalised(Bm25Scorer().score_texts(query, texts))
-        best = sorted(range(len(texts)), key=lambda i: (-words[i], i))
         pool: list[int] = []
         size = 0
-        for i in best[:POOL]:
+        for i in sorted(range(len(texts)), key=lambda i: -words[i])[:POOL]:
             size += len(texts[i])
             if pool and size > MUCH:
                 break
             pool.append(i)
-        close = FusionScorer(self.parts).score(query, [segments[i] for i in pool])
-        lift = max(words, default=0.0) - min(close, default=0.0)
+        close = self._mixed(query, [segments[i] for i in pool], tuple([texts[i] for i in pool]))
+        lift = max(words) - min(close)
         for i, score in zip(pool, close, strict=True):
             words[i] = score + lift
         return words

@@ -1,8 +1,7 @@
 """An index of texts by meaning, kept in memory and saved to a folder.
 
 numpy compares the query with every text, which is exact and fastest up to about 100,000 texts; FAISS takes
-over above that where it is installed, or when asked for. A saved index is two plain files and a manifest,
-none of them able to run code when loaded. This file owns faiss.
+over above that where it is installed, or when asked for. This file owns faiss.
 """
 
 from __future__ import annotations
@@ -112,22 +111,18 @@ class EmbeddingIndex:
                 f"metadata must have one entry per text (got {len(metadata)} entries for {len(texts)} texts)"
             )
             raise EmbeddingIndexError(msg)
-        with self._lock:
+        start = len(self)
+        fresh = [
+            text if isinstance(text, Segment) else Segment(id=str(start + i), text=text)
+            for i, text in enumerate(texts)
+        ]
+        if metadata is not None:
             fresh = [
-                text if isinstance(text, Segment) else Segment(id=str(len(self) + i), text=text)
-                for i, text in enumerate(texts)
+                dataclasses.replace(segment, metadata={**segment.metadata, **more})
+                for segment, more in zip(fresh, metadata, strict=True)
             ]
-            if metadata is not None:
-                fresh = [
-                    dataclasses.replace(segment, metadata={**segment.metadata, **more})
-                    for segment, more in zip(fresh, metadata, strict=True)
-                ]
-            self._check_new(fresh)
         if fresh:
-            vectors = self._embedder.vectors(scored_texts(fresh))  # others search meanwhile
-            with self._lock:
-                self._check_new(fresh)
-                self._append(fresh, vectors)
+            self._append(fresh, self._embedder.vectors(scored_texts(fresh)))
 
     def search(self, query: str, k: int = 10, *, scope: Scope | None = None) -> list[Segment]:
         """Returns the `k` segments nearest to the query, best first, their cosine in `score`.
@@ -145,7 +140,7 @@ class EmbeddingIndex:
                 i for i, s in enumerate(self._segments) if s.scope is None or s.scope.visible_to(scope)
             ]
             vectors = self._vectors()
-            if not visible or vectors is None:
+            if not visible:
                 return []
             if vector.shape[1] != self.dimension:
                 msg = (
@@ -153,14 +148,17 @@ class EmbeddingIndex:
                     f"search with the embedding the index was built with ({self.embedding_name!r})"
                 )
                 raise EmbeddingIndexError(msg)
-            near = self._near_faiss if self.uses_faiss else self._near_numpy
-            found = near(vectors, vector, k, visible)
+            if self.uses_faiss and len(visible) == len(self):
+                found = self._near_faiss(vectors, vector, k)
+            else:
+                found = _near_numpy(vectors, vector, k, visible)
             return [dataclasses.replace(self._segments[i], score=score) for i, score in found]
 
     def save(self, folder: str | Path) -> None:
         """Writes the index, without `source` objects; a reader sees the old index or the new one."""
         with self._lock:
-            write_index(Path(folder), self._segments, self._vectors(), self.embedding_name)
+            vectors = self._vectors() if self._parts else None
+            write_index(Path(folder), self._segments, vectors, self.embedding_name)
 
     @classmethod
     def load(
@@ -174,19 +172,12 @@ class EmbeddingIndex:
         """Reads a saved index; raises EmbeddingIndexError where it is damaged or of another embedding."""
         index = cls(embed, backend=backend, faiss_above=faiss_above)
         segments, vectors = read_index(Path(folder), index.embedding_name)
-        if segments and vectors is not None:
-            index._check_new(segments)
+        if segments:
             index._append(segments, vectors)
         return index
 
-    def _check_new(self, segments: Sequence[Segment]) -> None:
-        counts = Counter([segment.id for segment in segments])
-        twice = [name for name, count in counts.items() if count > 1 or name in self._ids]
-        if twice:
-            msg = f"ids must be new to the index, each once (got {twice[:5]!r} again)"
-            raise EmbeddingIndexError(msg)
-
     def _append(self, segments: Sequence[Segment], vectors: Vectors) -> None:
+        """Adds what was embedded, all of it or nothing."""
         import numpy as np
 
         broken = [segments[int(i)].id for i in np.flatnonzero(~np.isfinite(vectors).all(axis=1))]
@@ -195,52 +186,50 @@ class EmbeddingIndex:
                 f"the embedding {self.embedding_name!r} must give finite numbers (did not for {broken[:5]!r})"
             )
             raise EmbeddingIndexError(msg)
-        if self.dimension not in (None, vectors.shape[1]):
-            msg = (
-                f"new vectors must have {self.dimension} numbers (got {vectors.shape[1]}); "
-                "use one embedding for all"
-            )
-            raise EmbeddingIndexError(msg)
-        self._parts.append(vectors)
-        self._segments.extend(segments)
-        self._ids.update(segment.id for segment in segments)
+        counts = Counter([segment.id for segment in segments])
+        with self._lock:
+            twice = [name for name, count in counts.items() if count > 1 or name in self._ids]
+            if twice:
+                msg = f"ids must be new to the index, each once (got {twice[:5]!r} again)"
+                raise EmbeddingIndexError(msg)
+            if self.dimension not in (None, vectors.shape[1]):
+                msg = (
+                    f"new vectors must have {self.dimension} numbers (got {vectors.shape[1]}); "
+                    "use one embedding for all"
+                )
+                raise EmbeddingIndexError(msg)
+            self._parts.append(vectors)
+            self._segments.extend(segments)
+            self._ids.update(counts)
 
-    def _vectors(self) -> Vectors | None:
-        """Returns all vectors as one array, put together only when somebody needs them."""
+    def _vectors(self) -> Vectors:
+        """Returns all vectors as one array, put together only when they are needed."""
         import numpy as np
 
         if len(self._parts) > 1:
             self._parts = [np.concatenate(self._parts)]
-        return self._parts[0] if self._parts else None
+        return self._parts[0]
 
-    def _near_numpy(
-        self, vectors: Vectors, vector: Vectors, k: int, visible: list[int]
-    ) -> list[tuple[int, float]]:
-        import numpy as np
-
-        rows = vectors if len(visible) == len(self._segments) else vectors[visible]
-        scores = rows @ vector[0]
-        # All that equal the k-th best stay until the stable sort, so ties fall in the order of adding.
-        least = np.partition(scores, len(scores) - k)[len(scores) - k] if k < len(scores) else -np.inf
-        candidates = np.flatnonzero(scores >= least)
-        best = candidates[np.argsort(-scores[candidates], kind="stable")][:k]
-        return [(visible[int(i)], float(scores[i])) for i in best]
-
-    def _near_faiss(
-        self, vectors: Vectors, vector: Vectors, k: int, visible: list[int]
-    ) -> list[tuple[int, float]]:
+    def _near_faiss(self, vectors: Vectors, vector: Vectors, k: int) -> list[tuple[int, float]]:
         import faiss
         import numpy as np
 
         if self._faiss is None:
             self._faiss = faiss.IndexFlatIP(vectors.shape[1])
-        if self._faiss.ntotal < len(self._segments):
+        if self._faiss.ntotal < len(vectors):
             self._faiss.add(np.ascontiguousarray(vectors[self._faiss.ntotal :]))
-        only = None
-        if len(visible) < len(self._segments):
-            chosen = faiss.IDSelectorBatch(np.asarray(visible, dtype=np.int64))
-            # faiss makes its keywords at run time
-            only = faiss.SearchParameters(sel=chosen)  # type: ignore[call-arg]  # faiss's stubs lack it
-        scores, ids = self._faiss.search(np.ascontiguousarray(vector), min(k, len(visible)), params=only)
-        found = [(int(i), float(score)) for i, score in zip(ids[0], scores[0], strict=True) if i >= 0]
+        scores, ids = self._faiss.search(np.ascontiguousarray(vector), min(k, len(vectors)))
+        found = [(int(i), float(score)) for i, score in zip(ids[0], scores[0], strict=True)]
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+
+
+def _near_numpy(vectors: Vectors, vector: Vectors, k: int, visible: list[int]) -> list[tuple[int, float]]:
+    import numpy as np
+
+    rows = vectors if len(visible) == len(vectors) else vectors[visible]
+    scores = rows @ vector[0]
+    # All that equal the k-th best stay until the stable sort, so ties fall in the order of adding.
+    least = np.partition(scores, len(scores) - k)[len(scores) - k] if k < len(scores) else -np.inf
+    candidates = np.flatnonzero(scores >= least)
+    best = candidates[np.argsort(-scores[candidates], kind="stable")][:k]
+    return [(visible[int(i)], float(scores[i])) for i in best]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from ..errors import BudgetConfigError
 from ..segment import Segment
@@ -20,6 +20,8 @@ __all__ = ["KINDS", "OVER_RETRIEVE", "MemoryScorer", "MemoryWeights"]
 
 KINDS: Mapping[str, float] = {"core": 100, "explicit": 90, "fact": 80, "project": 75, "experience": 70}
 """How much a memory's kind counts, 0 to 100."""
+UNKNOWN_PRIORITY, UNKNOWN_KIND = 50, 70
+"""Importance of a memory that states no priority, and of one of another kind or of none."""
 OVER_RETRIEVE = 50
 """So many of the nearest memories compete; the others come after them."""
 _SAME = 1e-12
@@ -38,14 +40,6 @@ class MemoryWeights:
         kind: what kind of memory it is.
         half_life_days: after this many days recency counts half.
         kinds: importance of each kind, 0 to 100.
-        unknown_kind: importance of a memory of another kind or of none.
-        unknown_priority: importance of a memory that states none, 0 to 100.
-
-    Example:
-        >>> MemoryWeights(similarity=-1)
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.BudgetConfigError: similarity must be 0 or more (got -1)
     """
 
     similarity: float = 0.4
@@ -54,8 +48,6 @@ class MemoryWeights:
     kind: float = 0.1
     half_life_days: float = 30.0
     kinds: Mapping[str, float] = field(default_factory=lambda: KINDS)
-    unknown_kind: float = 70.0
-    unknown_priority: float = 50.0
 
     def __post_init__(self) -> None:
         problems = [
@@ -117,12 +109,6 @@ class MemoryScorer:
 
         Memories behind the `OVER_RETRIEVE` nearest are shifted behind all of these, unless they are of kind
         "core". Where no memory differs from another in priority, date or kind, nothing is shifted.
-
-        Example:
-            >>> near = Segment(id="near", text="tea", priority=0)
-            >>> far = Segment(id="far", text="ice", priority=100)
-            >>> [round(shift, 2) for shift in MemoryScorer().shifts([2.0, 1.0], [near, far])]
-            [-0.75, 0.0]
         """
         worth = self._worth(segments)
         most, least = max(worth, default=0.0), min(worth, default=0.0)
@@ -141,31 +127,29 @@ class MemoryScorer:
     def _worth(self, segments: Sequence[Segment]) -> list[float]:
         """Returns what priority, recency and kind give each memory, weighed."""
         weights = self.weights
-        ages = _ages_in_days([segment.created_at for segment in segments], self._now)
-        return [
-            weights.priority
-            * _share(segment.priority if segment.priority is not None else weights.unknown_priority)
-            + weights.recency * 0.5 ** (ages[i] / weights.half_life_days)
-            + weights.kind * _share(weights.kinds.get(segment.kind or "", weights.unknown_kind))
-            for i, segment in enumerate(segments)
-        ]
+        worth = []
+        for segment, days in zip(segments, self._ages_in_days(segments), strict=True):
+            priority = UNKNOWN_PRIORITY if segment.priority is None else segment.priority
+            kind = weights.kinds.get(segment.kind or "", UNKNOWN_KIND)
+            recency = 0.5 ** (days / weights.half_life_days)
+            worth.append(
+                weights.priority * _share(priority) + weights.recency * recency + weights.kind * _share(kind)
+            )
+        return worth
+
+    def _ages_in_days(self, segments: Sequence[Segment]) -> list[float]:
+        moments = [_utc(s.created_at) for s in segments if s.created_at is not None]
+        if self._now is None and not moments:
+            return [0.0] * len(segments)
+        now = _utc(self._now) if self._now is not None else max(moments)
+        # A memory without a date counts as old as the oldest dated one: not knowing is no reason to go first.
+        oldest = min(moments, default=now)
+        ages = [now - (_utc(s.created_at) if s.created_at is not None else oldest) for s in segments]
+        return [max(0.0, age / timedelta(days=1)) for age in ages]
 
 
 def _share(value: float) -> float:
     return min(max(value / 100, 0.0), 1.0)
-
-
-def _ages_in_days(moments: Sequence[datetime | None], now: datetime | None) -> list[float]:
-    known = [_utc(moment) for moment in moments if moment is not None]
-    if not known and now is None:
-        return [0.0] * len(moments)
-    latest = _utc(now) if now is not None else max(known)
-    # A memory without a date counts as old as the oldest dated one: not knowing is no reason to go first.
-    oldest = max(((latest - moment).total_seconds() for moment in known), default=0.0)
-    seconds = [
-        (latest - _utc(moment)).total_seconds() if moment is not None else oldest for moment in moments
-    ]
-    return [max(0.0, second) / 86_400 for second in seconds]
 
 
 def _utc(moment: datetime) -> datetime:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping
 from functools import lru_cache
 
 from .corpus import TermIndex
@@ -38,26 +36,17 @@ def plain_question(query: str, texts: tuple[str, ...]) -> str:
 
 
 def without_courtesy(query: str) -> str:
-    """Returns a question without the clauses that only greet, ask and thank; as it is when all do.
-
-    Example:
-        >>> without_courtesy("Hello! Could you tell me: where is the key? Thank you very much!")
-        'where is the key?'
-    """
+    """Returns a question without the clauses that only greet, ask and thank; as it is when all do."""
     clauses = _CLAUSE.findall(_THANKS.sub("", query))
     said = "".join([clause for clause in clauses if not _COURTESY.issuperset(raw_words(clause))])
     return said.strip() or query
 
 
 def respelled(query: str, texts: tuple[str, ...]) -> str:
-    """Returns a question with its misspelt words as the texts, or common words, are spelt.
+    """Returns a question with its misspelt words as the texts spell them; of several, as most texts do.
 
     A slip is one letter lost, added, wrong or swapped with the next; the first letter must be right, and the
-    word have four letters. Of several words the one that most texts hold is taken, else the commonest.
-
-    Example:
-        >>> respelled("When is the meetign about bugdet?", ("The budget meeting is on Monday.",))
-        'When is the meeting about budget?'
+    word have four letters and be no common one.
     """
     index = TermIndex.of(texts)
     return _WORD.sub(lambda match: _known(match.group(), index), query)
@@ -65,29 +54,16 @@ def respelled(query: str, texts: tuple[str, ...]) -> str:
 
 def _known(word: str, index: TermIndex) -> str:
     folded = fold(word)
-    if folded in STOP_WORDS or stem(folded) in index.stems or folded in _common().get(_shape(folded), ()):
+    if folded in STOP_WORDS or stem(folded) in index.stems or folded in _common():
         return word
     shapes = [(folded[0], size) for size in range(len(folded) - 1, len(folded) + 2)]
-    said = [near for shape in shapes for near in index.words_like(*shape) if _one_slip(folded, near)]
-    if said:
-        return max(said, key=lambda near: len(index.holders(near)))
-    common = [
-        near for shape in shapes for near in _common().get(shape, {}).items() if _one_slip(folded, near[0])
-    ]
-    return min(common, key=lambda near: near[1], default=(word, 0))[0]
+    near = [known for shape in shapes for known in index.alike.get(shape, ()) if _one_slip(folded, known)]
+    return max(near, key=lambda known: len(index.holders(known)), default=word)
 
 
 @lru_cache(maxsize=1)
-def _common() -> Mapping[tuple[str, int], Mapping[str, int]]:
-    """Returns common words and their ranks, by first letter and length."""
-    found: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)
-    for rank, word in enumerate(common_words()):
-        found[_shape(word)][word] = rank
-    return dict(found)
-
-
-def _shape(word: str) -> tuple[str, int]:
-    return word[0], len(word)
+def _common() -> frozenset[str]:
+    return frozenset(common_words())
 
 
 def _one_slip(word: str, other: str) -> bool:

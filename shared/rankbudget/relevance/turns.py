@@ -7,16 +7,20 @@ Whom the question names most likely said it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
 
 from ..segment import Segment
 from .corpus import BoundedCache, TermIndex, scored_texts
 from .fusion import default_scorer, normalised
 from .protocol import Scorer
 from .question import plain_question
-from .speakers import named_in, speakers, without
+from .words import raw_words, stem
 
-__all__ = ["TurnScorer", "passages", "smoothed"]
+__all__ = ["TurnScorer", "passages"]
 
 NEAR, FURTHER = 0.15, 0.2
 """Share of the relevance of the neighbours, and of those two steps away."""
@@ -24,6 +28,8 @@ PASSAGES = ((115, 0.6), (300, 0.4), (750, 0.6), (1900, 0.5))
 """Length of the passages in words, and the weight of each."""
 SPEAKER = 2.5
 """For turns of whom the question names."""
+_OPENS = re.compile(r"\s*([^\W\d_][^:\n]{0,39}?) ?:\s")
+_MOST_WORDS = 6
 
 
 class TurnScorer:
@@ -31,14 +37,6 @@ class TurnScorer:
 
     Args:
         scorer: rates single texts; None takes the default mix of words and meaning.
-
-    Example:
-        >>> from rankbudget.relevance.bm25 import Bm25Scorer
-        >>> texts = "Hi.", "Where is the key?", "In the blue box.", "Bye.", "Bye."
-        >>> turns = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
-        >>> scores = TurnScorer(Bm25Scorer()).score("the key", turns)
-        >>> scores.index(max(scores)), scores[2] > scores[4]
-        (1, True)
     """
 
     def __init__(self, scorer: Scorer | None = None) -> None:
@@ -51,44 +49,43 @@ class TurnScorer:
         scorer = self._scorer or default_scorer()
         texts = scored_texts(segments)
         query = plain_question(query, texts)
-        names = speakers(segments)
-        named = named_in(query, names)
-        # A name is heard most where others address its owner, and would bring their turns.
-        about = without(query, {name for name, asked in zip(names, named, strict=True) if asked})
-        total = smoothed(normalised(scorer.score(about, segments)))
-        for weight, ratings in _passage_ratings(query, texts, scorer):
-            total = [score + weight * rating for score, rating in zip(total, ratings, strict=True)]
-        return [score + SPEAKER * asked for score, asked in zip(total, named, strict=True)]
+        own = normalised(scorer.score(query, segments))
+        total = list(own)
+        for distance, share in ((1, NEAR), (2, FURTHER)):  # the answer often stands beside the question
+            for i in range(len(own) - distance):
+                total[i] += share * own[i + distance]
+                total[i + distance] += share * own[i]
+        for words, weight in PASSAGES:
+            spans = passages(texts, words)
+            if len(spans) > 1:  # one passage says the same of every turn
+                ratings = scorer.score(query, [segment for _, _, segment in spans])
+                best = [float("-inf")] * len(texts)
+                for (start, end, _), rating in zip(spans, ratings, strict=True):
+                    best[start:end] = [max(rating, other) for other in best[start:end]]
+                total = [
+                    score + weight * rating for score, rating in zip(total, normalised(best), strict=True)
+                ]
+        return [score + SPEAKER * asked for score, asked in zip(total, _named(query, segments), strict=True)]
 
 
-def smoothed(scores: Sequence[float]) -> list[float]:
-    """Returns each score plus a share of its neighbours': the answer often stands beside the question.
+def _named(query: str, segments: Sequence[Segment]) -> list[bool]:
+    """Returns whether the question names who speaks each turn.
 
-    Example:
-        >>> smoothed([0.0, 1.0, 0.0, 0.0])
-        [0.15, 1.0, 0.15, 0.2]
+    A turn tells its speaker by a name in its metadata or before a colon that opens its text. Half of the
+    name's words must be asked for: questions leave out titles. A name that only one turn has is no name.
     """
-    found = list(scores)
-    for distance, share in ((1, NEAR), (2, FURTHER)):
-        for i in range(len(scores) - distance):
-            found[i] += share * scores[i + distance]
-            found[i + distance] += share * scores[i]
-    return found
+    names = [str(segment.metadata.get("name") or "") or _opening(segment.text) for segment in segments]
+    asked = {stem(word) for word in raw_words(query)}
+    known = {}
+    for name, count in Counter(names).items():
+        words = [stem(word) in asked for word in raw_words(name)]
+        known[name] = count > 1 and any(words) and 2 * sum(words) >= len(words)
+    return [known[name] for name in names]
 
 
-def _passage_ratings(
-    query: str, texts: tuple[str, ...], scorer: Scorer
-) -> Iterator[tuple[float, list[float]]]:
-    """Yields, for each length of passages, a weight and the rating of the best passage of each turn."""
-    for words, weight in PASSAGES:
-        spans = passages(texts, words)
-        if len(spans) < 2:  # noqa: PLR2004 - one passage says the same of every turn
-            continue
-        ratings = scorer.score(query, [segment for _, _, segment in spans])
-        best = [float("-inf")] * len(texts)
-        for (start, end, _), rating in zip(spans, ratings, strict=True):
-            best[start:end] = [max(rating, other) for other in best[start:end]]
-        yield weight, normalised(best)
+def _opening(text: str) -> str:
+    found = _OPENS.match(text)
+    return found[1] if found and len(found[1].split()) <= _MOST_WORDS else ""
 
 
 def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment]]:
@@ -96,28 +93,17 @@ def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment
 
     They start at fixed distances from the beginning, so that a turn added at the end leaves all but the last
     ones as they were.
-
-    Example:
-        >>> [(start, end) for start, end, _ in passages(("one two",) * 6, 4)]
-        [(0, 2), (1, 3), (2, 4), (3, 5), (4, 6)]
     """
     return _PASSAGES.get((words, texts), lambda key: _cut(key[1], key[0]))
 
 
 def _cut(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment]]:
-    middles: list[float] = []
-    total = 0
-    for length in TermIndex.of(texts).lengths:
-        middles.append(total + length / 2)
-        total += length
-    step = max(1, words // 2)
+    lengths = TermIndex.of(texts).lengths
+    total = sum(lengths)
+    middles = [end - length / 2 for end, length in zip(accumulate(lengths), lengths, strict=True)]
     spans: list[tuple[int, int]] = []
-    start = end = 0
-    for left in range(0, max(1, total), step):
-        while start < len(texts) and middles[start] < left:
-            start += 1
-        while end < len(texts) and middles[end] < left + words:
-            end += 1
+    for left in range(0, max(1, total), max(1, words // 2)):
+        start, end = bisect_left(middles, left), bisect_left(middles, left + words)
         if end > start and (start, end) not in spans[-1:]:
             spans.append((start, end))
         if left + words >= total:

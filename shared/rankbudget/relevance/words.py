@@ -36,26 +36,14 @@ GRAM = 4
 
 
 def fold(text: str) -> str:
-    """Returns the text without case, accents and vowel marks.
-
-    Example:
-        >>> fold("Café ÉLAN")
-        'cafe elan'
-    """
+    """Returns the text without case, accents and vowel marks."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFKD", text.casefold()).translate(_FOLD))
 
 
 def raw_words(text: str) -> list[str]:
-    """Returns the folded words of a text, unstemmed; runs of scripts without spaces come as character pairs.
-
-    Example:
-        >>> raw_words("The cat's 2 toys")
-        ['the', 'cat', 's', '2', 'toys']
-        >>> raw_words("北京大学 in 2024")
-        ['北京', '京大', '大学', 'in', '2024']
-    """
+    """Returns the folded, unstemmed words of a text; scripts without spaces come as character pairs."""
     folded = fold(text)
     if folded.isascii():
         return _ASCII_WORD.findall(folded)
@@ -69,14 +57,7 @@ def raw_words(text: str) -> list[str]:
 
 
 def content_terms(text: str) -> list[str]:
-    """Returns the stemmed terms of a query without function words; all of them when nothing else is left.
-
-    Example:
-        >>> content_terms("What is the budget of the project?")
-        ['budget', 'project']
-        >>> content_terms("who is it")
-        ['who', 'is', 'it']
-    """
+    """Returns the stemmed terms of a query without function words; all of them when nothing else is left."""
     return [stem(word) for word in content_words(text)]
 
 
@@ -88,12 +69,7 @@ def content_words(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 16)
 def grams(word: str) -> tuple[str, ...]:
-    """Returns the overlapping 4-character pieces of a word, its edges marked.
-
-    Example:
-        >>> grams("rank")
-        ('_ran', 'rank', 'ank_')
-    """
+    """Returns the overlapping 4-character pieces of a word, its edges marked."""
     marked = f"_{word}_"
     if len(marked) <= GRAM:
         return (marked,)
@@ -102,15 +78,10 @@ def grams(word: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
-    """Returns the word without its inflection, where it is in Latin letters; never under three of them.
-
-    Example:
-        >>> [stem(w) for w in ("memories", "memory", "running", "runs", "planned")]
-        ['memori', 'memori', 'run', 'run', 'plan']
-    """
+    """Returns the word without its inflection, where it is in Latin letters; never under three of them."""
     if len(word) <= _SHORTEST or word[0].isdigit() or word[0] > "\u024f":
         return word
-    word = _stripped(_present(_singular(word)))
+    word = _present(_singular(word))
     if word.endswith("e") and len(word) > _SHORTEST:
         word = word[:-1]
     if word.endswith("y") and len(word) > _SHORTEST:
@@ -121,10 +92,6 @@ def stem(word: str) -> str:
 _SHORTEST = 3
 _DOUBLED = frozenset("bdfgmnprt")
 _VOWEL = re.compile("[aeiouy]")
-_ENDINGS = tuple(
-    """ization ational fulness ousness iveness ation alism ator ment ness ance ence able ible ally ful ly er
-    or""".split()
-)
 
 
 def _singular(word: str) -> str:
@@ -141,10 +108,3 @@ def _present(word: str) -> str:
     if ending is None or len(base) < _SHORTEST - 1 or not _VOWEL.search(base):
         return word
     return base[:-1] if len(base) > _SHORTEST and base[-1] == base[-2] and base[-1] in _DOUBLED else base
-
-
-def _stripped(word: str) -> str:
-    for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST:
-            return word[: -len(ending)]
-    return word

@@ -13,7 +13,7 @@ from rankbudget.compression.template import compress_template
 from rankbudget.compression.truncate import truncate_text
 from rankbudget.compression.units import split_units
 from rankbudget.optimizer.analyzer import AnalyzerConfig
-from rankbudget.relevance.keyword import KeywordScorer
+from rankbudget.relevance.lexical import KeywordScorer
 from rankbudget.testing import WordCounter
 from tests.growth import Growth, growth
 

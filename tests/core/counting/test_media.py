@@ -12,8 +12,7 @@ import pytest
 
 from rankbudget import counter_for
 from rankbudget.counting import MediaTable
-from rankbudget.counting.image_size import image_size
-from rankbudget.counting.media import media_for
+from rankbudget.counting.media import image_size, media_for
 
 
 def png(width: int, height: int) -> bytes:

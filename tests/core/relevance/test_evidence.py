@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rankbudget import Segment
-from rankbudget.relevance.bm25 import Bm25Scorer
-from rankbudget.relevance.evidence import (
-    DOCUMENT_WEIGHTS,
-    document_features,
-    rate_documents,
-    rate_sentences,
-)
+from rankbudget.relevance.evidence import rate_documents, rate_sentences
+from rankbudget.relevance.lexical import Bm25Scorer
 from tests.growth import growth
 
 PAGES = [
@@ -30,20 +25,13 @@ PAGES = [
 QUESTION = "What is the place of birth of the director of The Zone?"
 
 
-def test_every_weight_has_its_feature() -> None:
-    """No weight stands for a feature that is not worked out, and none is missing."""
-    found = document_features(QUESTION, PAGES, Bm25Scorer())
-    assert set(DOCUMENT_WEIGHTS) - {"base"} == set(found[0])
-    assert found[0]["strength"] == 1.0
-
-
 def test_a_title_that_many_have_leads_nowhere() -> None:
     """Chunks of one file share its title, and naming it says nothing about one of them."""
+    question = "Where was the director of The Zone born?"
     chunks = [Segment(id=str(n), title="Denys Roy", text=f"Denys Roy wrote page {n}.") for n in range(3)]
-    pages = [*PAGES[:1], *chunks]
-    rows = document_features("Where was the director of The Zone born?", pages, Bm25Scorer())
-    assert [row["bridged"] for row in rows] == [0.0] * 4
-    assert document_features(QUESTION, PAGES, Bm25Scorer())[1]["bridged"] > 0
+    shared = rate_documents(question, [*PAGES[:1], *chunks], Bm25Scorer())
+    alone = rate_documents(question, [*PAGES[:1], *chunks[:1]], Bm25Scorer())
+    assert shared[1] == shared[2] == shared[3] < 1 < alone[1]
 
 
 @pytest.mark.parametrize("title", ["Annual Report Contoso", "Annual Report Contoso page {}"])
@@ -57,7 +45,7 @@ def test_titles_that_are_alike_cost_no_more_each(title: str) -> None:
             for n, named in enumerate(titles)
         ]
 
-    work = lambda segments: document_features("What does Contoso say?", segments, Bm25Scorer())  # noqa: E731
+    work = lambda segments: rate_documents("What does Contoso say?", segments, Bm25Scorer())  # noqa: E731
     found = growth(work, chunks, short=1200, times=2, most=3)
     assert found.linear, found
 

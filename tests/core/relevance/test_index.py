@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
+import pickle
 import tempfile
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 
 from rankbudget import EmbeddingIndex, Provenance, Scope, Segment
 from rankbudget.errors import BudgetConfigError, CounterUnavailableError, EmbeddingIndexError
-from rankbudget.relevance import embedding, index_files
+from rankbudget.relevance import embedding
 from rankbudget.relevance.embedding import Embedder
+from rankbudget.relevance.index_files import INDEX_FILE
 
 
 def letters(texts: list[str]) -> list[list[float]]:
@@ -126,7 +128,7 @@ def test_saved_and_loaded_is_the_same(tmp_path: Path) -> None:
     loaded.add(["cd"])
     loaded.save(tmp_path / "i")
     assert len(EmbeddingIndex.load(tmp_path / "i", letters)) == 3
-    assert len(list((tmp_path / "i").iterdir())) == 3, "files of the older index are removed"
+    assert len(list((tmp_path / "i").iterdir())) == 1
 
 
 def test_an_empty_index_can_be_saved(tmp_path: Path) -> None:
@@ -135,41 +137,46 @@ def test_an_empty_index_can_be_saved(tmp_path: Path) -> None:
     assert len(EmbeddingIndex.load(tmp_path, letters)) == 0
 
 
-def damage_vectors(folder: Path) -> None:
-    path = next(folder.glob("vectors-*"))
-    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+def rewritten(change: Callable[[list[bytes]], None]) -> Callable[[Path], None]:
+    """Returns what changes the lines of a saved index and makes its checksum right again."""
 
-
-def damage_segments(folder: Path) -> None:
-    path = next(folder.glob("segments-*"))
-    path.write_text(path.read_text().replace("aa", "bb"))
-
-
-def drop_vectors(folder: Path) -> None:
-    next(folder.glob("vectors-*")).unlink()
-
-
-def change(**fields: object) -> object:
     def edit(folder: Path) -> None:
-        path = folder / index_files.MANIFEST
-        path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+        path = folder / INDEX_FILE
+        lines = path.read_bytes().split(b"\n", 1)[1].split(b"\n", 2)
+        change(lines)
+        body = b"\n".join(lines)
+        path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
     return edit
+
+
+def head(**fields: object) -> Callable[[Path], None]:
+    """Returns what changes the first line of a saved index."""
+
+    def change(lines: list[bytes]) -> None:
+        lines[0] = json.dumps({**json.loads(lines[0]), **fields}).encode()
+
+    return rewritten(change)
+
+
+def line(at: int, data: bytes) -> Callable[[Path], None]:
+    """Returns what replaces the first line, the first segment or the vectors of an index of one segment."""
+    return rewritten(lambda lines: lines.__setitem__(at, data))
+
+
+def flip(folder: Path) -> None:
+    path = folder / INDEX_FILE
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
 
 
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (damage_vectors, "damaged"),
-        (damage_segments, "damaged"),
-        (drop_vectors, "cannot be read"),
-        (change(count=7), "manifest says"),
-        (change(dimension=3), "manifest says"),
-        (change(format=99), "got 99"),
-        (change(vectors={"file": "../../etc/passwd", "sha256": ""}), "files that save.*passwd"),
-        (lambda folder: (folder / index_files.MANIFEST).write_text("{"), "cannot be read"),
-        (lambda folder: (folder / index_files.MANIFEST).write_text("[]"), "not the manifest"),
-        (lambda folder: (folder / index_files.MANIFEST).unlink(), "no saved index"),
+        (flip, "checksum"),
+        (head(format=99), "got 99"),
+        (head(embedding="numbers"), r"'numbers' \(got 'letters'\)"),
+        (lambda folder: (folder / INDEX_FILE).write_text("{"), "cannot be read"),
+        (lambda folder: (folder / INDEX_FILE).unlink(), "no saved index"),
     ],
 )
 def test_a_damaged_index_is_a_typed_error(tmp_path: Path, harm: object, said: str) -> None:
@@ -197,46 +204,28 @@ def test_another_embedding_is_refused(tmp_path: Path) -> None:
     assert len(loaded) == 1
 
 
-def forge(folder: Path, part: str, ending: str, data: bytes) -> None:
-    """Puts other data into a saved index, with a manifest that vouches for it."""
-    checksum = hashlib.sha256(data).hexdigest()
-    name = f"{part}-{checksum[:16]}.{ending}"
-    (folder / name).write_bytes(data)
-    change(**{part: {"file": name, "sha256": checksum}})(folder)  # type: ignore[operator]
-
-
-def npy(array: np.ndarray, shape: str = "") -> bytes:
-    """Returns an array as a file, its header claiming another shape if one is given."""
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=True)
-    real = f"{array.shape}, }}".ljust(len(shape) + 3)
-    return buffer.getvalue().replace(real.encode(), f"{shape}, }}".encode()) if shape else buffer.getvalue()
-
-
 @pytest.mark.parametrize(
-    ("part", "ending", "data"),
+    "harm",
     [
-        ("vectors", "npy", npy(np.array([{"a": 1}], dtype=object))),
-        ("vectors", "npy", npy(np.zeros((1, 2), dtype=np.float32), shape="(9**9**9, 2)")),
-        ("vectors", "npy", npy(np.zeros((1, 2), dtype=np.float32), shape="(99999999999, 2)")),
-        ("vectors", "npy", b"PK\x03\x04"),
-        ("vectors", "npy", npy(np.float32(3))),
-        ("vectors", "npy", npy(np.full((1, 16), np.nan, dtype=np.float32))),
-        ("segments", "jsonl", b"[" * 100_000),
-        ("segments", "jsonl", b"[1]"),
-        ("segments", "jsonl", b'{"id": "a", "text": 5}'),
-        ("segments", "jsonl", b'{"id": ["a"], "text": "a"}'),
-        ("segments", "jsonl", b'{"id": "a", "text": "a", "scope": 3}'),
-        ("segments", "jsonl", b'{"id": "a", "text": "a", "created_at": 1e999}'),
-        ("segments", "jsonl", b"\xff"),
+        *[head(count=count) for count in (0, "x", 9**20)],
+        *[head(dimension=dimension) for dimension in (0, 3, "x", 9**20)],
+        *[line(0, data) for data in (b"[]", b"{}", b"{", b"\xff", b"[" * 100_000)],
+        *[
+            line(1, data)
+            for data in (
+                b"[" * 100_000, b"[1]", b"\xff", b'{"id": "a", "text": 5}', b'{"id": ["a"], "text": "a"}',
+                b'{"id": "a", "text": "a", "scope": 3}', b'{"id": "a", "text": "a", "created_at": 1e999}',
+            )
+        ],
+        *[line(2, data) for data in (b"", b"x", pickle.dumps([1.0]), np.full(4, np.nan, dtype="<f4").tobytes())],
     ],
 )  # fmt: skip
-def test_a_forged_index_is_a_typed_error(tmp_path: Path, part: str, ending: str, data: bytes) -> None:
-    """Files that no save wrote raise an EmbeddingIndexError, however they vouch for themselves; no pickle is run."""
+def test_a_forged_index_is_a_typed_error(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    """A file that no save wrote raises an EmbeddingIndexError, however it vouches for itself."""
     index = EmbeddingIndex(letters)
     index.add(["aa"])
     index.save(tmp_path)
-    forge(tmp_path, part, ending, data)
+    harm(tmp_path)
     with pytest.raises(EmbeddingIndexError):
         EmbeddingIndex.load(tmp_path, letters)
 
@@ -303,8 +292,7 @@ def test_without_wordllama_words_alone_decide_and_say_why(monkeypatch: pytest.Mo
 
     scorer = FusionScorer()
     assert len(scorer.parts) == 2
-    assert scorer.reason is not None
-    assert 'pip install "rankbudget[embed]"' in scorer.reason
+    assert 'pip install "rankbudget[embed]"' in str(embedding.missing_reason())
     with pytest.raises(CounterUnavailableError, match=r"rankbudget\[embed\]"):
         Embedder()
     with pytest.raises(CounterUnavailableError, match=r"rankbudget\[faiss\]"):
@@ -321,3 +309,15 @@ def test_default_embedding_knows_synonyms() -> None:
     index.add(["The automobile needs fuel.", "Bake the bread for an hour.", "Rain is expected tomorrow."])
     assert index.search("gasoline for my car", k=1)[0].id == "0"
     assert (logging.getLogger().level, logging.getLogger().handlers[:]) == before
+
+
+def test_a_text_has_one_vector_whatever_stands_beside_it() -> None:
+    """The embedded default gives wordllama's vectors, alone or beside others; zeros for a text without words."""
+    wordllama = pytest.importorskip("wordllama")
+    model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    texts = ["Paris is a city.", "café 北京 x", "y" * 60 + " tea", "  \n"]
+    found = Embedder().vectors(texts)
+    expected = np.concatenate([model.embed([text]) for text in texts[:3]])
+    assert np.allclose(found[:3], expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-5)
+    assert not found[3].any()
+    assert (found[0] == Embedder().vectors(texts[:1])[0]).all()
