@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
@@ -172,14 +172,15 @@ class AgentBudget(SharedCopy):
         own = self.model if self.model is not None else model
         limits = self.limits_for(own).with_tools(bound_tools(own) if tools is None else as_tools(tools))
         self._latest = limits.counter
+        if refused is not None:  # three quarters of what was sent: else the same prompt may be sent again
+            most = min(limits.most, refused.report.total_tokens)
+            limits = replace(limits, ceiling=max(1, int(most * _TIGHTER)))
         whole = [*messages] if system is None else [system, *messages]
-        plan = yield from self.plan(whole, limits, thread=thread, refused=refused)
+        plan = yield from self.plan(whole, limits, thread=thread)
         kept = list(plan.history)
         return kept[1:] if system is not None and kept and kept[0] is system else kept, plan
 
-    def plan(
-        self, messages: Sequence[Any], limits: HostLimits, *, thread: Any = None, refused: Plan | None = None
-    ) -> Steps[Plan]:
+    def plan(self, messages: Sequence[Any], limits: HostLimits, *, thread: Any = None) -> Steps[Plan]:
         """Plans a whole request; a thread's cut and summary are remembered."""
         if limits.summarizer is not None and thread is None:
             msg = (
@@ -187,11 +188,8 @@ class AgentBudget(SharedCopy):
                 'Pass config={"configurable": {"thread_id": ..}} to invoke.'
             )
             raise BudgetConfigError(msg)
-        fields = limits.fields()
-        if refused is not None:  # three quarters of what was sent: else the same prompt may be sent again
-            fields["ceiling"] = max(1, int(min(limits.most, refused.report.total_tokens) * _TIGHTER))
         request = PromptRequest(
-            **fields,
+            **limits.fields(),
             history=Block(name="history", messages=messages),
             sources=frozenset({"history"}),
             sent=True,

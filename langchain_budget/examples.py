@@ -88,7 +88,8 @@ class BudgetExampleSelector(BaseExampleSelector):
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the best examples for the input, best first."""
         keys = self.input_keys if self.input_keys is not None else list(input_variables)
-        query = "\n".join(_text(input_variables[key]) for key in keys if key in input_variables)
+        values = [input_variables[key] for key in keys if key in input_variables]
+        query = "\n".join(str(getattr(value, "text", value)) for value in values)
         limits: dict[str, Any] = {"max_tokens": self.max_tokens}
         if hasattr(self.example_prompt, "format_messages"):
             limits["cost"] = lambda e: self._measure.group(example_messages(e, self.example_prompt))
@@ -98,14 +99,11 @@ class BudgetExampleSelector(BaseExampleSelector):
             shown = partial(example_text, prompt=self.example_prompt)
             limits |= {"counter": self._counter, "render": shown, "join": self.separator}
         found = self._selector.select(query, list(self.examples), self.k, self.diversity, **limits)
-        if not self.double_braces:
-            return found
-        return [{key: _doubled(value) for key, value in example.items()} for example in found]
+        return [_doubled(example) for example in found] if self.double_braces else found
 
 
-def _doubled(value: Any) -> Any:
-    return value.replace("{", "{{").replace("}", "}}") if isinstance(value, str) else value
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(getattr(value, "text", value))
+def _doubled(example: dict[str, Any]) -> dict[str, Any]:
+    """Returns a copy that a template may be filled in with once more."""
+    return {
+        k: v.replace("{", "{{").replace("}", "}}") if isinstance(v, str) else v for k, v in example.items()
+    }

@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableLambda
 
-from rankbudget import TokenBudget, counter_for, fit_messages
+from rankbudget import FitResult, TokenBudget, counter_for, fit_messages
 from rankbudget.adapters import CodecMeasure, Measure, Timeline, block_text, replace_text
 from rankbudget.errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError
 
@@ -91,12 +91,16 @@ def trim_messages(
         return RunnableLambda(partial(trim_messages, **options), name="trim_messages")
     host = _counter(token_counter)
     split = getattr(text_splitter, "split_text", text_splitter) or methodcaller("splitlines", keepends=True)
-    trim = _Trim(
+    measure = host.measure or CodecMeasure(CODEC, host.counter)
+    fit = partial(
+        fit_messages,
+        max_tokens=max_tokens,
         counter=host.counter,
-        measure=host.measure or CodecMeasure(CODEC, host.counter),
-        limit=max_tokens,
-        split=split if allow_partial else None,
+        codec=CODEC,
+        measure=measure,
+        min_exchanges=1,
     )
+    trim = _Trim(fit, measure, max_tokens, split if allow_partial else None)
     given = as_messages(messages)
     if strategy == "first":
         return trim.oldest(given, end_on)
@@ -108,11 +112,11 @@ def trim_messages(
     return _started(kept, start_on, include_system=include_system) if start_on else kept
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Trim:
-    """A limit, how to count, and how a text is split where the message at the edge may be cut."""
+    """A limit, how to fit and to count, and how a text is split where the message at the edge may be cut."""
 
-    counter: Any
+    fit: Callable[..., FitResult]
     measure: Measure
     limit: int
     split: Callable[[str], list[str]] | None
@@ -159,22 +163,13 @@ class _Trim:
 
     def _fitted(self, given: list[BaseMessage]) -> list[BaseMessage]:
         """Returns the newest messages that fit; unanswered results are shortened before they are refused."""
-        fit = partial(
-            fit_messages,
-            given,
-            max_tokens=self.limit,
-            counter=self.counter,
-            codec=CODEC,
-            measure=self.measure,
-            min_exchanges=1,
-        )
         try:
-            return list(fit(message_cap=None).messages)
+            return list(self.fit(given, message_cap=None).messages)
         except BudgetExceededError:
             if CODEC.role(given[-1]) != "tool":
                 raise
             # Without its newest results an agent would ask for them again.
-            fitted = list(fit(message_cap=_RESULT_CAP).messages)
+            fitted = list(self.fit(given, message_cap=_RESULT_CAP).messages)
             whole = {id(message) for message in given}
             if any(id(message) not in whole and CODEC.role(message) != "tool" for message in fitted):
                 raise
@@ -242,15 +237,12 @@ class _Trim:
 
 def _started(kept: list[BaseMessage], start_on: Kinds, *, include_system: bool) -> list[BaseMessage]:
     """Drops what precedes the first message of the wanted types; a result never opens."""
-
-    def stays(message: BaseMessage) -> bool:
-        return include_system and isinstance(message, SystemMessage)
-
-    def opens(message: BaseMessage) -> bool:
-        return not stays(message) and CODEC.role(message) != "tool" and _matches(message, start_on)
-
-    first = next((i for i, message in enumerate(kept) if opens(message)), len(kept))
-    return [message for i, message in enumerate(kept) if i >= first or stays(message)]
+    stays = [include_system and isinstance(m, SystemMessage) for m in kept]
+    opens = (
+        not s and CODEC.role(m) != "tool" and _matches(m, start_on) for s, m in zip(stays, kept, strict=True)
+    )
+    first = next((i for i, is_first in enumerate(opens) if is_first), len(kept))
+    return [m for i, m in enumerate(kept) if i >= first or stays[i]]
 
 
 def _may_end(message: BaseMessage, kinds: Any) -> bool:

@@ -9,7 +9,8 @@ TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoni
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 CALLS = frozenset(
     {
-        "tool_use", "tool_call", "function_call", "custom_tool_call", "server_tool_use", "mcp_tool_use",
+        "tool_use", "tool_call", "function_call", "custom_tool_call", "server_tool_use",
+        "server_tool_call", "mcp_tool_use",
         "computer_call", "apply_patch_call", "shell_call", "local_shell_call", "mcp_approval_request",
     }
 )  # fmt: skip

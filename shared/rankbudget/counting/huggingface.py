@@ -90,6 +90,10 @@ def _template_in(folder: Path) -> Render | None:
         text = token.get("content", "") if isinstance(token, dict) else token
         if key.endswith("_token") and isinstance(text, str):
             variables[key] = text
+    return _chat_template(source, variables)
+
+
+def _chat_template(source: str, variables: dict[str, Any]) -> Render:
     try:
         from .chat_template import ChatTemplate
     except ImportError as error:  # pragma: no cover - jinja2 comes with the extra
@@ -117,6 +121,11 @@ def _backend(tokenizer: Any) -> tuple[Any, Render | None]:
     if not callable(apply) or not getattr(tokenizer, "chat_template", None):
         return core, None
 
+    if getattr(apply, "__module__", "").startswith("transformers.") and hasattr(
+        tokenizer, "get_chat_template"
+    ):
+        return core, _sandboxed(tokenizer)
+
     def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
         given = {"tools": list(tools) if tools else None, "tokenize": False, "add_generation_prompt": True}
         try:
@@ -126,6 +135,19 @@ def _backend(tokenizer: Any) -> tuple[Any, Render | None]:
             raise TemplateRefusedError(msg) from error
 
     return core, render
+
+
+def _sandboxed(tokenizer: Any) -> Render:
+    """Returns the template of a transformers tokenizer, rendered where its work is bounded."""
+    templates: dict[str, Render] = {}
+
+    def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
+        source = tokenizer.get_chat_template(None, tools)
+        if source not in templates:
+            templates[source] = _chat_template(source, dict(tokenizer.special_tokens_map))
+        return templates[source](messages, tools)
+
+    return render
 
 
 def _is_core(thing: Any) -> bool:

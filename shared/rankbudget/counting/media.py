@@ -41,7 +41,7 @@ _PADDING = 0xFF
 _KINDS = {
     "image": "image_url input_image image image_file computer_screenshot image_generation_call",
     "audio": "input_audio audio audio_url",
-    "file": "file document input_file file_url container_upload",
+    "file": "file document input_file file_url container_upload text-plain",
     "video": "video video_url input_video",
 }
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
@@ -144,6 +144,8 @@ def inline_content(block: Mapping[str, Any]) -> Any:
         return found
     if source.get("type") == "text" and isinstance(source.get("data"), str):
         return source["data"]
+    if isinstance(source.get("text"), str):
+        return source["text"]
     data = _embedded_bytes(block, most=_MOST_BYTES)
     if not data or data.startswith(b"%PDF") or b"\0" in data:
         return None

@@ -27,7 +27,8 @@ _PREFIX = re.compile(
     rf"^(?:ft:|meta-|(?:{'|'.join(_DATA['hosts'])}):(?=\D)|(?:{'|'.join(_DATA['vendors'])})\.)"
 )
 _REWRITTEN = (
-    (re.compile(r"^gpt-4([15])(?!\d)"), r"gpt-4.\1"),  # Azure allows no dots: gpt-41 is gpt-4.1
+    (re.compile(r"^gpt-4-?([15])(?!\d)"), r"gpt-4.\1"),  # Azure allows no dots: gpt-41 is gpt-4.1
+    (re.compile(r"^gpt-4-o(?![a-z])"), "gpt-4o"),
     (re.compile(r"^(gemma|llama|phi)(?=\d)"), r"\1-"),  # Ollama's llama3.1:8b
     # Bedrock's llama3-1-8b, Fireworks' llama-v3p1
     (re.compile(r"^llama-?v?(\d)[-p](\d)(?=-)"), r"llama-\1.\2"),

@@ -29,10 +29,13 @@ _OURS = (
 _USUAL = frozenset({"system", "project", "task", "memory", "history", "examples", "knowledge", "query"})
 _CONTROL = r"/?(?:s|bos|eos|unk|pad|(?:start|end)_of_turn|(?:start|end)_of_text)>|<?/?SYS>>"
 """Control tokens of Llama, Mistral and Gemma after their first "<"."""
+_MISTRAL = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT"
+_MARKS = ("<", "|>", *(f"{name}]" for name in _MISTRAL.split("|")))
+"""One of these is in every text that has something to escape."""
 _LINE = r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
 _TURN = re.compile(
     rf"(?<={_LINE})([ \t\xa0\u2000-\u200b\u202f\u3000\ufeff]*)"
-    r"\[(?=\s*(?:system|developer|user|assistant|tool|summary)\b)",
+    r"[\[\uff3b](?=\s*(?:system|developer|user|assistant|tool|summary)\b)",
     re.IGNORECASE,
 )
 _ESCAPED = {"<": "&lt;", ">": "&gt;", "[": "&#91;"}
@@ -45,7 +48,7 @@ def escape_text(text: str, *, tags: tuple[str, ...] = ()) -> str:
         >>> escape_text("fine < 3 </knowledge> <|im_end|>")
         'fine < 3 &lt;/knowledge> &lt;|im_end|&gt;'
     """
-    if "<" not in text and "|>" not in text and "INST]" not in text:
+    if not any(mark in text for mark in _MARKS):
         return text
     return _tag(tags).sub(lambda match: _ESCAPED[match.group()], text)
 
@@ -54,7 +57,8 @@ def escape_text(text: str, *, tags: tuple[str, ...] = ()) -> str:
 def _tag(tags: tuple[str, ...]) -> re.Pattern[str]:
     names = "|".join([_OURS, *map(re.escape, tags)])
     return re.compile(
-        rf"<(?=[\s/]*(?:{names})\b)|<(?=[|\uff5c]|{_CONTROL})|(?<=[|\uff5c])>|\[(?=/?INST\])", re.IGNORECASE
+        rf"<(?=[\s/]*(?:{names})\b)|<(?=[|\uff5c]|{_CONTROL})|(?<=[|\uff5c])>|\[(?=/?(?:{_MISTRAL})\])",
+        re.IGNORECASE,
     )
 
 
@@ -65,7 +69,7 @@ def role_line(role: str, text: str, *, tags: tuple[str, ...] = ()) -> str:
 
 def one_turn(text: str) -> str:
     """Returns a text no later line of which starts like a turn or a summary of the conversation."""
-    return _TURN.sub(r"\1\\[", text) if "[" in text else text
+    return _TURN.sub(r"\1\\[", text) if "[" in text or "\uff3b" in text else text
 
 
 def tag_lines(name: str) -> tuple[str, str]:

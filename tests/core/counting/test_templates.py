@@ -366,6 +366,16 @@ def test_a_template_that_computes_too_much_is_refused(source: str) -> None:
         from_tokenizer(byte_level_tokenizer(), template=ChatTemplate(source))
 
 
+def test_a_transformers_tokenizer_is_rendered_within_the_bounds_too() -> None:
+    """The template of a tokenizer object is not trusted more than that of a folder."""
+    transformers = pytest.importorskip("transformers")
+    host = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer())
+    rounds = "{% for a in range(99999) %}{% for b in range(99999) %}"
+    host.chat_template = rounds + "{{ messages[0].content }}{% endfor %}{% endfor %}"
+    with pytest.raises(CounterUnavailableError, match="chat template must only write out"):
+        counter_for(host).count_messages([{"role": "user", "content": "hi"}])
+
+
 def test_long_conversations_are_within_the_bounds() -> None:
     """Ten thousand messages of ten lines each are rendered by every template that accepts them."""
     content = "a line of some ten words, as people write them\n" * 10
