@@ -23,10 +23,6 @@ __all__ = ["BestFirst", "Evidence", "Memories", "Order"]
 
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
-TURN_ODDS = (-5.0, 0.9)
-"""Base and slope from a turn's score to the log-odds that it holds evidence."""
-OWN_SCORE_ODDS = (-2.0, 1.5)
-"""The same for normalised scores a caller brings."""
 SENTENCE_SLOPE = 0.3
 """What a sentence of a turn or a scored segment loses per spread it falls behind the best of its segment."""
 
@@ -59,7 +55,6 @@ class Evidence:
     """
 
     _ranking: MemoryScorer | None = None
-    _by_score = False
 
     def __init__(
         self,
@@ -91,7 +86,7 @@ class Evidence:
         del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
         costs = [price(segment, segment.text) for segment in segments]
-        rater = _Rater(query, segments, self._scorer, ranking=self._ranking, by_score=self._by_score)
+        rater = _Rater(query, segments, self._scorer, self._ranking)
         if sum(costs) <= limit:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
@@ -138,8 +133,6 @@ class BestFirst(Evidence):
         >>> [piece.segment.id for piece in fit.pieces], fit.tokens
         (['a', 'c'], 4)
     """
-
-    _by_score = True
 
     def __init__(self, **options: Any) -> None:
         super().__init__(compress=False, **options)
@@ -224,29 +217,26 @@ class _Rater:
         query: str,
         segments: Sequence[Segment],
         scorer: Scorer | None,
-        *,
-        ranking: MemoryScorer | None = None,
-        by_score: bool = False,
+        ranking: MemoryScorer | None,
     ) -> None:
         self._query = query
         self._segments = segments
         self._scorer = scorer or default_scorer()
         self._ranking = ranking
-        self._by_score = by_score
         given = [segment.score for segment in segments if segment.score is not None]
         self._given = given if len(given) == len(segments) else None
         self._turns = self._given is None and all(segment.role for segment in segments)
 
     @cached_property
     def documents(self) -> list[float]:
-        """Log-odds that each segment holds evidence."""
+        """How likely each segment holds evidence."""
         near = self._near()
         shifts = self._shifts(near)
         return [rating + shift for rating, shift in zip(near, shifts, strict=True)]
 
     @cached_property
     def sentences(self) -> list[list[float]]:
-        """Log-odds that each sentence of each segment holds evidence, by itself and by its segment."""
+        """How likely each sentence of each segment holds evidence, by itself and by its segment."""
         texts = [split_sentences(segment.text) for segment in self._segments]
         if all(len(pieces) == 1 for pieces in texts):
             return [[rating] for rating in self.documents]
@@ -264,14 +254,9 @@ class _Rater:
 
     def _near(self) -> list[float]:
         if self._given is not None:
-            base, slope = OWN_SCORE_ODDS
-            return [base + slope * score for score in normalised(self._given)]
-        if self._by_score:
-            return self._scorer.score(self._query, self._segments)
+            return normalised(self._given)
         if self._turns:
-            base, slope = TURN_ODDS
-            scores = TurnScorer(self._scorer).score(self._query, self._segments)
-            return [base + slope * score for score in scores]
+            return TurnScorer(self._scorer).score(self._query, self._segments)
         return rate_documents(self._query, self._segments, self._scorer)
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
