@@ -1,8 +1,4 @@
-"""Bridges between documents: a text that names another document's title leads there.
-
-"Where was the director of the film born?" shares no word with the page that answers it; the film's page names
-the director, and the director's page is titled with the name.
-"""
+"""Bridges between documents: a sentence that names the title of another document leads there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How likely each document, and each sentence of it, holds evidence for the question.
-
-A document is rated by its words and meaning, its title, and the sentences of others that name it; a sentence
-by itself, by its document and by what it leads to.
-"""
+"""How likely each document, and each sentence of it, holds evidence for the question."""
 
 from __future__ import annotations
 
