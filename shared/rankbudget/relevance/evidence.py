@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Container, Sequence
 
 from ..segment import Segment
-from .bridges import mentions, share_named, title_words
 from .corpus import BoundedCache, TermIndex, scored_texts
 from .fusion import normalised
 from .protocol import Scorer
 from .question import plain_question
 from .sentences import split_sentences
+from .stopwords import STOP_WORDS
 from .words import raw_words
 
 __all__ = ["rate_documents", "rate_sentences"]
@@ -23,6 +25,14 @@ TITLED = 3.0
 BEHIND, LEADS_ON, WORDS, DOCUMENT = 0.16, 2.39, -0.28, 0.38
 """Of sentences: nearness behind the best one; titles named in a strong document; length; the
 rating of the document."""
+ENOUGH = 0.66
+"""Share of a title's words that names it: "Peter Thiel" names "Peter Andreas Thiel"."""
+RARE = 100
+"""Texts that may hold a word for it to tell one title from others."""
+_LETTERS = 4
+Titles = tuple[str | None, ...]
+Mentions = list[list[tuple[int, float]]]
+"""For each title, positions of sentences and the share of its words that they have."""
 
 
 def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
@@ -52,13 +62,13 @@ def _rated_documents(
     titles = tuple([segment.title for segment in segments])
     near = normalised(scorer.score(query, segments))
     asked = set(raw_words(plain_question(query, texts))) if any(titles) else set()
-    titled = [share_named(title_words(title), asked) for title in titles]
+    titled = [_share_named(_title_words(title), asked) for title in titles]
     sure = [score + TITLED * share for score, share in zip(near, titled, strict=True)]
     top = max(sure, default=0.0)
     strength = [math.exp(rating - top) for rating in sure]
     sentences, owners = _SPLITS.get(tuple([segment.text for segment in segments]), _split)
     bridged, leads_on = [0.0] * len(segments), [0.0] * len(owners)
-    for target, named in enumerate(mentions(titles, scored_texts(sentences), owners)):
+    for target, named in enumerate(_mentions(titles, scored_texts(sentences), owners)):
         for j, share in named:
             strong = share * strength[owners[j]]
             leads_on[j] = max(leads_on[j], strong)
@@ -76,4 +86,48 @@ def _split(texts: tuple[str, ...]) -> tuple[tuple[Segment, ...], tuple[int, ...]
 
 _SPLITS: BoundedCache[tuple[str, ...], tuple[tuple[Segment, ...], tuple[int, ...]]] = BoundedCache(
     max_size=4_000_000, size=lambda texts: 2 * sum(map(len, texts)) + 64
+)
+
+
+def _title_words(title: str | None) -> tuple[str, ...]:
+    """Returns the words that make a title recognisable, each once; none for a title of under four letters."""
+    if not title:
+        return ()
+    words = raw_words(re.sub(r"\s*\([^)]*\)\s*$", "", title))
+    kept = tuple(dict.fromkeys(word for word in words if word not in STOP_WORDS))
+    return kept if sum(map(len, kept)) >= _LETTERS else ()
+
+
+def _share_named(title: tuple[str, ...], said: Container[str]) -> float:
+    """Returns the share of a title's words that are said, 0 when it is too small to mean the title."""
+    hits = sum([word in said for word in title])
+    if not title or hits < max(min(2, len(title)), ENOUGH * len(title)):
+        return 0.0
+    return hits / len(title)
+
+
+def _mentions(titles: Titles, sentences: tuple[str, ...], owners: tuple[int, ...]) -> Mentions:
+    """Returns for each title the sentences of other documents that name it.
+
+    A title that several documents have names none of them, nor does one of words that most texts hold.
+    """
+    return _MENTIONS.get((titles, sentences, owners), _look_for)
+
+
+def _look_for(key: tuple[Titles, tuple[str, ...], tuple[int, ...]]) -> Mentions:
+    titles, sentences, owners = key
+    index = TermIndex.of(sentences)
+    words = [_title_words(title) for title in titles]
+    times = Counter(words)
+    found: Mentions = []
+    for document, title in enumerate(words):
+        rare = [index.holders(word) for word in title if len(index.holders(word)) <= RARE]
+        near = {i for holders in rare for i, _ in holders if owners[i] != document and times[title] == 1}
+        shares = [(i, _share_named(title, index.words[i])) for i in near]
+        found.append([(i, share) for i, share in shares if share])
+    return found
+
+
+_MENTIONS: BoundedCache[tuple[Titles, tuple[str, ...], tuple[int, ...]], Mentions] = BoundedCache(
+    max_size=4_000_000, size=lambda key: sum(map(len, key[1])) + 64
 )

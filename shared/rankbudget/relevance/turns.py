@@ -30,9 +30,8 @@ _MOST_WORDS = 6
 class TurnScorer:
     """Rates turns; `scorer` rates single texts, by default the mix of words and meaning.
 
-    What was talked about spans many turns, and few of them hold the words of the question. So passages of four
-    lengths are rated, too; a turn adds the rating of the best passage it stands in. Whom the question
-    names most likely said it.
+    What was talked about spans many turns, and few of them hold the words of the question: each turn adds the
+    rating of the best passage it stands in. Whom the question names most likely said it.
     """
 
     def __init__(self, scorer: Scorer | None = None) -> None:
