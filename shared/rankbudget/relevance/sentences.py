@@ -20,9 +20,7 @@ _ABBREVIATIONS = frozenset(
     vs viz u.s u.k e.g i.e a.m p.m z.b d.h bzw usw ca bspw nr abb ej sra srta dra pág núm jan feb mar apr
     jun jul aug sep sept oct nov dec""".split()
 )
-_BEFORE_NUMBERS = frozenset(
-    {"no", "nos", "art", "fig", "figs", "op", "ch", "p", "pp", "vol", "vols", "nr", "núm"}
-)
+_BEFORE_NUMBERS = frozenset("no nos art fig figs op ch p pp vol vols nr núm".split())
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)$")
 _NOT_SPACE = re.compile(r"[^ ]")
 _SHORTEST = re.compile(r"\S\s*\S")
