@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ._supported import require
 
 if TYPE_CHECKING:
-    from .compressor import BudgetDocumentCompressor
-    from .context_edit import BudgetContextEdit
+    from .agents import BudgetContextEdit, pre_model_hook
+    from .documents import BudgetDocumentCompressor, BudgetRetriever
     from .examples import BudgetExampleSelector
-    from .graph import pre_model_hook
     from .memory import BudgetMemory
     from .message_history import BudgetMessageHistory
     from .middleware import BudgetMiddleware
     from .model import budget_model
     from .prompt import BudgetChatPromptTemplate
-    from .retriever import BudgetRetriever
     from .trim import trim_messages
     from .trimmer import BudgetTrimmer
 
@@ -40,30 +38,29 @@ __all__ = [
     "trim_messages",
 ]
 
-_HOME = {
+_HOMES = {
     "BudgetChatPromptTemplate": "prompt",
-    "BudgetContextEdit": "context_edit",
-    "BudgetDocumentCompressor": "compressor",
+    "BudgetContextEdit": "agents",
+    "BudgetDocumentCompressor": "documents",
     "BudgetExampleSelector": "examples",
     "BudgetMemory": "memory",
     "BudgetMessageHistory": "message_history",
     "BudgetMiddleware": "middleware",
-    "BudgetRetriever": "retriever",
+    "BudgetRetriever": "documents",
     "BudgetTrimmer": "trimmer",
     "budget_model": "model",
-    "pre_model_hook": "graph",
+    "pre_model_hook": "agents",
     "trim_messages": "trim",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Loads a public name on first use."""
-    if name not in _HOME:
+    if name not in _HOMES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     require("langchain_core", needed_by=f"{__name__}.{name}")
-    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(f".{_HOMES[name]}", __name__), name)
     return value
 
 

@@ -1,7 +1,4 @@
-"""LangChain messages in the core's neutral form, wherever integrations keep calls and reasoning.
-
-Nothing here decides what is kept. What is edited is a copy that says so.
-"""
+"""LangChain messages in the core's neutral form, wherever integrations keep calls and reasoning."""
 
 from __future__ import annotations
 
@@ -23,6 +20,7 @@ from langchain_core.messages import (
 )
 
 from rankbudget.adapters import (
+    PINNED_ROLES,
     ROLES,
     call_reference,
     called_in,
@@ -31,8 +29,6 @@ from rankbudget.adapters import (
     without_answered,
 )
 from rankbudget.errors import MessageError
-
-__all__ = ["CODEC", "MARK", "LangChainCodec", "NeedsConversionError"]
 
 MARK = "lc_source"
 """LangChain's own key in `additional_kwargs` for messages nobody typed; no integration sends it."""
@@ -56,28 +52,18 @@ _USAGE_KEYS = ("token_usage", "usage", "usage_metadata")
 
 
 class NeedsConversionError(MessageError):
-    """Says that a list holds what is no message yet: a tuple, a dict, a string or a RemoveMessage.
-
-    Entry points try the list as it is first, so a thread of ten thousand messages is not looked through for
-    nothing.
-    """
+    """Says that a list holds what is no message yet; entry points try it as it is and convert only then."""
 
 
 class LangChainCodec:
-    """Reads and copies `BaseMessage` objects.
-
-    Example:
-        >>> from langchain_core.messages import AIMessage
-        >>> CODEC.call_ids(AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c1"}]))
-        ('c1',)
-    """
+    """Reads and copies `BaseMessage` objects."""
 
     def __init__(self) -> None:
         # Filled as classes are met; SystemMessage and ChatMessage say more than their class.
         self._roles: dict[type, str] = {}
 
-    def __reduce__(self) -> Any:
-        return _codec, ()  # the classes it has met stay here: one made inside a function does not travel
+    def __reduce__(self) -> str:
+        return "CODEC"  # the classes it has met stay here: one made inside a function cannot be pickled
 
     def role(self, message: Any) -> str:
         known = self._roles.get(type(message))
@@ -88,9 +74,8 @@ class LangChainCodec:
                 self._roles[type(message)] = role
                 return role
         if isinstance(message, SystemMessage):
-            return (
-                "developer" if message.additional_kwargs.get("__openai_role__") == "developer" else "system"
-            )
+            developer = message.additional_kwargs.get("__openai_role__") == "developer"
+            return "developer" if developer else "system"
         if isinstance(message, ChatMessage) and message.role in ROLES:
             return ROLES[message.role]
         if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
@@ -126,10 +111,7 @@ class LangChainCodec:
             calls, rest = _calls_and_rest(fields)
             neutral["content"] = _with_extras(rest, fields)
             if calls:
-                neutral["tool_calls"] = [
-                    {"id": c[0], "type": "function", "function": {"name": c[1], "arguments": c[2]}}
-                    for c in calls
-                ]
+                neutral["tool_calls"] = calls
         return neutral
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
@@ -137,7 +119,7 @@ class LangChainCodec:
         if _is_plain(fields) or self.role(message) != "assistant":
             return ()
         calls, rest = _calls_and_rest(fields)
-        found = [call[0] for call in calls]
+        found = [call["id"] for call in calls]
         return (*found, *without_answered(called_in(rest), found))
 
     def result_id(self, message: Any) -> str | None:
@@ -156,24 +138,12 @@ class LangChainCodec:
 
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
         """Reads straight from the models: a thread is checked on every call of a session."""
-        found: list[Hashable] = []
-        add = found.append
-        for message in messages:
-            fields = message.__dict__
-            content = fields["content"]
-            if content.__class__ is str and not fields["additional_kwargs"]:
-                kind = message.__class__
-                if kind is HumanMessage:
-                    add((content, kind, fields["name"]))
-                    continue
-                if kind is AIMessage and not fields["tool_calls"] and not fields["invalid_tool_calls"]:
-                    add((content, kind, fields["name"]))
-                    continue
-                if kind is ToolMessage:
-                    add((content, kind, fields["tool_call_id"]))
-                    continue
-            add(_whole_fingerprint(message, fields))
-        return found
+        return [
+            (fields["content"], message.__class__, fields["name"], fields.get("tool_call_id"))
+            if _is_plain(fields := message.__dict__) and "role" not in fields
+            else "\x1f".join([message.__class__.__name__, *(repr(fields.get(key)) for key in _SENT)])
+            for message in messages
+        ]
 
     def with_text(self, message: Any, text: str) -> Any:
         fields = message.__dict__
@@ -189,14 +159,9 @@ class LangChainCodec:
         return message.model_copy(update=update)
 
     def make(self, role: str, text: str, *, origin: str) -> Any:
-        marks: dict[str, Any] = {MARK: origin}
-        if role == "assistant":
-            return AIMessage(text, additional_kwargs=marks)
-        if role == "system":
-            return SystemMessage(text, additional_kwargs=marks)
-        if role == "developer":
-            return SystemMessage(text, additional_kwargs={**marks, "__openai_role__": "developer"})
-        return HumanMessage(text, additional_kwargs=marks)
+        kind = AIMessage if role == "assistant" else SystemMessage if role in PINNED_ROLES else HumanMessage
+        marks = {MARK: origin, **({"__openai_role__": role} if role == "developer" else {})}
+        return kind(text, additional_kwargs=marks)
 
     def copy(self, message: Any) -> Any:
         """Copies what can be changed in place; ten times faster than a deep copy of the model."""
@@ -206,10 +171,6 @@ class LangChainCodec:
             if value and not isinstance(value, (str, int, float, bool)) and key != "artifact":
                 fields[key] = copy.deepcopy(value)
         return made
-
-
-def _whole_fingerprint(message: BaseMessage, fields: Mapping[str, Any]) -> str:
-    return "\x1f".join([message.__class__.__name__, *(repr(fields.get(key)) for key in _SENT)])
 
 
 def _is_plain(fields: Mapping[str, Any]) -> bool:
@@ -222,52 +183,42 @@ def _is_plain(fields: Mapping[str, Any]) -> bool:
     )
 
 
-def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[tuple[str, str, str]], Any]:
-    """Returns each tool call once as (reference, name, arguments), and the other content."""
+def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Any]:
+    """Returns each tool call once, the longer form of those that are kept twice, and the other content."""
     content = fields["content"]
-    blocks = [b for b in content if _is_call(b)] if isinstance(content, list) else []
+    listed = content if isinstance(content, list) else []
     rest = [b for b in content if not _is_call(b)] if isinstance(content, list) else content
     calls = [_call(c) for c in fields.get("tool_calls") or ()]
     calls += [_call({**c, "args": c.get("args") or ""}) for c in fields.get("invalid_tool_calls") or ()]
-    calls += _not_among(calls, [_call(block) for block in blocks if block["type"] != "input_json_delta"])
+    unmatched = list(calls)
+    for other in [_call(b) for b in listed if _is_call(b) and b["type"] != "input_json_delta"]:
+        twin = next((call for call in unmatched if call["id"] == other["id"]), None)
+        if twin is None:
+            calls.append(other)
+        else:
+            unmatched.remove(twin)
+            forms = (twin["function"], other["function"])
+            twin["function"] = max(forms, key=lambda form: len(form["arguments"]))
     return calls or _older_calls(fields["additional_kwargs"]), rest
 
 
-def _not_among(
-    calls: list[tuple[str, str, str]], others: list[tuple[str, str, str]]
-) -> list[tuple[str, str, str]]:
-    """Returns the calls of another place that are new; of those that are not, the longer form is kept."""
-    new: list[tuple[str, str, str]] = []
-    unmatched = list(range(len(calls)))
-    for other in others:
-        at = next((i for i in unmatched if calls[i][0] == other[0]), None)
-        if at is None:
-            new.append(other)
-            continue
-        unmatched.remove(at)
-        calls[at] = max(calls[at], other, key=lambda call: len(call[2]))
-    return new
-
-
-def _older_calls(extra: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _older_calls(extra: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the calls that integrations keep beside the message."""
-    older = extra.get("tool_calls") or ([extra["function_call"]] if extra.get("function_call") else [])
-    found = [(call, call.get("function") or call) for call in older if isinstance(call, dict)]
-    return [_call({**function, "id": call.get("id")}) for call, function in found]
+    older = extra.get("tool_calls") or [extra.get("function_call")]
+    return [
+        _call({**(c.get("function") or c), "id": c.get("id")}) for c in older if isinstance(c, dict) and c
+    ]
 
 
 def _is_call(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS
 
 
-def _call(block: Mapping[str, Any]) -> tuple[str, str, str]:
-    arguments = block.get("input", block.get("args", block.get("arguments")))
-    text = (
-        arguments
-        if isinstance(arguments, str)
-        else json.dumps(arguments or {}, ensure_ascii=False, default=str)
-    )
-    return call_reference(block), str(block.get("name") or ""), text
+def _call(block: Mapping[str, Any]) -> dict[str, Any]:
+    given = block.get("input", block.get("args", block.get("arguments")))
+    text = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False, default=str)
+    function = {"name": str(block.get("name") or ""), "arguments": text}
+    return {"id": call_reference(block), "type": "function", "function": function}
 
 
 def _with_extras(content: Any, fields: Mapping[str, Any]) -> Any:
@@ -291,8 +242,3 @@ def _with_extras(content: Any, fields: Mapping[str, Any]) -> Any:
 
 
 CODEC = LangChainCodec()
-"""The one codec; it has no state but the message classes it has met."""
-
-
-def _codec() -> LangChainCodec:
-    return CODEC

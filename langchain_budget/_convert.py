@@ -1,12 +1,9 @@
-"""LangChain objects as the core reads them, and back: messages, tools, documents and examples.
-
-What is kept whole goes back as the very same object; what is edited is a copy.
-"""
+"""LangChain objects as the core reads them, and back: messages, tools, documents and examples."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from langchain_core.documents import Document
@@ -21,27 +18,12 @@ from rankbudget.errors import BudgetConfigError, MessageError
 
 from ._codec import CODEC
 
-__all__ = [
-    "as_messages",
-    "as_tools",
-    "document_text",
-    "example_messages",
-    "example_text",
-    "from_segment",
-    "to_segments",
-]
-
 _ASKED = ("input", "question", "query", "text", "prompt", "instruction")
 _ANSWERED = ("output", "answer", "response", "completion", "label")
 
 
 def as_messages(given: Any) -> list[BaseMessage]:
-    """Returns messages from whatever stands for them in LangChain; removals are carried out.
-
-    Example:
-        >>> [m.type for m in as_messages([("human", "hi"), {"role": "assistant", "content": "hello"}])]
-        ['human', 'ai']
-    """
+    """Returns messages from what LangChain takes for them; removals are carried out as in a graph's state."""
     if isinstance(given, PromptValue):
         given = given.to_messages()
     elif isinstance(given, (str, BaseMessage)):
@@ -49,19 +31,25 @@ def as_messages(given: Any) -> list[BaseMessage]:
     if isinstance(given, Mapping) or not isinstance(given, Iterable):
         msg = f"messages must be a list of messages, tuples, dicts or strings (got a {type(given).__name__})"
         raise MessageError(msg)
-    listed = list(given)
-    if not all(isinstance(m, BaseMessage) for m in listed):
-        listed = [m if isinstance(m, BaseMessage) else _convert(m) for m in listed]
-    if any(isinstance(m, RemoveMessage) for m in listed):
-        return _without_removed(listed)
-    return listed
+    kept: list[BaseMessage] = []
+    for item in given:
+        message = item if isinstance(item, BaseMessage) else _convert(item)
+        if not isinstance(message, RemoveMessage):
+            kept.append(message)
+        elif message.id == "__remove_all__":
+            kept.clear()
+        else:
+            kept = [m for m in kept if m.id != message.id]
+    return kept
 
 
-def as_tools(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
+def as_tools(tools: Any) -> list[dict[str, Any]] | None:
     """Returns tools as the model will see them; takes whatever `bind_tools` takes."""
-    if not tools:
-        return None
-    return [dict(tool) if isinstance(tool, Mapping) and "function" in tool else _tool(tool) for tool in tools]
+    if isinstance(tools, (str, Mapping)) or not (tools is None or isinstance(tools, Iterable)):
+        msg = f"tools must be a list of tools, functions, models or schemas (got a {type(tools).__name__})"
+        raise BudgetConfigError(msg)
+    given = tools or ()
+    return [dict(t) if isinstance(t, Mapping) and "function" in t else _tool(t) for t in given] or None
 
 
 def document_text(document: Document, prompt: BasePromptTemplate[str] | None = None) -> str:
@@ -79,16 +67,7 @@ def example_text(example: Mapping[str, Any], prompt: Any = None) -> str:
 
 
 def example_messages(example: Mapping[str, Any], prompt: Any = None) -> list[BaseMessage]:
-    """Returns an example as messages: by a prompt, or by the names of its two fields.
-
-    Raises:
-        BudgetConfigError: a field that the prompt needs is missing, or there is no prompt and the fields have
-            other names.
-
-    Example:
-        >>> [(m.type, m.content) for m in example_messages({"output": "4", "input": "2+2"})]
-        [('human', '2+2'), ('ai', '4')]
-    """
+    """Returns an example as messages: by a prompt, or by the names of its two fields."""
     if hasattr(prompt, "format_messages"):
         return list(_filled(prompt.format_messages, example))
     asked = [name for name in _ASKED if name in example]
@@ -103,10 +82,7 @@ def example_messages(example: Mapping[str, Any], prompt: Any = None) -> list[Bas
 
 
 def to_segments(
-    items: Iterable[Any],
-    *,
-    prefix: str = "document",
-    text_of: Callable[[Any], str] | None = None,
+    items: Iterable[Any], *, prefix: str = "document", text_of: Callable[[Any], str] | None = None
 ) -> list[Segment]:
     """Returns documents, example dicts, messages or plain texts as segments; each carries its host object.
 
@@ -116,7 +92,7 @@ def to_segments(
     segments: list[Segment] = []
     seen: set[str] = set()
     for place, item in enumerate(items):
-        segment = _segment(item, place, prefix, text_of)
+        segment = item if isinstance(item, Segment) else _segment(item, place, prefix, text_of)
         if segment.id in seen:
             segment = dataclasses.replace(segment, id=f"{segment.id}#{place}")
         seen.add(segment.id)
@@ -149,23 +125,23 @@ def _filled(write: Callable[..., Any], example: Mapping[str, Any]) -> Any:
 
 
 def _segment(item: Any, place: int, prefix: str, text_of: Callable[[Any], str] | None) -> Segment:
-    name = f"{prefix}-{place}"
-    if isinstance(item, Segment):
-        return item
+    name = getattr(item, "id", None) or f"{prefix}-{place}"
+    fields: dict[str, Any] = {}
     if isinstance(item, str):
-        return Segment(id=name, text=item, source=item)
-    if isinstance(item, Document):
-        name, found = item.id or name, item.metadata
+        text = item
+    elif isinstance(item, BaseMessage):
+        text, fields = item.text, {"role": CODEC.role(item)}
+    elif isinstance(item, Document):
         text = (text_of or document_text)(item)
-        return Segment(id=name, text=text, metadata=found, source=item, **segment_signals(found, name=name))
-    if isinstance(item, Mapping):
-        label = item.get("label")
-        text = (text_of or example_text)(item)
-        return Segment(id=name, text=text, label=label if isinstance(label, str) else None, source=item)
-    if isinstance(item, BaseMessage):
-        return Segment(id=item.id or name, text=item.text, role=CODEC.role(item), source=item)
-    msg = f"{prefix} must be a Document, a dict, a message, a text or a Segment (got a {type(item).__name__})"
-    raise MessageError(msg)
+        fields = {"metadata": item.metadata, **segment_signals(item.metadata, name=name)}
+    elif isinstance(item, Mapping):
+        text, label = (text_of or example_text)(item), item.get("label")
+        fields = {"label": label if isinstance(label, str) else None}
+    else:
+        kinds = "a Document, a dict, a message, a text or a Segment"
+        msg = f"{prefix} must be {kinds} (got a {type(item).__name__})"
+        raise MessageError(msg)
+    return Segment(id=name, text=text, source=item, **fields)
 
 
 def _own(value: Any) -> Any:
@@ -183,19 +159,6 @@ def _convert(item: Any) -> BaseMessage:
     except (NotImplementedError, ValueError, KeyError) as error:
         msg = f"{item!r:.120} is no message: {error}"
         raise MessageError(msg) from error
-
-
-def _without_removed(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """Carries out RemoveMessage as a graph's state would."""
-    kept: list[BaseMessage] = []
-    for message in messages:
-        if not isinstance(message, RemoveMessage):
-            kept.append(message)
-        elif message.id == "__remove_all__":
-            kept.clear()
-        else:
-            kept = [m for m in kept if m.id != message.id]
-    return kept
 
 
 def _tool(tool: Any) -> dict[str, Any]:

@@ -5,61 +5,44 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
 
 from langchain_core.language_models import BaseLanguageModel
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from rankbudget import TokenCounter, counter_for
-from rankbudget.adapters import ListMeasure, Measure, Tool
+from rankbudget.adapters import ListMeasure
 from rankbudget.errors import BudgetConfigError
 
-__all__ = ["HostCounter", "counter_kind", "counts_itself", "host_counter", "model_name"]
-
 CounterKind = Literal["messages", "message", "text"]
+_FORMS: dict[CounterKind, Callable[[str], Any]] = {
+    "messages": lambda text: [HumanMessage(text)],
+    "message": HumanMessage,
+    "text": str,
+}
+"""A text in the form that each kind of counter takes."""
+_TRIALS = ("a", "a word and another " * 50)
 _MODEL_NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment")
-_SHORT: list[BaseMessage] = [HumanMessage("a")]
-_LONG = [HumanMessage("a word and another " * 50)]
 
 
-@dataclass(frozen=True)
-class HostCounter:
-    """A text counter, and a measure where whole messages are counted by the host's own means.
-
-    Args:
-        counter: counts texts and tools; a name goes through `counter_for`.
-        measure: counts host messages; None counts them by `counter`.
-    """
+class HostCounter(NamedTuple):
+    """A counter of texts and tools, and a measure where the host counts whole messages itself."""
 
     counter: TokenCounter
-    measure: Measure | None = None
-
-    def with_tools(self, tools: Sequence[Tool] | None) -> HostCounter:
-        """Returns the counter for requests that also carry `tools`, which callables cannot see."""
-        if not isinstance(self.measure, ListMeasure) or not tools:
-            return self
-        extra = self.counter.overhead(tools) - self.counter.overhead(None)
-        single, count = self.measure.additive, self.measure.count
-        return replace(self, measure=ListMeasure(count, single=single, extra=self.measure.overhead + extra))
+    measure: ListMeasure | None = None
 
 
 def host_counter(counter: Any, *, prefer: CounterKind | None = None) -> HostCounter:
-    """Returns how to count for anything a LangChain user may pass as a counter.
+    """Returns how to count with a name, TokenCounter, tokenizer, model or callable.
 
-    Args:
-        counter: a name ("gpt-4o", "o200k_base", "approximate"), a TokenCounter, a tokenizer, a model, or a
-            callable.
-        prefer: what an unannotated callable takes; None finds out by trying it.
+    `prefer` is what an unannotated callable takes; None finds out by trying it.
     """
     if counter == "approximate" or counter is count_tokens_approximately:
         # Every message is rounded up by itself, so its counts may be added.
-        return HostCounter(
-            counter_for(_text_by_messages(count_tokens_approximately)),
-            ListMeasure(lambda m: count_tokens_approximately([m]), single=True),
-        )
+        return host_counter(lambda message: count_tokens_approximately([message]), prefer="message")
     if isinstance(counter, BaseLanguageModel):
         return _model_counter(counter)
     tokenizer = hasattr(counter, "encode") and not isinstance(counter, types.FunctionType)
@@ -72,10 +55,9 @@ def host_counter(counter: Any, *, prefer: CounterKind | None = None) -> HostCoun
     kind = counter_kind(counter, prefer=prefer)
     if kind == "text":
         return HostCounter(counter_for(counter))
-    if kind == "message":
-        by_message = counter_for(lambda text: counter(HumanMessage(text)) if text else 0)
-        return HostCounter(by_message, ListMeasure(counter, single=True))
-    return HostCounter(counter_for(_text_by_messages(counter)), ListMeasure(counter))
+    form = _FORMS[kind]
+    by_text = counter_for(lambda text: counter(form(text)) if text else 0)
+    return HostCounter(by_text, ListMeasure(counter, single=kind == "message"))
 
 
 def _model_counter(model: BaseLanguageModel[Any]) -> HostCounter:
@@ -85,7 +67,7 @@ def _model_counter(model: BaseLanguageModel[Any]) -> HostCounter:
     if not counts_itself(model) or (name is not None and named.exact and model.custom_get_token_ids is None):
         return HostCounter(named)
     try:
-        model.get_num_tokens_from_messages(_SHORT)
+        model.get_num_tokens_from_messages([HumanMessage("a")])
     except (NotImplementedError, AttributeError, ImportError):  # as for fine-tuned models and deployments
         return HostCounter(named)
     return HostCounter(counter_for(model.get_num_tokens), ListMeasure(model.get_num_tokens_from_messages))
@@ -95,10 +77,9 @@ def counts_itself(model: Any) -> bool:
     """Returns whether a model has a tokenizer of its own; LangChain's fallback is another model's."""
     if not isinstance(model, BaseLanguageModel):
         return False
-    own = type(model)
     overridden = ("get_num_tokens_from_messages", "get_num_tokens", "get_token_ids")
     return model.custom_get_token_ids is not None or any(
-        getattr(own, n) is not getattr(BaseLanguageModel, n) for n in overridden
+        getattr(type(model), n) is not getattr(BaseLanguageModel, n) for n in overridden
     )
 
 
@@ -111,14 +92,7 @@ def model_name(model: Any) -> str | None:
 
 
 def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = None) -> CounterKind:
-    """Returns what a callable counts: its annotation says so, else `prefer`, else a trial.
-
-    Example:
-        >>> def count(message: BaseMessage) -> int:
-        ...     return len(message.content)
-        >>> counter_kind(count), counter_kind(lambda text: len(text.split())), counter_kind(len)
-        ('message', 'text', 'messages')
-    """
+    """Returns what a callable counts: its annotation says so, else `prefer`, else a trial."""
     noted = _annotated(counter)
     if noted is not None:
         return noted
@@ -127,22 +101,13 @@ def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = No
     if prefer is not None:
         return prefer
     works: list[CounterKind] = []
-    trials: tuple[tuple[CounterKind, Any, Any], ...] = (
-        ("messages", _SHORT, _LONG),
-        ("message", _SHORT[0], _LONG[0]),
-        ("text", _SHORT[0].content, _LONG[0].content),
-    )
-    for kind, short, long in trials:
-        try:
-            less, more = counter(short), counter(long)
-        except Exception:  # noqa: BLE001, S112 - the trial is for that
-            continue
-        if inspect.iscoroutine(less):
-            continue
-        if isinstance(less, (int, float)) and isinstance(more, (int, float)):
-            works.append(kind)
-            if more > less:  # it looks at the content
-                return kind
+    for kind, form in _FORMS.items():
+        with suppress(Exception):  # the trial is for that
+            less, more = [counter(form(text)) for text in _TRIALS]
+            if isinstance(less, (int, float)) and isinstance(more, (int, float)):
+                if more > less:  # it looks at the content
+                    return kind
+                works.append(kind)
     if not works:
         msg = (
             f"the counter {_name(counter)!r} takes neither a list of messages, nor a message, nor a text, "
@@ -158,19 +123,14 @@ def _annotated(counter: Callable[..., Any]) -> CounterKind | None:
         noted = next(iter(inspect.signature(counter).parameters.values())).annotation
     except (TypeError, ValueError, StopIteration):
         return None
-    word = str(
-        noted if isinstance(noted, str) or typing.get_origin(noted) else getattr(noted, "__name__", noted)
-    )
+    plain = isinstance(noted, str) or typing.get_origin(noted)
+    word = str(noted if plain else getattr(noted, "__name__", noted))
     if word == "str":
         return "text"
     either = word.startswith(("typing.Union", "typing.Optional", "Union", "Optional"))
     if word in ("list", "tuple") or ("[" in word and "Message" in word and not either):
         return "messages"
     return "message" if "Message" in word else None
-
-
-def _text_by_messages(counter: Callable[[list[Any]], Any]) -> Callable[[str], int]:
-    return lambda text: counter([HumanMessage(text)]) if text else 0
 
 
 def _name(counter: Any) -> str:

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import ConfigDict, PrivateAttr
+from typing_extensions import override
+
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import SUMMARY_TIMEOUT, Limits, Measure, Summarizer, limits_of
-from rankbudget.errors import BudgetConfigError
+from rankbudget.adapters import SUMMARY_TIMEOUT, Limits, ListMeasure, Measure, Summarizer, limits_of
 
 from ._codec import CODEC
 from ._convert import as_tools
-from ._counters import HostCounter, host_counter
-from ._options import check_values
+from ._counters import host_counter
+from ._options import Settings, check_values
 from .models import as_summarizer, facts_of, unwrapped
 
-__all__ = ["OPTIONS", "HostLimits", "bound_tools", "limit_of", "limits_for", "schemas_in", "tool_schemas"]
-
 _SCHEMA_NAMES = (
-    "response_format",
-    "format",
-    "output_format",
-    "output_config",
-    "response_schema",
-    "response_json_schema",
-    "guided_json",
+    *("response_format", "format", "output_format", "output_config"),
+    *("response_schema", "response_json_schema", "guided_json"),
 )
 """What the integrations call the schema of a structured answer that is no tool."""
 
@@ -41,33 +36,23 @@ class HostLimits(Limits):
 
     def fields(self) -> dict[str, Any]:
         """Returns these limits as fields of a `PromptRequest`."""
-        return {
-            **Limits.fields(self),
-            "codec": CODEC,
-            "summarizer": self.summarizer,
-            "summary_timeout": self.summary_timeout,
-        }
+        own = {"summarizer": self.summarizer, "summary_timeout": self.summary_timeout}
+        return {**Limits.fields(self), **own, "codec": CODEC}
 
     def session(self, *, measure: Measure | None = None, sources: Sequence[str] = ()) -> BudgetSession:
         """Returns a new session for one conversation."""
-        return BudgetSession(
-            self.budget,
-            counter=self.counter,
-            codec=CODEC,
-            measure=measure or self.measure,
-            summarizer=self.summarizer,
-            summary_timeout=self.summary_timeout,
-            tools=self.tools,
-            sources=sources,
-        )
+        own = {n: getattr(self, n) for n in ("counter", "summarizer", "summary_timeout", "tools")}
+        measure = measure or self.measure
+        return BudgetSession(self.budget, codec=CODEC, measure=measure, sources=sources, **own)
 
     def with_tools(self, schemas: Sequence[Any] | None) -> HostLimits:
-        """Returns the limits for requests that also carry tools."""
+        """Returns the limits for requests that also carry tools, which a host's own counter cannot see."""
         if not schemas:
             return self
         measure = self.measure
-        if measure is not None:
-            measure = HostCounter(self.counter, measure).with_tools(schemas).measure
+        if isinstance(measure, ListMeasure):
+            extra = measure.overhead + self.counter.overhead(schemas) - self.counter.overhead(None)
+            measure = ListMeasure(measure.count, single=measure.additive, extra=extra)
         return replace(self, tools=schemas, measure=measure)
 
 
@@ -104,14 +89,33 @@ def limits_for(
         counter=None if host is None else host.counter,
     )
     made = HostLimits(
-        budget=limits.budget,
-        counter=limits.counter,
-        ceiling=limits.ceiling,
-        measure=None if host is None else host.measure,
+        **{**vars(limits), "measure": None if host is None else host.measure},
         summarizer=as_summarizer(summarizer),
         summary_timeout=summary_timeout,
     )
-    return made.with_tools(bound_tools(model) if tools is None else tool_schemas(tools))
+    return made.with_tools(bound_tools(model) if tools is None else as_tools(tools))
+
+
+_OPTIONS = inspect.signature(limits_for).parameters.keys()
+
+
+class LimitSettings(Settings):
+    """Settings with the limits that all classes share."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+
+    budget: TokenBudget | None = None
+    model: Any = None
+    max_tokens: int | None = None
+    context_window: int | None = None
+    counter: Any = None
+
+    _limits: HostLimits = PrivateAttr()
+
+    @override
+    def _prepare(self) -> None:
+        fields = type(self).model_fields
+        self._limits = limits_for(**{name: getattr(self, name) for name in _OPTIONS if name in fields})
 
 
 def limit_of(session: BudgetSession, max_tokens: int | None) -> tuple[TokenBudget | None, int | None]:
@@ -119,10 +123,6 @@ def limit_of(session: BudgetSession, max_tokens: int | None) -> tuple[TokenBudge
     if isinstance(session.budget, TokenBudget):
         return session.budget, max_tokens
     return None, min(session.budget, max_tokens or session.budget)
-
-
-OPTIONS = tuple(inspect.signature(limits_for).parameters)
-"""The options of which each class has some."""
 
 
 def bound_tools(model: Any) -> list[dict[str, Any]] | None:
@@ -142,14 +142,6 @@ def schemas_in(arguments: Mapping[str, Any]) -> list[dict[str, Any]] | None:
             text = json.dumps(schema, ensure_ascii=False, default=str)
             tools.append({"type": "function", "function": {"name": name, "description": text}})
     return tools or None
-
-
-def tool_schemas(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
-    """Returns tools as the model will see them; raises for what `bind_tools` does not take either."""
-    if isinstance(tools, (str, Mapping)) or (tools is not None and not isinstance(tools, Iterable)):
-        msg = f"tools must be a list of tools, functions, models or schemas (got a {type(tools).__name__})"
-        raise BudgetConfigError(msg)
-    return as_tools(None if tools is None else list(tools))
 
 
 def _schema(tool: Any) -> dict[str, Any]:

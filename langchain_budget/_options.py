@@ -1,25 +1,25 @@
-"""Options of every class and function, checked in one place: wrong ones raise a BudgetConfigError."""
+"""Options of every class and function, checked in one place: a wrong one raises a BudgetConfigError."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypedDict, TypeVar, cast
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable
+from pydantic import BaseModel
+from typing_extensions import Self, override
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import check_options
+from rankbudget.adapters import check_options, typed_errors
 from rankbudget.errors import BudgetConfigError, shown
 
-__all__ = ["LimitOptions", "check_given", "check_values", "checked"]
-
 F = TypeVar("F", bound=Callable[..., Any])
-Rule = tuple[Callable[[Any], bool], str]
 
 
 class LimitOptions(TypedDict, total=False):
@@ -43,9 +43,11 @@ def check_values(given: Mapping[str, Any]) -> None:
     """Raises one BudgetConfigError for all options whose values are wrong."""
     problems = []
     for name, value in given.items():
-        rule = _RULES.get(name)
-        if rule is not None and not rule[0](value):
-            problems.append(f"{name} must be {rule[1]} (got {shown(value)})")
+        fits, words = _RULES.get(name, (object, ""))
+        if value is None and words.endswith("or None"):
+            continue
+        if not (isinstance(value, fits) if isinstance(fits, (type, tuple)) else fits(value)):
+            problems.append(f"{name} must be {words} (got {shown(value)})")
     if problems:
         raise BudgetConfigError.of(problems)
 
@@ -72,106 +74,130 @@ def checked(function: F) -> F:
     return cast("F", run)
 
 
-def _whole(low: int, *, none: bool = True) -> Rule:
-    def fits(value: Any) -> bool:
-        if value is None:
-            return none
-        return isinstance(value, int) and not isinstance(value, bool) and value >= low
+class Settings(BaseModel):
+    """A model whose unknown fields are errors and whose changed fields count; the first base.
 
-    return fits, f"a whole number from {low}" + (", or None" if none else "")
+    Pydantic ignores a name it does not know and keeps what was worked out from an old value. For a limit both
+    mean a prompt that is too large.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        check_given(type(self).__name__, kwargs, type(self).model_fields)
+        with typed_errors():
+            super().__init__(*args, **kwargs)
+
+    @override
+    def model_post_init(self, context: Any, /) -> None:
+        super().model_post_init(context)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Checks the fields and works out what they mean together; called again after each change."""
+
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            self.model_copy(update={name: value})  # raises for what cannot work, and changes nothing
+        super().__setattr__(name, value)
+        if not name.startswith("_"):
+            self._prepare()
+
+    @override
+    def __getstate__(self) -> dict[Any, Any]:
+        """Returns the fields; what is worked out from them is worked out again after unpickling."""
+        return {**super().__getstate__(), "__pydantic_private__": None}
+
+    @override
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        super().__setstate__({**state, "__pydantic_private__": {}})
+        self._prepare()
+
+    @override
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        check_given(type(self).__name__, update or {}, type(self).model_fields)
+        copied = super().model_copy(update=update, deep=deep)
+        copied._prepare()  # noqa: SLF001 - its own kind
+        return copied
 
 
-def _number(low: float, high: float, words: str) -> Rule:
-    def fits(value: Any) -> bool:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
+class SharedCopy:
+    """Deep copies share models and callbacks; only what `_own` names is copied."""
 
-    return fits, words
+    _own: ClassVar[tuple[str, ...]]
 
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
 
-def _one_of(*words: str) -> Rule:
-    return lambda value: isinstance(value, str) and value in words, f"one of {', '.join(map(repr, words))}"
-
-
-def _of_kind(kinds: Any, words: str) -> Rule:
-    return lambda value: isinstance(value, kinds), words
-
-
-def _list_of(kind: Any, words: str) -> Rule:
-    def fits(value: Any) -> bool:
-        listed = isinstance(value, Sequence) and not isinstance(value, str)
-        return listed and all(isinstance(item, kind) for item in value)
-
-    return fits, words
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        twin = memo[id(self)] = copy.copy(self)
+        for name in self._own:
+            twin.__dict__[name] = copy.deepcopy(self.__dict__[name], memo)
+        return twin
 
 
-def _with_one_of(names: Sequence[str], words: str) -> Rule:
-    """Returns the rule for objects with one of these methods; texts have `format` but are none of them."""
-
-    def fits(value: Any) -> bool:
-        return not isinstance(value, str) and any(callable(getattr(value, name, None)) for name in names)
-
-    return fits, words
+# ---- what each option may hold, in all classes and functions alike ---------------------------------------
+def _number(low: float, high: float = 1e18, kinds: Any = int) -> Any:
+    return lambda value: isinstance(value, kinds) and not isinstance(value, bool) and low <= value <= high
 
 
-def _or_none(rule: Rule) -> Rule:
-    return lambda value: value is None or rule[0](value), f"{rule[1]}, or None"
+def _list_of(kind: type) -> Any:
+    return lambda value: isinstance(value, (list, tuple)) and all(isinstance(item, kind) for item in value)
+
+
+def _with_one_of(*names: str) -> Any:
+    """Returns the test for objects with one of these methods; texts have `format` but are none of them."""
+    return lambda value: not isinstance(value, str) and any(callable(getattr(value, n, None)) for n in names)
 
 
 def _names_kinds(value: Any) -> bool:
     """Tells whether a value names types of messages, by name or as classes."""
-    listed = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    classes = [kind for kind in listed if isinstance(kind, type) and issubclass(kind, BaseMessage)]
-    names = [kind for kind in listed if isinstance(kind, str) and kind in _MESSAGE_TYPES]
-    return len(classes) + len(names) == len(listed)
+    return all(
+        issubclass(kind, BaseMessage) if isinstance(kind, type) else kind in _MESSAGE_TYPES
+        for kind in (value if isinstance(value, (list, tuple)) else [value])
+    )
 
 
 _MESSAGE_TYPES = ("human", "ai", "system", "tool", "function", "chat", "developer", "remove")
 _SWITCHES = (
-    "allow_partial",
-    "compress",
-    "dedup",
-    "double_braces",
-    "include_system",
-    "persist",
-    "retry",
-    "return_docs",
-    "return_messages",
-    "strict",
+    *("allow_partial", "compress", "dedup", "double_braces", "include_system", "persist", "retry"),
+    *("return_docs", "return_messages", "strict"),
 )
-_EMBEDS = ("embed_documents", "embed", "get_text_embedding_batch", "score", "__call__")
 _KEYS = ("history_key", "documents_key", "examples_key", "memory_key", "question_key")
-_KINDS = _or_none((_names_kinds, "message types, as 'human' or HumanMessage"))
-_BUDGET = "a TokenBudget or its fields. Pass a number as max_tokens"
-_RULES: dict[str, Rule] = {
-    **dict.fromkeys(("max_tokens", "context_window", "k", "tool_result_tokens"), _whole(1)),
-    **dict.fromkeys(("trigger", "keep"), _whole(1, none=False)),
-    "min_exchanges": _whole(0),
-    "extra_tokens": _whole(0, none=False),
-    "diversity": _number(0, 1, "a number from 0 to 1"),
-    "summary_timeout": _or_none(_number(1e-9, 1e9, "seconds above 0")),
-    **dict.fromkeys(_SWITCHES, _of_kind(bool, "True or False")),
+_EMBEDS = ("embed_documents", "embed", "get_text_embedding_batch", "score", "__call__")
+_BUDGET = "a TokenBudget or its fields. Pass a number as max_tokens, or None"
+_RULES: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(
+        ("max_tokens", "context_window", "k", "tool_result_tokens"),
+        (_number(1), "a whole number from 1, or None"),
+    ),
+    **dict.fromkeys(("trigger", "keep"), (_number(1), "a whole number from 1")),
+    "min_exchanges": (_number(0), "a whole number from 0, or None"),
+    "extra_tokens": (_number(0), "a whole number from 0"),
+    "diversity": (_number(0, 1, (int, float)), "a number from 0 to 1"),
+    "summary_timeout": (_number(1e-9, 1e9, (int, float)), "seconds above 0, or None"),
+    **dict.fromkeys(_SWITCHES, (bool, "True or False")),
     **dict.fromkeys(_KEYS, (lambda value: isinstance(value, str) and value != "", "a name")),
-    **dict.fromkeys(("separator", "human_prefix", "ai_prefix", "query"), _of_kind(str, "a text")),
-    "cut": _one_of("fill", "stable"),
-    "strategy": _one_of("first", "last"),
-    "order": _one_of("original", "edges", "score"),
-    "into": _one_of("llm_input_messages", "messages"),
-    "budget": _or_none(_of_kind((TokenBudget, Mapping), _BUDGET)),
-    "budget_or_session": _or_none(_of_kind((TokenBudget, Mapping, BudgetSession), _BUDGET)),
-    "session": _or_none(_of_kind(BudgetSession, "a BudgetSession")),
-    "model": _or_none(_of_kind((str, BaseLanguageModel, Runnable), "a language model or a model's name")),
-    "history": _or_none(_with_one_of(("add_messages",), "a BaseChatMessageHistory")),
-    "document_prompt": _or_none(_of_kind(BasePromptTemplate, "a prompt template")),
-    "example_prompt": _or_none(_with_one_of(("format",), "a prompt template")),
-    "scorer": _or_none(_with_one_of(("score",), "an object with score(query, segments)")),
-    "text_splitter": _or_none(_with_one_of(("split_text", "__call__"), "a text splitter or a callable")),
-    "embeddings": _or_none(_with_one_of(_EMBEDS, "an embedding model or a function from texts to vectors")),
-    "on_report": _or_none((callable, "a callable that takes a report")),
+    **dict.fromkeys(("separator", "human_prefix", "ai_prefix", "query"), (str, "a text")),
+    "cut": (("fill", "stable").__contains__, "'fill' or 'stable'"),
+    "strategy": (("first", "last").__contains__, "'first' or 'last'"),
+    "order": (("original", "edges", "score").__contains__, "'original', 'edges' or 'score'"),
+    "into": (("llm_input_messages", "messages").__contains__, "'llm_input_messages' or 'messages'"),
+    "budget": ((TokenBudget, Mapping), _BUDGET),
+    "budget_or_session": ((TokenBudget, Mapping, BudgetSession), _BUDGET),
+    "session": (BudgetSession, "a BudgetSession, or None"),
+    "model": ((str, BaseLanguageModel, Runnable), "a language model or a model's name, or None"),
+    "history": (_with_one_of("add_messages"), "a BaseChatMessageHistory, or None"),
+    "document_prompt": (BasePromptTemplate, "a prompt template, or None"),
+    "example_prompt": (_with_one_of("format"), "a prompt template, or None"),
+    "scorer": (_with_one_of("score"), "an object with score(query, segments), or None"),
+    "text_splitter": (_with_one_of("split_text", "__call__"), "a text splitter or a callable, or None"),
+    "embeddings": (_with_one_of(*_EMBEDS), "an embedding model, a function from texts to vectors, or None"),
+    "on_report": (callable, "a callable that takes a report, or None"),
     "get_session_history": (callable, "a callable that returns a BaseChatMessageHistory"),
-    "example": _of_kind(Mapping, "a dict"),
-    "examples": _list_of(Mapping, "a list of dicts"),
-    "input_keys": _or_none(_list_of(str, "a list of names")),
-    "start_on": _KINDS,
-    "end_on": _KINDS,
+    "example": (Mapping, "a dict"),
+    "examples": (_list_of(Mapping), "a list of dicts"),
+    "input_keys": (_list_of(str), "a list of names, or None"),
+    **dict.fromkeys(("start_on", "end_on"), (_names_kinds, "types, as 'human' or HumanMessage, or None")),
 }
-"""What each option may hold, in all classes and functions alike."""

@@ -1,11 +1,8 @@
-"""The slots of a prompt, fitted together: a dict's history, documents, examples, memory and question.
-
-Slots become blocks, the core plans them, and the kept pieces become the host's objects again.
-"""
+"""The slots of a prompt, fitted together: a dict's history, documents, examples, memory and question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -20,6 +17,7 @@ from typing_extensions import override
 
 from rankbudget import Block, BudgetSession, FitResult, MessageError, Segment
 from rankbudget.adapters import (
+    PINNED_ROLES,
     SUMMARY_TIMEOUT,
     Call,
     Fit,
@@ -35,24 +33,9 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
 from ._counters import model_name
-from ._serialize import LimitSettings
+from ._limits import LimitSettings
 
-__all__ = [
-    "SLOT_OPTIONS",
-    "SlotSettings",
-    "Trimmed",
-    "host_objects",
-    "placeholders_in",
-    "planned",
-    "render_prompt",
-    "reported",
-    "shown_by",
-    "system_of",
-]
-
-EVENT = "context_budget"
-"""The name of the custom event that carries the report to `astream_events` and callback handlers."""
-SLOT_OPTIONS = {
+_OPTIONS = {
     "history": "history_key",
     "knowledge": "documents_key",
     "examples": "examples_key",
@@ -66,11 +49,7 @@ _ALIASES = {"history": "chat_history", "documents": "context", "question": "inpu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trimmed(FitResult):
-    """What a trimmer kept, and the report that says why.
-
-    Args:
-        value: what the chain passes on: messages, or the dict with its slots fitted.
-    """
+    """What a trimmer kept, and the report; `value` is what the chain passes on."""
 
     value: Any = None
 
@@ -95,13 +74,14 @@ class SlotSettings(LimitSettings):
     example_prompt: Any = None
 
     _fields: dict[str, Any] = PrivateAttr()
+    _keys: dict[str, str] = PrivateAttr()  # by slot
 
     @override
     def _prepare(self) -> None:
         super()._prepare()
-        keys = [getattr(self, option) for option in SLOT_OPTIONS.values()]
-        if len({*keys}) != len(keys):
-            msg = f"each slot must have a key of its own (got {', '.join(keys)})"
+        self._keys = {slot: getattr(self, option) for slot, option in _OPTIONS.items()}
+        if len({*self._keys.values()}) != len(self._keys):
+            msg = f"each slot must have a key of its own (got {', '.join(self._keys.values())})"
             raise BudgetConfigError(msg)
         own = {"scorer": self.scorer, "cut": self.cut, "strict": self.strict}
         self._fields = {**self._limits.fields(), **own, "shown": shown_by(self.document_prompt)}
@@ -111,70 +91,57 @@ class SlotSettings(LimitSettings):
     def _keys_in(self, names: Iterable[str]) -> dict[str, str]:
         """Returns the keys among `names` by slot; aliases are read where the usual key is missing."""
         known = set(names)
-        keys = {}
-        for slot, option in SLOT_OPTIONS.items():
-            key = getattr(self, option)
-            alias = _ALIASES.get(key, key)
-            found = key if key in known else alias
-            if found in known:
-                keys[slot] = found
-        return keys
+        found = {slot: key if key in known else _ALIASES.get(key, key) for slot, key in self._keys.items()}
+        return {slot: key for slot, key in found.items() if key in known}
 
     # ---- one request -------------------------------------------------------------------------------------
     def _slots_steps(
-        self, value: Mapping[str, Any], names: Iterable[str], show: Callable[[Any], list[BaseMessage]] | None
+        self, value: Mapping[str, Any], keys: Mapping[str, str], show: Any, **fields: Any
     ) -> Steps[Trimmed]:
-        """Plans the slots of a dict; `names` are the keys its prompt may ever have, `show` renders it."""
-        keys = self._keys_in([*names, *value])
-        read = set(keys.values())
-        question = self._question(value.get(keys.pop("query", "")), show)
-        found = {slot: key for slot, key in keys.items() if value.get(key) is not None}
-        if not found and question is None and show is None:
-            allowed = ", ".join([getattr(self, option) for option in SLOT_OPTIONS.values()])
-            given = ", ".join(map(str, value)) or "none"
-            msg = f"the input must have a key of {allowed} (got {given}). Name yours with history_key= etc."
-            raise BudgetConfigError(msg)
-        blocks = {slot: self._block(slot, key, value[key]) for slot, key in found.items()}
-        fields: dict[str, Any] = {}
+        """Plans the slots of a dict; `keys` has those its prompt may ever have, `show` renders it."""
+        asked = value.get(keys.get("query", ""))
+        question = None if asked is None or asked in ("", []) else self._question(asked, show)
+        found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
+        history, block = found.pop("history", None), None
+        if history is not None:
+            given = value[history]
+            block = Block(name="history", messages=given if isinstance(given, list) else as_messages(given))
+        shared = self.session.sources if self.session is not None else frozenset[str]()
+
+        def fitted(kept: Mapping[str, Fit], kept_history: Sequence[Any]) -> dict[str, Any]:
+            """Returns the value with its slots fitted, in the form they came in."""
+            out = dict(value) if history is None else {**value, history: list(kept_history)}
+            for slot, key in found.items():
+                items = host_objects(kept[slot].pieces if slot in kept else ())
+                out[key] = (items[0] if items else "") if isinstance(value[key], str) else items
+            return out
+
         if show is not None:
-
-            def render(kept: Mapping[str, Fit], history: Sequence[Any]) -> list[Any]:
-                return show({**value, **_values(value, found, kept, history)})
-
-            fields = {"render": render, "system": system_of(render({}, []))}
+            fields["render"] = lambda kept, history: show(fitted(kept, history))
+            fields["system"] = system_of(show(fitted({}, [])))
         request = PromptRequest(
-            **self._fields,
-            **fields,
-            history=blocks.pop("history", None),
-            blocks=tuple(blocks.values()),
+            **{**self._fields, **fields},
+            history=block,
+            blocks=tuple([self._block(slot, key, value[key]) for slot, key in found.items()]),
             question=question,
             question_text=question.text if question is not None else "",
-            sources=frozenset(keys) | (self.session.sources if self.session is not None else frozenset()),
+            sources=shared.union(keys) - {"query"},
         )
         plan = yield from planned(request, self.session)
-        out = {**value, **_values(value, found, plan.kept, plan.history)}
-        return self._done(plan, out, () if show is not None else _unread(value, read))
-
-    def _done(self, plan: Plan, value: Any, warnings: Iterable[str] = ()) -> Trimmed:
         return Trimmed(
-            value=value,
+            value=fitted(plan.kept, plan.history),
             messages=plan.messages,
             segments=tuple(piece.segment for fit in plan.kept.values() for piece in fit.pieces),
             text="\n".join([m.text for m in plan.messages]),
-            report=plan.report.noting(*warnings),
+            report=plan.report,
         )
 
     def _question(self, given: Any, show: Any) -> BaseMessage | None:
         """Returns the question as one message; several are only counted where a prompt shows them."""
-        if given is None or given in ("", []):
-            return None
-        if isinstance(given, BaseMessage):
-            return given
         if isinstance(given, str):
-            made: BaseMessage = CODEC.make("user", given, origin="query")
-            return made
-        if isinstance(given, list) and isinstance(given[0], dict) and "type" in given[0]:
-            return HumanMessage(given)  # content blocks
+            given = CODEC.make("user", given, origin="query")
+        elif isinstance(given, list) and isinstance(given[0], dict) and "type" in given[0]:
+            given = HumanMessage(given)  # content blocks
         messages = as_messages(given)
         if len(messages) > 1 and show is None:
             msg = (
@@ -185,9 +152,6 @@ class SlotSettings(LimitSettings):
         return messages[-1] if messages else None
 
     def _block(self, name: str, key: str, value: Any) -> Block:
-        if name == "history":
-            value = [] if value is None else value
-            return Block(name=name, messages=value if isinstance(value, list) else as_messages(value))
         one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)
         prompt = self.example_prompt if name == "examples" else None
         text_of = None if prompt is None else partial(example_text, prompt=prompt)
@@ -233,19 +197,15 @@ def planned(request: PromptRequest, session: BudgetSession | None, *, read: bool
 
 
 def reported(steps: Steps[Trimmed], run_manager: Any) -> Steps[Trimmed]:
-    """Sends the report as a custom event where a handler listens."""
+    """Sends the report as a custom event, to `astream_events` and callback handlers, where one listens."""
     done = yield from steps
     if run_manager is not None and run_manager.handlers:
         report = done.report
-        event = {
-            "total_tokens": report.total_tokens,
-            "limit": report.limit,
-            "warnings": list(report.warnings),
-            "report": report,
-        }
+        figures = {"total_tokens": report.total_tokens, "limit": report.limit}
+        event = {**figures, "warnings": list(report.warnings), "report": report}
         config: Any = {"callbacks": run_manager.get_child()}
         send = partial(dispatch_custom_event, config=config)
-        yield Call(send, (EVENT, event), partial(adispatch_custom_event, config=config))
+        yield Call(send, ("context_budget", event), partial(adispatch_custom_event, config=config))
     return done
 
 
@@ -293,30 +253,4 @@ def placeholders_in(template: Any) -> set[str]:
 
 def system_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Returns the system messages of a prompt."""
-    roles = CODEC.roles(messages)
-    return [m for m, role in zip(messages, roles, strict=True) if role in {"system", "developer"}]
-
-
-def _values(
-    value: Mapping[str, Any], found: Mapping[str, str], kept: Mapping[str, Fit], history: Sequence[Any]
-) -> dict[str, Any]:
-    """Returns the fitted slots under their keys, in the form they came in."""
-    values: dict[str, Any] = {}
-    for slot, key in found.items():
-        if slot == "history":
-            values[key] = list(history)
-            continue
-        items = host_objects(kept[slot].pieces if slot in kept else ())
-        values[key] = (items[0] if items else "") if isinstance(value[key], str) else items
-    return values
-
-
-def _unread(value: Mapping[str, Any], read: set[str]) -> list[str]:
-    """Returns a warning for each key with documents or messages that no slot reads."""
-    warnings = []
-    for key, held in value.items():
-        first = held[0] if isinstance(held, (list, tuple)) and held else held
-        if key not in read and isinstance(first, (Document, BaseMessage)):
-            option = "documents_key" if isinstance(first, Document) else "history_key"
-            warnings.append(f"{key!r} is neither counted nor fitted; name its slot with {option}={key!r}")
-    return warnings
+    return [message for message in messages if CODEC.role(message) in PINNED_ROLES]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["SUPPORTED", "require"]
-
 SUPPORTED = {
     "langchain_core": ("langchain", ">=1.4.7,<2"),
     "langchain": ("agents", ">=1.3,<2"),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import convert_to_messages, convert_to_openai_messages
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnablePassthrough
-from typing_extensions import override
 
 from rankbudget import BudgetSession, CounterUnavailableError
 from rankbudget.cli.demo import CLIENTS, CONTEXT, Half, Task, model_errors
@@ -19,21 +17,6 @@ from rankbudget.cli.demo import CLIENTS, CONTEXT, Half, Task, model_errors
 from .trimmer import BudgetTrimmer
 
 __all__ = ["run"]
-
-
-class IndexRetriever(BaseRetriever):
-    """Finds passages in the demonstration's index, with their scores."""
-
-    task: Any
-
-    @override
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return [
-            Document(page_content=found.text, id=found.id, metadata={"relevance_score": found.score})
-            for found in self.task.search(query)
-        ]
 
 
 def run(task: Task) -> Half:
@@ -44,14 +27,14 @@ def run(task: Task) -> Half:
     prompt = RunnablePassthrough.assign(context=_context) | template
     trimmer = BudgetTrimmer(
         budget=task.budget,
-        counter=task.counter,
         prompt=prompt,
         report_key="report",
-        session=BudgetSession(task.budget, counter=task.counter),
+        session=BudgetSession(task.budget),
     )
-    documents = (lambda given: given["question"]) | IndexRetriever(task=task)
     chain: Runnable[Any, Any] = (
-        RunnablePassthrough.assign(documents=documents) | trimmer | RunnablePassthrough.assign(prompt=prompt)
+        RunnablePassthrough.assign(documents=partial(_search, task))
+        | trimmer
+        | RunnablePassthrough.assign(prompt=prompt)
     )
     if task.model is not None:
         chain |= RunnablePassthrough.assign(answer=(lambda done: done["prompt"]) | _model(task))
@@ -66,9 +49,17 @@ def run(task: Task) -> Half:
     return Half(
         prompt=convert_to_openai_messages(done["prompt"].to_messages()),
         passages={document.id: document.page_content for document in done["documents"]},
-        reports=[done["report"]],
+        report=done["report"],
         answer=done["answer"].text if task.model is not None else "",
     )
+
+
+def _search(task: Task, values: dict[str, Any]) -> list[Document]:
+    """Returns passages of the demonstration's index, with their scores."""
+    return [
+        Document(page_content=found.text, id=found.id, metadata={"relevance_score": found.score})
+        for found in task.search(values["question"])
+    ]
 
 
 def _context(values: dict[str, Any]) -> str:
@@ -81,11 +72,7 @@ def _model(task: Task) -> Runnable[Any, Any]:
     except ImportError as error:
         msg = f"--model needs a client ({error}): {CLIENTS}"
         raise CounterUnavailableError(msg) from error
-    settings: dict[str, Any] = {
-        "model": task.model,
-        "max_tokens": task.budget.reserve_tokens(),
-        "temperature": 0,
-    }
+    settings: dict[str, Any] = {"max_tokens": task.budget.reserve_tokens(), "temperature": 0}
     if task.base_url:
         settings |= {"base_url": task.base_url, "api_key": os.environ.get("OPENAI_API_KEY") or "none"}
-    return ChatOpenAI(**settings)
+    return ChatOpenAI(model=task.model, **settings)

@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, cast
 
 from langchain_core.example_selectors import BaseExampleSelector
-from langchain_core.runnables import run_in_executor
 
 from rankbudget import FewShotSelector
 from rankbudget.adapters import JOINT, CodecMeasure
+from rankbudget.errors import named_fields
 
 from ._codec import CODEC
 from ._convert import example_messages, example_text
 from ._limits import limits_for
-from ._options import check_values, checked
+from ._options import check_values
 
 __all__ = ["BudgetExampleSelector"]
 
 
+@named_fields
+@dataclass(eq=False, repr=False)
 class BudgetExampleSelector(BaseExampleSelector):
     """Selects examples by relevance, diversity and tokens, for both few-shot prompt templates.
 
     Args:
         examples: dicts; they come back as the same objects, best first.
-        max_tokens: most tokens of all examples, as `example_prompt` shows them, as a text or as messages with
-            their roles; None has no limit but `k`.
+        max_tokens: most tokens of all examples, as `example_prompt` shows them; None has no limit but `k`.
         k: most examples; None has no limit but the tokens.
         example_prompt: the few-shot prompt's own; None counts the fields of an example, one on a line.
         separator: joins two examples.
         input_keys: the input variables that make the question; None takes all.
         model: a chat model or a model's name; gives the tokenizer.
         counter: counts instead of the model's tokenizer.
-        embeddings: rates by meaning: LangChain embeddings, or whatever `FewShotSelector` takes; None takes
-            its default.
+        embeddings: rates by meaning: LangChain embeddings, or what `FewShotSelector` takes.
         diversity: how much likeness to a picked example costs, 0 = nothing, 1 = as much as relevance gives.
-        double_braces: hands out copies with `{` and `}` doubled, for `FewShotPromptTemplate`: it puts the
-            examples into a template and fills that in once more, which raises KeyError for JSON.
-            `FewShotChatMessagePromptTemplate` and other template formats need no doubling.
+        double_braces: hands out copies with `{` and `}` doubled, for `FewShotPromptTemplate`, which fills
+            examples in once more and raises KeyError for JSON.
 
     Example:
         >>> examples = [
@@ -51,90 +51,59 @@ class BudgetExampleSelector(BaseExampleSelector):
         ['shipping']
     """
 
-    @checked
-    def __init__(
-        self,
-        examples: Sequence[Mapping[str, Any]] = (),
-        *,
-        max_tokens: int | None = None,
-        k: int | None = None,
-        example_prompt: Any = None,
-        separator: str = JOINT,
-        input_keys: Sequence[str] | None = None,
-        model: Any = None,
-        counter: Any = None,
-        embeddings: Any = None,
-        diversity: float = 0.2,
-        double_braces: bool = False,
-    ) -> None:
-        self.examples: list[dict[str, Any]] = list(examples)  # type: ignore[arg-type]  # any mapping
-        self.max_tokens = max_tokens
-        self.k = k
-        self.example_prompt = example_prompt
-        self.separator = separator
-        self.input_keys = input_keys
-        self.diversity = diversity
-        self.double_braces = double_braces
-        self.model = model
-        self.counter = counter
-        self.embeddings = embeddings
-        self._start()
+    examples: Sequence[dict[str, Any]] = ()
+    _: KW_ONLY
+    max_tokens: int | None = None
+    k: int | None = None
+    example_prompt: Any = None
+    separator: str = JOINT
+    input_keys: Sequence[str] | None = None
+    model: Any = None
+    counter: Any = None
+    embeddings: Any = None
+    diversity: float = 0.2
+    double_braces: bool = False
 
-    def _start(self) -> None:
-        """Makes what lives in one process only."""
+    def __post_init__(self) -> None:
+        """Checks the options and makes what lives in one process only."""
+        check_values(vars(self))
+        self.examples = list(self.examples)
         self._selector = FewShotSelector(self.embeddings)
         limits = limits_for(model=self.model, counter=self.counter, max_tokens=self.max_tokens or 1)
         self._counter = limits.counter
         self._measure = limits.measure or CodecMeasure(CODEC, limits.counter)
-        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._start()
+        self.__post_init__()
 
     def add_example(self, example: dict[str, str]) -> Any:
         """Adds an example; selections that are under way do not see it."""
         check_values({"example": example})
-        with self._lock:
-            self.examples = [*self.examples, example]
-
-    async def aadd_example(self, example: dict[str, str]) -> Any:
-        """Adds an example."""
-        self.add_example(example)
+        cast("list[Any]", self.examples).append(example)
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the best examples for the input, best first."""
         keys = self.input_keys if self.input_keys is not None else list(input_variables)
-        query = "\n".join(_text(input_variables[key]) for key in keys if key in input_variables)
+        values = [input_variables[key] for key in keys if key in input_variables]
+        query = "\n".join(str(getattr(value, "text", value)) for value in values)
         limits: dict[str, Any] = {"max_tokens": self.max_tokens}
         if hasattr(self.example_prompt, "format_messages"):
-            limits["cost"] = self._messages_cost
+            limits["cost"] = lambda e: self._measure.group(example_messages(e, self.example_prompt))
             if self.max_tokens is not None:
                 limits["max_tokens"] = max(0, self.max_tokens - self._measure.overhead)
         else:
-            limits |= {"counter": self._counter, "render": self._shown, "join": self.separator}
-        found = self._selector.select(query, self.examples, self.k, self.diversity, **limits)
-        if not self.double_braces:
-            return found
-        return [{key: _doubled(value) for key, value in example.items()} for example in found]
-
-    async def aselect_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """Returns what `select_examples` returns; rating runs in a thread."""
-        return await run_in_executor(None, self.select_examples, input_variables)
-
-    def _messages_cost(self, example: Mapping[str, Any]) -> int:
-        return self._measure.group(example_messages(example, self.example_prompt))
-
-    def _shown(self, example: Mapping[str, Any]) -> str:
-        return example_text(example, self.example_prompt)
+            shown = partial(example_text, prompt=self.example_prompt)
+            limits |= {"counter": self._counter, "render": shown, "join": self.separator}
+        found = self._selector.select(query, list(self.examples), self.k, self.diversity, **limits)
+        return [_doubled(example) for example in found] if self.double_braces else found
 
 
-def _doubled(value: Any) -> Any:
-    return value.replace("{", "{{").replace("}", "}}") if isinstance(value, str) else value
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(getattr(value, "text", value))
+def _doubled(example: dict[str, Any]) -> dict[str, Any]:
+    """Returns a copy that a template may be filled in with once more."""
+    return {
+        k: v.replace("{", "{{").replace("}", "}}") if isinstance(v, str) else v for k, v in example.items()
+    }

@@ -1,11 +1,7 @@
-"""The budget as a memory of LangChain's chains (needs the extra `classic`, the only home of `BaseMemory`).
-
-chain = ConversationChain(llm=llm, memory=BudgetMemory(model="gpt-4o", prompt=prompt), prompt=prompt)
-"""
+"""The budget as a memory of LangChain's chains (needs the extra `classic`, the only home of `BaseMemory`)."""
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, get_bu
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field, PrivateAttr
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from rankbudget import Block, BudgetReport, BudgetSession, FitResult
 from rankbudget.adapters import (
@@ -36,10 +32,10 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import as_messages, to_segments
-from ._serialize import LimitSettings
+from ._limits import LimitSettings
 from ._slots import host_objects, placeholders_in, planned, render_prompt, system_of
 from ._supported import require
-from .message_history import Store, picklable, stored_messages
+from .message_history import Store
 
 require("langchain_classic.base_memory", needed_by="BudgetMemory")
 from langchain_classic.base_memory import BaseMemory  # noqa: E402 - needs the line above
@@ -52,8 +48,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
     """Remembers all of a conversation and loads what fits, always a valid conversation.
 
     The cut is remembered between turns: over the limit it moves once, down to half of it, so that prompt
-    caches stay warm. A setting that is changed counts from the next load on; a copy has a store of its own
-    and starts from the same cut.
+    caches stay warm. A setting that is changed counts from the next load on, which cuts anew.
 
     Args:
         budget: the limits; the conversation gets its share of them, retrieved documents what it leaves.
@@ -74,15 +69,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
         >>> memory = BudgetMemory(max_tokens=12, counter=lambda text: len(text.split()))
         >>> for turn in ("one", "two", "three", "four"):
         ...     memory.save_context({"input": turn}, {"output": turn.upper()})
-        >>> print(memory.load_memory_variables({})["history"])
-        Human: two
-        AI: TWO
-        Human: three
-        AI: THREE
-        Human: four
-        AI: FOUR
-        >>> len(memory.chat_memory.messages)
-        8
+        >>> memory.load_memory_variables({})["history"].split()[:2], len(memory.chat_memory.messages)
+        (['Human:', 'two'], 8)
     """
 
     prompt: Any = None
@@ -102,23 +90,17 @@ class BudgetMemory(LimitSettings, BaseMemory):
     ai_prefix: str = "AI"
 
     _session: BudgetSession = PrivateAttr()
-    _made_of: dict[str, Any] = PrivateAttr()
 
     model_config = ConfigDict(extra="forbid")
 
     @override
     def _prepare(self) -> None:
-        """Makes a new session when something it depends on was changed; else the remembered cut stays."""
         if self.prompt is not None and not isinstance(self.prompt, BasePromptTemplate):
             msg = f"prompt must be a prompt template (got a {type(self.prompt).__name__})"
             raise BudgetConfigError(msg)
         if self.documents_key == self.memory_key:
             msg = f"documents_key must differ from memory_key (got {self.memory_key!r})"
             raise BudgetConfigError(msg)
-        made_of = {name: value for name, value in self.__dict__.items() if name not in _NOT_IN_SESSION}
-        before = getattr(self, "_made_of", {})
-        if before and all(_same(value, before.get(name)) for name, value in made_of.items()):
-            return
         super()._prepare()
         limits = self._limits
         measure = limits.measure or CodecMeasure(CODEC, limits.counter, limits.tools)
@@ -126,27 +108,6 @@ class BudgetMemory(LimitSettings, BaseMemory):
             measure = _TextMeasure(measure, limits, self._writer())
         sources = ["knowledge"] if self.retriever is not None else []
         self._session = limits.session(measure=measure, sources=sources)
-        self._made_of = made_of
-
-    @override
-    def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "session": picklable(self._session)}
-
-    @override
-    def __setstate__(self, state: dict[Any, Any]) -> None:
-        session = state.pop("session")
-        super().__setstate__(state)
-        self._session = session or self._session
-
-    @override
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Returns a memory with a store and a cut of its own; models, retriever and prompt are shared."""
-        memo = {} if memo is None else memo
-        twin = memo[id(self)] = self.__copy__()
-        twin.__dict__["chat_memory"] = copy.deepcopy(self.chat_memory, memo)
-        twin._session = copy.deepcopy(self._session, memo)  # noqa: SLF001 - its own kind
-        twin._made_of = {**self._made_of, "chat_memory": twin.chat_memory}  # noqa: SLF001 - the same
-        return twin
 
     @property
     @override
@@ -177,17 +138,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
     @property
     def buffer(self) -> list[BaseMessage] | str:
         """What a load returns for the conversation, under the name LangChain's own memories give it."""
-        return self.buffer_as_messages if self.return_messages else self.buffer_as_str
-
-    @property
-    def buffer_as_messages(self) -> list[BaseMessage]:
-        """The conversation that fits, as messages, whatever a load returns."""
-        return [CODEC.copy(message) for message in self.fit().messages]
-
-    @property
-    def buffer_as_str(self) -> str:
-        """The conversation that fits, as one text, whatever a load returns."""
-        return self._text(self.fit().messages)
+        shown: list[BaseMessage] | str = self._shown(self.fit().messages)
+        return shown
 
     # ---- save: whole -------------------------------------------------------------------------------------
     @override
@@ -226,31 +178,28 @@ class BudgetMemory(LimitSettings, BaseMemory):
 
             system = system_of(self._prompt_of(self._variables([], {}), inputs))
             fields |= {"render": render, "system": system, "covers": "prompt"}
-        messages = yield stored_messages(self.chat_memory)
-        request = self._session.request(messages, question=question or None, **fields)
+        stored = yield Call(lambda: self.chat_memory.messages, (), self.chat_memory.aget_messages)
+        request = self._session.request(list(stored), question=question or None, **fields)
         return (yield from planned(request, self._session, read=True))
 
     def _variables(self, history: Sequence[BaseMessage], kept: Mapping[str, Fit]) -> dict[str, Any]:
-        """Returns the memory's variables; messages are copies, so the store stays as it is."""
-        shown: Any = self._text(history)
-        if self.return_messages:
-            shown = [CODEC.copy(message) for message in history]
         if self.retriever is None:
-            return {self.memory_key: shown}
+            return {self.memory_key: self._shown(history)}
         pieces = kept["knowledge"].pieces if "knowledge" in kept else ()
         documents: Any = host_objects(pieces)
         if not self.return_docs:
             documents = "\n".join([piece.rendition.text for piece in pieces])
-        return {self.memory_key: shown, self.documents_key: documents}
+        return {self.memory_key: self._shown(history), self.documents_key: documents}
+
+    def _shown(self, history: Sequence[BaseMessage]) -> Any:
+        """Returns the conversation as a load does; messages are copies, so the store stays as it is."""
+        return list(map(CODEC.copy, history)) if self.return_messages else self._writer()(history)
 
     def _prompt_of(self, variables: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[BaseMessage]:
         """Returns the chain's prompt; inputs that are not known yet, as an agent's scratchpad, are empty."""
         unknown: dict[str, Any] = dict.fromkeys(self.prompt.input_variables, "")
         unknown |= {name: [] for name in placeholders_in(self.prompt)}
         return render_prompt(self.prompt, {**unknown, **inputs, **variables})
-
-    def _text(self, messages: Sequence[BaseMessage]) -> str:
-        return self._writer()(messages)
 
     def _writer(self) -> Callable[[Sequence[BaseMessage]], str]:
         return partial(get_buffer_string, human_prefix=self.human_prefix, ai_prefix=self.ai_prefix)
@@ -288,18 +237,6 @@ class BudgetMemory(LimitSettings, BaseMemory):
         raise BudgetConfigError(msg)
 
 
-_NOT_IN_SESSION = {
-    "prompt",
-    "scorer",
-    "memory_key",
-    "documents_key",
-    "input_key",
-    "output_key",
-    "return_docs",
-}
-"""Settings that a session does not depend on: a change of them keeps the remembered cut."""
-
-
 @dataclass(frozen=True)
 class _Finished:
     """A finished prompt, in whose text the conversation is."""
@@ -325,11 +262,6 @@ class _TextMeasure:
         if messages and isinstance(messages[0], _Finished):
             return self._whole.total(messages[0].messages)
         return self.overhead + self._count(self._text(messages))
-
-
-def _same(new: Any, old: Any) -> bool:
-    """Tells whether a setting is what it was; objects are when they are the same object."""
-    return new is old or (isinstance(new, (int, str)) and type(new) is type(old) and bool(new == old))
 
 
 def _messages(given: Any, kind: type[HumanMessage | AIMessage]) -> list[BaseMessage]:

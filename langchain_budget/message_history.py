@@ -1,33 +1,26 @@
-"""Any message history, whole where it is stored and fitted where it is read.
-
-history = BudgetMessageHistory(SQLChatMessageHistory(..), max_tokens=4000)
-get_history = BudgetMessageHistory.around(get_session_history, model="gpt-4o")
-chain = RunnableWithMessageHistory(prompt | model, get_history, ..)
-"""
+"""Any message history, whole where it is stored and fitted where it is read."""
 
 from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage
 from typing_extensions import Unpack
 
-from rankbudget import BudgetReport, BudgetSession, FitResult, TokenBudget
-from rankbudget.adapters import Call, CallableCounter, SessionPool, Steps, adrive, drive
+from rankbudget import BudgetReport, FitResult, TokenBudget
+from rankbudget.adapters import Call, SessionPool, Steps, awaiting, blocking
 
 from ._codec import CODEC
 from ._limits import limits_for
-from ._options import LimitOptions, check_values, checked
-from ._serialize import SharedCopy
+from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
 
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
-
-__all__ = ["BudgetMessageHistory", "Store", "picklable", "stored_messages"]
+__all__ = ["BudgetMessageHistory", "Store"]
 
 
 class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
@@ -49,8 +42,6 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         >>> store = BudgetMessageHistory(max_tokens=8, counter=lambda message: len(message.content.split()))
         >>> store.add_messages([HumanMessage("one two three"), AIMessage("four five six")])
         >>> store.add_messages([HumanMessage("seven"), AIMessage("eight")])
-        >>> len(store.messages), len(store.history.messages)
-        (4, 4)
         >>> store.add_messages([HumanMessage("nine"), AIMessage("ten")])
         >>> [m.content for m in store.messages], len(store.history.messages)
         (['seven', 'eight', 'nine', 'ten'], 6)
@@ -71,17 +62,8 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         super().__init__()
         self.history: BaseChatMessageHistory = history if history is not None else Store()
         self.extra_tokens = extra_tokens
-        self._options: dict[str, Any] = {"budget": budget, "tools": tools, **limits}
-        self._limits = limits_for(**self._options)
+        self._limits = limits_for(budget=budget, tools=tools, **limits)
         self._session = self._limits.session()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_limits": None, "_session": picklable(self._session)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._limits = limits_for(**self._options)
-        self._session = state["_session"] or self._limits.session()
 
     @classmethod
     def around(
@@ -90,11 +72,9 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         """Returns a factory whose histories are fitted when read; its `.forget(..)` forgets one.
 
         Args:
-            get_session_history: makes the history that stores a conversation, as `RunnableWithMessageHistory`
-                takes it.
+            get_session_history: makes the history that stores a conversation.
             keep: for how many conversations the cut is remembered, from 1; the one not used for longest is
-                forgotten. A conversation is known by what the factory is called with; where that cannot be
-                compared, no cut is remembered.
+                forgotten. What the factory is called with names one; what cannot be compared, none.
             options: what the constructor takes.
         """
         check_values({"keep": keep, "get_session_history": get_session_history})
@@ -103,16 +83,19 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
 
         @functools.wraps(get_session_history)
         def make(*args: Any, **kwargs: Any) -> BudgetMessageHistory:
-            thread = _key_of((args, kwargs))
             made = copy.copy(first)
             made.history = get_session_history(*args, **kwargs)
-            new_session = first._limits.session
-            made._session = new_session() if thread is None else pool.get(thread, new_session)  # noqa: SLF001
+            new_session = made._limits.session  # noqa: SLF001 - its own kind
+            made._session = new_session()  # noqa: SLF001 - the same
+            with suppress(TypeError):
+                made._session = pool.get(_key_of((args, kwargs)), new_session)  # noqa: SLF001 - the same
             return made
 
         def forget(*args: Any, **kwargs: Any) -> bool:
             """Forgets the cut and the summary of a conversation; returns whether it was known."""
-            return pool.forget(_key_of((args, kwargs)))
+            with suppress(TypeError):
+                return pool.forget(_key_of((args, kwargs)))
+            return False
 
         annotations = getattr(get_session_history, "__annotations__", {})
         make.__annotations__ = {**annotations, "return": BudgetMessageHistory}
@@ -127,20 +110,16 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     async def aget_messages(self) -> list[BaseMessage]:
         return [CODEC.copy(message) for message in (await self.afit()).messages]
 
-    def fit(self) -> FitResult:
+    @blocking
+    def fit(self) -> Steps[FitResult]:
         """Returns what `messages` holds, with the report that says why."""
-        return drive(self._steps())
-
-    async def afit(self) -> FitResult:
-        """Returns what `fit` returns, without blocking the event loop."""
-        return await adrive(self._steps())
-
-    def _steps(self) -> Steps[FitResult]:
-        messages = yield stored_messages(self.history)
+        stored = yield Call(lambda: self.history.messages, (), self.history.aget_messages)
         ceiling, extra = self._limits.ceiling, self.extra_tokens
-        request = self._session.request(messages, ceiling=ceiling, extra_tokens=extra, covers="history")
+        request = self._session.request(list(stored), ceiling=ceiling, extra_tokens=extra, covers="history")
         plan = yield from planned(request, self._session, read=True)
         return FitResult(messages=plan.history, report=plan.report)
+
+    afit = awaiting(fit)
 
     @property
     def report(self) -> BudgetReport:
@@ -178,33 +157,14 @@ class Store(BaseChatMessageHistory):
         self.messages.clear()
 
 
-def stored_messages(history: BaseChatMessageHistory) -> Call:
-    """Returns the call that reads a store; the list is ours, whatever is added meanwhile."""
-
-    async def aread() -> list[BaseMessage]:
-        return list(await history.aget_messages())
-
-    return Call(lambda: list(history.messages), (), aread)
-
-
-def picklable(session: BudgetSession) -> BudgetSession | None:
-    """Returns a session that can be pickled; None where its counter was made from a callable."""
-    return None if isinstance(session.counter, CallableCounter) else session
-
-
-def _key_of(value: Any) -> Any:
-    """Returns a hashable form of a factory's arguments; None where there is none."""
+def _key_of(value: Any) -> Hashable:
+    """Returns a hashable form of a factory's arguments; raises TypeError where there is none."""
     held = value
     if isinstance(value, dict):
-        held = _key_of(sorted(value.items(), key=lambda pair: str(pair[0])))
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        parts = [_key_of(part) for part in value]
-        held = frozenset(parts) if isinstance(value, (set, frozenset)) else tuple(parts)
-        held = None if None in parts else held
-    if held is None and value is not None:
-        return None
-    try:
-        hash(held)
-    except TypeError:
-        return None
+        held = frozenset((key, _key_of(item)) for key, item in value.items())
+    elif isinstance(value, (set, frozenset)):
+        held = frozenset(map(_key_of, value))
+    elif isinstance(value, (list, tuple)):
+        held = tuple(map(_key_of, value))
+    hash(held)
     return type(value).__name__, held

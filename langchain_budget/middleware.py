@@ -1,12 +1,10 @@
-"""The budget inside an agent: every model call of a run is fitted (needs the extra `agents`).
-
-agent = create_agent(model, tools, middleware=[BudgetMiddleware()])
-"""
+"""The budget inside an agent: every model call of a run is fitted (needs the extra `agents`)."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.exceptions import ContextOverflowError
@@ -14,21 +12,12 @@ from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from typing_extensions import Unpack, override
 
 from rankbudget import BudgetReport, TokenBudget
-from rankbudget.adapters import (
-    Call,
-    Plan,
-    Steps,
-    adrive,
-    content_text,
-    drive,
-    truncate_text,
-)
+from rankbudget.adapters import Call, Steps, adrive, content_text, drive, truncate_text
 
-from ._agent import AgentBudget, thread_id
 from ._codec import CODEC
-from ._options import LimitOptions, checked
-from ._serialize import SharedCopy
+from ._options import LimitOptions, SharedCopy, checked
 from ._supported import require
+from .agents import AgentBudget, thread_id
 from .model import guarded
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
@@ -106,7 +95,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> Answer:
-        return drive(self._steps(request, Call(handler).function, None))
+        return drive(self._steps(request, handler, None))
 
     @override
     async def awrap_model_call(
@@ -116,55 +105,34 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> Answer:
         return await adrive(self._steps(request, None, handler))
 
-    # ---- after every tool --------------------------------------------------------------------------------
-    @override
-    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        return self._capped(handler(request))
+    def _steps(self, request: ModelRequest[Any], handler: Any, awaitable: Any) -> Steps[Answer]:
+        settings, system = request.model_settings, request.system_message
+        fit = partial(
+            self._budget.steps,
+            request.messages,
+            model=request.model.bind(**settings) if settings else request.model,
+            system=system,
+            tools=[*request.tools, *_structured_tools(request.response_format)],
+            thread=thread_id(),
+        )
+        sent: list[BudgetReport] = []  # of a request that a later middleware changed
 
-    @override
-    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        return self._capped(await handler(request))
+        def send(kept: list[Any]) -> Call:
+            sent.clear()
+            planned = kept if system is None else [system, *kept]
+            model = guarded(request.model, self._budget, planned, sent.append)
+            return Call(handler, (request.override(messages=kept, model=model),), awaitable)
 
-    # ---- the work ----------------------------------------------------------------------------------------
-    def _steps(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[..., Any] | None,
-        awaitable: Callable[..., Awaitable[Any]] | None,
-    ) -> Steps[Answer]:
-        kept, plan = yield from self._fit(request)
-        sent: list[BudgetReport] = []  # of the request that a later middleware changed
+        kept, plan = yield from fit()
         try:
-            answer = yield Call(handler, (self._request(request, kept, sent),), awaitable)
+            answer = yield send(kept)
         except ContextOverflowError:
             if not self.retry:
                 raise
-            kept, plan = yield from self._fit(request, refused=plan)
-            sent.clear()
-            answer = yield Call(handler, (self._request(request, kept, sent),), awaitable)
+            kept, plan = yield from fit(refused=plan)
+            answer = yield send(kept)
         self._send_report(request, sent[-1] if sent else plan.report)
         return _with_update(request, kept, answer) if self.persist else cast("Answer", answer)
-
-    def _request(
-        self, request: ModelRequest[Any], kept: list[Any], sent: list[BudgetReport]
-    ) -> ModelRequest[Any]:
-        """Returns the request with its model guarded: a later middleware may add to the prompt."""
-        planned = kept if request.system_message is None else [request.system_message, *kept]
-        return request.override(
-            messages=kept, model=guarded(request.model, self._budget, planned, sent.append)
-        )
-
-    def _fit(
-        self, request: ModelRequest[Any], *, refused: Plan | None = None
-    ) -> Steps[tuple[list[Any], Plan]]:
-        return self._budget.steps(
-            request.messages,
-            model=request.model.bind(**request.model_settings) if request.model_settings else request.model,
-            system=request.system_message,
-            tools=[*request.tools, *_structured_tools(request.response_format)],
-            thread=thread_id(),
-            refused=refused,
-        )
 
     def _send_report(self, request: ModelRequest[Any], report: BudgetReport) -> None:
         """Puts the figures into `stream_mode="custom"`, which callbacks' events do not reach."""
@@ -176,26 +144,30 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
             kept = sum([block.kept + block.shortened for block in report.blocks if block.name == "history"])
             writer({"context_budget": {**figures, "kept": kept, "given": len(request.messages)}})
 
+    # ---- after every tool --------------------------------------------------------------------------------
+    @override
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        return self._capped(handler(request))
+
+    @override
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        return self._capped(await handler(request))
+
     def _capped(self, answer: Any) -> Any:
         """Shortens results longer than `tool_result_tokens`, alone or in a command; artifacts stay."""
-        if self.tool_result_tokens is None:
+        most = self.tool_result_tokens
+        if most is None:
             return answer
         if isinstance(answer, ToolMessage):
-            return self._shortened(answer, self.tool_result_tokens)
+            counter, text = self._budget.text_counter(), content_text(answer.content)
+            short = counter.count(text) <= most
+            return answer if short else CODEC.with_text(answer, truncate_text(text, most, counter))
         if isinstance(answer, list):
             return [self._capped(part) for part in answer]
         if isinstance(answer, Command) and isinstance(answer.update, dict):
             update = {key: self._capped(value) for key, value in answer.update.items()}
             return dataclasses.replace(answer, update=update)
         return answer
-
-    def _shortened(self, result: ToolMessage, most: int) -> ToolMessage:
-        counter = self._budget.text_counter()
-        text = content_text(result.content)
-        if counter.count(text) <= most:
-            return result
-        made: ToolMessage = CODEC.with_text(result, truncate_text(text, most, counter))
-        return made
 
 
 def _with_update(request: ModelRequest[Any], kept: list[Any], answer: Any) -> Any:
@@ -213,11 +185,9 @@ def _with_update(request: ModelRequest[Any], kept: list[Any], answer: Any) -> An
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     known = {m.id for m in request.messages if m.id is not None}
-    if all(m.id in known for m in kept):
-        stays = {m.id for m in kept}
-        changes: list[Any] = [
-            RemoveMessage(id=m.id) for m in dropped if m.id is not None and m.id not in stays
-        ]
+    stays = {m.id for m in kept}
+    if stays <= known:
+        changes: list[Any] = [RemoveMessage(id=m.id) for m in dropped if m.id in known - stays]
         changes += [m for m in kept if id(m) not in given]
     else:  # a summary comes first, and only a new list gives its place
         changes = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept, *response.result]
@@ -227,8 +197,6 @@ def _with_update(request: ModelRequest[Any], kept: list[Any], answer: Any) -> An
 
 def _structured_tools(response_format: Any) -> list[Any]:
     """Returns the schemas that structured output adds to the tools, or to the request itself."""
-    if response_format is None:
-        return []
     specs = getattr(response_format, "schema_specs", None)
     if specs:
         return [spec.schema for spec in specs if spec.schema is not None]

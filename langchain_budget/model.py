@@ -1,8 +1,4 @@
-"""The last door before the model: the model itself, with one step more that counts and fits every request.
-
-model = budget_model(ChatOpenAI(model="gpt-4o"))
-agent = create_agent(model, tools)
-"""
+"""The last door before the model: the model itself, with one step more that counts and fits every request."""
 
 from __future__ import annotations
 
@@ -10,23 +6,22 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
 from langchain_core.runnables import RunnableWithFallbacks
-from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableAlternatives
+from langchain_core.runnables.configurable import RunnableConfigurableAlternatives
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import Limits, Steps, adrive, drive, limits_of
+from rankbudget.adapters import Steps, adrive, drive, limits_of
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
-from ._agent import AgentBudget, thread_id
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
-from .models import ANSWER_NAMES, facts_of
+from .agents import AgentBudget, thread_id
+from .models import ANSWER_NAMES, facts_of, inner_name
 
 __all__ = ["budget_model", "guarded"]
 
@@ -37,12 +32,8 @@ _SESSION = "rankbudget-session"
 _ALWAYS = ("_generate_with_cache", "_agenerate_with_cache")
 """Fitted before the cache is asked, so that an answer is stored under the request that was sent."""
 _WHERE_IMPLEMENTED = (
-    "_generate",
-    "_agenerate",
-    "_stream",
-    "_astream",
-    "_stream_chat_model_events",
-    "_astream_chat_model_events",
+    *("_generate", "_agenerate", "_stream", "_astream"),
+    *("_stream_chat_model_events", "_astream_chat_model_events"),
 )
 """LangChain asks whether a class implements these, so only those the model's class has are overridden."""
 
@@ -96,104 +87,101 @@ def budget_model(
             options["counter"] = session.counter
     elif isinstance(budget, Mapping):
         budget = TokenBudget.from_dict(budget)
-    return cast("ModelT", _wrapped(model, budget, {**options, "on_report": on_report}))
 
+    def limited(each: Any, its_budget: Any) -> RequestBudget:
+        agent = AgentBudget(budget=its_budget, **options)
+        made = RequestBudget(agent, on_report, getattr(each, _FIELD, None))
+        made.limits(each, {})  # raises now where the limit is unknown
+        return made
 
-def _wrapped(model: Any, budget: Any, options: dict[str, Any]) -> Any:
-    """Returns a model, or what is wrapped around models, with every model in it bounded."""
-    if isinstance(model, BaseLanguageModel):
-        return _bounded(model, RequestBudget(model, budget, **options))
-
-    def inner(other: Any) -> Any:
-        return _wrapped(other, budget, options)
-
-    def fallback(other: Any) -> Any:
-        return _wrapped(other, _within_own_window(other, budget), options)
-
-    if isinstance(model, RunnableBindingBase):
-        return model.model_copy(update={"bound": inner(model.bound)})
-    if isinstance(model, RunnableWithFallbacks):
-        others = [fallback(other) for other in model.fallbacks]
-        return model.model_copy(update={"runnable": inner(model.runnable), "fallbacks": others})
-    if isinstance(model, RunnableConfigurableAlternatives):
-        alternatives = {
-            name: fallback(other() if inspect.isroutine(other) else other)
-            for name, other in model.alternatives.items()
-        }
-        return model.model_copy(update={"default": inner(model.default), "alternatives": alternatives})
-    if isinstance(model, DynamicRunnable):
-        return model.model_copy(update={"default": inner(model.default)})
-    msg = (
-        f"model must be a language model, bound or with fallbacks (got a {type(model).__name__}). "
-        "In a chain, wrap the model before you build the chain."
-    )
-    raise BudgetConfigError(msg)
+    return cast("ModelT", _wrapped(model, budget, limited))
 
 
 def guarded(
     model: Any, agent: AgentBudget, planned: Sequence[Any], on_report: Callable[[BudgetReport], Any]
 ) -> Any:
     """Returns the model with the limits of an agent's plan; the planned messages are not counted again."""
-    given = {"agent": agent, "planned": tuple(map(id, planned)), "on_report": on_report}
-    return _wrapped(model, None, given)
+    ids = [*map(id, planned)]
+    return _wrapped(
+        model, None, lambda each, _: RequestBudget(agent, on_report, getattr(each, _FIELD, None), ids)
+    )
 
 
+def _wrapped(model: Any, budget: Any, limited: Callable[[Any, Any], RequestBudget]) -> Any:
+    """Returns a model, or what is wrapped around models, with every model in it bounded."""
+    if isinstance(model, BaseLanguageModel):
+        return _bounded(model, limited(model, budget))
+
+    def fallback(other: Any) -> Any:
+        return _wrapped(other, _within_own_window(other, budget), limited)
+
+    inner = inner_name(model)
+    if inner is None:
+        msg = (
+            f"model must be a language model, bound or with fallbacks (got a {type(model).__name__}). "
+            "In a chain, wrap the model before you build the chain."
+        )
+        raise BudgetConfigError(msg)
+    update: dict[str, Any] = {inner: _wrapped(getattr(model, inner), budget, limited)}
+    if isinstance(model, RunnableWithFallbacks):
+        update["fallbacks"] = list(map(fallback, model.fallbacks))
+    elif isinstance(model, RunnableConfigurableAlternatives):
+        others = {name: m() if inspect.isroutine(m) else m for name, m in model.alternatives.items()}
+        update["alternatives"] = {name: fallback(other) for name, other in others.items()}
+    return model.model_copy(update=update)
+
+
+@dataclass(eq=False)
 class RequestBudget:
     """A limit for every request of a bounded model, and a remembered cut for every named thread."""
 
-    def __init__(
-        self,
-        model: BaseLanguageModel[Any],
-        budget: Any,
-        /,
-        *,
-        on_report: Callable[[BudgetReport], Any] | None = None,
-        agent: AgentBudget | None = None,
-        planned: tuple[int, ...] = (),
-        **options: Any,
-    ) -> None:
-        self._agent = AgentBudget(budget=budget, **options) if agent is None else agent
-        self._on_report = on_report
-        self._planned = planned
-        # A model that is bounded twice keeps to the smaller limit.
-        self._inner: RequestBudget | None = getattr(model, _FIELD, None)
-        if agent is None:
-            self._limits(model, {})  # raises now where the limit is unknown
+    agent: AgentBudget
+    on_report: Callable[[BudgetReport], Any] | None
+    inner: RequestBudget | None  # of a model that is bounded twice: the smaller limit counts
+    planned: Sequence[int] = ()  # the ids of messages that an earlier door planned
 
     def steps(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
         """Returns what may be sent for a request: messages, or for a completion model the same texts."""
         if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
             return request
-        if self._planned and tuple(map(id, request)) == self._planned:
+        if self.planned and list(map(id, request)) == self.planned:
             return request
-        limits = self._limits(model, asked)
+        limits = self.limits(model, asked)
         if isinstance(model, BaseLLM):
             for text in [request] if isinstance(request, str) else request:
-                _check_text(text, limits)
+                needed = limits.counter.count(text)
+                if needed > limits.most:  # only its author knows what may be cut
+                    msg = (
+                        f"The prompt must have at most {limits.most} tokens (got {needed}). "
+                        "Fit its parts before you join them."
+                    )
+                    raise BudgetExceededError(
+                        msg, limit=limits.most, needed=needed, blocks={"prompt": needed}
+                    )
             return request
         thread = None
-        if self._planned:  # the plan has its cut and its summary already
+        if self.planned:  # the plan has its cut and its summary already
             limits = replace(limits, summarizer=None)
         else:
             thread = thread_id() or (_SESSION if limits.summarizer is not None else None)
-        plan = yield from self._agent.plan(request, limits, thread=thread)
-        if self._on_report is not None:
-            self._on_report(plan.report)
+        plan = yield from self.agent.plan(request, limits, thread=thread)
+        if self.on_report is not None:
+            self.on_report(plan.report)
         return _Fitted(plan.history, by=self)
 
-    def _limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> HostLimits:
+    def limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> HostLimits:
         """Returns the limits of one request; its arguments are read before the model's own fields."""
         arguments = {**(getattr(model, "model_kwargs", None) or {}), **asked}
         answer = {name: arguments[name] for name in ANSWER_NAMES if name in arguments}
         named = asked.get("model")
         called: Any = named if isinstance(named, str) else model.bind(**answer) if answer else model
-        own = called if self._agent.model is None else self._agent.model
-        limits = self._agent.limits_for(own).with_tools(schemas_in(arguments))
-        if self._inner is not None:
-            most = self._inner._limits(model, asked).most  # noqa: SLF001 - its own kind
+        own = called if self.agent.model is None else self.agent.model
+        limits = self.agent.limits_for(own).with_tools(schemas_in(arguments))
+        if self.inner is not None:
+            most = self.inner.limits(model, asked).most
             limits = replace(limits, ceiling=min(most, limits.most))
         # The system messages of a finished request hold documents, too: the first doors check their share.
-        return replace(limits, budget=_any_system(limits.budget))
+        return replace(limits, budget=limits.budget.replace(max_system_ratio=None))
 
 
 class _Fitted(list[Any]):
@@ -271,22 +259,6 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isasyncgenfunction(method):
         return functools.wraps(method)(astream)
     return functools.wraps(method)(asend if inspect.iscoroutinefunction(method) else send)
-
-
-def _check_text(text: str, limits: Limits) -> None:
-    """Raises BudgetExceededError for a text that is too long: only its author knows what may be cut."""
-    most = limits.most
-    needed = limits.counter.count(text)
-    if needed > most:
-        msg = (
-            f"The prompt must have at most {most} tokens (got {needed}). Fit its parts before you join them."
-        )
-        raise BudgetExceededError(msg, limit=most, needed=needed, blocks={"prompt": needed})
-
-
-@functools.lru_cache(maxsize=128)
-def _any_system(budget: TokenBudget) -> TokenBudget:
-    return budget.replace(max_system_ratio=None)
 
 
 def _within_own_window(model: Any, budget: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import BasePromptTemplate
-from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
@@ -18,18 +19,11 @@ from rankbudget.errors import BudgetConfigError, BudgetError, SummaryError
 
 from ._counters import counts_itself, model_name
 
-if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
-
-__all__ = ["ANSWER_NAMES", "as_summarizer", "facts_of", "summarizer", "unwrapped"]
+__all__ = ["ANSWER_NAMES", "as_summarizer", "facts_of", "inner_name", "unwrapped"]
 
 ANSWER_NAMES = (
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "max_new_tokens",
-    "max_tokens_to_sample",
-    "num_predict",
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"),
+    *("max_tokens_to_sample", "num_predict"),
 )
 """What the integrations call the longest answer of a request; each has one or two of them."""
 _TASK = (
@@ -41,6 +35,11 @@ _INTERNAL: RunnableConfig = {
     "metadata": {"lc_source": "rankbudget_summary"},
     "tags": ["rankbudget:summary", "nostream"],
 }
+_WRAPPERS = (
+    (RunnableBindingBase, "bound"),
+    (RunnableWithFallbacks, "runnable"),
+    (DynamicRunnable, "default"),
+)
 _FRAMING = 32
 """Tokens that roles and reply priming of a request may take."""
 
@@ -66,49 +65,41 @@ def facts_of(model: Any) -> ModelFacts:
 
 def unwrapped(model: Any) -> tuple[Any, dict[str, Any]]:
     """Returns the model inside `bind_tools`, `with_retry` and the like, and the arguments bound to it."""
+    layers = list(_layers(model))
     arguments: dict[str, Any] = {}
-    while True:
-        if isinstance(model, RunnableBindingBase):
-            arguments = {**model.kwargs, **arguments}
-        inner = _inner(model)
-        if inner is None:
-            return model, arguments
-        model = inner
+    for layer in reversed(layers):
+        arguments |= layer.kwargs if isinstance(layer, RunnableBindingBase) else {}
+    return layers[-1], arguments
 
 
-class summarizer:  # noqa: N801 - used as a function: summarizer(model)
-    """Makes any LangChain model or chain write summaries: `summarizer(model)(text, max_tokens)`.
+def as_summarizer(given: Any) -> Summarizer | None:
+    """Returns a summarizer as the core takes it: a model or a chain is wrapped, a callable passes."""
+    if isinstance(given, Runnable):
+        return _ModelSummarizer(given)
+    if given is None or callable(given):
+        return given  # type: ignore[no-any-return]  # a callable of any kind
+    msg = f"summarizer must be a model, a chain or a callable (got a {type(given).__name__})"
+    raise BudgetConfigError(msg)
 
-    A model gets an instruction and the text as messages. A chain that starts with a prompt gets its
-    variables: `text`, `max_tokens` and `words`, each where the prompt names it; a variable of another name is
-    the text. Any other Runnable gets the text alone.
 
-    Args:
-        model: a chat model, a model from text to text, or a Runnable that ends in one.
-        task: the instruction for a model; `{words}` is replaced by the length asked for.
+class _ModelSummarizer:
+    """Writes summaries with a model, which gets an instruction, or with a chain.
 
-    Raises:
-        BudgetConfigError: the chain's prompt has unknown variables, or none for the text.
-
-    Example:
-        >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
-        >>> from langchain_core.prompts import PromptTemplate
-        >>> prompt = PromptTemplate.from_template("At most {words} words about this: {talk}")
-        >>> chain = prompt | FakeListChatModel(responses=["They met."])
-        >>> summarizer(chain)("user: hello", 40)
-        'They met.'
+    A chain that starts with a prompt gets its variables: `text`, `max_tokens` and `words`, each where the
+    prompt names it; a variable of another name is the text. Any other Runnable gets the text alone.
     """
 
-    def __init__(self, model: Runnable[Any, Any], *, task: str = _TASK) -> None:
+    def __init__(self, model: Runnable[Any, Any]) -> None:
         self.model = model
-        self.task = task
-        self._variables = _variables(model)
+        chain = unwrapped(model)[0]
+        self._steps: list[Any] = chain.steps if isinstance(chain, RunnableSequence) else [model]
+        self._variables = _variables(self._steps[0])
 
     @property
     def input_window(self) -> int | None:
         """The most tokens that text and answer may have together; None where it is unknown."""
-        known = [window for step in _steps_of(self.model) if (window := self._window_of(step)) is not None]
-        return min(known, default=None)
+        models = [step for step in self._steps if isinstance(unwrapped(step)[0], BaseLanguageModel)]
+        return min((w for w in map(self._window_of, models) if w is not None), default=None)
 
     def __call__(self, text: str, max_tokens: int) -> str:
         return _text(self.model.invoke(self._input(text, max_tokens), config=_INTERNAL))
@@ -117,17 +108,14 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(model)
         """Writes a summary without blocking the event loop."""
         return _text(await self.model.ainvoke(self._input(text, max_tokens), config=_INTERNAL))
 
-    def _window_of(self, step: Any) -> int | None:
-        if not isinstance(unwrapped(step)[0], BaseLanguageModel):
-            return None
-        facts = facts_of(step)
+    def _window_of(self, model: Any) -> int | None:
+        facts = facts_of(model)
         try:
             limits = limits_of(model=facts)
         except BudgetError:
             return None
-        task = self.task
-        if self._variables is not None:
-            task = _steps_of(self.model)[0].format_prompt(**self._input("", 0)).to_string()
+        prompted = self._variables is not None
+        task = self._steps[0].format_prompt(**self._input("", 0)).to_string() if prompted else _TASK
         beside = limits.counter.count(task) + _FRAMING + (facts.answer or 0)
         window = limits.budget.context_window
         return max(1, window - beside - int(window * limits.counter.band))
@@ -137,70 +125,58 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(model)
         if self._variables is not None:
             values = {"text": text, "max_tokens": max_tokens, "words": words}
             return {name: values.get(name, text) for name in self._variables}
-        if isinstance(unwrapped(_steps_of(self.model)[0])[0], BaseLanguageModel):
-            return [SystemMessage(self.task.replace("{words}", str(words))), HumanMessage(text)]
+        if isinstance(unwrapped(self._steps[0])[0], BaseLanguageModel):
+            return [SystemMessage(_TASK.format(words=words)), HumanMessage(text)]
         return text
 
 
-def as_summarizer(given: Any) -> Summarizer | None:
-    """Returns a summarizer as the core takes it: a model or a chain is wrapped, a callable passes."""
-    if isinstance(given, Runnable):
-        return summarizer(given)
-    if given is None or callable(given):
-        return given  # type: ignore[no-any-return]  # a callable of any kind
-    msg = f"summarizer must be a model, a chain or a callable (got a {type(given).__name__})"
-    raise BudgetConfigError(msg)
-
-
 # ---- what a model says about itself ----------------------------------------------------------------------
-def _inner(model: Any) -> Any:
-    if isinstance(model, RunnableBindingBase):
-        return model.bound
-    if isinstance(model, RunnableWithFallbacks):
-        return model.runnable
-    return model.default if isinstance(model, DynamicRunnable) else None
+def inner_name(model: Any) -> str | None:
+    """Returns the name under which a Runnable keeps what it is wrapped around; None where it is not."""
+    return next((name for kind, name in _WRAPPERS if isinstance(model, kind)), None)
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    """Yields what is wrapped around a model, from outside in, and the model."""
+    yield model
+    while (name := inner_name(model)) is not None:
+        model = getattr(model, name)
+        yield model
 
 
 def _fallback_windows(model: Any) -> Iterator[int]:
     """Returns the windows of a model's fallbacks, where they are known."""
-    while model is not None:
-        for other in model.fallbacks if isinstance(model, RunnableWithFallbacks) else ():
+    for layer in _layers(model):
+        for other in layer.fallbacks if isinstance(layer, RunnableWithFallbacks) else ():
             facts = facts_of(other)
             known = [facts.window, facts.smallest_fallback]
             if facts.window is None and facts.name is not None:
-                try:
+                with suppress(BudgetError):
                     known.append(TokenBudget.for_model(facts.name).context_window)
-                except BudgetError:
-                    continue
             yield from (window for window in known if window is not None)
-        model = _inner(model)
 
 
 def _answer(model: Any) -> tuple[int | None, bool]:
     """Returns the longest answer a model's requests ask for, and whether the user chose it.
 
-    Bound arguments are read before the model's own fields. A field that was not set, or that holds the most
-    the model's profile allows, may be the integration's default.
+    A field that was not set, or that holds the most the profile allows, may be the integration's default.
     """
     own, arguments = unwrapped(model)
     bound = _largest(arguments)
     if bound is not None:
         return bound, True
-    set_by_user: Collection[str] = getattr(own, "model_fields_set", frozenset())
     fields = {name: getattr(own, name, None) for name in ANSWER_NAMES}
-    further = [getattr(own, name, None) for name in ("model_kwargs", "extra_body")]
-    asked_there = [_largest(extra) for extra in further if isinstance(extra, Mapping)]
-    asked = max((n for n in (_largest(fields), *asked_there) if n is not None), default=None)
-    if asked is None:
-        return None, False
-    chosen = asked in asked_there or any(fields[name] == asked and name in set_by_user for name in fields)
-    return asked, chosen and asked != _profile(own).get("max_output_tokens")
+    further = [getattr(own, "model_kwargs", None), getattr(own, "extra_body", None)]
+    asked = _largest(fields, *further)
+    chosen = {name: fields[name] for name in fields if name in getattr(own, "model_fields_set", ())}
+    defaults = (None, _profile(own).get("max_output_tokens"))
+    return asked, asked not in defaults and asked == _largest(chosen, *further)
 
 
-def _largest(given: Mapping[str, Any]) -> int | None:
-    """Returns the largest of the named numbers; 0 and less mean "no limit" where they are allowed."""
-    found = [_count(given.get(name)) for name in ANSWER_NAMES]
-    return max((n for n in found if n is not None), default=None)
+def _largest(*given: Any) -> int | None:
+    """Returns the largest answer in some mappings; 0 and less mean "no limit" where they are allowed."""
+    values = [m.get(name) for m in given if isinstance(m, Mapping) for name in ANSWER_NAMES]
+    return max((n for value in values if (n := _count(value)) is not None), default=None)
 
 
 def _count(value: Any) -> int | None:
@@ -215,15 +191,8 @@ def _profile(model: Any) -> dict[str, int]:
 
 
 # ---- chains as summarizers -------------------------------------------------------------------------------
-def _steps_of(model: Any) -> list[Any]:
-    """Returns the steps of a chain, through what wraps it; any other Runnable is its own."""
-    chain = unwrapped(model)[0]
-    return chain.steps if isinstance(chain, RunnableSequence) else [model]
-
-
-def _variables(model: Any) -> list[str] | None:
+def _variables(first: Any) -> list[str] | None:
     """Returns the variables of the prompt that a chain starts with; None where it starts with none."""
-    first = _steps_of(model)[0]
     if not isinstance(first, BasePromptTemplate):
         return None
     names = list(first.input_variables)

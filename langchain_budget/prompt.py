@@ -122,37 +122,32 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         placeholders = placeholders_in(template)
 
         def show(given: Mapping[str, Any]) -> list[BaseMessage]:
-            written = {}
-            for key, value in given.items():
-                if key not in blocks:
-                    written[key] = value
-                elif key in placeholders:
-                    written[key] = self._as_turns(blocks[key], value)
-                else:
-                    written[key] = self._as_text(blocks[key], value)
+            written = dict(given)
+            for key, slot in blocks.items():
+                if key in written:
+                    write = self._as_turns if key in placeholders else self._as_text
+                    written[key] = write(slot, written[key])
             return render_prompt(template, written)
 
-        return self._slots_steps(values, names, show)
+        return self._slots_steps(values, self._keys_in([*names, *values]), show)
 
     def _as_turns(self, block: str, value: Any) -> list[BaseMessage]:
         """Returns a slot as messages: a conversation as it is, examples as turns, else one message."""
         items: list[Any] = ([value] if value else []) if isinstance(value, str) else list(value)
         if all(isinstance(item, BaseMessage) for item in items):
             return items
-        if block == "examples":
-            return [message for item in items for message in self._turns(item)]
-        return [CODEC.make("system", self._tagged(block, items), origin=block)]
-
-    def _turns(self, example: Any) -> list[BaseMessage]:
-        if isinstance(example, BaseMessage):
-            return [example]
-        if isinstance(example, Mapping):
-            return example_messages(example, self.example_prompt)
-        msg = (
-            f"{self.examples_key} must be messages or dicts where the prompt has a placeholder for them "
-            f"(got a {type(example).__name__}). Give dicts, with example_prompt=."
-        )
-        raise BudgetConfigError(msg)
+        if block != "examples":
+            return [CODEC.make("system", self._tagged(block, items), origin=block)]
+        turns: list[BaseMessage] = []
+        for item in items:
+            if not isinstance(item, (BaseMessage, Mapping)):
+                msg = (
+                    f"{self.examples_key} must be messages or dicts where the prompt has a placeholder for "
+                    f"them (got a {type(item).__name__}). Give dicts, with example_prompt=."
+                )
+                raise BudgetConfigError(msg)
+            turns += [item] if isinstance(item, BaseMessage) else example_messages(item, self.example_prompt)
+        return turns
 
     def _as_text(self, block: str, value: Any) -> str:
         if block == "history":

@@ -1,8 +1,4 @@
-"""The budget as a step of a chain: messages that fit, or all slots of a prompt at once.
-
-chain = BudgetTrimmer(model="gpt-4o") | model
-chain = {"history": .., "documents": .., "question": ..} | BudgetTrimmer(prompt=prompt) | prompt | model
-"""
+"""The budget as a step of a chain: messages that fit, or all slots of a prompt at once."""
 
 from __future__ import annotations
 
@@ -12,16 +8,16 @@ from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
-from langchain_core.messages import AnyMessage
+from langchain_core.documents import Document
+from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from typing_extensions import override
 
-from rankbudget import Block
-from rankbudget.adapters import PromptRequest, Steps, adrive, drive
+from rankbudget.adapters import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_messages
-from ._slots import SLOT_OPTIONS, SlotSettings, Trimmed, planned, render_prompt, reported, system_of
+from ._slots import SlotSettings, Trimmed, render_prompt, reported
 
 __all__ = ["BudgetTrimmer", "Trimmed"]
 
@@ -39,14 +35,12 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         model: a chat model or a model's name; gives window, answer and tokenizer.
         max_tokens: most tokens of the prompt, from 1; beside a budget the smaller wins.
         context_window: the window in tokens, where the model does not give it.
-        counter: counts instead of the model's tokenizer: a name, a TokenCounter, a model, or a callable over
-            messages or text.
+        counter: counts instead of the model's tokenizer: a name, a TokenCounter, a model, or a callable.
         prompt: what renders the prompt later in the chain: a prompt template, or a chain that ends in one.
         tools: what is bound to the model later in the chain; None takes what `model` itself has bound.
         report_key: key under which the report is returned.
         cut: "fill" keeps as much as fits; "stable" moves the start rarely, for prompt caches.
-        summarizer: a model, a chain, or a callable `(text, max_tokens) -> str`, that writes a summary of
-            dropped history.
+        summarizer: summarizes dropped history: a model, a chain, or a callable `(text, max_tokens) -> str`.
         summary_timeout: seconds one summary may take; None for no timeout.
         scorer: ranks documents, examples and memories; None takes the core's default.
         strict: refuses a broken history instead of repairing it.
@@ -54,8 +48,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         min_exchanges: question-and-answer pairs that stay if that can be; None asks the budget.
         history_key: the key of the messages; documents_key, examples_key, memory_key and question_key name
             the other slots.
-        document_prompt: renders one document; its rendering is counted.
-        example_prompt: renders one example; its rendering is counted.
+        document_prompt: renders one document, as it is counted; example_prompt one example.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage
@@ -71,7 +64,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
     @override
     def _prepare(self) -> None:
         super()._prepare()
-        if self.report_key in [getattr(self, option) for option in SLOT_OPTIONS.values()]:
+        if self.report_key in self._keys.values():
             msg = f"report_key must be a key of its own (got {self.report_key!r}, the key of a slot)"
             raise BudgetConfigError(msg)
         if self.prompt is not None and not isinstance(self.prompt, Runnable):
@@ -118,23 +111,38 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         return (await adrive(reported(self._steps(value), run_manager))).value
 
     def _steps(self, value: Any) -> Steps[Trimmed]:
-        key = self.report_key
+        key, prompt = self.report_key, self.prompt
         if isinstance(value, Mapping):
-            show = None if self.prompt is None else partial(render_prompt, self.prompt)
-            names = getattr(self.prompt, "input_variables", ())
-            done = yield from self._slots_steps(value, names, show)
+            show = None if prompt is None else partial(render_prompt, prompt)
+            keys = self._keys_in([*getattr(prompt, "input_variables", ()), *value])
+            if prompt is None and all(value.get(name) is None for name in keys.values()):
+                allowed, given = ", ".join(self._keys.values()), ", ".join(map(str, value)) or "none"
+                msg = (
+                    f"the input must have a key of {allowed} (got {given}). Name yours with history_key= etc."
+                )
+                raise BudgetConfigError(msg)
+            done = yield from self._slots_steps(value, keys, show)
+            unread = _unread(value, {*keys.values()}) if prompt is None else []
+            done = replace(done, report=done.report.noting(*unread))
             return done if key is None else replace(done, value={**done.value, key: done.report})
-        fields: dict[str, Any] = {"covers": "history"}
-        if self.prompt is not None:
-            fields = {
-                "render": lambda kept, history: render_prompt(self.prompt, history),
-                "system": system_of(render_prompt(self.prompt, [])),
-            }
-        given = value if isinstance(value, list) else as_messages(value)
-        alone = None if self.session is not None else frozenset({"history"})
-        history = Block(name="history", messages=given)
-        request = PromptRequest(**self._fields, **fields, history=history, sources=alone)
-        plan = yield from planned(request, self.session)
-        kept = list(plan.history)
-        done = self._done(plan, kept if key is None else {self.history_key: kept, key: plan.report})
-        return replace(done, messages=kept)
+        slots = {self.history_key: value if isinstance(value, list) else as_messages(value)}
+        if prompt is None:
+            done = yield from self._slots_steps(slots, {"history": self.history_key}, None, covers="history")
+        else:
+            done = yield from self._slots_steps(slots, {"history": self.history_key}, self._show_history)
+        kept = done.value[self.history_key]
+        return replace(done, messages=kept, value=kept if key is None else {**done.value, key: done.report})
+
+    def _show_history(self, slots: Mapping[str, Any]) -> list[BaseMessage]:
+        return render_prompt(self.prompt, slots[self.history_key])
+
+
+def _unread(value: Mapping[str, Any], read: set[str]) -> list[str]:
+    """Returns a warning for each key with documents or messages that no slot reads."""
+    warnings = []
+    for key, held in value.items():
+        first = held[0] if isinstance(held, (list, tuple)) and held else held
+        if key not in read and isinstance(first, (Document, BaseMessage)):
+            option = "documents_key" if isinstance(first, Document) else "history_key"
+            warnings.append(f"{key!r} is neither counted nor fitted; name its slot with {option}={key!r}")
+    return warnings

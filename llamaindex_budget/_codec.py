@@ -1,17 +1,15 @@
-"""LlamaIndex's chat messages as the core reads them.
-
-Nothing here opens a file or a URL: a picture on a path is counted and handed on, never read.
-"""
+"""LlamaIndex's chat messages as the core reads them; no file or URL is opened."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import (
     AudioBlock,
+    BaseContentBlock,
     CachePoint,
     ChatMessage,
     CitableBlock,
@@ -28,45 +26,25 @@ from llama_index.core.base.llms.types import (
 from rankbudget.adapters import ROLES, call_reference, finished, spread_text
 from rankbudget.errors import MessageError
 
-__all__ = [
-    "CODEC",
-    "MARK",
-    "PINNED",
-    "STORED",
-    "ChatCodec",
-    "copy_message",
-    "defused",
-    "pending",
-    "shallow_copy",
-]
+__all__ = ["CODEC", "PINNED", "STORED", "ChatCodec", "copy_message", "defused", "pending", "shallow_copy"]
 
 MARK = "rankbudget"
 """The `additional_kwargs` key under which edited and inserted messages say so."""
-_USER, _ASSISTANT, _TOOL, _SYSTEM = (
-    MessageRole.USER,
-    MessageRole.ASSISTANT,
-    MessageRole.TOOL,
-    MessageRole.SYSTEM,
-)
 PINNED = (MessageRole.SYSTEM, MessageRole.DEVELOPER)
-_CALL_KEYS = ("tool_calls", "function_call")
+_ROLES = {id(role): ROLES[role.value] for role in MessageRole}
+"""By identity, which is several times faster than an enum's value or hash."""
 _SLOT = re.compile(r"\{(?=(?:context_str|query_str|existing_answer|context_msg)\})")
 
 
 class ChatCodec:
-    """Reads LlamaIndex's `ChatMessage`.
+    """Reads LlamaIndex's `ChatMessage`; `stored` ones as a memory returns them, without template slots."""
 
-    Example:
-        >>> codec = ChatCodec()
-        >>> codec.roles([ChatMessage(role=role, content="yes") for role in ("model", "function")])
-        ['assistant', 'tool']
-        >>> codec.to_dict(ChatMessage(role="user", content="hi"))
-        {'role': 'user', 'content': 'hi'}
-    """
+    def __init__(self, *, stored: bool = False) -> None:
+        self._read: Callable[[str], str] = defused if stored else str
 
     def role(self, message: Any) -> str:
         found = getattr(message, "role", None)
-        role = ROLES.get(str(getattr(found, "value", found)))
+        role = _ROLES.get(id(found)) or ROLES.get(str(getattr(found, "value", found)))
         if role is None:
             allowed = ", ".join(r.value for r in MessageRole)
             msg = f"a {type(message).__name__} has the role {found!r}; allowed: {allowed}"
@@ -75,32 +53,26 @@ class ChatCodec:
 
     def roles(self, messages: Sequence[Any]) -> list[str]:
         try:
-            return [  # identity is several times faster than an enum's value or hash
-                "user" if (role := m.role) is _USER
-                else "assistant" if role is _ASSISTANT
-                else "tool" if role is _TOOL
-                else "system" if role is _SYSTEM
-                else self.role(m)
-                for m in messages
-            ]  # fmt: skip
-        except AttributeError:
+            return [_ROLES[id(m.role)] for m in messages]
+        except (AttributeError, KeyError):
             return [self.role(m) for m in messages]
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
         blocks, extra = message.blocks, message.additional_kwargs
         if not extra and len(blocks) == 1 and type(blocks[0]) is TextBlock:
-            return {"role": self.role(message), "content": blocks[0].text}
-        neutral: dict[str, Any] = {"role": self.role(message), "content": _content(blocks)}
-        if extra:
-            for key in ("tool_call_id", "name"):
-                if isinstance(extra.get(key), str):
-                    neutral[key] = extra[key]
+            text = blocks[0].text
+            return {"role": self.role(message), "content": self._read(text) if "{" in text else text}
+        neutral: dict[str, Any] = {"role": self.role(message), "content": _content(blocks, self._read)}
+        for key in ("tool_call_id", "name"):
+            if isinstance(extra.get(key), str):
+                neutral[key] = extra[key]
         calls = _calls(message)
-        if calls:
-            neutral["tool_calls"] = calls
-        return neutral
+        return {**neutral, "tool_calls": calls} if calls else neutral
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
+        blocks = message.blocks
+        if not message.additional_kwargs and len(blocks) == 1 and type(blocks[0]) is TextBlock:
+            return ()  # most messages
         return tuple([call["id"] for call in _calls(message)])
 
     def result_id(self, message: Any) -> str | None:
@@ -108,8 +80,7 @@ class ChatCodec:
         found = extra.get("tool_call_id") or extra.get("call_id")
         return str(found) if found else call_reference({"name": extra.get("name")})
 
-    def answers(self, message: Any) -> tuple[str, ...]:  # noqa: ARG002 - the host has no such blocks
-        return ()
+    answers = staticmethod(lambda _: ())  # the host has no results among other blocks
 
     def message_id(self, message: Any) -> str | None:
         found = message.additional_kwargs.get("id")
@@ -134,7 +105,9 @@ class ChatCodec:
         ]
         blocks += [TextBlock(text=rest) for rest in texts]
         edited.blocks = [block for block in blocks if not isinstance(block, TextBlock) or block.text]
-        _mark(edited, "edited")
+        # Beside older tool calls the host sends every extra key to the provider, so there it stays away.
+        if not edited.additional_kwargs.keys() & {"tool_calls", "function_call"}:
+            edited.additional_kwargs[MARK] = "edited"
         return edited
 
     def make(self, role: str, text: str, *, origin: str) -> Any:
@@ -144,39 +117,14 @@ class ChatCodec:
         return copy_message(message)
 
 
-class StoredCodec(ChatCodec):
-    """Reads stored messages as a memory returns them: no text is a slot of an engine's template."""
-
-    def to_dict(self, message: Any) -> Mapping[str, Any]:
-        neutral = super().to_dict(message)
-        content = neutral["content"]
-        if isinstance(content, str):
-            return {**neutral, "content": defused(content)} if "{" in content else neutral
-        if not isinstance(content, list) or not any("{" in str(part.get("text", "")) for part in content):
-            return neutral
-        parts = [{**p, "text": defused(p["text"])} if p["type"] == "text" else p for p in content]
-        return {**neutral, "content": parts}
-
-
-CODEC = ChatCodec()
-STORED = StoredCodec()
-
-
 def defused(text: str) -> str:
-    """Returns a text that a context engine, which takes past messages for templates, will not fill in.
-
-    Example:
-        >>> defused("echo {context_str} {other}")
-        'echo { context_str} {other}'
-    """
+    """Returns a text that a context engine, which takes past messages for templates, will not fill in."""
     return _SLOT.sub("{ ", text) if "{" in text else text
 
 
 def pending(question: Any, stored: Sequence[ChatMessage]) -> str | None:
-    """Returns a question that is not stored yet: agents store it first, context engines afterwards.
-
-    The text of an answered question asked again is a new question.
-    """
+    """Returns a question that is not stored yet; the text of an answered one asked again is new."""
+    # Agents store a question first, context engines afterwards.
     text = question.content if isinstance(question, ChatMessage) else question
     if not text or not isinstance(text, str):
         return None
@@ -187,43 +135,64 @@ def pending(question: Any, stored: Sequence[ChatMessage]) -> str | None:
 
 
 def copy_message(message: ChatMessage) -> ChatMessage:
-    """Returns a copy that can be edited freely; bytes and open files inside its blocks are shared.
-
-    Example:
-        >>> original = ChatMessage(role="user", content="hi")
-        >>> copy_message(original).blocks[0].text = "changed"
-        >>> original.content
-        'hi'
-    """
+    """Returns a copy that can be edited freely; bytes and open files inside its blocks are shared."""
     fresh: ChatMessage = shallow_copy(message)
-    blocks = [shallow_copy(b) if type(b) is TextBlock else _copy_block(b) for b in message.blocks]
+    blocks = [shallow_copy(b) if type(b) is TextBlock else _copied(b) for b in message.blocks]
     fresh.__dict__["blocks"] = blocks[:]  # a list of its very size: one that was grown keeps room for more
     extra = message.additional_kwargs
-    fresh.__dict__["additional_kwargs"] = _copy_plain(extra) if extra else {}
+    fresh.__dict__["additional_kwargs"] = _copied(extra) if extra else {}
     return fresh
 
 
-def _content(blocks: Sequence[Any]) -> Any:
-    neutral = [found for block in blocks if (found := _neutral_block(block)) is not None]
-    if not neutral:
+def shallow_copy(model: Any, kind: type[Any] | None = None, **attributes: Any) -> Any:
+    """Copies a pydantic model's own fields, as another `kind` if asked; much faster than `model_copy`."""
+    made: Any = kind or model.__class__
+    fresh = made.__new__(made)
+    set_slot = object.__setattr__
+    set_slot(fresh, "__dict__", dict(model.__dict__))
+    set_slot(fresh, "__pydantic_fields_set__", set(model.__pydantic_fields_set__))
+    extra, private = model.__pydantic_extra__, model.__pydantic_private__
+    set_slot(fresh, "__pydantic_extra__", extra if extra is None else dict(extra))
+    private = {**(private or {}), **attributes} if private or attributes else private
+    set_slot(fresh, "__pydantic_private__", private)
+    return fresh
+
+
+def _copied(value: Any) -> Any:
+    """Copies dicts, lists and content blocks all the way down; everything else is shared."""
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    if not isinstance(value, BaseContentBlock):
+        return value
+    fresh = shallow_copy(value)
+    fresh.__dict__.update(_copied(fresh.__dict__))
+    return fresh
+
+
+def _content(blocks: Sequence[Any], read: Callable[[str], str]) -> Any:
+    # A call stands beside the content; a cache point is a flag of the request, not text.
+    said = [block for block in blocks if not isinstance(block, (ToolCallBlock, CachePoint))]
+    if not said:
         return None
-    if all(block["type"] == "text" for block in neutral):
-        return "\n".join(block["text"] for block in neutral)  # as `ChatMessage.content` joins them
-    return neutral
+    if all(isinstance(block, TextBlock) for block in said):
+        return "\n".join([read(block.text) for block in said])  # as `ChatMessage.content` joins them
+    return [_neutral_block(block, read) for block in said]
 
 
-def _neutral_block(block: Any) -> dict[str, Any] | None:
+def _neutral_block(block: Any, read: Callable[[str], str] = str) -> dict[str, Any]:
     if isinstance(block, TextBlock):
-        return {"type": "text", "text": block.text}
-    if isinstance(block, (ToolCallBlock, CachePoint)):
-        return None  # a call stands beside the content; a cache point is a flag of the request, not text
+        return {"type": "text", "text": read(block.text)}
     if isinstance(block, ThinkingBlock):
-        return {"type": "thinking", "thinking": block.content or "", **_signature(block)}
+        signature = block.additional_information.get("signature")
+        signed = {"signature": signature} if isinstance(signature, str) else {}
+        return {"type": "thinking", "thinking": block.content or "", **signed}
     if isinstance(block, (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)):
         return _neutral_media(block)
     if isinstance(block, (CitableBlock, CitationBlock)):
         parts = block.content if isinstance(block, CitableBlock) else [block.cited_content]
-        inner = [neutral for part in parts if (neutral := _neutral_block(part)) is not None]
+        inner = [_neutral_block(part) for part in parts]
         return {"type": "document", "title": block.title, "source": block.source, "content": inner}
     kind = str(getattr(block, "block_type", type(block).__name__))
     return {"type": kind, **block.model_dump(mode="json", exclude={"block_type"})}
@@ -244,11 +213,6 @@ def _neutral_media(block: Any) -> dict[str, Any]:
     return {"type": "file", "file": {"filename": block.title or "", "file_data": data}}
 
 
-def _signature(block: ThinkingBlock) -> dict[str, str]:
-    found = block.additional_information.get("signature")
-    return {"signature": found} if isinstance(found, str) else {}
-
-
 def _where(block: Any, data: Any, mimetype: str | None) -> str:
     """Returns inline data, or the place of the data as a plain string; nothing is opened."""
     if isinstance(data, bytes):
@@ -267,13 +231,11 @@ def _calls(message: Any) -> list[dict[str, Any]]:
         if isinstance(b, ToolCallBlock)
     ]
     extra = message.additional_kwargs
-    if not extra:
-        return calls
     unmatched = [call["id"] for call in calls]
     for legacy in [*(extra.get("tool_calls") or ()), extra.get("function_call")]:
-        if not legacy:
-            continue
         data = _plain(legacy)
+        if not data:
+            continue
         function = _plain(data.get("function") or data)
         call = _call({**function, "id": data.get("id") or data.get("call_id")}, function.get("arguments"))
         if call["id"] in unmatched:
@@ -298,59 +260,10 @@ def _plain(value: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _fingerprint(message: ChatMessage) -> Hashable:
-    blocks, extra = message.blocks, message.additional_kwargs
-    if not extra and len(blocks) == 1 and type(blocks[0]) is TextBlock:
-        return (message.role, blocks[0].text)
-    parts = [repr(_block_print(block)) for block in blocks]
-    return "\x1f".join([message.role.value, *parts, repr(extra) if extra else ""])
+def _fingerprint(message: ChatMessage) -> str:
+    parts = [repr(block.__dict__) for block in message.blocks]
+    return "\x1f".join([message.role.value, *parts, repr(message.additional_kwargs)])
 
 
-def _block_print(block: Any) -> object:
-    if isinstance(block, TextBlock):
-        return block.text
-    # Bytes compare by identity first; dicts and nested blocks may change in place, so their text is taken.
-    return (
-        block.__class__,
-        *(v if isinstance(v, (str, bytes, int, type(None))) else repr(v) for v in block.__dict__.values()),
-    )
-
-
-def _mark(message: ChatMessage, origin: str) -> None:
-    # Beside older tool calls the host sends every extra key to the provider, so there the mark stays away.
-    if not any(key in message.additional_kwargs for key in _CALL_KEYS):
-        message.additional_kwargs[MARK] = origin
-
-
-def shallow_copy(model: Any, kind: type[Any] | None = None, **attributes: Any) -> Any:
-    """Copies a pydantic model's own fields, as another `kind` if asked; much faster than `model_copy`."""
-    made: Any = kind or model.__class__
-    fresh = made.__new__(made)
-    set_slot = object.__setattr__
-    set_slot(fresh, "__dict__", dict(model.__dict__))
-    set_slot(fresh, "__pydantic_fields_set__", set(model.__pydantic_fields_set__))
-    extra, private = model.__pydantic_extra__, model.__pydantic_private__
-    set_slot(fresh, "__pydantic_extra__", extra if extra is None else dict(extra))
-    set_slot(
-        fresh, "__pydantic_private__", {**(private or {}), **attributes} if private or attributes else private
-    )
-    return fresh
-
-
-def _copy_block(block: Any) -> Any:
-    fresh = shallow_copy(block)
-    for key, value in fresh.__dict__.items():
-        if isinstance(value, (dict, list)):
-            fresh.__dict__[key] = _copy_plain(value)
-        elif isinstance(value, (TextBlock, ImageBlock)):
-            fresh.__dict__[key] = shallow_copy(value)
-    return fresh
-
-
-def _copy_plain(value: Any) -> Any:
-    """Copies dicts and lists all the way down and content blocks once; everything else is shared."""
-    if isinstance(value, dict):
-        return {key: _copy_plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy_plain(item) for item in value]
-    return _copy_block(value) if isinstance(value, (TextBlock, ImageBlock, DocumentBlock)) else value
+CODEC = ChatCodec()
+STORED = ChatCodec(stored=True)

@@ -1,76 +1,46 @@
-"""Retrieved nodes as segments and back: whole nodes are the same objects, shortened ones copies."""
+"""Retrieved nodes as segments and back, and what media cost in nodes and messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from llama_index.core.base.llms.types import (
     AudioBlock,
+    BaseContentBlock,
     ChatMessage,
+    CitableBlock,
+    CitationBlock,
+    DocumentBlock,
     ImageBlock,
     MessageRole,
     TextBlock,
+    ToolCallBlock,
     VideoBlock,
 )
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import ImageNode, MetadataMode, Node, NodeWithScore, TextNode
 
 from rankbudget import Provenance, Segment, TokenCounter
 from rankbudget.adapters import segment_signals
 
-from ._codec import CODEC
+from ._codec import CODEC, shallow_copy
 
-__all__ = [
-    "emptied",
-    "media_cost",
-    "media_tokens",
-    "metadata_around",
-    "node_text",
-    "shortened",
-    "to_nodes",
-    "to_segments",
-]
+__all__ = ["emptied", "measured", "media_cost", "media_tokens", "seen_parts", "shortened", "to_segments"]
 
 _MEDIA: tuple[tuple[Any, str], ...] = ((ImageBlock, "image"), (AudioBlock, "audio"), (VideoBlock, "video"))
 
 
-def node_text(item: NodeWithScore) -> str:
-    """Returns what a response synthesizer puts in front of the model for this node."""
-    return str(item.node.get_content(metadata_mode=MetadataMode.LLM))
-
-
-def metadata_around(item: NodeWithScore) -> tuple[str, str]:
-    r"""Returns the metadata lines that the model sees before and after a node's text.
-
-    Example:
-        >>> node = TextNode(text="tea", metadata={"file_name": "drinks.pdf"})
-        >>> metadata_around(NodeWithScore(node=node))
-        ('file_name: drinks.pdf\n\n', '')
-    """
-    text, seen = _own_text(item), node_text(item)
-    before, _, after = seen.rpartition(text) if text else (seen, "", "")
-    return (before, after)
-
-
-def _own_text(item: NodeWithScore) -> str:
-    """Returns a node's text without metadata; all that the model sees where it is not found in that."""
-    text, seen = str(item.node.get_content(metadata_mode=MetadataMode.NONE)).strip(), node_text(item)
-    return text if text and text in seen else seen
+def seen_parts(item: NodeWithScore) -> tuple[str, str, str]:
+    """Returns what the model sees: metadata lines, the node's text, metadata lines; else all as the text."""
+    seen = str(item.node.get_content(metadata_mode=MetadataMode.LLM))
+    text = str(item.node.get_content(metadata_mode=MetadataMode.NONE)).strip()
+    return seen.rpartition(text) if text and text in seen else ("", seen, "")
 
 
 def media_tokens(item: NodeWithScore, counter: TokenCounter) -> int:
-    """Returns what pictures, sound and film of a node cost where a model is sent them; nothing is opened.
-
-    Example:
-        >>> from llama_index.core.schema import ImageNode, TextNode
-        >>> from rankbudget import counter_for
-        >>> counter = counter_for("cl100k_base")
-        >>> media_tokens(NodeWithScore(node=TextNode(text="tea")), counter)
-        0
-        >>> media_tokens(NodeWithScore(node=ImageNode(image_url="https://example.com/tea.png")), counter) > 50
-        True
-    """
+    """Returns what pictures, sound and film of a node cost where a model is sent them; nothing is opened."""
     node = item.node
     blocks: list[Any] = []
     if isinstance(node, ImageNode) and (node.image or node.image_path or node.image_url):
@@ -96,15 +66,7 @@ def media_cost(item: Any, counter: TokenCounter) -> int:
 
 
 def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
-    r"""Returns one segment per node; a node retrieved twice gets its place in its id.
-
-    Example:
-        >>> from llama_index.core.schema import TextNode
-        >>> node = TextNode(id_="n1", text="tea", metadata={"title": "Drinks"})
-        >>> [s] = to_segments([NodeWithScore(node=node, score=0.5)])
-        >>> s.id, s.text, s.score
-        ('n1', 'tea', 0.5)
-    """
+    """Returns one segment per node; a node retrieved twice gets its place in its id."""
     segments: list[Segment] = []
     seen: set[str] = set()
     for place, item in enumerate(nodes):
@@ -119,15 +81,9 @@ def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
             known = found.get("provenance")
             confidence = known.confidence if known is not None else None
             found["provenance"] = Provenance(source_id=node.ref_doc_id, confidence=confidence)
-        text = _own_text(item)
+        _, text, _ = seen_parts(item)
         segments.append(Segment(id=identity, text=text, metadata=node.metadata, source=item, **found))
     return segments
-
-
-def to_nodes(segments: Iterable[Segment], given: Sequence[Segment]) -> list[NodeWithScore]:
-    """Returns nodes for kept segments: the same object where the text is as `given`, else a copy."""
-    whole = {segment.id: segment.text for segment in given}
-    return [s.source if s.text == whole[s.id] else shortened(s.source, s.text) for s in segments]
 
 
 def shortened(item: NodeWithScore, text: str) -> NodeWithScore:
@@ -135,15 +91,48 @@ def shortened(item: NodeWithScore, text: str) -> NodeWithScore:
     node: Any = item.node.model_copy()
     node.metadata = dict(node.metadata)
     node.relationships = dict(node.relationships)
-    if not any(metadata_around(item)):  # the text holds all that the model sees; it must not see it twice
+    before, _, after = seen_parts(item)
+    if not before and not after:  # the text holds all that the model sees; it must not see it twice
         node.excluded_llm_metadata_keys = list(node.metadata)
     node.set_content(text)
     return NodeWithScore(node=node, score=item.score)
 
 
 def emptied(nodes: Sequence[NodeWithScore]) -> NodeWithScore:
-    """Returns a stand-in for the best node, without text and media: its id, score and metadata."""
+    """Returns the best node without text and media, with its id, score and metadata."""
     best = max(nodes, key=lambda n: n.score or 0.0)
     metadata = dict(best.node.metadata)
     node = TextNode(id_=best.node_id, text="", metadata=metadata, excluded_llm_metadata_keys=list(metadata))
     return NodeWithScore(node=node, score=best.score)
+
+
+class _Measured(BaseContentBlock):
+    """A block that tells LlamaIndex our count of its tokens, and holds no template.
+
+    A stock picture says 2,125 whatever its size, after reading it; a file says 512. Where that leaves nothing
+    of the window, an engine raises although the request fits.
+    """
+
+    _tokens: int = PrivateAttr(default=0)
+
+    async def aestimate_tokens(self, *_: Any, **__: Any) -> int:
+        return self._tokens
+
+    def get_template_vars(self) -> list[str]:
+        return []
+
+    def format_vars(self, **_: Any) -> Any:
+        return self
+
+
+_BLOCKS = (AudioBlock, CitableBlock, CitationBlock, DocumentBlock, ImageBlock, ToolCallBlock, VideoBlock)
+_KINDS: dict[type[Any], type[_Measured]] = {
+    kind: type(f"_{kind.__name__}", (_Measured, kind), {"__module__": __name__}) for kind in _BLOCKS
+}
+globals().update({made.__name__: made for made in _KINDS.values()})  # where pickle looks for them
+
+
+def measured(block: Any, counter: TokenCounter) -> Any:
+    """Returns a block that answers with our count when asked; texts and thinking as they are."""
+    kind = _KINDS.get(type(block))
+    return block if kind is None else shallow_copy(block, kind, _tokens=media_cost(block, counter))

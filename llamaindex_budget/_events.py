@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from llama_index.core.bridge.pydantic import ConfigDict, field_serializer
+from llama_index.core.bridge.pydantic import ConfigDict, PlainSerializer
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.instrumentation.events import BaseEvent
 
@@ -24,11 +24,7 @@ class BudgetEvent(BaseEvent):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    report: BudgetReport
-
-    @field_serializer("report")
-    def _plain(self, report: BudgetReport) -> dict[str, Any]:
-        return report.to_dict()
+    report: Annotated[BudgetReport, PlainSerializer(lambda report: report.to_dict())]
 
     @classmethod
     def class_name(cls) -> str:

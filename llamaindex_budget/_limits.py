@@ -11,26 +11,18 @@ from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms.llm import LLM
 from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 
-from rankbudget import (
-    Block,
-    BudgetReport,
-    BudgetSession,
-    Segment,
-    TokenBudget,
-    TokenCounter,
-    fit_documents,
-)
+from rankbudget import Block, BudgetReport, BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
 from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, plain_budget, plan_steps
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
 from ._counters import counter_of
 from ._events import send_report
-from ._host_prompt import QUESTIONS
-from ._request import FlatConversation, StepCodec, is_flat, schemas_in
+from ._render import QUESTIONS
+from ._request import FlatConversation, StepCodec, schemas_in
 from ._sharing import budget_for
 
-__all__ = ["RequestBudget", "as_text", "fit_texts"]
+__all__ = ["Door", "Limits", "as_text", "fit_texts"]
 
 _HELPER_SPARE = 2048
 """More than LlamaIndex's synthesizers keep free beside nodes."""
@@ -57,62 +49,69 @@ class RequestExceededError(BudgetExceededError, metaclass=_NoValueError):
     """Says that a request to a bounded model cannot fit; a BudgetExceededError that engines let pass."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestBudget:
+@dataclass(frozen=True)
+class Limits:
     """The limits of every request of an LLM, as `budget_model` takes them; copies of the LLM share them."""
 
     budget: TokenBudget | None
     max_tokens: int | None
     counter: Any
     on_report: Callable[[BudgetReport], Any] | None
-    session: BudgetSession | None = None
-    inner: RequestBudget | None = None  # of an LLM that was bounded before; the smaller limit wins
+    session: BudgetSession | None
+    inner: Limits | None  # of an LLM that was bounded before; the smaller limit wins
 
-    def __deepcopy__(self, memo: Any) -> RequestBudget:
+    def __deepcopy__(self, memo: Any) -> Limits:
         return self
 
-    def counter_of(self, llm: LLM) -> TokenCounter:
-        model = None if self.budget is None else self.budget.model
-        return counter_of(None, model if self.counter is None else self.counter, llm=llm)
 
-    def limit(self, llm: LLM, arguments: Mapping[str, Any]) -> int:
+@dataclass(frozen=True)
+class Door:
+    """An LLM as it was given, with the limits of its requests; `arguments` are those of one call."""
+
+    llm: LLM
+    limits: Limits
+
+    @property
+    def counter(self) -> TokenCounter:
+        own, budget = self.limits.counter, self.limits.budget
+        return counter_of(None, budget.model if own is None and budget is not None else own, llm=self.llm)
+
+    def limit(self, arguments: Mapping[str, Any]) -> int:
         """Returns the most tokens of a request; a longer answer that the call asks for is kept free."""
-        limits = [] if self.inner is None else [self.inner.limit(llm, arguments)]
-        if self.max_tokens is not None:
-            limits.append(self.max_tokens)
-        if self.budget is not None or self.max_tokens is None:
-            budget = self.budget or budget_for(llm)
+        given = self.limits
+        limits = [] if given.inner is None else [Door(self.llm, given.inner).limit(arguments)]
+        if given.max_tokens is not None:
+            limits.append(given.max_tokens)
+        if given.budget is not None or given.max_tokens is None:
+            budget = given.budget or budget_for(self.llm)
             answer = arguments.get("max_tokens")
             longer = max(0, answer - budget.reserve_tokens()) if isinstance(answer, int) else 0
-            limits.append(budget.limit(band=self.counter_of(llm).band) - longer)
+            limits.append(budget.limit(band=self.counter.band) - longer)
         return min(limits)
 
-    def metadata(self, llm: LLM) -> LLMMetadata:
+    def metadata(self) -> LLMMetadata:
         """Returns the LLM's metadata with the window that leaves the limit once the answer is taken off."""
-        own: LLMMetadata = llm.metadata
+        own: LLMMetadata = self.llm.metadata
         answer = own.num_output if own.num_output > 0 else DEFAULT_NUM_OUTPUTS
         # Where a session plans history and nodes, the host's own helper must neither split nor refuse them.
-        spare = -_TEMPLATE_SPARE if self.session is None else _HELPER_SPARE
-        window = max(_SMALLEST, self.limit(llm, {}) + spare) + answer
-        return own.model_copy(update={"context_window": window})
+        spare = -_TEMPLATE_SPARE if self.limits.session is None else _HELPER_SPARE
+        return own.model_copy(update={"context_window": max(_SMALLEST, self.limit({}) + spare) + answer})
 
     def fit_steps(
-        self, llm: LLM, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
+        self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> Steps[Sequence[ChatMessage]]:
-        """Returns what of a request fits in the form the model reads; the same sequence where all of it does.
-
-        Of the call's `arguments` tools, schemas and the answer's length are read.
-        """
-        limit, budget = self.limit(llm, arguments), self.budget or TokenBudget()
-        tools = schemas_in(llm, arguments) or None
-        flat = FlatConversation(messages) if messages and is_flat(messages[-1]) else None
+        """Returns what of a request fits in the form the model reads; the same sequence where all does."""
+        limit, session = self.limit(arguments), self.limits.session
+        budget = self.limits.budget or TokenBudget()
+        tools = schemas_in(self.llm, arguments) or None
+        flat = FlatConversation.read(messages)
         history = messages if flat is None else flat.messages
         codec = StepCodec(history, flat=flat is not None)
         spare = needed = 0
         for _ in range(_ROUNDS):
             request = PromptRequest(
                 budget=plain_budget(max(1, limit - spare)),
-                counter=self.counter_of(llm),
+                counter=self.counter,
                 codec=codec,
                 tools=tools,
                 history=Block(name="history", messages=history),
@@ -122,53 +121,47 @@ class RequestBudget:
                 sent=True,
                 min_exchanges=budget.min_exchanges,
                 message_cap=budget.message_cap,
-                summarizer=None if self.session is None else self.session.summarizer,
+                summarizer=None if session is None else session.summarizer,
                 shorten_question=budget.shorten_question,
             )
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
-                raise RequestExceededError(
-                    str(error), limit=limit, needed=error.needed, blocks=error.blocks
-                ) from error
-            needed = 0 if llm.metadata.is_chat_model else self._text_tokens(llm, plan.messages, tools)
+                told: Any = {"limit": limit, "needed": error.needed, "blocks": error.blocks}
+                raise RequestExceededError(str(error), **told) from error
+            needed = 0 if self.llm.metadata.is_chat_model else self._text_tokens(plan.messages, tools)
             if needed <= limit:
-                self._teach(codec, messages, tools)
+                # A turn's first request tells what the host adds; later ones hold an agent's steps, too.
+                if session is not None and messages and codec.role(messages[-1]) == "user":
+                    session.learn(CodecMeasure(codec, session.counter, tools).total(messages))
                 self._report(plan.report)
-                return messages if _is_whole(plan.history, history) else list(plan.messages)
+                return messages if _same(plan.history, history) else list(plan.messages)
             spare += needed - limit
         raise _too_long(limit, needed)
 
-    def _teach(self, codec: StepCodec, messages: Sequence[ChatMessage], tools: list[Any] | None) -> None:
-        """Tells the session the tokens of a turn's first request; later ones hold an agent's steps, too."""
-        session = self.session
-        if session is not None and messages and codec.role(messages[-1]) == "user":
-            session.learn(CodecMeasure(codec, session.counter, tools).total(messages))
-
     def _report(self, report: BudgetReport) -> None:
         send_report(report)
-        if self.on_report is not None:
-            self.on_report(report)
+        if self.limits.on_report is not None:
+            self.limits.on_report(report)
 
-    def check_text(self, llm: LLM, prompt: str, arguments: Mapping[str, Any], *, formatted: bool) -> None:
+    def check_text(self, prompt: str, arguments: Mapping[str, Any]) -> None:
         """Raises BudgetExceededError for a prompt that is too long; only its author knows what may be cut."""
-        tools = schemas_in(llm, arguments) or None
-        limit = self.limit(llm, arguments)
-        needed = self._text_tokens(llm, as_text(llm, prompt, formatted=formatted), tools)
+        limit = self.limit(arguments)
+        needed = self._text_tokens(prompt, schemas_in(self.llm, arguments) or None)
         if needed > limit:
             raise _too_long(limit, needed)
 
     def variables(
-        self, llm: LLM, prompt: BasePromptTemplate, given: Mapping[str, Any], arguments: Mapping[str, Any]
+        self, prompt: BasePromptTemplate, given: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Returns a template's variables; the longest, but never the question, is shortened to fit."""
-        limit, counter = self.limit(llm, arguments), self.counter_of(llm)
-        chosen = prompt.select(llm=llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
+        limit, counter = self.limit(arguments), self.counter
+        chosen = prompt.select(llm=self.llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         values = {**chosen.kwargs, **given}
         texts = {name: _text_of(value) for name, value in values.items() if name not in QUESTIONS}
         query = next((str(values[name]) for name in QUESTIONS if values.get(name)), "")
         made = dict(given)
-        while (needed := self._prompt_tokens(llm, chosen, {**values, **made}, arguments)) > limit:
+        while (needed := self._prompt_tokens(chosen, {**values, **made}, arguments)) > limit:
             name = max(texts, key=lambda key: len(texts[key]), default="")
             if not texts.get(name):
                 break
@@ -180,19 +173,17 @@ class RequestBudget:
         return made
 
     def _prompt_tokens(
-        self, llm: LLM, prompt: BasePromptTemplate, values: Mapping[str, Any], arguments: Mapping[str, Any]
+        self, prompt: BasePromptTemplate, values: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> int:
+        llm = self.llm
         tools = schemas_in(llm, {**arguments, "system_prompt": llm.system_prompt}) or None
         if llm.metadata.is_chat_model:
-            return CodecMeasure(CODEC, self.counter_of(llm), tools).total(
-                prompt.format_messages(llm, **values)
-            )
-        return self._text_tokens(llm, as_text(llm, prompt.format(llm, **values), formatted=False), tools)
+            return CodecMeasure(CODEC, self.counter, tools).total(prompt.format_messages(llm, **values))
+        return self._text_tokens(as_text(llm, prompt.format(llm, **values)), tools)
 
-    def _text_tokens(self, llm: LLM, prompt: str | Sequence[ChatMessage], tools: list[Any] | None) -> int:
-        to_prompt: Any = llm.messages_to_prompt
-        text = prompt if isinstance(prompt, str) else str(to_prompt(prompt))
-        counter = self.counter_of(llm)
+    def _text_tokens(self, prompt: str | Sequence[ChatMessage], tools: list[Any] | None) -> int:
+        to_prompt: Any = self.llm.messages_to_prompt
+        counter, text = self.counter, prompt if isinstance(prompt, str) else str(to_prompt(prompt))
         return counter.count(text) + (counter.count_messages([], tools) if tools else 0)
 
 
@@ -212,7 +203,7 @@ def fit_texts(
     return {int(segment.id): segment.text for segment in result.segments}, result.report
 
 
-def as_text(llm: LLM, prompt: str, *, formatted: bool) -> str:
+def as_text(llm: LLM, prompt: str, *, formatted: bool = False) -> str:
     """Returns a prompt as the LLM writes it around."""
     to_prompt: Any = llm.completion_to_prompt
     return prompt if formatted or to_prompt is None else str(to_prompt(prompt))
@@ -225,8 +216,8 @@ def _text_of(value: Any) -> str:
     return JOINT.join(parts) if is_text else ""
 
 
-def _is_whole(kept: Sequence[ChatMessage], given: Sequence[ChatMessage]) -> bool:
-    return len(kept) == len(given) and all(a is b for a, b in zip(kept, given, strict=True))
+def _same(kept: Sequence[ChatMessage], given: Sequence[ChatMessage]) -> bool:
+    return list(map(id, kept)) == list(map(id, given))
 
 
 def _too_long(limit: int, needed: int) -> RequestExceededError:

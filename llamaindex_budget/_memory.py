@@ -1,18 +1,19 @@
 """What both memories share: limits, session, the plan of a turn, copies and plain data."""
+# ruff: noqa: A002 - LlamaIndex calls a question `input`
 
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.llms.llm import LLM
+from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemory
 
-from rankbudget import Block, BudgetSession, FitResult, Rendition, TokenBudget
+from rankbudget import BudgetSession, FitResult, Rendition, TokenBudget
 from rankbudget.adapters import (
     Call,
     Fit,
@@ -27,16 +28,18 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import CODEC, STORED, pending
+from ._codec import CODEC, STORED, copy_message, defused, pending
+from ._convert import measured
 from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
-from ._host_prompt import HostPrompt
-from ._measured import host_copies
 from ._options import check_part
-from ._parts import Part, Rendering
-from ._serialize import add_settings, name_of_tokenizer, tokenizer_named
+from ._render import Part, Rendering, as_is, with_prompt
+from ._serialize import add_settings, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["OPTIONS", "SessionMemory", "Turn"]
 
@@ -51,8 +54,8 @@ _JOINTS = 2
 class SessionMemory(BaseMemory):
     """A memory whose turns are planned by a `BudgetSession`."""
 
-    budget: TokenBudget | None = Field(default=None, description="Limits of the whole prompt.")
-    counter: str | None = Field(default=None, description="Name of the token counter.")
+    budget: TokenBudget | None = None
+    counter: str | None = None  # its name
 
     _session: BudgetSession = PrivateAttr()
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -60,33 +63,22 @@ class SessionMemory(BaseMemory):
     _derived: int | None = PrivateAttr(default=None)  # the token limit that was taken from the budget
     _one_call: int | None = PrivateAttr(default=None)
 
+    @classmethod
+    def class_name(cls) -> str:
+        """Returns the name under which LlamaIndex writes it."""
+        return cls.__name__
+
     if TYPE_CHECKING:
         token_limit: int
         tokenizer_fn: Callable[[str], list[Any]]
 
-        def _own_limits(self) -> TokenBudget | int:
-            """Returns the limits of what the memory itself may return, where there is no budget."""
-
         def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
             """Returns the call that reads the stored messages, and pairs of memory blocks and contents."""
 
-        def _copies(self, memo: dict[int, Any]) -> dict[str, Any]:
-            """Returns the fields that a copy has of its own."""
-
-    def __init__(
-        self,
-        *,
-        session: BudgetSession | None = None,
-        llm: LLM | None = None,
-        prompt: Any = None,
-        counter: Any = None,
-        summarizer: Any = None,
-        **data: Any,
-    ) -> None:
-        given = {"session": session, "prompt": prompt, "counter": counter, "summarizer": summarizer}
-        check_part(type(self), {**data, **given, "llm": llm}, beside=OPTIONS)
-        if prompt is not None:
-            HostPrompt(prompt)  # raises where it is none
+    def __init__(self, **data: Any) -> None:
+        check_part(type(self), data, beside=OPTIONS)
+        given = {name: data.pop(name, None) for name in ("session", "prompt", "counter", "summarizer")}
+        llm, session, counter = data.pop("llm", None), given["session"], given["counter"]
         budget = budget_of(data.get("budget"), llm, session)
         limits = budget or (session.budget if session is not None else None)
         derived = None
@@ -98,14 +90,42 @@ class SessionMemory(BaseMemory):
         name = counter if isinstance(counter, str) else None
         with typed_errors():
             super().__init__(**{**data, "budget": budget, "counter": name})
-        self._given = {**given, "counter": counter, "summarizer": as_summarizer(summarizer)}
+        self._given = {**given, "counter": counter, "summarizer": as_summarizer(given["summarizer"])}
         self._derived = derived
         self._has_budget = limits is not None
         self._one_call = None if llm is None else one_call_limit(llm)
         self._use(session or self._own_session())
 
+    @classmethod
+    def from_defaults(cls, *args: Any, **kwargs: Any) -> Self:
+        """Returns a memory; takes the options of the stock class's `from_defaults` and those of the class.
+
+        Raises:
+            BudgetConfigError: an option is wrong.
+        """
+        stock: Any = cls.__mro__[cls.__mro__.index(SessionMemory) + 1]
+        names = list(inspect.signature(stock.from_defaults).parameters)
+        kwargs.update(zip(names, args, strict=False))
+        check_part(cls, kwargs, beside=(*OPTIONS, *names))
+        if kwargs.get("chat_history") is not None:
+            kwargs["chat_history"] = [copy_message(m) for m in kwargs["chat_history"]]
+        given = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
+        with typed_errors():
+            made = stock.from_defaults(**given)
+        fields = {name: getattr(made, name) for name in stock.model_fields}
+        fields["tokenizer_fn"] = given.get("tokenizer_fn")
+        own = {name: value for name, value in kwargs.items() if name not in names or name == "llm"}
+        limited = any(own.get(name) is not None for name in ("budget", "session", "llm"))
+        if limited and not given.keys() & {"token_limit", "llm"}:
+            fields["token_limit"] = None
+        return cls(**{**fields, **own})
+
     def _use(self, session: BudgetSession) -> None:
         self._session = adopt(session)
+
+    def _own_limits(self) -> TokenBudget | int:
+        """Returns the limits of what the memory itself may return, where there is no budget."""
+        return self.token_limit
 
     def _own_session(self) -> BudgetSession:
         return BudgetSession(
@@ -124,20 +144,12 @@ class SessionMemory(BaseMemory):
             own.budget = self._own_limits()  # token_limit may have changed
         return active.get() or own
 
-    def get(
-        self,
-        input: Any = None,  # noqa: A002 - the host's name
-        initial_token_count: int = 0,
-        **options: Any,
-    ) -> list[ChatMessage]:
+    def get(self, input: Any = None, initial_token_count: int = 0, **options: Any) -> list[ChatMessage]:
         """Returns copies of what fits; `input` is a question that may not be stored yet."""
         return list(self.fit(input, initial_token_count, **options).messages)
 
     async def aget(
-        self,
-        input: Any = None,  # noqa: A002 - the host's name
-        initial_token_count: int = 0,
-        **options: Any,
+        self, input: Any = None, initial_token_count: int = 0, **options: Any
     ) -> list[ChatMessage]:
         """Returns what `get` returns, without blocking the event loop."""
         return list((await self.afit(input, initial_token_count, **options)).messages)
@@ -155,31 +167,15 @@ class SessionMemory(BaseMemory):
         return self._result(await adrive(self.turn_steps(question, initial_token_count, read=options)))
 
     def turn_steps(
-        self,
-        question: Any = None,
-        initial: int = 0,
-        *,
-        blocks: Sequence[Block] = (),
-        prompt: Any = None,
-        read: Mapping[str, Any] | None = None,
-        **fields: Any,
+        self, question: Any = None, initial: int = 0, *, read: Mapping[str, Any] | None = None, **fields: Any
     ) -> Steps[Turn]:
-        """Makes the plan of a turn.
-
-        Args:
-            question: what is asked now; it may be the last stored message.
-            initial: tokens that come before the history.
-            blocks: blocks of the same turn, as retrieved nodes.
-            prompt: what the host sends around it all; None takes the memory's.
-            read: what is handed on to memory blocks.
-            fields: other fields of the request.
-        """
+        """Makes the plan of a turn; `read` goes to memory blocks, the `fields` are a postprocessor's."""
+        blocks, prompt = fields.pop("blocks", ()), fields.pop("prompt", None)
         session = self.session
         stored, contents = yield self._reading(question, read or {})
         asked = pending(question, stored)
         parts = [Part.of(block, content, session) for block, content in contents]
-        shown = fields.get("shown")
-        render = Rendering(self, parts, pending=asked is not None, shown=shown) if parts else None
+        render = Rendering(self, parts, asked is not None, fields.get("shown", as_is)) if parts else None
         bounded = self._has_budget and self.token_limit != self._derived
         if parts:
             media = {name: cost for part in parts for name, cost in part.media.items()}
@@ -198,9 +194,9 @@ class SessionMemory(BaseMemory):
             request = replace(request, render=render, frames=_frames(render, parts, session))
         prompt = self._given["prompt"] if prompt is None else prompt
         if prompt is not None:
-            request = HostPrompt(prompt).around(request, asked, session.host_tokens, before=initial)
-        if bounded and parts and not blocks:
-            request = replace(request, ceiling=self.token_limit + _beside(request))
+            request = with_prompt(request, prompt, asked, session.host_tokens, before=initial)
+        if bounded and parts and not blocks:  # what is not the memory's comes on top of its own limit
+            request = replace(request, ceiling=self.token_limit + _others(request))
         try:
             plan = yield from session.read_steps(request)
         except BudgetExceededError as error:
@@ -215,9 +211,17 @@ class SessionMemory(BaseMemory):
         return BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks)
 
     def _result(self, turn: Turn) -> FitResult:
+        """Returns copies for any engine: no text is a slot of its templates, media cost what we count."""
         plan, messages = turn
         dispatcher.event(BudgetEvent(report=plan.report))
-        return FitResult(messages=host_copies(messages, plan.counter), report=plan.report)
+        copies = [copy_message(m) for m in messages]
+        for message in copies:
+            for place, block in enumerate(message.blocks):
+                if not isinstance(block, TextBlock):
+                    message.blocks[place] = measured(block, plan.counter)
+                elif "{" in block.text:
+                    block.text = defused(block.text)
+        return FitResult(messages=copies, report=plan.report)
 
     # ---- copies and plain data -------------------------------------------------------------------
     def _with_settings(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -232,27 +236,27 @@ class SessionMemory(BaseMemory):
         # The base deletes what cannot be pickled from the live object; here the state is a copy. A counter
         # that is not picklable raises its own error: another one would count something else.
         summarizer = summarizer_or_warning(self._given["summarizer"], pickled=True)
-        fields = {**self._fields(), **self._given, "summarizer": summarizer}
-        return {"__dict__": fields, "tokenizer": name_of_tokenizer(self.tokenizer_fn)}
+        state = {**self._fields(), **self._given, "summarizer": summarizer}
+        add_settings(state, None, None, self.tokenizer_fn)
+        return {"__dict__": state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        tokenizer = tokenizer_named(state["tokenizer"])
-        self.__init__(**state["__dict__"], tokenizer_fn=tokenizer)  # type: ignore[misc]  # as the base
+        self.__init__(**opened(read_settings(state["__dict__"], {})))  # type: ignore[misc]  # as the base
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
         """Returns a memory of its own; one in a database is the same conversation."""
         memo = {} if memo is None else memo
         session = copy.deepcopy(self._session, memo)
         given = {**self._given, "session": session if self._given["session"] is not None else None}
-        twin = type(self)(**{**self._fields(), **self._copies(memo), **given}, tokenizer_fn=self.tokenizer_fn)
+        fields = opened(copy.deepcopy(self._fields(), memo))
+        twin = type(self)(**fields, **given, tokenizer_fn=self.tokenizer_fn)
         twin._use(session)  # noqa: SLF001 - its own kind
         memo[id(self)] = twin
         return twin
 
     def _fields(self) -> dict[str, Any]:
-        left_out = {"tokenizer_fn", "counter"} | (
-            {"token_limit"} if self.token_limit == self._derived else set()
-        )
+        derived = {"token_limit"} if self.token_limit == self._derived else set()
+        left_out = {"tokenizer_fn", "counter", *derived}
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
 
 
@@ -262,7 +266,7 @@ def _frames(render: Rendering, parts: Sequence[Part], session: BudgetSession) ->
     frames: dict[str, int] = {}
     before = 0
     for part in parts:
-        if part.block.segments and not part.items:
+        if part.block.segments and not part.media:
             empty = Rendition(kind="truncated", text="", tokens=0)
             shown[part.block.name] = Fit(pieces=(Piece(part.block.segments[0], empty),), tokens=0)
             after = session.counter.count_messages([CODEC.to_dict(m) for m in render(shown, [])])
@@ -271,9 +275,8 @@ def _frames(render: Rendering, parts: Sequence[Part], session: BudgetSession) ->
     return frames
 
 
-def _beside(request: PromptRequest) -> int:
-    """Returns the tokens of a request that are not the memory's."""
-    if request.render is None or request.measure is None:
-        return request.extra_tokens
-    shown = request.measure.total(list(request.render({}, [])))
-    return request.extra_tokens + shown - request.measure.overhead
+def _others(request: PromptRequest) -> int:
+    """Returns the tokens of a memory's request that are not its own."""
+    assert request.render is not None
+    assert request.measure is not None
+    return request.extra_tokens + request.measure.total(request.render({}, [])) - request.measure.overhead

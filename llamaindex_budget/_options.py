@@ -8,6 +8,7 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.memory import BaseMemory
+from llama_index.core.prompts import BasePromptTemplate
 
 from rankbudget import BudgetSession, Scorer, TokenBudget
 from rankbudget.adapters import check_options
@@ -21,6 +22,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "llm": (BaseLLM, "a LlamaIndex LLM"),
     "memory": (BaseMemory, "a LlamaIndex memory"),
     "embed_model": (BaseEmbedding, "a LlamaIndex embedding"),
+    "prompt": ((BasePromptTemplate, str, list, tuple), "a prompt template, a text or a list of messages"),
     "scorer": (Scorer, "an object with score(query, segments)"),
 }
 _COUNTS = ("max_tokens", "token_limit", "context_window", "chunk_size_limit")

@@ -13,7 +13,7 @@ from llama_index.core.tools import BaseTool
 
 from ._codec import ChatCodec
 
-__all__ = ["FixedPrompt", "FlatConversation", "StepCodec", "is_flat", "schema_of", "schemas_in"]
+__all__ = ["FixedPrompt", "FlatConversation", "StepCodec", "schema_of", "schemas_in"]
 
 _TOOL_KEYS = ("tools", "functions", "built_in_tools")
 _TEXT_KEYS = ("response_format", "text_format", "format", "instructions", "system_prompt")
@@ -57,11 +57,11 @@ def _plain(schema: Any) -> Any:
 class StepCodec(ChatCodec):
     """Reads one request; an agent's step and its results that are written as text are a call and its answers.
 
-    `ReActAgent` and `CodeActAgent` send a tool's result as a user message. Read as a question, it would take
-    the place of the user's. A `flat` conversation has lost the ids of its calls.
+    Read as a question, a result would take the user's place. A `flat` conversation has lost its calls' ids.
     """
 
     def __init__(self, messages: Sequence[ChatMessage], *, flat: bool = False) -> None:
+        super().__init__()
         self._calls: dict[int, tuple[str, ...]] = {}
         self._results: dict[int, str] = {}
         step: ChatMessage | None = None
@@ -102,34 +102,31 @@ class FlatConversation:
     Agents with an `output_cls` ask for their structured answer so; cut as one text, it loses the question.
     """
 
-    def __init__(self, request: Sequence[ChatMessage]) -> None:
-        self._front = list(request[:-1])
-        texts = _texts(request[-1])
-        end = texts.index(_FLAT_END)
-        self._tail = [TextBlock(text=text) for text in texts[end + 1 :]]
+    def __init__(self, front: Sequence[ChatMessage], said: Sequence[str], tail: Sequence[str]) -> None:
+        self._front = front
+        self._tail = [TextBlock(text=text) for text in tail]
         self.messages: list[ChatMessage] = []
-        for text in texts[1:end]:
-            opened = _FLAT_ROLE.fullmatch(text)
-            said = _FLAT_MESSAGE.fullmatch(text)
+        for text in said:
+            opened, message = _FLAT_ROLE.fullmatch(text), _FLAT_MESSAGE.fullmatch(text)
             if opened:
                 self.messages.append(ChatMessage(role=opened[1], blocks=[]))
-            elif said and self.messages:
-                self.messages[-1].blocks.append(TextBlock(text=said[1]))
+            elif message and self.messages:
+                self.messages[-1].blocks.append(TextBlock(text=message[1]))
+
+    @classmethod
+    def read(cls, request: Sequence[ChatMessage]) -> FlatConversation | None:
+        """Returns the conversation in the last message of a request; None where that is an ordinary one."""
+        blocks = request[-1].blocks if request else []
+        texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+        if texts[:1] != [_FLAT_START] or _FLAT_END not in texts or len(texts) != len(blocks):
+            return None
+        end = texts.index(_FLAT_END)
+        return cls(request[:-1], texts[1:end], texts[end + 1 :])
 
     def render(self, _: Mapping[str, Any], history: list[Any]) -> list[ChatMessage]:
         """Returns the request with what is kept of the conversation."""
         blocks = [*messages_to_xml_format(history)[-1].blocks[:-1], *self._tail]
         return [*self._front, ChatMessage(role=MessageRole.USER, blocks=blocks)]
-
-
-def is_flat(message: ChatMessage) -> bool:
-    """Returns whether a message holds a conversation that `messages_to_xml_format` wrote."""
-    texts = _texts(message)
-    return texts[:1] == [_FLAT_START] and _FLAT_END in texts and len(texts) == len(message.blocks)
-
-
-def _texts(message: ChatMessage) -> list[str]:
-    return [block.text for block in message.blocks if isinstance(block, TextBlock)]
 
 
 class FixedPrompt(ChatPromptTemplate):  # type: ignore[no-redef]  # pydantic's plugin stumbles over `kwargs`

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
-from llama_index.core.async_utils import asyncio_run
-from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.memory import BaseMemoryBlock
-from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
-from llama_index.core.utils import get_tokenizer
 
 from rankbudget import BudgetSession, counter_for
 from rankbudget.adapters import (
@@ -27,75 +21,50 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import STORED
 from ._counters import tiktoken_name
-from .models import as_summarizer
 
-__all__ = [
-    "add_settings",
-    "dump_store",
-    "load_block",
-    "load_store",
-    "name_of_tokenizer",
-    "read_database",
-    "read_settings",
-    "tokenizer_named",
-    "write_database",
-]
-
-Tokenizer = Callable[[str], list[Any]]
+__all__ = ["add_settings", "class_named", "database_of", "opened", "read_settings"]
 
 
-def dump_store(store: BaseChatStore) -> dict[str, Any]:
-    """Returns a store as plain data; the stock serializer of `SimpleChatStore` fails on pydantic 2.14."""
-    if isinstance(store, SimpleChatStore):
-        messages = {key: [m.model_dump(mode="json") for m in found] for key, found in store.store.items()}
-        return {"store": messages, "class_name": store.class_name()}
-    return {**store.model_dump(mode="json"), "class_name": store.class_name()}
+def class_named(name: Any, base: Any, option: str) -> Any:
+    """Returns the loaded subclass with a name; nothing is imported because data names it."""
+    known = list(base.__subclasses__())
+    for found in known:  # grows: subclasses of subclasses follow
+        known += found.__subclasses__()
+        if name in (found.__name__, getattr(found, "class_name", lambda: None)()):
+            return found
+    msg = f"class {name!r} is not known here. Import it before loading, or pass {option}=."
+    raise BudgetConfigError(msg)
 
 
-def load_store(data: dict[str, Any]) -> BaseChatStore:
-    """Returns the store that `dump_store` wrote; its class must be imported in this process."""
-    name = data.get("class_name")
-    if name in (None, SimpleChatStore.class_name()):
-        written = data.get("store") or {}
-        store = {key: [ChatMessage.model_validate(m) for m in found] for key, found in written.items()}
-        return SimpleChatStore(store=store)
-    loaded: BaseChatStore = _class_named(name, BaseChatStore, "chat_store").from_dict(data)
-    return loaded
-
-
-def load_block(data: Any) -> BaseMemoryBlock[Any]:
-    """Returns the memory block that was written under its class's name."""
-    if isinstance(data, BaseMemoryBlock):
-        return data
-    values = dict(data)
-    name = values.pop("class", None)
-    made: BaseMemoryBlock[Any] = _class_named(name, BaseMemoryBlock, "memory_blocks")(**values)
-    return made
-
-
-def name_of_tokenizer(tokenizer_fn: Tokenizer | None) -> str | None:
-    """Returns a name that `tokenizer_named` finds again, None for a function without one."""
-    encoding = tiktoken_name(tokenizer_fn)
-    return f"tiktoken:{encoding}" if encoding is not None else function_name(tokenizer_fn)
-
-
-def tokenizer_named(name: str | None) -> Tokenizer | None:
-    """Returns the tokenizer with a name; None, which means LlamaIndex's global one, for no name.
-
-    Raises:
-        BudgetConfigError: its module is not loaded, so that no other tokenizer counts instead.
-    """
-    if name is None:
+def database_of(store: AsyncDBChatStore, session_id: str) -> dict[str, Any] | None:
+    """Returns where a database is, with the rows of one that lives in this process; None for other stores."""
+    if not isinstance(store, SQLAlchemyChatStore):
         return None
+    engine = store._async_engine  # noqa: SLF001 - an engine that was given is kept nowhere else
+    if engine is not None and engine.url.database not in (None, "", ":memory:"):
+        address = engine.url.render_as_string(hide_password=False)
+        return {"table_name": store.table_name, "async_database_uri": address, "db_schema": store.db_schema}
+    place: dict[str, Any] = store.model_dump()
+    if "db_data" in place:
+        place["db_data"] = [row for row in place["db_data"] if row["key"] == session_id]
+    return place
+
+
+def opened(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns a part's arguments with the store that `database_of` wrote, unless they have another."""
+    database = values.pop("database", None)
+    if database is None or "sql_store" in values:
+        return values
+    return {**values, "sql_store": SQLAlchemyChatStore(**database)}
+
+
+def _tokenizer_named(name: str) -> Any:
     module, _, rest = name.partition(":")
     if module == "tiktoken":
         import tiktoken
 
-        stock = get_tokenizer()
-        if tiktoken_name(stock) == rest:
-            return stock
         return functools.partial(tiktoken.get_encoding(rest).encode, allowed_special="all")
-    found: Tokenizer | None = function_named(name)
+    found = function_named(name)
     if found is None:
         msg = f"tokenizer {name!r} is not loaded here. Import its module, or pass tokenizer_fn=."
         raise BudgetConfigError(msg)
@@ -106,10 +75,13 @@ def add_settings(
     data: dict[str, Any], session: BudgetSession | None, counter: Any, tokenizer_fn: Any
 ) -> None:
     """Adds a part's session, else its counter, and the name of its tokenizer to its plain data."""
-    data["tokenizer"] = name_of_tokenizer(tokenizer_fn) if tokenizer_fn is not None else None
+    encoding = tiktoken_name(tokenizer_fn)
+    data["tokenizer"] = f"tiktoken:{encoding}" if encoding is not None else function_name(tokenizer_fn)
     if session is not None:
         data["session"] = write_session(session)
-    elif counter is not None and not isinstance(counter, str):
+    if isinstance(counter, str):
+        data["counter"] = counter
+    elif counter is not None and session is None:
         written = write_counter(counter)
         if written is not None and written.startswith("lost:"):  # a tokenizer object may have a named counter
             written = write_counter(counter_for(counter))
@@ -117,62 +89,15 @@ def add_settings(
 
 
 def read_settings(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a part that wrote `data`; `given` replaces what was written.
-
-    Raises:
-        BudgetConfigError: its tokenizer or counter cannot be found here.
-    """
+    """Returns the arguments of a part that wrote `data`; `given` replaces what was written."""
     values = {key: value for key, value in data.items() if key not in {"class_name", *given}}
     tokenizer, counting = values.pop("tokenizer", None), values.pop("counting", None)
     if tokenizer is not None and given.get("tokenizer_fn") is None:
-        values["tokenizer_fn"] = tokenizer_named(tokenizer)
+        values["tokenizer_fn"] = _tokenizer_named(tokenizer)
     counter = given.get("counter")
     if isinstance(values.get("session"), dict):
-        summarizer = as_summarizer(given.get("summarizer"))
-        given = {key: value for key, value in given.items() if key != "summarizer"}
-        written = values["session"]
+        written, summarizer = values["session"], given.pop("summarizer", None)  # the session has it
         values["session"] = read_session(written, codec=STORED, counter=counter, summarizer=summarizer)
     elif counting is not None and counter is None and given.get("session") is None:
         values["counter"] = read_counter(counting)
     return {**values, **given}
-
-
-def write_database(store: AsyncDBChatStore, session_id: str) -> dict[str, Any]:
-    """Returns how to find a store again; one that lives in this process alone comes with its conversation."""
-    if not isinstance(store, SQLAlchemyChatStore):
-        return {"store": store}
-    engine = store._async_engine  # noqa: SLF001 - an engine that was given is kept nowhere else
-    place = {
-        "table_name": store.table_name,
-        "async_database_uri": store.async_database_uri,
-        "db_schema": store.db_schema,
-    }
-    if engine is not None and engine.url.database not in (None, "", ":memory:"):
-        place["async_database_uri"] = engine.url.render_as_string(hide_password=False)
-    uri = place["async_database_uri"]
-    if not SQLAlchemyChatStore._is_in_memory_uri(uri):  # noqa: SLF001 - its own question
-        return {"place": place}
-    return {"place": place, "messages": asyncio_run(store.get_messages(session_id, status=None))}
-
-
-def read_database(data: dict[str, Any], session_id: str) -> AsyncDBChatStore:
-    """Returns the store that `write_database` wrote."""
-    if "store" in data:
-        found: AsyncDBChatStore = data["store"]
-        return found
-    store = SQLAlchemyChatStore(**data["place"])
-    messages: list[ChatMessage] = data.get("messages") or []
-    if messages:
-        asyncio_run(store.set_messages(session_id, messages))
-    return store
-
-
-def _class_named(name: Any, base: Any, option: str) -> Any:
-    """Returns the loaded subclass with a name; nothing is imported because data names it."""
-    known = list(base.__subclasses__())
-    for found in known:  # grows: subclasses of subclasses follow
-        known += found.__subclasses__()
-        if name in (found.__name__, getattr(found, "class_name", lambda: None)()):
-            return found
-    msg = f"class {name!r} is not known here. Import it before loading, or pass {option}=."
-    raise BudgetConfigError(msg)

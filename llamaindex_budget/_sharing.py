@@ -11,12 +11,13 @@ from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.response_synthesizers.refine import DEFAULT_RESPONSE_PADDING_SIZE
 
 from rankbudget import BudgetSession, TokenBudget
+from rankbudget.adapters import plain_budget
 
 from ._codec import STORED, ChatCodec
 from ._options import check_values
 from .models import as_summarizer
 
-__all__ = ["active", "adopt", "budget_for", "budget_of", "one_call_limit", "use_session"]
+__all__ = ["active", "adopt", "budget_for", "budget_of", "one_call_limit", "shared_budget", "use_session"]
 
 _TEMPLATE_TOKENS = 160
 """More than LlamaIndex's own templates have."""
@@ -70,10 +71,8 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
 
 
 def one_call_limit(llm: BaseLLM) -> int:
-    """Returns the most tokens of a prompt with nodes that a synthesizer does not split into two calls.
-
-    The synthesizer keeps tokens free for an answer to refine, beside the larger of its two templates.
-    """
+    """Returns the most tokens of a prompt with nodes that a synthesizer does not split into two calls."""
+    # It keeps tokens free for an answer to refine, beside the larger of its two templates.
     limit = budget_for(llm).limit()
     return max(limit - DEFAULT_RESPONSE_PADDING_SIZE - _TEMPLATE_TOKENS, limit // 2)
 
@@ -83,3 +82,9 @@ def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -
     if budget is None:
         return budget_for(llm) if llm is not None and session is None else None
     return budget if isinstance(budget, TokenBudget) else TokenBudget.from_dict(budget)
+
+
+def shared_budget(budget: Any, session: BudgetSession | None) -> TokenBudget | None:
+    """Returns the limits of a whole prompt: a part's own, else its session's."""
+    found = budget_of(budget, None, None) or (session.budget if session is not None else None)
+    return plain_budget(found) if isinstance(found, int) else found

@@ -12,10 +12,6 @@ SUPPORTED = "llama-index-core>=0.14.24,<0.15"
 
 def require_llama_index() -> None:
     """Raises an ImportError that names the extra when llama-index-core is not installed."""
-    try:
-        found = find_spec("llama_index.core") is not None
-    except ModuleNotFoundError:
-        found = False
-    if not found:
+    if find_spec("llama_index") is None or find_spec("llama_index.core") is None:
         msg = f'llamaindex_budget needs {SUPPORTED}: pip install "rankbudget[llamaindex]"'
         raise ImportError(msg)

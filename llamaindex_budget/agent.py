@@ -9,13 +9,9 @@ from weakref import WeakKeyDictionary
 
 from llama_index.core.agent.utils import generate_structured_response
 from llama_index.core.agent.workflow import AgentOutput, FunctionAgent
-from llama_index.core.agent.workflow.agent_context import AgentContext
 from llama_index.core.agent.workflow.base_agent import WORKFLOW_KWARGS
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.llms.llm import LLM
-from llama_index.core.memory import BaseMemory
-from llama_index.core.tools import AsyncBaseTool
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import adrive, plan_steps, typed_errors
@@ -53,9 +49,9 @@ class BudgetFunctionAgent(FunctionAgent):
         BudgetConfigError: an option is wrong.
     """
 
-    budget: TokenBudget | None = Field(default=None, description="Limits of a request.")
-    counter: Any = Field(default=None, description="What counts; see rankbudget.counter_for.", exclude=True)
-    summarizer: Any = Field(default=None, description="Summarizes what no longer fits.", exclude=True)
+    budget: TokenBudget | None = None
+    counter: Any = Field(default=None, exclude=True)
+    summarizer: Any = Field(default=None, exclude=True)
 
     _structure: Any = PrivateAttr(default=None)
     _runs: Any = PrivateAttr(default_factory=WeakKeyDictionary)
@@ -69,9 +65,7 @@ class BudgetFunctionAgent(FunctionAgent):
             self._structure, self.output_cls = self.output_cls, None
             self.structured_output_fn = self._structured  # type: ignore[assignment]  # the host awaits it
 
-    async def fit(
-        self, messages: Sequence[ChatMessage], tools: Sequence[AsyncBaseTool] = ()
-    ) -> list[ChatMessage]:
+    async def fit(self, messages: Sequence[ChatMessage], tools: Sequence[Any] = ()) -> list[ChatMessage]:
         """Returns what of a request fits beside the tools' schemas; what is kept whole are the same objects.
 
         Raises:
@@ -96,42 +90,29 @@ class BudgetFunctionAgent(FunctionAgent):
         )
 
     # ---- the host's steps ------------------------------------------------------------------------
-    async def take_step(
-        self,
-        ctx: AgentContext,
-        llm_input: list[ChatMessage],
-        tools: Sequence[AsyncBaseTool],
-        memory: BaseMemory,
-    ) -> AgentOutput:
+    async def take_step(self, ctx: Any, llm_input: Any, tools: Any, memory: Any) -> AgentOutput:
         """Takes a step whose request is planned with what this run remembers."""
-        session = self._runs.get(ctx.store)
-        if session is None:
-            session = self._runs[ctx.store] = self._session()
-        token = _run.set(session)
+        if ctx.store not in self._runs:
+            self._runs[ctx.store] = self._session()
+        token = _run.set(self._runs[ctx.store])
         try:
             return await super().take_step(ctx, llm_input, tools, memory)
         finally:
             _run.reset(token)
 
-    async def finalize(self, ctx: Any, output: AgentOutput, memory: BaseMemory) -> AgentOutput:
+    async def finalize(self, ctx: Any, output: AgentOutput, memory: Any) -> AgentOutput:
         """Ends a run; its structured answer is asked for with what of the whole conversation fits."""
         found = await super().finalize(ctx, output, memory)
         _stored.set(await memory.aget_all())
         return found
 
-    async def _get_response(
-        self, current_llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool]
-    ) -> ChatResponse:
+    async def _get_response(self, current_llm_input: Any, tools: Any) -> ChatResponse:
         return await super()._get_response(await self.fit(current_llm_input, tools), tools)
 
-    async def _get_streaming_response(
-        self, ctx: AgentContext, current_llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool]
-    ) -> ChatResponse:
+    async def _get_streaming_response(self, ctx: Any, current_llm_input: Any, tools: Any) -> ChatResponse:
         return await super()._get_streaming_response(ctx, await self.fit(current_llm_input, tools), tools)
 
-    async def _get_llm_response(
-        self, ctx: Any, llm_input: list[ChatMessage], llm: LLM | None = None
-    ) -> ChatResponse:
+    async def _get_llm_response(self, ctx: Any, llm_input: Any, llm: Any = None) -> ChatResponse:
         return await super()._get_llm_response(ctx, await self.fit(llm_input), llm)
 
     async def _structured(self, messages: list[ChatMessage]) -> dict[str, Any]:

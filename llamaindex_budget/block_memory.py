@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -11,23 +9,15 @@ from typing import Any
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.memory import Memory
+from llama_index.core.memory import BaseMemoryBlock, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import (
-    NOTICE,
-    Call,
-    adrive,
-    plain_budget,
-    plan_steps,
-    typed_errors,
-)
+from rankbudget.adapters import NOTICE, Call, adrive, plain_budget, plan_steps
 
 from ._codec import PINNED, copy_message, pending
-from ._memory import OPTIONS, SessionMemory
-from ._options import check_part
-from ._serialize import load_block, read_database, read_settings, write_database
+from ._memory import SessionMemory
+from ._serialize import class_named, database_of, opened, read_settings
 from .blocks import HistorySummaryMemoryBlock
 
 __all__ = ["BudgetMemory"]
@@ -49,35 +39,10 @@ class BudgetMemory(SessionMemory, Memory):
         BudgetConfigError: an option is wrong.
     """
 
-    notice: str | None = Field(default=NOTICE, description="The sentence before the blocks.")
-    handed_on: int = Field(default=0, ge=0, description="How many messages the blocks have taken.")
+    notice: str | None = NOTICE
+    handed_on: int = Field(default=0, ge=0)  # how many messages the blocks have taken
 
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
-
-    @classmethod
-    def class_name(cls) -> str:
-        return "BudgetMemory"
-
-    @classmethod
-    def from_defaults(cls, *args: Any, notice: str | None = NOTICE, **kwargs: Any) -> BudgetMemory:
-        """Returns a memory; takes the options of `Memory.from_defaults` and those of the class.
-
-        Raises:
-            BudgetConfigError: an option is wrong.
-        """
-        stock_options = list(inspect.signature(Memory.from_defaults).parameters)
-        kwargs.update(zip(stock_options, args, strict=False))
-        check_part(cls, kwargs, beside=(*OPTIONS, *stock_options))
-        if kwargs.get("chat_history") is not None:
-            kwargs["chat_history"] = [copy_message(m) for m in kwargs["chat_history"]]
-        own = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
-        given = {name: value for name, value in kwargs.items() if name != "token_limit" or value is not None}
-        with typed_errors():
-            stock = Memory.from_defaults(**given)
-        fields = {name: getattr(stock, name) for name in Memory.model_fields}
-        if "token_limit" not in given and any(own.get(name) for name in ("budget", "session", "llm")):
-            fields["token_limit"] = None
-        return cls(**fields, **own, notice=notice)
 
     def _own_session(self) -> BudgetSession:
         made = super()._own_session()
@@ -99,14 +64,11 @@ class BudgetMemory(SessionMemory, Memory):
     # ---- reading ---------------------------------------------------------------------------------
     def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
         async def aread() -> Any:
-            stored = await self._stored()
+            stored = await self.aget_all(MessageStatus.ACTIVE)
             said = await self._get_memory_blocks_content(stored, input=pending(question, stored), **options)
             return stored, [(block, said[block.name]) for block in self.memory_blocks if said.get(block.name)]
 
         return Call(lambda: asyncio_run(aread()), awaitable=aread)
-
-    async def _stored(self) -> list[ChatMessage]:
-        return list(await self.sql_store.get_messages(self.session_id, status=MessageStatus.ACTIVE))
 
     # ---- writing ---------------------------------------------------------------------------------
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
@@ -137,7 +99,7 @@ class BudgetMemory(SessionMemory, Memory):
         takers = [b for b in self.memory_blocks if b.accept_short_term_memory]
         if not takers:
             return
-        stored = await self._stored()
+        stored = await self.aget_all(MessageStatus.ACTIVE)
         first = await self._first_kept(stored)
         with self._lock:  # of two writers at once each hands on its own messages
             before = self.handed_on
@@ -178,12 +140,11 @@ class BudgetMemory(SessionMemory, Memory):
         data["memory_blocks"] = [
             {"class": type(b).__name__, **b.model_dump(mode="json")} for b in self.memory_blocks
         ]
-        store = write_database(self.sql_store, self.session_id)
-        if "place" in store and "messages" not in store:
-            data["database"] = store["place"]
+        database = database_of(self.sql_store, self.session_id)
+        if database is not None:
+            data["database"] = database
         else:
-            messages = store.get("messages") or asyncio_run(self.aget_all())
-            data["messages"] = [m.model_dump(mode="json") for m in messages]
+            data["messages"] = [m.model_dump(mode="json") for m in asyncio_run(self.aget_all())]
         return self._with_settings(data)
 
     @classmethod
@@ -194,30 +155,21 @@ class BudgetMemory(SessionMemory, Memory):
             data: what was written. Messages in it go into a new store, unless `sql_store=` is given.
             kwargs: replace what was written.
         """
-        values = read_settings(data, kwargs)
+        values = opened(read_settings(data, kwargs))
         messages = [ChatMessage.model_validate(m) for m in values.pop("messages", ())]
-        database = values.pop("database", None)
-        values["memory_blocks"] = [load_block(b) for b in values.get("memory_blocks", ())]
-        if database is not None and "sql_store" not in kwargs:
-            values["sql_store"] = read_database({"place": database}, values["session_id"])
+        if "memory_blocks" not in kwargs:
+            blocks = [dict(block) for block in values.get("memory_blocks", ())]
+            kinds = [class_named(b.pop("class", None), BaseMemoryBlock, "memory_blocks") for b in blocks]
+            values["memory_blocks"] = [kind(**b) for kind, b in zip(kinds, blocks, strict=True)]
         memory = cls(**values)
         if messages and "sql_store" not in kwargs:
             asyncio_run(memory.sql_store.set_messages(memory.session_id, messages))
         return memory
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        del state["__dict__"]["sql_store"]
-        return {**state, "store": write_database(self.sql_store, self.session_id)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        fields = state["__dict__"]
-        store = read_database(state["store"], fields["session_id"])
-        super().__setstate__({**state, "__dict__": {**fields, "sql_store": store}})
-
-    def _copies(self, memo: dict[int, Any]) -> dict[str, Any]:
-        written = copy.deepcopy(write_database(self.sql_store, self.session_id), memo)
-        return {
-            "memory_blocks": copy.deepcopy(self.memory_blocks, memo),
-            "sql_store": read_database(written, self.session_id),
-        }
+    def _fields(self) -> dict[str, Any]:
+        fields = super()._fields()
+        database = database_of(self.sql_store, self.session_id)
+        if database is not None:
+            del fields["sql_store"]
+            fields["database"] = database
+        return fields

@@ -10,14 +10,13 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import BaseMemoryBlock
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
 from rankbudget import TokenCounter, counter_for, fit_documents, truncate_text
 from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, summarize_steps, typed_errors
 from rankbudget.errors import SummaryError
 
 from ._codec import CODEC, copy_message
-from ._convert import node_text
 from ._counters import settings_counter
 from ._options import check_part
 from .models import as_summarizer
@@ -56,13 +55,13 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         'The door is red. The roof is old.'
     """
 
-    text: str = Field(default="", description="What the block says.")
-    read: Any = Field(default=None, exclude=True, description="What says it, for a conversation.")
-    rank: int = Field(default=4, ge=1, description="Importance, 1 = cut last.")
-    pinned: bool = Field(default=False, description="Never cut.")
-    size: int | None = Field(default=None, ge=0, description="Fixed number of tokens.")
-    counter: Any = Field(default=None, exclude=True, description="What counts.")
-    priority: int = Field(default=-1, description="A stock Memory cuts the smallest above 0 first.")
+    text: str = ""
+    read: Any = Field(default=None, exclude=True)
+    rank: int = Field(default=4, ge=1)
+    pinned: bool = False
+    size: int | None = Field(default=None, ge=0)
+    counter: Any = Field(default=None, exclude=True)
+    priority: int = -1  # a stock Memory cuts the smallest above 0 first
 
     _tokens: TokenCounter | None = PrivateAttr(default=None)
     _asked: str = PrivateAttr(default="")
@@ -90,18 +89,9 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Takes messages that left the conversation; a fixed text has no use for them."""
 
-    async def aput(
-        self,
-        messages: list[ChatMessage],
-        from_short_term_memory: bool = False,  # noqa: FBT001, FBT002 - the host's
-        session_id: str | None = None,
-    ) -> None:
+    async def aput(self, messages: list[ChatMessage], *args: Any, **kwargs: Any) -> None:
         """Takes copies of messages: the host's own method writes the session's id into what it is given."""
-        await super().aput(
-            [copy_message(m) for m in messages],
-            from_short_term_memory=from_short_term_memory,
-            session_id=session_id,
-        )
+        await super().aput([copy_message(m) for m in messages], *args, **kwargs)
 
     async def atruncate(self, content: Any, tokens_to_truncate: int) -> Any:
         """Returns the content at least `tokens_to_truncate` tokens shorter; None when nothing is left."""
@@ -155,7 +145,7 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
 
     name: str = "knowledge"
     rank: int = 7
-    retriever: Any = Field(default=None, exclude=True, description="Any LlamaIndex retriever.")
+    retriever: Any = Field(default=None, exclude=True)
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
         if self.retriever is None:
@@ -165,7 +155,8 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
             return []
         self._asked = asked[-1]
         found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(asked[-1]))
-        return [TextBlock(text=text) for text in dict.fromkeys(map(node_text, found)) if text]
+        texts = dict.fromkeys(item.get_content(MetadataMode.LLM) for item in found)
+        return [TextBlock(text=text) for text in texts if text]
 
 
 class HistorySummaryMemoryBlock(BudgetMemoryBlock):
@@ -181,9 +172,9 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
 
     name: str = "summary"
     rank: int = 4
-    summarizer: Any = Field(default="extractive", exclude=True, description="Writes the summary.")
-    max_tokens: int = Field(default=500, ge=1, description="Most tokens of the summary.")
-    waiting: list[str] = Field(default_factory=list, description="What the summary does not hold yet.")
+    summarizer: Any = Field(default="extractive", exclude=True)
+    max_tokens: int = Field(default=500, ge=1)
+    waiting: list[str] = Field(default_factory=list)  # what the summary does not hold yet
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -195,7 +186,12 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
         return await super()._aget(messages, **block_kwargs)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
-        self.waiting = [*self.waiting, *(f"{CODEC.role(m)}: {_spoken(m)}" for m in messages)]
+        for message in messages:
+            neutral = CODEC.to_dict(message)
+            functions = [call["function"] for call in neutral.get("tool_calls", ())]
+            called = [f"[called {f['name']}({f['arguments']})]" for f in functions]
+            said = "\n".join([message.content or "", *called]).strip()
+            self.waiting = [*self.waiting, f"{neutral['role']}: {said}"]
         await self._catch_up()
 
     def forget(self) -> None:
@@ -206,26 +202,20 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
         if not self.waiting:
             return
         taken = list(self.waiting)
-        steps = summarize_steps(
-            taken,
-            previous=self.text,
-            max_tokens=self.max_tokens,
-            counter=self.tokens,
-            summarizer=self.summarizer,
-            timeout=SUMMARY_TIMEOUT,
-        )
         try:
-            summary = await adrive(steps)
+            summary = await adrive(
+                summarize_steps(
+                    taken,
+                    previous=self.text,
+                    max_tokens=self.max_tokens,
+                    counter=self.tokens,
+                    summarizer=self.summarizer,
+                    timeout=SUMMARY_TIMEOUT,
+                )
+            )
         except SummaryError as error:
             msg = f"Block {self.name!r} keeps its last summary; {len(taken)} messages wait. {error}"
             warnings.warn(msg, RuntimeWarning, stacklevel=2)
             return
         if self.waiting[: len(taken)] == taken:  # no other call summarized them meanwhile
             self.text, self.waiting = summary, self.waiting[len(taken) :]
-
-
-def _spoken(message: ChatMessage) -> str:
-    neutral = CODEC.to_dict(message)
-    functions = [call["function"] for call in neutral.get("tool_calls", ())]
-    calls = [f"[called {f['name']}({f['arguments']})]" for f in functions]
-    return "\n".join([message.content or "", *calls]).strip()

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.llms.types import ChatMessage, CompletionResponse, LLMMetadata
+from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.chat_engine.context import DEFAULT_CONTEXT_TEMPLATE
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events.llm import LLMChatStartEvent
-from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.llms import LLM, MockLLM
 from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
@@ -56,27 +56,14 @@ class Events(BaseEventHandler):
             self.prompts.append(list(event.messages))
 
 
-class NoModel(CustomLLM):
-    """A model that answers nothing."""
-
-    window: int
-    reply: int
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(context_window=self.window, num_output=self.reply, is_chat_model=True)
-
-    def complete(self, *_: Any, **__: Any) -> CompletionResponse:
-        return CompletionResponse(text="")
-
-    def stream_complete(self, *_: Any, **__: Any) -> Any:
-        yield CompletionResponse(text="")
-
-
 def run(task: Task) -> Half:
     """Returns what the engine kept, sent and answered."""
-    session = BudgetSession(task.budget, counter=task.counter)
-    prompt = _prompt(task)
+    session = BudgetSession(task.budget)
+    around = [
+        ChatMessage(role="system", content=DEFAULT_CONTEXT_TEMPLATE + task.system.strip()),
+        ChatMessage(role="user", content="{query_str}"),
+    ]
+    prompt = ChatPromptTemplate(around)  # what the engine sends around the conversation
     memory = BudgetChatMemoryBuffer.from_defaults(
         chat_history=[_message(message) for message in task.history], session=session, prompt=prompt
     )
@@ -97,16 +84,8 @@ def run(task: Task) -> Half:
     return Half(
         prompt=[CODEC.to_dict(message) for message in events.prompts[-1]],
         passages={node.node_id: node.text for node in response.source_nodes},
-        reports=events.reports,
+        report=next(report for report in events.reports if report.covers == "prompt"),
         answer=response.response if task.model is not None else "",
-    )
-
-
-def _prompt(task: Task) -> ChatPromptTemplate:
-    """Returns what the engine sends around the conversation: documents, system prompt, and the question."""
-    system = DEFAULT_CONTEXT_TEMPLATE + task.system.strip()
-    return ChatPromptTemplate(
-        [ChatMessage(role="system", content=system), ChatMessage(role="user", content="{query_str}")]
     )
 
 
@@ -120,7 +99,7 @@ def _model(task: Task) -> LLM:
     # Told the true window, LlamaIndex would split a full prompt into two calls.
     window, reply = 2 * task.budget.context_window, task.budget.reserve_tokens()
     if task.model is None:
-        return NoModel(window=window, reply=reply)
+        return _no_model(window, reply)
     try:
         from llama_index.llms.openai_like import OpenAILike  # type: ignore[import-untyped]  # ships no types
     except ImportError as error:
@@ -136,3 +115,12 @@ def _model(task: Task) -> LLM:
         temperature=0,
     )
     return model
+
+
+def _no_model(window: int, reply: int) -> LLM:
+    class NoModel(MockLLM):
+        @property
+        def metadata(self) -> LLMMetadata:
+            return LLMMetadata(context_window=window, num_output=reply, is_chat_model=True)
+
+    return NoModel(max_tokens=1)

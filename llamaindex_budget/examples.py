@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from rankbudget import BudgetSession, FewShotSelector, TokenBudget
-from rankbudget.adapters import example_text, plain_budget
+from rankbudget.adapters import example_text
 from rankbudget.errors import BudgetConfigError, check_count, named_options, shown
 
 from ._counters import counter_of
 from ._options import check_values
+from ._sharing import shared_budget
 from .models import embedder
 
 __all__ = ["few_shot_function"]
@@ -74,9 +74,8 @@ class few_shot_function:  # noqa: N801 - used as a function
             problems.append(f"examples must be a list of mappings (got {shown(examples)})")
         if problems:
             raise BudgetConfigError.of(problems)
-        limits = budget or (session.budget if session is not None else None)
         self.examples = list(examples)
-        self.max_tokens = _share(limits) if max_tokens is None else max_tokens
+        self.max_tokens = _share(shared_budget(budget, session)) if max_tokens is None else max_tokens
         self.max_examples = max_examples
         self.render = render
         self.query_key = query_key
@@ -85,26 +84,18 @@ class few_shot_function:  # noqa: N801 - used as a function
         self._counter = counter_of(None, counter, budget=budget)
         model = embedder(embed_model) if isinstance(embed_model, BaseEmbedding) else embed_model
         self._selector = FewShotSelector(model)
-        self._known: OrderedDict[str, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._answer = functools.lru_cache(_REMEMBERED)(self._pick)
 
     def __call__(self, **kwargs: Any) -> str:
-        query = str(kwargs.get(self.query_key) or "")
-        with self._lock:
-            known = self._known.get(query)
-        if known is not None:
-            return known
-        text = self._pick(query) if query.strip() else self._largest()
-        with self._lock:
-            self._known[query] = text
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        return text
+        return self._answer(str(kwargs.get(self.query_key) or ""))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> few_shot_function:
         return self  # prompts copy themselves with every query; what is in here never changes
 
     def _pick(self, query: str) -> str:
+        if not query.strip():  # at least as many tokens as any answer: the largest examples, cut
+            texts = sorted(map(self.render, self.examples), key=self._counter.count, reverse=True)
+            return self._counter.truncate("\n\n".join(texts[: self.max_examples]), self.max_tokens)
         kept = self._selector.select(
             query,
             self.examples,
@@ -115,17 +106,10 @@ class few_shot_function:  # noqa: N801 - used as a function
         )
         return "\n\n".join(map(self.render, kept))
 
-    def _largest(self) -> str:
-        """Returns a text with at least the tokens of any answer: the largest examples, cut."""
-        texts = [self.render(e) for e in self.examples]
-        order = sorted(texts, key=self._counter.count, reverse=True)[: self.max_examples]
-        return self._counter.truncate("\n\n".join(order), self.max_tokens)
 
-
-def _share(budget: TokenBudget | int | None) -> int:
-    if budget is None:
+def _share(limits: TokenBudget | None) -> int:
+    if limits is None:
         return 1000
-    limits = budget if isinstance(budget, TokenBudget) else plain_budget(budget)
     if "examples" in limits.sizes:
         return limits.sizes["examples"]
     share = limits.share_of("examples") or limits.share_of("memory")

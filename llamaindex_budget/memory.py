@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr, field_serializer
-from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
@@ -19,14 +16,10 @@ from rankbudget import BudgetSession
 from rankbudget.adapters import Call
 
 from ._codec import copy_message
-from ._memory import OPTIONS, SessionMemory
-from ._options import check_part
-from ._serialize import dump_store, load_store, read_settings
+from ._memory import SessionMemory
+from ._serialize import class_named, read_settings
 
 __all__ = ["BudgetChatMemoryBuffer"]
-
-_WINDOW_SHARE = 0.75  # as the stock buffer takes from a model's window
-_DEFAULT_LIMIT = 3000
 
 
 class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
@@ -60,46 +53,6 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
 
     _lock: Any = PrivateAttr(default_factory=threading.RLock)
 
-    @classmethod
-    def class_name(cls) -> str:
-        return "BudgetChatMemoryBuffer"
-
-    @classmethod
-    def from_defaults(
-        cls,
-        chat_history: list[ChatMessage] | None = None,
-        llm: LLM | None = None,
-        chat_store: BaseChatStore | None = None,
-        chat_store_key: str = DEFAULT_CHAT_STORE_KEY,
-        token_limit: int | None = None,
-        tokenizer_fn: Callable[[str], list[Any]] | None = None,
-        **kwargs: Any,
-    ) -> BudgetChatMemoryBuffer:
-        """Returns a memory; `chat_history` is copied.
-
-        Raises:
-            BudgetConfigError: an option is wrong.
-        """
-        check_part(cls, {**kwargs, "llm": llm}, beside=(*OPTIONS, "chat_history"))
-        if token_limit is None and llm is not None:
-            token_limit = int(llm.metadata.context_window * _WINDOW_SHARE)
-        elif token_limit is None and kwargs.get("budget") is None and kwargs.get("session") is None:
-            token_limit = _DEFAULT_LIMIT
-        made = cls(
-            llm=llm,
-            token_limit=token_limit,
-            tokenizer_fn=tokenizer_fn,
-            chat_store=SimpleChatStore() if chat_store is None else chat_store,
-            chat_store_key=chat_store_key,
-            **kwargs,
-        )
-        if chat_history is not None:
-            made.set(chat_history)
-        return made
-
-    def _own_limits(self) -> int:
-        return self.token_limit
-
     def _use(self, session: BudgetSession) -> None:
         super()._use(session)
         session.attach(self.stored)
@@ -107,7 +60,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     # ---- reading ---------------------------------------------------------------------------------
     def _reading(self, *_: Any) -> Call:
         async def aread() -> Any:
-            return await self.astored(), ()
+            return await ChatMemoryBuffer.aget_all(self), ()
 
         return Call(lambda: (self.stored(), ()), awaitable=aread)
 
@@ -116,12 +69,8 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         try:
             return self.chat_store.get_messages(self.chat_store_key)
         except NotImplementedError:  # a store that only reads asynchronously
-            found: list[ChatMessage] = asyncio_run(self.astored())
+            found: list[ChatMessage] = asyncio_run(ChatMemoryBuffer.aget_all(self))
             return found
-
-    async def astored(self) -> list[ChatMessage]:
-        """Returns what `stored` returns."""
-        return await self.chat_store.aget_messages(self.chat_store_key)
 
     def get_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""
@@ -129,12 +78,13 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
 
     async def aget_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""
-        return [copy_message(m) for m in await self.astored()]
+        return [copy_message(m) for m in await super().aget_all()]
 
     # ---- writing ---------------------------------------------------------------------------------
     def put(self, message: ChatMessage) -> None:
         """Stores a copy of a message."""
-        self.put_messages([message])
+        with self._lock:
+            super().put(copy_message(message))
 
     async def aput(self, message: ChatMessage) -> None:
         """Stores a copy of a message."""
@@ -143,8 +93,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     def put_messages(self, messages: list[ChatMessage]) -> None:
         """Stores copies of messages, none of another thread between them."""
         with self._lock:
-            for message in messages:
-                super().put(copy_message(message))
+            super().put_messages(messages)
 
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
         """Stores copies of messages, in order."""
@@ -171,19 +120,19 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         await super().areset()
         self._session.forget()
 
-    # ---- copies and plain data -------------------------------------------------------------------
+    # ---- plain data ------------------------------------------------------------------------------
     @field_serializer("chat_store")
     def serialize_courses_in_order(self, chat_store: BaseChatStore) -> dict[str, Any]:
-        """Writes the store as plain data; replaces the base's serializer, which fails on pydantic 2.14."""
-        return dump_store(chat_store)
+        """Writes the store; the base's serializer and that of `SimpleChatStore` fail on pydantic 2.14."""
+        name = {"class_name": chat_store.class_name()}
+        if not isinstance(chat_store, SimpleChatStore):
+            return {**chat_store.model_dump(mode="json"), **name}
+        kept = chat_store.store.items()
+        return {"store": {key: [m.model_dump(mode="json") for m in found] for key, found in kept}, **name}
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns plain data that survives JSON: messages, limits, session, names of counters."""
         return self._with_settings(super().to_dict(**kwargs))
-
-    def to_string(self) -> str:
-        """Returns the memory as JSON."""
-        return self.to_json()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> BudgetChatMemoryBuffer:
@@ -198,11 +147,9 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         """
         values = read_settings(data, kwargs)
         if "chat_history" in values:  # how the stock buffer wrote its messages once
-            history = {DEFAULT_CHAT_STORE_KEY: values.pop("chat_history")}
-            values["chat_store"] = {"class_name": "SimpleChatStore", "store": history}
-        if isinstance(values.get("chat_store"), dict):
-            values["chat_store"] = load_store(values["chat_store"])
+            values["chat_store"] = {"store": {DEFAULT_CHAT_STORE_KEY: values.pop("chat_history")}}
+        store = values.get("chat_store")
+        if isinstance(store, dict):
+            kind = class_named(store.get("class_name", "SimpleChatStore"), BaseChatStore, "chat_store")
+            values["chat_store"] = kind.from_dict(store)
         return cls(**values)
-
-    def _copies(self, memo: dict[int, Any]) -> dict[str, Any]:
-        return {"chat_store": copy.deepcopy(self.chat_store, memo)}

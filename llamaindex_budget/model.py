@@ -1,8 +1,4 @@
-"""The last door before the model: the LLM itself, with one step more that counts and fits every request.
-
-llm = budget_model(OpenAI(model="gpt-4o"))
-agent = ReActAgent(llm=llm, tools=tools)
-"""
+"""The last door before the model: the LLM itself, with one step more that counts and fits every request."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from rankbudget.adapters import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError, named_options, shown
 
 from ._codec import shallow_copy
-from ._limits import RequestBudget, as_text
+from ._limits import Door, Limits, as_text
 from ._options import check_values
 from ._request import FixedPrompt, schema_of
 from ._sharing import adopt
@@ -94,17 +90,13 @@ def budget_model(
     check_values({"max_tokens": max_tokens, "on_report": on_report})
     if isinstance(llm, StructuredLLM):  # the LLM inside sees the schema
         given = session or budget
-        inner = budget_model(llm.llm, given, max_tokens=max_tokens, counter=counter, on_report=on_report)
-        return llm.model_copy(update={"llm": inner})
-    limits = RequestBudget(
-        budget=budget,
-        max_tokens=max_tokens,
-        counter=counter,
-        on_report=on_report,
-        session=session,
-        inner=getattr(model, _BUDGET) if isinstance(model, _BudgetLLM) else None,
-    )
-    made: LLMT = _bounded(_unbounded(llm), limits)
+        bounded = budget_model(llm.llm, given, max_tokens=max_tokens, counter=counter, on_report=on_report)
+        return llm.model_copy(update={"llm": bounded})
+    inner = None
+    if isinstance(model, _BudgetLLM):
+        before = _door(model)
+        model, inner = before.llm, before.limits
+    made: LLMT = _bounded(model, Limits(budget, max_tokens, counter, on_report, session, inner))
     return made
 
 
@@ -113,37 +105,29 @@ class _BudgetLLM:
 
     @property
     def metadata(self) -> LLMMetadata:
-        plain, limits = _parts(self)
-        return limits.metadata(plain)
+        return _door(self).metadata()
 
     @property
     def request_limit(self) -> int:
         """Most tokens of a request."""
-        plain, limits = _parts(self)
-        return limits.limit(plain, {})
+        return _door(self).limit({})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _bounded, _parts(self)
+        door = _door(self)
+        return _bounded, (door.llm, door.limits)
 
 
-def _bounded(llm: Any, limits: RequestBudget) -> Any:
+def _bounded(llm: Any, limits: Limits) -> Any:
     """Returns a copy of an LLM, of the bounded class; what the LLM refers to is shared."""
-    limits.limit(llm, {})  # raises now rather than at the first request
+    Door(llm, limits).limit({})  # raises now rather than at the first request
     own: Any = type(llm)
     return shallow_copy(llm, _bounded_class(own), **{_BUDGET: limits})
 
 
-def _parts(llm: Any) -> tuple[LLM, RequestBudget]:
-    return _unbounded(llm), getattr(llm, _BUDGET)
-
-
-def _unbounded(llm: Any) -> Any:
-    """Returns the LLM as it was given: a copy that shares what it refers to."""
-    if not isinstance(llm, _BudgetLLM):
-        return llm
+def _door(llm: Any) -> Door:
+    """Returns a bounded LLM's limits, with the LLM as it was given: a copy that shares what it refers to."""
     plain = shallow_copy(llm, type(llm).__mro__[2])
-    plain.__pydantic_private__.pop(_BUDGET)
-    return plain
+    return Door(plain, plain.__pydantic_private__.pop(_BUDGET))
 
 
 @functools.lru_cache(maxsize=128)
@@ -157,7 +141,8 @@ def _bounded_class(own: type[LLM]) -> type[LLM]:
     made: type[Any] = types.new_class(own.__name__, (_BudgetLLM, own), {}, fill)
     for name, steps in _CHECKED.items():
         method = getattr(own, name, None)
-        stock = getattr(_WITH_TOOLS.get(name), name, None)
+        # LlamaIndex's own forms of these call `chat`; a class that wrote its own may send the request itself.
+        stock = getattr(FunctionCallingLLM, name, None) if steps is _with_tools else None
         if method is not None and method is not stock:
             setattr(made, name, _checked(name, method, steps))
     return made
@@ -179,12 +164,12 @@ def _checked(name: str, method: Any, steps: Callable[..., Steps[_Request]]) -> A
     """Returns a method whose arguments are made to fit before it is called."""
 
     def send(self: Any, *args: Any, **kwargs: Any) -> Any:
-        request = drive(steps(*_parts(self), method, *args, **kwargs))
+        request = drive(steps(_door(self), method, *args, **kwargs))
         with _under_way(request):
             return method(self, *request.positional, **request.named)
 
     async def asend(self: Any, *args: Any, **kwargs: Any) -> Any:
-        request = await adrive(steps(*_parts(self), method, *args, **kwargs))
+        request = await adrive(steps(_door(self), method, *args, **kwargs))
         with _under_way(request):
             return await method(self, *request.positional, **request.named)
 
@@ -200,85 +185,64 @@ def _under_way(request: _Request) -> Iterator[None]:
         _sending.reset(token)
 
 
-def _chat(
-    llm: LLM, limits: RequestBudget, _: Any, messages: Sequence[ChatMessage], **kwargs: Any
-) -> Steps[_Request]:
+def _chat(door: Door, _: Any, messages: Sequence[ChatMessage], **kwargs: Any) -> Steps[_Request]:
     if _sending.get()[1] is messages:
         return _Request((messages,), kwargs)
-    kept = yield from limits.fit_steps(llm, messages, kwargs)
-    return _Request((kept,), kwargs, (limits, kept))
+    kept = yield from door.fit_steps(messages, kwargs)
+    return _Request((kept,), kwargs, (door.limits, kept))
 
 
-def _complete(
-    llm: LLM,
-    limits: RequestBudget,
-    _: Any,
-    prompt: str,
-    formatted: Any = False,  # noqa: FBT002 - the host's
-    **kwargs: Any,
-) -> Steps[_Request]:
-    if _sending.get()[0] is limits:
-        return _Request((prompt,), {"formatted": formatted, **kwargs})
-    if llm.metadata.is_chat_model:
-        asked = ChatMessage(role="user", content=as_text(llm, prompt, formatted=formatted))
-        [kept] = yield from limits.fit_steps(llm, [asked], kwargs)
-        prompt, formatted = (prompt, formatted) if kept is asked else (kept.content or "", True)
-    else:
-        limits.check_text(llm, prompt, kwargs, formatted=formatted)
-    return _Request((prompt,), {"formatted": formatted, **kwargs}, (limits, prompt))
+def _complete(door: Door, _: Any, prompt: str, formatted: Any = None, **kwargs: Any) -> Steps[_Request]:
+    sent = None
+    if _sending.get()[0] is not door.limits:
+        text = as_text(door.llm, prompt, formatted=formatted)
+        if door.llm.metadata.is_chat_model:
+            asked = ChatMessage(role="user", content=text)
+            [kept] = yield from door.fit_steps([asked], kwargs)
+            prompt, formatted = (prompt, formatted) if kept is asked else (kept.content or "", True)
+        else:
+            door.check_text(text, kwargs)
+        sent = (door.limits, prompt)
+    return _Request((prompt,), {"formatted": bool(formatted), **kwargs}, sent)
 
 
 def _with_tools(
-    llm: LLM,
-    limits: RequestBudget,
-    _: Any,
-    tools: Any,
-    user_msg: Any = None,
-    chat_history: Any = None,
-    **kwargs: Any,
+    door: Door, _: Any, tools: Any, user_msg: Any = None, chat_history: Any = None, **kwargs: Any
 ) -> Steps[_Request]:
     if isinstance(user_msg, str):
         user_msg = ChatMessage(role="user", content=user_msg)
     messages = [*(chat_history or ()), *([user_msg] if user_msg is not None else ())]
-    kept = yield from limits.fit_steps(llm, messages, {**kwargs, "tools": tools})
+    kept = yield from door.fit_steps(messages, {**kwargs, "tools": tools})
     return _Request((tools,), {"chat_history": list(kept), **kwargs})
 
 
-def _predict(llm: LLM, limits: RequestBudget, _: Any, prompt: Any, **variables: Any) -> Steps[_Request]:
+def _predict(door: Door, _: Any, prompt: Any, **variables: Any) -> Steps[_Request]:
     yield from ()  # there is nothing to wait for
-    return _Request((prompt,), limits.variables(llm, prompt, variables, {}))
+    return _Request((prompt,), door.variables(prompt, variables, {}))
 
 
 def _structured(
-    llm: LLM,
-    limits: RequestBudget,
-    method: Any,
-    output_cls: Any,
-    prompt: Any,
-    llm_kwargs: Any = None,
-    **variables: Any,
+    door: Door, method: Any, output_cls: Any, prompt: Any, llm_kwargs: Any = None, **variables: Any
 ) -> Steps[_Request]:
     # The LLM adds its system prompt to such a request afterwards.
-    schema = {"response_format": schema_of(output_cls), "system_prompt": llm.system_prompt}
+    schema = {"response_format": schema_of(output_cls), "system_prompt": door.llm.system_prompt}
     beside = {**(llm_kwargs or {}), **schema}
-    made = limits.variables(llm, prompt, variables, beside)
+    made = door.variables(prompt, variables, beside)
     if method is not getattr(LLM, method.__name__):  # it may send the request itself, past `chat`
-        messages = prompt.format_messages(llm=llm, **made)
-        kept = yield from limits.fit_steps(llm, messages, beside)
+        messages = prompt.format_messages(llm=door.llm, **made)
+        kept = yield from door.fit_steps(messages, beside)
         prompt = prompt if kept is messages else FixedPrompt(kept)
     return _Request((output_cls, prompt), {"llm_kwargs": llm_kwargs, **made})
 
 
-_WITH_TOOLS: dict[str, Any] = dict.fromkeys(
-    ("chat_with_tools", "stream_chat_with_tools", "achat_with_tools", "astream_chat_with_tools"),
-    FunctionCallingLLM,
-)
-"""LlamaIndex's own forms call `chat`; a class that wrote its own may send the request itself."""
+_STEPS: dict[Any, str] = {
+    _chat: "chat stream_chat achat astream_chat",
+    _complete: "complete stream_complete acomplete astream_complete",
+    _with_tools: "chat_with_tools stream_chat_with_tools achat_with_tools astream_chat_with_tools",
+    _predict: "predict stream apredict astream",
+    _structured: "structured_predict astructured_predict",
+}
 _CHECKED: dict[str, Callable[..., Steps[_Request]]] = {
-    **dict.fromkeys(("chat", "stream_chat", "achat", "astream_chat"), _chat),
-    **dict.fromkeys(("complete", "stream_complete", "acomplete", "astream_complete"), _complete),
-    **dict.fromkeys(_WITH_TOOLS, _with_tools),
-    **dict.fromkeys(("predict", "stream", "apredict", "astream"), _predict),
-    **dict.fromkeys(("structured_predict", "astructured_predict"), _structured),
+    name: steps for steps, names in _STEPS.items() for name in names.split()
 }
 """How each way of asking is made to fit, by the name of the method."""

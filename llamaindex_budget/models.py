@@ -115,11 +115,8 @@ class OfflineEmbedding(BaseEmbedding):
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._embed([text])[0]
 
-    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return self._embed(texts)
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self._embed([query])[0]
+    _get_query_embedding = _get_text_embedding  # type: ignore[assignment]  # names its parameter `query`
+    _get_text_embeddings = _embed
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._embed([query])[0]

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.llms.llm import LLM
-from llama_index.core.memory import BaseMemory
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
@@ -20,52 +16,42 @@ from rankbudget import (
     Block,
     BudgetReport,
     BudgetSession,
-    Scorer,
+    FitResult,
     Segment,
     TokenBudget,
     TokenCounter,
     fit_documents,
 )
-from rankbudget.adapters import (
-    JOINT,
-    EmbeddingScorer,
-    Evidence,
-    Steps,
-    adrive,
-    drive,
-    typed_errors,
-)
+from rankbudget.adapters import JOINT, EmbeddingScorer, Evidence, Steps, adrive, drive, typed_errors
 from rankbudget.errors import BudgetConfigError, shown
 
-from ._convert import emptied, media_tokens, metadata_around, to_nodes, to_segments
+from ._convert import emptied, media_tokens, seen_parts, shortened, to_segments
 from ._counters import counter_of
-from ._events import send_report
-from ._host_prompt import HostPrompt
+from ._events import dispatcher, send_report
 from ._memory import SessionMemory
 from ._options import check_part
+from ._render import with_prompt
 from ._serialize import add_settings, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import embedder
 
 __all__ = ["BudgetNodePostprocessor"]
 
-dispatcher = get_dispatcher(__name__)
-
-_OPTIONS = (
-    "token_limit", "session", "memory", "llm", "prompt", "tokenizer_fn", "scorer", "embed_model",
-)  # fmt: skip
+_LIVE = Field(default=None, exclude=True, repr=False)  # an object of this process, no plain data
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """What the model sees of each node beside its text, by the id of its segment."""
 
-    around: Mapping[str, tuple[str, str]]  # the metadata lines before and after the text
+    around: Mapping[str, tuple[str, str, str]]  # metadata lines before the text, the text, lines after it
     media: Mapping[str, int]  # tokens of its pictures, sound and film
 
     def text(self, block: str, segment: Segment, text: str) -> str:
         """Returns a node's text with its metadata lines; texts of other blocks as they are."""
-        before, after = self.around.get(segment.id, ("", "")) if block == "knowledge" else ("", "")
+        if block != "knowledge" or segment.id not in self.around:
+            return text
+        before, _, after = self.around[segment.id]
         return before + text + after
 
 
@@ -105,63 +91,42 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         (2, True)
     """
 
-    max_tokens: int | None = Field(default=None, description="Most tokens of all returned nodes together.")
-    budget: TokenBudget | None = Field(default=None, description="Limits of the whole prompt.")
-    counter: str | None = Field(default=None, description="Name of the token counter.")
-    compress: bool = Field(default=True, description="Shorten nodes when few whole ones fit.")
-    dedup: bool = Field(default=True, description="Drop nodes that say the same.")
-    each_alone: bool = Field(default=False, description="Give each node all of the room.")
+    max_tokens: int | None = None
+    budget: TokenBudget | None = None
+    compress: bool = True
+    dedup: bool = True
+    each_alone: bool = False
+    session: Any = _LIVE
+    memory: Any = _LIVE
+    llm: Any = _LIVE
+    prompt: Any = _LIVE
+    counter: Any = _LIVE
+    tokenizer_fn: Any = _LIVE
+    scorer: Any = _LIVE
+    embed_model: Any = _LIVE
 
-    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
     _session: BudgetSession | None = PrivateAttr(default=None)
-    _memory: SessionMemory | None = PrivateAttr(default=None)
     _scorer: Any = PrivateAttr(default=None)
 
-    def __init__(
-        self,
-        *,
-        max_tokens: int | None = None,
-        token_limit: int | None = None,
-        session: BudgetSession | None = None,
-        memory: BaseMemory | None = None,
-        budget: TokenBudget | None = None,
-        llm: LLM | None = None,
-        prompt: Any = None,
-        counter: Any = None,
-        tokenizer_fn: Callable[[str], list[Any]] | None = None,
-        scorer: Scorer | None = None,
-        embed_model: BaseEmbedding | None = None,
-        **data: Any,
-    ) -> None:
-        given = {
-            "session": session,
-            "memory": memory,
-            "llm": llm,
-            "prompt": prompt,
-            "counter": counter,
-            "tokenizer_fn": tokenizer_fn,
-            "scorer": scorer,
-            "embed_model": embed_model,
-        }
-        limits = {"max_tokens": max_tokens, "token_limit": token_limit, "budget": budget}
-        check_part(type(self), {**data, **given, **limits}, beside=_OPTIONS)
-        if memory is not None and not isinstance(memory, SessionMemory):
-            msg = f"memory must be a BudgetChatMemoryBuffer or a BudgetMemory (got {shown(memory)})."
+    def __init__(self, **options: Any) -> None:
+        check_part(type(self), options, beside=("token_limit",))
+        most = options.pop("token_limit", None)
+        if options.get("max_tokens") is None:
+            options["max_tokens"] = most
+        if not isinstance(options.get("memory"), (SessionMemory, type(None))):
+            given = shown(options["memory"])
+            msg = f"memory must be a BudgetChatMemoryBuffer or a BudgetMemory (got {given})."
             raise BudgetConfigError(msg)
-        if prompt is not None:
-            HostPrompt(prompt)  # raises where it is none
-        own = budget_of(budget, None, None)
-        name = counter if isinstance(counter, str) else None
-        most = max_tokens if max_tokens is not None else token_limit
         with typed_errors():
-            super().__init__(max_tokens=most, budget=own, counter=name, **data)
-        self._given, self._memory = given, memory
-        self._scorer = scorer or (EmbeddingScorer(embedder(embed_model)) if embed_model is not None else None)
-        whole = budget_of(own, llm, session)
-        if session is None and memory is None and whole is not None:
-            session = BudgetSession(whole, counter=self._own_counter())
-        self._session = session
-        for shared in (session, None if memory is None else memory.session):
+            super().__init__(**{**options, "budget": budget_of(options.get("budget"), None, None)})
+        self._scorer = self.scorer
+        if self.scorer is None and self.embed_model is not None:
+            self._scorer = EmbeddingScorer(embedder(self.embed_model))
+        whole = budget_of(self.budget, self.llm, self.session)
+        self._session = self.session
+        if self.session is None and self.memory is None and whole is not None:
+            self._session = BudgetSession(whole, counter=self._own_counter())
+        for shared in (self._session, None if self.memory is None else self.memory.session):
             if shared is not None:
                 adopt(shared).share_with("knowledge")
 
@@ -170,15 +135,11 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         return "BudgetNodePostprocessor"
 
     # ---- fitting ---------------------------------------------------------------------------------
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    def _postprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> list[NodeWithScore]:
         return drive(self._steps(nodes, query_bundle))
 
     @dispatcher.span
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    async def _apostprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> list[NodeWithScore]:
         return await adrive(self._steps(nodes, query_bundle))
 
     def _steps(self, nodes: list[NodeWithScore], asked: QueryBundle | None) -> Steps[list[NodeWithScore]]:
@@ -190,7 +151,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         if self._scorer is not None and query:
             given = [replace(segment, score=None) for segment in given]
         seen = _Seen(
-            around={s.id: metadata_around(s.source) for s in given},
+            around={s.id: seen_parts(s.source) for s in given},
             media={s.id: cost for s in given if (cost := media_tokens(s.source, counter))},
         )
         segments: list[Segment] = []
@@ -198,7 +159,8 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             kept, report = yield from self._fit_steps(together, seen, query)
             segments += kept
             send_report(report)
-        found = to_nodes(segments, given)
+        whole = {segment.id: segment.text for segment in given}
+        found = [s.source if s.text == whole[s.id] else shortened(s.source, s.text) for s in segments]
         if nodes and not found:
             found = [emptied(nodes)]
         dispatcher.event(ReRankEndEvent(nodes=found))
@@ -208,46 +170,42 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         self, segments: Sequence[Segment], seen: _Seen, query: str
     ) -> Steps[tuple[Sequence[Segment], BudgetReport]]:
         """Returns what is kept of nodes that share one prompt, and why."""
-        given, session = self._given, active.get() or self._session
-        memory = self._memory
-        if memory is None and session is None:
-            return self._alone(segments, seen, query)
-        turn = self._turn(segments, seen, query)
+        memory, session = self.memory, active.get() or self._session
+        alone = memory is None and session is None
+        if alone or self.max_tokens is not None:
+            found = self._alone(segments, seen, query)
+            if alone:
+                return found.segments, found.report
+            segments = found.segments
+        strategy: Any = None
+        if not (self.compress and self.dedup and self._scorer is None):
+            strategy = Evidence(scorer=self._scorer, compress=self.compress, dedup=self.dedup)
+        turn: dict[str, Any] = {
+            "blocks": [Block(name="knowledge", segments=tuple(segments), strategy=strategy)],
+            "beside": seen.media,
+            "shown": seen.text,
+        }
+        if self.llm is not None:
+            turn["ceiling"] = one_call_limit(self.llm)
         if memory is not None:
-            plan, _ = yield from memory.turn_steps(query, prompt=given["prompt"], **turn)
-        else:
-            assert session is not None
+            plan, _ = yield from memory.turn_steps(query, prompt=self.prompt, **turn)
+        elif session is not None:
+            question = query or None
             session.share_with("knowledge")
-            request = session.request(None, question=query or None, **turn)
-            if given["prompt"] is not None:
-                request = HostPrompt(given["prompt"]).around(request, query or None, session.host_tokens)
+            request = session.request(None, question=question, **turn)
+            if self.prompt is not None:
+                request = with_prompt(request, self.prompt, question, session.host_tokens)
             plan = yield from session.plan_steps(request)
         pieces = plan.kept["knowledge"].pieces if "knowledge" in plan.kept else ()
         return [replace(p.segment, text=p.rendition.text) for p in pieces], plan.report
 
-    def _turn(self, segments: Sequence[Segment], seen: _Seen, query: str) -> dict[str, Any]:
-        """Returns the fields of a turn's request that are about the nodes."""
-        if self.max_tokens is not None:
-            segments, _ = self._alone(segments, seen, query)
-        strategy: Any = None
-        if not (self.compress and self.dedup and self._scorer is None):
-            strategy = Evidence(scorer=self._scorer, compress=self.compress, dedup=self.dedup)
-        llm = self._given["llm"]
-        return {
-            "blocks": [Block(name="knowledge", segments=tuple(segments), strategy=strategy)],
-            "beside": seen.media,
-            "shown": seen.text,
-            **({} if llm is None else {"ceiling": one_call_limit(llm)}),
-        }
-
-    def _alone(
-        self, segments: Sequence[Segment], seen: _Seen, query: str
-    ) -> tuple[Sequence[Segment], BudgetReport]:
+    def _alone(self, segments: Sequence[Segment], seen: _Seen, query: str) -> FitResult:
+        """Returns what `max_tokens` alone lets stay."""
         if self.max_tokens is None:
             msg = "no limit: give BudgetNodePostprocessor max_tokens=, session=, memory=, budget= or llm="
             raise BudgetConfigError(msg)
         counter = self._counter()
-        result = fit_documents(
+        return fit_documents(
             segments,
             max_tokens=self.max_tokens,
             query=query,
@@ -259,26 +217,22 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             compress=self.compress,
             dedup=self.dedup,
         )
-        return result.segments, result.report
 
     def _counter(self) -> TokenCounter:
-        given = self._given
-        if given["counter"] is not None or given["tokenizer_fn"] is not None:
+        session = active.get() or self._session or (self.memory.session if self.memory is not None else None)
+        if session is None or self.counter is not None or self.tokenizer_fn is not None:
             return self._own_counter()
-        session = active.get() or self._session or (self._memory.session if self._memory else None)
-        return self._own_counter() if session is None else session.counter
+        return session.counter
 
     def _own_counter(self) -> TokenCounter:
-        given = self._given
-        return counter_of(given["tokenizer_fn"], given["counter"], llm=given["llm"], budget=self.budget)
+        return counter_of(self.tokenizer_fn, self.counter, llm=self.llm, budget=self.budget)
 
     # ---- copies and plain data -------------------------------------------------------------------
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns plain data that survives JSON: limits, session, names of counter and tokenizer."""
         data: dict[str, Any] = super().to_dict(**kwargs)
-        given = self._given
-        tokenizer = given["tokenizer_fn"] if given["counter"] is None else None
-        add_settings(data, given["session"], given["counter"], tokenizer)
+        tokenizer = self.tokenizer_fn if self.counter is None else None
+        add_settings(data, self.session, self.counter, tokenizer)
         if tokenizer is not None and data["tokenizer"] is None:
             data["tokenizer"] = f"lost:{tokenizer!r}"  # another tokenizer must not count in its place
         return data
@@ -294,18 +248,11 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
 
     def __getstate__(self) -> dict[str, Any]:
         # The base deletes what cannot be pickled from the live object; here the state is a copy.
-        return {"__dict__": {**self._fields(), **self._given}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state["__dict__"])  # type: ignore[misc]  # as the base restores
+        return {"__dict__": {key: value for key, value in self.__dict__.items() if key != "callback_manager"}}
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> BudgetNodePostprocessor:
         memo = {} if memo is None else memo
-        parts = {name: copy.deepcopy(self._given[name], memo) for name in ("session", "memory")}
-        twin = type(self)(**{**self._fields(), **self._given, **parts})
+        parts = {name: copy.deepcopy(getattr(self, name), memo) for name in ("session", "memory")}
+        twin = type(self)(**{**self.__getstate__()["__dict__"], **parts})
         memo[id(self)] = twin
         return twin
-
-    def _fields(self) -> dict[str, Any]:
-        left_out = ("counter", "callback_manager")
-        return {key: value for key, value in self.__dict__.items() if key not in left_out}

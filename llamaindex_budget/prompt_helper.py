@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Sequence
+from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
+from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
-from llama_index.core.indices.prompt_helper import DEFAULT_CHUNK_OVERLAP_RATIO, DEFAULT_PADDING, PromptHelper
-from llama_index.core.llms.llm import LLM
+from llama_index.core.indices.prompt_helper import DEFAULT_PADDING as PAD
+from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
 
-from rankbudget import BudgetSession, TokenBudget, TokenCounter
-from rankbudget.adapters import JOINT, plain_budget, typed_errors
-from rankbudget.errors import BudgetExceededError, named_options
+from rankbudget import TokenCounter
+from rankbudget.adapters import JOINT, typed_errors
+from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
 from ._counters import counter_of
 from ._events import send_report
-from ._host_prompt import QUESTIONS
 from ._limits import fit_texts
-from ._options import check_values
-
-if TYPE_CHECKING:
-    from llama_index.core.tools import BaseTool
+from ._options import check_part
+from ._render import QUESTIONS
+from ._sharing import shared_budget
 
 __all__ = ["BudgetPromptHelper"]
 
 _SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will
 not be; but it shows only the longer of its two templates, and the other may have some tokens more."""
+
+
+_STOCK_OPTIONS = tuple(inspect.signature(PromptHelper.__init__).parameters)[1:]
+_OWN_OPTIONS = ("budget", "session", "counter", "scorer")
 
 
 class BudgetPromptHelper(PromptHelper):
@@ -70,62 +73,33 @@ class BudgetPromptHelper(PromptHelper):
     _scorer: Any = PrivateAttr(default=None)
     _safety: int = PrivateAttr(default=0)
 
-    @named_options
-    def __init__(
-        self,
-        context_window: int = DEFAULT_CONTEXT_WINDOW,
-        num_output: int = DEFAULT_NUM_OUTPUTS,
-        chunk_overlap_ratio: float = DEFAULT_CHUNK_OVERLAP_RATIO,
-        chunk_size_limit: int | None = None,
-        tokenizer: Callable[[str], list[Any]] | None = None,
-        separator: str = " ",
-        *,
-        budget: TokenBudget | None = None,
-        session: BudgetSession | None = None,
-        counter: Any = None,
-        scorer: Any = None,
-    ) -> None:
-        check_values({
-            "context_window": context_window, "chunk_size_limit": chunk_size_limit, "tokenizer": tokenizer,
-            "budget": budget, "session": session, "scorer": scorer,
-        })  # fmt: skip
-        limits = budget if budget is not None else session.budget if session is not None else None
-        if limits is not None:
-            budget = limits if isinstance(limits, TokenBudget) else plain_budget(limits)
-            context_window, num_output = budget.context_window, budget.reserve_tokens()
+    def __init__(self, *args: Any, **options: Any) -> None:
+        options.update(zip(_STOCK_OPTIONS, args, strict=False))
+        check_part(type(self), options, beside=("tokenizer", *_OWN_OPTIONS))
+        budget, session, counter, scorer = [options.pop(name, None) for name in _OWN_OPTIONS]
+        budget = shared_budget(budget, session)
+        if budget is not None:
+            options |= {"context_window": budget.context_window, "num_output": budget.reserve_tokens()}
         with typed_errors():
-            super().__init__(
-                context_window, num_output, chunk_overlap_ratio, chunk_size_limit, tokenizer, separator
-            )
+            super().__init__(**options)
         if counter is None and session is not None:
-            self._counter = session.counter
-        else:
-            self._counter = counter_of(tokenizer, counter if counter is not None else budget and budget.model)
+            counter = session.counter
+        self._counter = counter_of(options.get("tokenizer"), counter or (budget and budget.model))
         self._safety = budget.safety_tokens(band=self._counter.band) if budget is not None else 0
         self._scorer = scorer
 
     @classmethod
-    def from_llm_metadata(  # type: ignore[override]  # takes more than the base
-        cls,
-        llm_metadata: LLMMetadata,
-        chunk_overlap_ratio: float = DEFAULT_CHUNK_OVERLAP_RATIO,
-        **fields: Any,
-    ) -> BudgetPromptHelper:
+    def from_llm_metadata(cls, llm_metadata: LLMMetadata, *args: Any, **options: Any) -> BudgetPromptHelper:
         """Returns a helper with the window and the answer of a model."""
         num_output = DEFAULT_NUM_OUTPUTS if llm_metadata.num_output == -1 else llm_metadata.num_output
-        return cls(llm_metadata.context_window, num_output, chunk_overlap_ratio, **fields)
+        return cls(llm_metadata.context_window, num_output, *args, **options)
 
     @classmethod
     def class_name(cls) -> str:
         return "BudgetPromptHelper"
 
     def repack(
-        self,
-        prompt: BasePromptTemplate,
-        text_chunks: Sequence[str],
-        padding: int = DEFAULT_PADDING,
-        llm: LLM | None = None,
-        tools: list[BaseTool] | None = None,
+        self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> list[str]:
         """Returns one chunk that fits the prompt: the best of `text_chunks` in their order."""
         if _builds_an_index(prompt):
@@ -137,12 +111,7 @@ class BudgetPromptHelper(PromptHelper):
         return [JOINT.join(self._kept(prompt, chunks, room).values())]
 
     def truncate(
-        self,
-        prompt: BasePromptTemplate,
-        text_chunks: Sequence[str],
-        padding: int = DEFAULT_PADDING,
-        llm: LLM | None = None,
-        tools: list[BaseTool] | None = None,
+        self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> list[str]:
         """Returns the chunks with as much of their text as fits all together; one that is dropped is ""."""
         if not text_chunks or _builds_an_index(prompt):
@@ -158,12 +127,7 @@ class BudgetPromptHelper(PromptHelper):
         return kept
 
     def _get_available_chunk_size(
-        self,
-        prompt: BasePromptTemplate,
-        num_chunks: int = 1,
-        padding: int = DEFAULT_PADDING,
-        llm: LLM | None = None,
-        tools: list[BaseTool] | None = None,
+        self, prompt: Any, num_chunks: int = 1, padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> int:
         fixed = self._fixed_tokens(prompt, llm, tools)
         limit = self.context_window - self.num_output - self._safety
@@ -179,7 +143,7 @@ class BudgetPromptHelper(PromptHelper):
             )
         return size if self.chunk_size_limit is None else min(size, self.chunk_size_limit)
 
-    def _fixed_tokens(self, prompt: BasePromptTemplate, llm: LLM | None, tools: list[BaseTool] | None) -> int:
+    def _fixed_tokens(self, prompt: Any, llm: Any, tools: Any) -> int:
         """Counts the prompt as it is sent, with its chunk still empty."""
         schemas = [
             tool.metadata.to_openai_tool(skip_length_check=True)
@@ -191,7 +155,7 @@ class BudgetPromptHelper(PromptHelper):
             messages = get_empty_prompt_messages(prompt)
         else:
             messages = [ChatMessage(role=MessageRole.USER, content=get_empty_prompt_txt(prompt))]
-        model: Any = llm.llm if isinstance(llm, StructuredLLM) else llm
+        model = llm.llm if isinstance(llm, StructuredLLM) else llm
         if model is not None and model.system_prompt:
             messages = [ChatMessage(role=MessageRole.SYSTEM, content=model.system_prompt), *messages]
         return self._counter.count_messages([CODEC.to_dict(m) for m in messages], schemas or None)

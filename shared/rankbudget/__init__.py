@@ -42,7 +42,7 @@ _HOME = {
     "EmbeddingIndex": "relevance.index",
     "EmbeddingIndexError": "errors",
     "FewShotSelector": "optimizer.few_shot",
-    "FitResult": "report.result",
+    "FitResult": "report.report",
     "FitStrategy": "fitting.protocol",
     "MessageError": "errors",
     "OptimizationResult": "optimizer.optimizer",
@@ -144,8 +144,7 @@ if TYPE_CHECKING:
     from .prompt.session import BudgetSession
     from .relevance.index import EmbeddingIndex
     from .relevance.protocol import Scorer
-    from .report.report import BlockTotal, BudgetReport
-    from .report.result import FitResult
+    from .report.report import BlockTotal, BudgetReport, FitResult
     from .segment import Block, Decision, Provenance, Rendition, Scope, Segment
 
 

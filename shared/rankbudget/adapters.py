@@ -1,8 +1,7 @@
 """The one seam: all that an adapter imports from the core besides public names.
 
-An adapter translates. It reads and makes host messages with a `Codec`, counts them with a `Measure`, builds a
-`PromptRequest` from what its host gives it, runs `plan_steps` (or a session's `plan_steps`) with `drive` or
-`adrive`, and hands out parts of the `Plan`.
+An adapter builds a `PromptRequest` from its host's objects, runs `plan_steps` (or a session's), and hands out
+parts of the `Plan`.
 """
 
 from __future__ import annotations
@@ -10,39 +9,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._drivers import Call, Steps, adrive, drive
+from ._drivers import Call, Steps, adrive, awaiting, blocking, drive
 from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
-from .conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
-from .conversation.timeline import Timeline, Unit
-from .counting.base import whole_tokens
-from .counting.blocks import call_reference, called_in, results_in, without_answered
-from .counting.callables import CallableCounter
-from .counting.protocol import Message, Tool
+from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
+from .conversation.timeline import Timeline
+from .counting.blocks import block_text, call_reference, called_in, results_in, without_answered
 from .errors import check_options
-from .fitting.protocol import Cost, Fit, Piece
-from .messages.codec import (
-    KNOWN_ROLES,
-    PINNED_ROLES,
-    ROLES,
-    block_text,
-    content_text,
-    finished,
-    replace_text,
-    spread_text,
-)
+from .fitting.protocol import Fit, Piece
+from .messages.codec import PINNED_ROLES, ROLES, content_text, finished, replace_text, spread_text
 from .messages.measure import CodecMeasure, ListMeasure, Measure
-from .messages.tags import (
-    JOINT,
-    NOTICE,
-    PLACEHOLDERS,
-    escape_text,
-    render_block,
-    wrapper_of,
-)
+from .messages.tags import JOINT, NOTICE, PLACEHOLDERS, escape_text, render_block, wrapper_of
 from .prompt.limits import Limits, ModelFacts, limits_of
 from .prompt.plan import Plan
-from .prompt.request import PromptRequest, Render, Shown
+from .prompt.request import PromptRequest, Shown
 from .prompt.signals import segment_signals
 from .prompt.stages import plain_budget, plan_steps
 
@@ -63,61 +43,42 @@ if TYPE_CHECKING:
     from .relevance.embedding import EmbeddingScorer, default_embedder
 
 _LATER = {
-    "SessionPool": "prompt.pool",
-    **dict.fromkeys(
-        (
-            "function_name",
-            "function_named",
-            "read_counter",
-            "read_session",
-            "summarizer_or_warning",
-            "typed_errors",
-            "write_counter",
-            "write_session",
-        ),
-        "prompt.settings",
-    ),
     "EmbeddingScorer": "relevance.embedding",
     "Evidence": "fitting.evidence",
+    "SessionPool": "prompt.pool",
     "default_embedder": "relevance.embedding",
     "example_text": "optimizer.few_shot",
 }
-"""What ranks texts, writes settings or serves many threads is loaded only where it is used."""
+"""Loaded only where it is used, as is what writes and reads settings."""
 
 __all__ = [
     "JOINT",
-    "KNOWN_ROLES",
     "NOTICE",
     "PINNED_ROLES",
     "PLACEHOLDERS",
     "ROLES",
     "SUMMARY_TIMEOUT",
     "Call",
-    "CallableCounter",
     "CodecMeasure",
-    "Cost",
-    "CutMode",
     "EmbeddingScorer",
     "Evidence",
     "Fit",
     "Limits",
     "ListMeasure",
     "Measure",
-    "Message",
     "ModelFacts",
     "Piece",
     "Plan",
     "PromptRequest",
-    "Render",
     "SessionPool",
     "Shown",
     "Steps",
     "Summarizer",
     "Timeline",
-    "Tool",
-    "Unit",
     "adrive",
+    "awaiting",
     "block_text",
+    "blocking",
     "call_reference",
     "called_in",
     "check_options",
@@ -143,7 +104,6 @@ __all__ = [
     "summarizer_or_warning",
     "truncate_text",
     "typed_errors",
-    "whole_tokens",
     "without_answered",
     "wrapper_of",
     "write_counter",
@@ -152,8 +112,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _LATER.get(name)
-    if home is None:
+    if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
+    home = _LATER.get(name, "prompt.settings")
     return getattr(import_module(f".{home}", __package__), name)

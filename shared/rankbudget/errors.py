@@ -1,13 +1,4 @@
-"""Errors, and the checks of values; a message has the form "X must be Z (got Y). What to do.".
-
-BudgetError(ValueError)
-├── BudgetConfigError            a budget, profile or argument that cannot work
-├── BudgetExceededError          what must stay does not fit
-├── CounterUnavailableError      a tokenizer or a context window that cannot be found (also ImportError)
-├── EmbeddingIndexError          a saved index that is damaged or does not match
-├── MessageError                 a message the codec cannot read, or a broken history under strict=True
-└── SummaryError                 a summarizer that failed, hung or answered too much
-"""
+"""Errors, and the checks of values; a message has the form "X must be Z (got Y). What to do."."""
 
 from __future__ import annotations
 
@@ -20,27 +11,6 @@ from contextlib import suppress
 from difflib import get_close_matches
 from reprlib import Repr
 from typing import Any, TypeVar, cast
-
-__all__ = [
-    "BudgetConfigError",
-    "BudgetError",
-    "BudgetExceededError",
-    "CounterUnavailableError",
-    "EmbeddingIndexError",
-    "MessageError",
-    "SummaryError",
-    "check_call",
-    "check_choice",
-    "check_count",
-    "check_list",
-    "check_number",
-    "check_options",
-    "did_you_mean",
-    "misspelt",
-    "named_fields",
-    "named_options",
-    "shown",
-]
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -81,16 +51,12 @@ class BudgetExceededError(BudgetError):
     """
 
     def __init__(
-        self, message: str, *, limit: int, needed: int, blocks: Mapping[str, int] | None = None
+        self, message: str, *, limit: int = 0, needed: int = 0, blocks: Mapping[str, int] | None = None
     ) -> None:
         super().__init__(message)
         self.limit = limit
         self.needed = needed
         self.blocks = dict(blocks or {})
-
-    def __reduce__(self) -> tuple[object, ...]:
-        figures: dict[str, Any] = {"limit": self.limit, "needed": self.needed, "blocks": self.blocks}
-        return (functools.partial(BudgetExceededError, **figures), (str(self),))
 
 
 class CounterUnavailableError(BudgetError, ImportError):
@@ -173,12 +139,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def misspelt(name: str, known: Collection[str]) -> str:
-    """Returns the known name of which `name` is surely a misspelling, or "", because other names are allowed.
-
-    Example:
-        >>> [misspelt(name, ["task", "knowledge"]) for name in ("knowlege", "taks", "tasks", "rules")]
-        ['knowledge', 'task', '', '']
-    """
+    """Returns the known name of which `name` is surely a misspelling, or ""."""
     if name in known:
         return ""
     for word in get_close_matches(name, known, n=1, cutoff=0.7):
@@ -190,14 +151,7 @@ def misspelt(name: str, known: Collection[str]) -> str:
 
 
 def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raises BudgetConfigError for the options that do not exist, with the nearest name that does.
-
-    Example:
-        >>> check_options("Trimmer", ["max_token"], ["max_tokens", "counter"])
-        Traceback (most recent call last):
-        ...
-        rankbudget.errors.BudgetConfigError: Trimmer has no option 'max_token'; did you mean 'max_tokens'?
-    """
+    """Raises BudgetConfigError for the options that do not exist, with the nearest name that does."""
     known = list(allowed)
     unknown = [name for name in given if name not in known]
     if unknown:

@@ -1,36 +1,18 @@
-"""A prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped.
-
-Plain values that all stages pass along; nothing here counts, scores or cuts.
-"""
+"""A prompt is blocks; a block is segments; every segment ends as kept, shortened or dropped."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from numbers import Number
-from operator import attrgetter
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import BudgetConfigError, check_count, check_number, misspelt, named_fields, shown
 
-__all__ = [
-    "Action",
-    "Block",
-    "Decision",
-    "DecisionRange",
-    "Provenance",
-    "Rendition",
-    "Scope",
-    "Segment",
-    "check_block_name",
-]
-
 _BLOCKS = ("system", "query", "project", "task", "memory", "history", "examples", "knowledge")
-_MOST_TYPES = 1_000
-_checked: set[tuple[type, ...]] = set()
 
 Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
 """What became of a segment: whole, dropped whole, cut inside its text, its own words only, new words."""
@@ -177,10 +159,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRange:
-    """Equal decisions over `size` segments; `expand` makes the single ones when they are read.
-
-    The host's own messages are read then: read `report.decisions` before you change a message in place.
-    """
+    """Equal decisions over `size` segments; `expand` makes the single ones from the host's own messages."""
 
     block: str
     action: Action
@@ -250,9 +229,6 @@ class Block:
     def of(cls, name: str, *texts: str, **fields: Any) -> Block:
         """Returns a block whose segments are plain `texts`, with the ids "name-0", "name-1", ...
 
-        Raises:
-            BudgetConfigError: a text is something else, as a list of texts.
-
         Example:
             >>> [s.id for s in Block.of("knowledge", "one", "two").segments]
             ['knowledge-0', 'knowledge-1']
@@ -264,29 +240,25 @@ class Block:
 def _check_types(value: Any) -> None:
     """Raises BudgetConfigError for the fields of a dataclass that are not of their declared types."""
     kind: Any = type(value)
-    names, read = _reader(kind)
-    seen = read(value)
-    types = (kind, *map(type, seen))
-    if types in _checked:  # hosts make thousands of equal kind
-        return
-    hints = get_type_hints(kind)
-    problems = []
-    for name, one in zip(names, seen, strict=True):
-        declared = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
-        allowed = tuple([get_origin(one_type) or one_type for one_type in declared])
-        if Any not in allowed and not isinstance(one, (*allowed, Number) if float in allowed else allowed):
-            owner = kind.__name__.lower()
-            problems.append(f"{name} of the {owner} must be a {allowed[0].__name__} (got {shown(one)})")
+    problems = [
+        f"{name} of the {kind.__name__.lower()} must be a {allowed[0].__name__} (got {shown(one)})"
+        for name, allowed in _allowed_types(kind)
+        if not isinstance(one := getattr(value, name), allowed)
+    ]
     if problems:
         raise BudgetConfigError.of(problems)
-    if len(_checked) < _MOST_TYPES:
-        _checked.add(types)
 
 
 @cache
-def _reader(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], Any]]:
-    names = tuple([one.name for one in fields(kind)])
-    return names, attrgetter(*names)
+def _allowed_types(kind: type) -> list[tuple[str, tuple[type, ...]]]:
+    """Returns the types that each field of a dataclass may have; any number may be a float."""
+    allowed = []
+    for name, hint in get_type_hints(kind).items():
+        declared = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        types = [get_origin(one) or one for one in declared]
+        if Any not in types:
+            allowed.append((name, (*types, Number) if float in types else tuple(types)))
+    return allowed
 
 
 def check_block_name(what: str, name: object, problems: list[str]) -> None:

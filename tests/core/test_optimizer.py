@@ -341,7 +341,7 @@ def test_the_result_has_the_specified_fields():
     ("prompt", "parts"),
     [
         ("What is it?", [("query", "What is it?")]),
-        ("Sky is blue. What colour is it?", [("document", "Sky is blue."), ("query", "What colour is it?")]),
+        ("Sky is blue.\n\nWhat is?", [("document", "Sky is blue."), ("query", "What is?")]),
         (
             "<context>\nsky\n</context>\n<question>colour?</question>",
             [("document", "sky"), ("query", "colour?")],
@@ -358,7 +358,7 @@ def test_the_result_has_the_specified_fields():
     ],
 )
 def test_prompts_are_read_back_into_parts(prompt, parts):
-    """Tags, headings and labels tell the parts; without them the last paragraph or question is the question."""
+    """Tags, headings and labels tell the parts; without them the last paragraph is the question."""
     found = parse_prompt(prompt)
     assert [(part.category, part.text) for part in found if part.text] == parts
     assert "".join(part.render() for part in found) == prompt

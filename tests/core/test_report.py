@@ -152,9 +152,9 @@ def test_a_report_with_ranges_survives_pickle():
 def test_a_report_never_changes():
     """Attributes can be neither set nor deleted."""
     made = report()
-    with pytest.raises(AttributeError, match="never changes"):
+    with pytest.raises(AttributeError, match="limit"):
         made.limit = 5
-    with pytest.raises(AttributeError, match="never changes"):
+    with pytest.raises(AttributeError, match="limit"):
         del made.limit
 
 
@@ -282,13 +282,13 @@ def test_warnings_are_not_added_twice_by_the_way_through_plain_data():
     made = report(warnings=["look out"])
     again = BudgetReport.from_dict(BudgetReport.from_dict(made.to_dict()).to_dict())
     assert again.warnings == made.warnings
-    assert made.replace(total_tokens=1).warnings == made.warnings
+    assert made.noting().warnings == made.warnings
 
 
 def test_dropping_is_warned_about_once_although_a_host_adds_its_own_warnings():
     """A report with all warnings of another one, and more, says each of them once."""
     made = report()
-    again = made.replace(warnings=[*made.warnings, "look out"])
+    again = made.noting(*made.warnings, "look out")
     assert sorted(again.warnings) == sorted([*made.warnings, "look out"])
 
 

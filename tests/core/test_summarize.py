@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rankbudget import SummaryError, counter_for
 from rankbudget._drivers import adrive, drive
 from rankbudget.compression.abstractive import summarize_steps
+from rankbudget.compression.extractive import extractive_summary
 from rankbudget.compression.key_moments import find_moments, is_filler, weigh
-from rankbudget.compression.summary import extractive_summary
 from rankbudget.testing import WordCounter
 
 WORDS = WordCounter()
@@ -23,9 +23,10 @@ EXACT = counter_for("o200k_base")
 class Writer:
     """A summarizer that remembers what it was given and answers the first words of it."""
 
-    def __init__(self, words: int | None = None) -> None:
+    def __init__(self, words: int | None = None, window: int | None = None) -> None:
         self.calls: list[tuple[str, int]] = []
         self.words = words
+        self.input_window = window
 
     def __call__(self, text: str, max_tokens: int) -> str:
         self.calls.append((text, max_tokens))
@@ -37,7 +38,6 @@ def run(texts, summarizer, **options):
         "previous": "",
         "max_tokens": 8,
         "counter": WORDS,
-        "input_window": None,
         "timeout": None,
         **options,
     }
@@ -62,8 +62,8 @@ def test_incremental_calls_carry_the_summary_so_far():
 def test_every_call_fits_the_window_and_nothing_is_left_out(sizes, window):
     """Input and answer together fit the summarizer's window, and each word of each text is handed over once, in order."""
     texts = [" ".join(f"t{i}w{j}" for j in range(size)) for i, size in enumerate(sizes)]
-    writer = Writer(words=2)
-    summary = run(texts, writer, max_tokens=6, input_window=window)
+    writer = Writer(words=2, window=window)
+    summary = run(texts, writer, max_tokens=6)
     assert WORDS.count(summary) <= 6
     assert all(WORDS.count(text) + limit <= window for text, limit in writer.calls)
     handed = [word for text, _ in writer.calls for word in text.rpartition("New:\n")[2].split()]
@@ -73,29 +73,27 @@ def test_every_call_fits_the_window_and_nothing_is_left_out(sizes, window):
 class Windowed(Writer):
     """A summarizer that says how much it reads, and has an async form of its own."""
 
-    input_window = 40
-
     async def acall(self, text: str, max_tokens: int) -> str:
         return self(text, max_tokens)
 
 
 @given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=6), previous=st.integers(0, 12))
 async def test_a_summarizers_own_window_bounds_every_call(sizes, previous):
-    """Without `input_window=` the summarizer's own window bounds input and answer of each call, in both drivers alike."""
+    """The summarizer's own window bounds input and answer of each call, in both drivers alike."""
     texts = [" ".join(f"t{i}w{j}" for j in range(size)) for i, size in enumerate(sizes)]
-    blocking, waiting = Windowed(words=2), Windowed(words=2)
+    blocking, waiting = Windowed(words=2, window=40), Windowed(words=2, window=40)
     settings = {"previous": "p " * previous, "max_tokens": 6, "counter": WORDS}
     summary = drive(summarize_steps(texts, summarizer=blocking, **settings))
     assert summary == await adrive(summarize_steps(texts, summarizer=waiting, **settings))
     assert blocking.calls == waiting.calls
-    assert all(WORDS.count(text) + limit <= Windowed.input_window for text, limit in blocking.calls)
+    assert all(WORDS.count(text) + limit <= 40 for text, limit in blocking.calls)
 
 
 def test_a_window_too_small_is_an_error():
     """A window that cannot hold the answer twice and a word of input says so before any call."""
-    writer = Writer()
+    writer = Writer(window=12)
     with pytest.raises(SummaryError, match="got 12"):
-        run(["a b c"], writer, input_window=12)
+        run(["a b c"], writer)
     assert writer.calls == []
 
 

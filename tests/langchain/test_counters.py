@@ -17,7 +17,7 @@ from langchain_budget import BudgetTrimmer, trim_messages
 from langchain_budget._codec import CODEC
 from langchain_budget._counters import counter_kind, host_counter
 from langchain_budget._limits import limits_for
-from langchain_budget.models import summarizer
+from langchain_budget.models import as_summarizer
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, CounterUnavailableError
 from rankbudget.testing import WordCounter
@@ -238,7 +238,7 @@ def test_the_smallest_window_counts() -> None:
 
 async def test_a_model_summarizes() -> None:
     """A chat model is a summarizer, blocking and awaitable, and says how much it reads."""
-    write = summarizer(FakeListChatModel(responses=["short"], profile={"max_input_tokens": 977}))
+    write = as_summarizer(FakeListChatModel(responses=["short"], profile={"max_input_tokens": 977}))
     assert (write("long text", 20), await write.acall("long text", 20)) == ("short", "short")
     assert 0 < write.input_window < 977  # type: ignore[operator]  # it is known
 

@@ -25,7 +25,7 @@ from langchain_budget import (
 from langchain_budget._codec import CODEC
 from langchain_budget._convert import as_tools
 from langchain_budget._limits import bound_tools, limits_for
-from langchain_budget.models import as_summarizer, facts_of, summarizer
+from langchain_budget.models import as_summarizer, facts_of
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, SummaryError
 from rankbudget.messages.measure import CodecMeasure
@@ -200,8 +200,8 @@ def test_a_chain_reads_what_its_smallest_model_reads() -> None:
     chain = ChatPromptTemplate([("human", "{text}")]) | writer(profile={"max_input_tokens": 977}).bind(
         stop=["."]
     )
-    assert 0 < summarizer(chain).input_window < 977  # type: ignore[operator]  # it is known
-    assert summarizer(writer()).input_window is None
+    assert 0 < as_summarizer(chain).input_window < 977  # type: ignore[operator]  # it is known
+    assert as_summarizer(writer()).input_window is None
 
 
 # ---------------------------------------------------------------- the answer
@@ -239,11 +239,11 @@ def test_a_long_system_prompt_does_not_eat_the_answer() -> None:
     assert budget_for("gpt-4").limit(system_tokens=2000) + 2400 > 8192
 
 
-def test_a_reserve_of_the_users_own_stands() -> None:
-    """Whoever names a reserve, or gives a budget, decides."""
-    model = gpt("gpt-4", max_tokens=4000)
+def test_a_budget_does_not_promise_away_the_models_own_answer() -> None:
+    """Prompt and answer share the model's window: the longer of reserve and answer is kept free."""
     own = TokenBudget(context_window=8192, reserve=100)
-    assert BudgetTrimmer(budget=own, model=model).fit(THREAD[:1]).report.limit == 8192 - 100
+    for model, free in ((gpt("gpt-4", max_tokens=4000), 4000), (gpt("gpt-4", max_tokens=50), 100)):
+        assert BudgetTrimmer(budget=own, model=model).fit(THREAD[:1]).report.limit == 8192 - free
 
 
 def test_a_default_that_would_eat_the_window_is_no_silent_reserve() -> None:

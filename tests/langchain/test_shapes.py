@@ -75,6 +75,15 @@ class Anthropic(OpenAI):
         self.say("assistant", [result, {"type": "text", "text": text}])
 
 
+class Standard(OpenAI):
+    """LangChain's own blocks, as `output_version="v1"` writes them: the provider's tools with their results."""
+
+    def hosted(self, text: str) -> None:
+        called = {"type": "server_tool_call", "id": "s1", "name": "web_search", "args": {"query": text}}
+        result = {"type": "server_tool_result", "tool_call_id": "s1", "status": "success", "output": text}
+        self.say("assistant", [called, result, {"type": "text", "text": text}])
+
+
 class Responses(OpenAI):
     """Calls and reasoning among the blocks; the provider's tools answered in messages of their own."""
 
@@ -112,7 +121,7 @@ class Legacy(OpenAI):
             self.messages.append(FunctionMessage(text, name=name))
 
 
-SHAPES = [OpenAI, Vertex, Ollama, Anthropic, Responses, Legacy]
+SHAPES = [OpenAI, Vertex, Ollama, Anthropic, Standard, Responses, Legacy]
 
 
 def written(shape: type[Shape], turns: Sequence[tuple[str, str, int]]) -> list[Any]:
@@ -138,9 +147,11 @@ def pairs(messages: Sequence[Any]) -> tuple[int, int]:
         blocks = message.content if isinstance(message.content, list) else []
         kinds = [block["type"] for block in blocks]
         calls += len(getattr(message, "tool_calls", ())) + ("function_call" in message.additional_kwargs)
-        calls += sum(kinds.count(k) for k in ("server_tool_use", "computer_call", "mcp_approval_request"))
+        hosted = ("server_tool_use", "server_tool_call", "computer_call", "mcp_approval_request")
+        calls += sum(map(kinds.count, hosted))
         results += isinstance(message, (ToolMessage, FunctionMessage))
-        results += sum(kinds.count(k) for k in ("web_search_tool_result", "mcp_approval_response"))
+        answers = ("web_search_tool_result", "server_tool_result", "mcp_approval_response")
+        results += sum(map(kinds.count, answers))
     return calls, results
 
 

@@ -1,8 +1,4 @@
-"""`rankbudget demo`: one budget, one conversation and one folder of documents, through both frameworks.
-
-Each adapter has a `demo.py` that runs its framework's half of the same `Task`. They are found by name,
-because the core imports no adapter.
-"""
+"""`rankbudget demo`: one budget, one conversation and one folder of documents, through both frameworks."""
 
 from __future__ import annotations
 
@@ -11,20 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..budget.token_budget import TokenBudget
 from ..counting import counter_for
 from ..errors import BudgetConfigError, BudgetError, BudgetExceededError, CounterUnavailableError
 from ..messages.codec import content_text
+from ..relevance.index import EmbeddingIndex
 from ..report.report import BudgetReport
 from ..segment import Segment
 from .reading import read_chat, read_passages
-
-if TYPE_CHECKING:
-    from ..relevance.index import EmbeddingIndex
 
 __all__ = ["CLIENTS", "CONTEXT", "Half", "Task", "model_errors", "run_demo"]
 
@@ -47,18 +40,13 @@ class Task:
     """What both frameworks are given.
 
     Args:
-        budget: the limits.
-        counter: name of the tokenizer.
-        system: the system prompt.
         history: the conversation before the question, as OpenAI-style dicts.
-        question: what is asked now.
         index: the documents, to be searched.
         model: the model that answers; None quotes a passage.
         base_url: its OpenAI-compatible server; None is the client's default.
     """
 
     budget: TokenBudget
-    counter: str
     system: str
     history: Sequence[Mapping[str, Any]]
     question: str
@@ -78,13 +66,13 @@ class Half:
     Args:
         prompt: the messages that went to the model, in neutral form.
         passages: the text of each passage in it, by its name.
-        reports: what the adapter reported: one report of the whole prompt, or one for each part of it.
-        answer: the model's answer; empty without a model.
+        report: of the whole prompt.
+        answer: the model's; empty without one.
     """
 
     prompt: Sequence[Mapping[str, Any]]
     passages: Mapping[str, str]
-    reports: Sequence[BudgetReport]
+    report: BudgetReport
     answer: str = ""
 
 
@@ -105,14 +93,28 @@ def run_demo(
     """
     _say("loading LangChain and LlamaIndex")
     halves = {name: _half(module) for name, module in _HALVES.items()}
-    task = _task(chat, docs, question, window, model, base_url)
+    system, history = read_chat(chat or _DATA / "conversation.json").split()
+    passages = read_passages(docs or _documentation())
+    _say(f"indexing {len(passages):,} passages")
+    index = EmbeddingIndex(backend="faiss")
+    index.add(passages)
+    reserve = _RESERVE if window > 2 * _RESERVE else max(2, window // 4)
+    task = Task(
+        budget=TokenBudget(context_window=window, reserve=reserve, model=model or _ENCODING),
+        system="\n\n".join(content_text(m.get("content")) for m in system) or "You are a helpful assistant.",
+        history=history,
+        question=question or QUESTION,
+        index=index,
+        model=model,
+        base_url=base_url,
+    )
     done: dict[str, Half] = {}
     for name, run in halves.items():
         _say(f"running {name}")
-        done[name] = run(task)
-        sent = _tokens_sent(done[name], task)
-        print(f"\n== {name} ==\n{_report(done[name], task, sent).table()}")
-        print(f"counted again on what was sent: {sent:,} tokens, {len(done[name].prompt)} messages")
+        done[name] = half = run(task)
+        print(f"\n== {name} ==\n{half.report.table()}")
+        sent = _tokens_sent(half, task)
+        print(f"counted again on what was sent: {sent:,} tokens, {len(half.prompt)} messages")
     same = _compare(done)
     print(f"\n{task.question}")
     for answer, names in _answers(done, task).items():
@@ -132,38 +134,12 @@ def model_errors(model: str | None) -> Iterator[None]:
         raise BudgetError(msg) from error
 
 
-# ---- what is given -------------------------------------------------------------------------------
 def _half(module: str) -> Any:
     try:
         return import_module(module).run
     except ImportError as error:
         msg = f"the demonstration runs LangChain and LlamaIndex, and one is missing ({error}): {_INSTALL}"
         raise CounterUnavailableError(msg) from error
-
-
-def _task(
-    chat: str | None,
-    docs: str | None,
-    question: str | None,
-    window: int,
-    model: str | None,
-    base_url: str | None,
-) -> Task:
-    leading, history = read_chat(chat or _DATA / "conversation.json").split()
-    passages = read_passages(docs or _documentation())
-    _say(f"indexing {len(passages):,} passages")
-    reserve = _RESERVE if window > 2 * _RESERVE else max(2, window // 4)
-    return Task(
-        budget=TokenBudget(context_window=window, reserve=reserve, model=model or _ENCODING),
-        counter=model or _ENCODING,
-        system="\n\n".join(content_text(message.get("content")) for message in leading)
-        or "You are a helpful assistant.",
-        history=history,
-        question=question or QUESTION,
-        index=_index(passages),
-        model=model,
-        base_url=base_url,
-    )
 
 
 def _documentation() -> Path:
@@ -175,17 +151,8 @@ def _documentation() -> Path:
     raise BudgetConfigError(msg)
 
 
-def _index(passages: list[Segment]) -> EmbeddingIndex:
-    from ..relevance.index import EmbeddingIndex
-
-    index = EmbeddingIndex(backend="faiss")
-    index.add(passages)
-    return index
-
-
-# ---- what is printed -----------------------------------------------------------------------------
 def _tokens_sent(half: Half, task: Task) -> int:
-    counter = counter_for(task.counter)
+    counter = counter_for(task.budget.model)
     tokens, limit = counter.count_messages(half.prompt), task.budget.limit(band=counter.band)
     if tokens > limit:
         msg = f"the prompt has {tokens:,} tokens, the limit is {limit:,}"
@@ -193,44 +160,22 @@ def _tokens_sent(half: Half, task: Task) -> int:
     return tokens
 
 
-def _report(half: Half, task: Task, sent: int) -> BudgetReport:
-    """Returns one report of the whole prompt; where each part was reported alone, theirs are put together."""
-    last = half.reports[-1]
-    if {"history", "knowledge"} <= {block.name for block in last.blocks}:
-        return last
-    latest = {block.name: report for report in half.reports for block in report.blocks}
-    blocks = [report.block(name) for name, report in latest.items()]
-    return last.replace(
-        limit=task.budget.limit(band=counter_for(task.counter).band),
-        total_tokens=sent,
-        window=task.budget.context_window,
-        reserve=task.budget.reserve_tokens(),
-        overhead=sent - sum(block.used for block in blocks),
-        blocks=blocks,
-        parts=[part for name, report in latest.items() for part in report.parts if part.block == name],
-        covers="prompt",
-    )
-
-
 def _compare(done: Mapping[str, Half]) -> bool:
     """Prints which pieces both prompts have and which differ, and returns whether none does."""
-    (one, first), (two, second) = done.items()
+    (one, first), (two, second) = ((name, _pieces(half)) for name, half in done.items())
     print(f"\n== {one} and {two}, piece by piece ==")
-    names = dict.fromkeys([*first.passages, *second.passages])
-    pieces = [(name, first.passages.get(name), second.passages.get(name)) for name in names]
-    turns = zip_longest(_conversation(first), _conversation(second))
-    pieces += [(f"message {i} before the question", *pair) for i, pair in enumerate(turns, start=1)]
-    same = [name for name, mine, theirs in pieces if mine == theirs]
-    print(f"the same text in both: {len(same)} of {len(pieces)} pieces")
-    for name, mine, theirs in pieces:
-        if name not in same:
-            print(f"{name}: {one} {_shown(mine)}, {two} {_shown(theirs)}")
-    return len(same) == len(pieces)
+    names = dict.fromkeys([*first, *second])
+    differ = [name for name in names if first.get(name) != second.get(name)]
+    print(f"the same text in both: {len(names) - len(differ)} of {len(names)} pieces")
+    for name in differ:
+        print(f"{name}: {one} {_shown(first.get(name))}, {two} {_shown(second.get(name))}")
+    return not differ
 
 
-def _conversation(half: Half) -> list[str]:
-    """Returns the messages between system prompt and question, the newest first."""
-    return [f"{m['role']}: {content_text(m.get('content'))}" for m in reversed(half.prompt[1:-1])]
+def _pieces(half: Half) -> dict[str, str]:
+    """Returns the passages, and the messages between system prompt and question, the newest first."""
+    turns = [f"{m['role']}: {content_text(m.get('content'))}" for m in reversed(half.prompt[1:-1])]
+    return {**half.passages, **{f"message {i} before the question": t for i, t in enumerate(turns, start=1)}}
 
 
 def _shown(text: str | None) -> str:
@@ -238,21 +183,14 @@ def _shown(text: str | None) -> str:
 
 
 def _answers(done: Mapping[str, Half], task: Task) -> dict[str, list[str]]:
-    """Returns each answer with those who gave it."""
+    """Returns each answer with those who gave it; without a model, the kept passage rated highest."""
+    found = [passage.id for passage in task.search(task.question)]
     answers: dict[str, list[str]] = {}
     for name, half in done.items():
-        answers.setdefault(half.answer or _quoted(half, task), []).append(name)
+        best = next((passage for passage in found if passage in half.passages), "")
+        quoted = f"{half.passages[best]}\n  ({best}; pass --model NAME for an answer)" if best else ""
+        answers.setdefault(half.answer or quoted or "no passage was kept", []).append(name)
     return answers
-
-
-def _quoted(half: Half, task: Task) -> str:
-    """Returns the kept passage that the retriever rates highest, for want of a model."""
-    best = next((found.id for found in task.search(task.question) if found.id in half.passages), None)
-    return (
-        f"{half.passages[best]}\n  ({best}; pass --model NAME for an answer)"
-        if best
-        else "no passage was kept"
-    )
 
 
 def _say(step: str) -> None:

@@ -13,9 +13,33 @@ from typing import Any
 
 from ..budget.token_budget import TokenBudget
 from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError
+from ..messages.codec import PINNED_ROLES
 from .reading import Chat, read_chat, read_passages
 
 __all__ = ["main"]
+
+_CHAT = 'a list of messages, {"messages": [..], "tools": [..]}, or one message a line; - is standard input'
+_RESERVE = "kept for the answer: tokens above 1, else a share (default: 0.3)"
+_FIT: dict[str, dict[str, Any]] = {
+    "chat": {"metavar": "CHAT.json", "help": _CHAT},
+    "--window": {"type": int, "metavar": "TOKENS", "help": "the context window (default: the model's)"},
+    "--model": {"default": "gpt-4o", "help": "whose tokenizer counts (default: %(default)s)"},
+    "--reserve": {"type": float, "metavar": "TOKENS|SHARE", "help": _RESERVE},
+    "--budget": {"metavar": "FILE.yaml", "help": "take the budget from a file instead"},
+    "--profile": {"metavar": "NAME", "help": "a profile of that file"},
+    "--docs": {"metavar": "DIR", "help": "texts to take the best passages from (.md, .rst, .txt)"},
+    "--question": {"metavar": "TEXT", "help": "the question, when it is not the chat's last message"},
+    "--json": {"action": "store_true", "help": "print messages and report as JSON"},
+    "--html": {"metavar": "FILE", "help": "also write the report as a page"},
+}
+_DEMO: dict[str, dict[str, Any]] = {
+    "--chat": {"metavar": "CHAT.json", "help": "a conversation (default: one that is shipped)"},
+    "--docs": {"metavar": "DIR", "help": "texts to index (default: rankbudget's documentation)"},
+    "--question": {"metavar": "TEXT", "help": "what to ask"},
+    "--window": {"type": int, "default": 4096, "help": "tokens of the context window (default: %(default)s)"},
+    "--model": {"metavar": "NAME", "help": "answer with this model (default: quote a passage)"},
+    "--base-url": {"metavar": "URL", "help": "an OpenAI-compatible server (default: OpenAI's)"},
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,61 +67,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-# ---- options -------------------------------------------------------------------------------------
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rankbudget", description="One context budget: never over the window, a reason for every piece."
-    )
+    about = "One context budget: never over the window, a reason for every piece."
+    parser = argparse.ArgumentParser(prog="rankbudget", description=about)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add_fit(commands.add_parser("fit", help="fit a chat, and documents if given, into a model's window"))
-    _add_demo(
-        commands.add_parser("demo", help="one budget through a LangChain chain and a LlamaIndex engine")
-    )
+    for name, run, options, text in (
+        ("fit", _fit, _FIT, "fit a chat, and documents if given, into a model's window"),
+        ("demo", _demo, _DEMO, "one budget through a LangChain chain and a LlamaIndex engine"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.set_defaults(run=run)
+        for option, settings in options.items():
+            command.add_argument(option, **settings)
     return parser
 
 
-def _add_fit(fit: argparse.ArgumentParser) -> None:
-    formats = (
-        'a list of messages, {"messages": [..], "tools": [..]}, or one message a line; - is standard input'
-    )
-    fit.add_argument("chat", metavar="CHAT.json", help=formats)
-    fit.add_argument("--window", type=int, metavar="TOKENS", help="the context window (default: the model's)")
-    fit.add_argument("--model", default="gpt-4o", help="whose tokenizer counts (default: %(default)s)")
-    fit.add_argument(
-        "--reserve",
-        type=float,
-        metavar="TOKENS|SHARE",
-        help="kept for the answer: tokens above 1, else a share (default: 0.3)",
-    )
-    fit.add_argument("--budget", metavar="FILE.yaml", help="take the budget from a file instead")
-    fit.add_argument("--profile", metavar="NAME", help="a profile of that file")
-    fit.add_argument("--docs", metavar="DIR", help="texts to take the best passages from (.md, .rst, .txt)")
-    fit.add_argument(
-        "--question", metavar="TEXT", help="the question, when it is not the chat's last message"
-    )
-    fit.add_argument("--json", action="store_true", help="print messages and report as JSON")
-    fit.add_argument("--html", metavar="FILE", help="also write the report as a page")
-    fit.set_defaults(run=_fit)
-
-
-def _add_demo(demo: argparse.ArgumentParser) -> None:
-    demo.add_argument("--chat", metavar="CHAT.json", help="a conversation (default: one that is shipped)")
-    demo.add_argument("--docs", metavar="DIR", help="texts to index (default: rankbudget's documentation)")
-    demo.add_argument("--question", metavar="TEXT", help="what to ask")
-    demo.add_argument(
-        "--window", type=int, default=4096, metavar="TOKENS", help="the context window (default: %(default)s)"
-    )
-    demo.add_argument("--model", metavar="NAME", help="answer with this model (default: quote a passage)")
-    demo.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server (default: OpenAI's)")
-    demo.set_defaults(run=_demo)
-
-
-# ---- commands ------------------------------------------------------------------------------------
 def _demo(options: argparse.Namespace) -> int:
     from .demo import run_demo  # the frameworks are only needed here
 
-    given = {name: value for name, value in vars(options).items() if name != "run"}
-    return run_demo(**given)
+    return run_demo(**{name: value for name, value in vars(options).items() if name != "run"})
 
 
 def _fit(options: argparse.Namespace) -> int:
@@ -131,35 +119,27 @@ def _budget(options: argparse.Namespace) -> TokenBudget:
     if options.profile and not options.budget:
         msg = "--profile must come with --budget FILE.yaml, the file that has the profile"
         raise BudgetConfigError(msg)
-    changes: dict[str, Any] = {}
-    if options.window is not None:
-        changes["context_window"] = options.window
     if options.budget:
         budget = TokenBudget.from_file(options.budget, options.profile)
-        changes["model"] = budget.model or options.model
+    elif options.window is not None:
+        budget = TokenBudget()
     else:
-        budget = TokenBudget() if options.window is not None else _budget_of_model(options.model)
-        changes["model"] = options.model
+        try:
+            budget = TokenBudget.for_model(options.model)
+        except CounterUnavailableError as error:
+            msg = f"the context window of {options.model!r} is unknown; pass --window TOKENS"
+            raise BudgetConfigError(msg) from error
+    changes: dict[str, Any] = {"model": budget.model or options.model}
+    if options.window is not None:
+        changes["context_window"] = options.window
     if options.reserve is not None:
         changes["reserve"] = options.reserve
-        if (
-            0 <= options.reserve <= 1
-        ):  # the other shares make room for it; a reserve that is wrong is named alone
-            changes["ratios"] = {
-                name: budget.share_of(name) * (1 - options.reserve) for name in budget.ratios
-            }
+        if 0 <= options.reserve <= 1:  # the other shares make room for it
+            shares = {name: budget.share_of(name) for name in budget.ratios}
+            changes["ratios"] = {name: share * (1 - options.reserve) for name, share in shares.items()}
     return budget.replace(**changes)
 
 
-def _budget_of_model(model: str) -> TokenBudget:
-    try:
-        return TokenBudget.for_model(model)
-    except CounterUnavailableError as error:
-        msg = f"the context window of {model!r} is unknown; pass --window TOKENS"
-        raise BudgetConfigError(msg) from error
-
-
-# ---- output --------------------------------------------------------------------------------------
 def _json(data: Mapping[str, Any]) -> str:
     """Returns JSON with letters as they are, with escapes where the terminal or pipe cannot take one."""
     text = json.dumps(data, ensure_ascii=False, indent=2)
@@ -173,7 +153,7 @@ def _json(data: Mapping[str, Any]) -> str:
 def _kept(chat: Chat, messages: Sequence[Any]) -> str:
     kept = {id(message) for message in messages}
     places = [i for i, message in enumerate(chat.messages, start=1) if id(message) in kept]
-    first = next((i for i in places if chat.messages[i - 1]["role"] not in ("system", "developer")), None)
+    first = next((i for i in places if chat.messages[i - 1]["role"] not in PINNED_ROLES), None)
     since = "" if first is None else f", the conversation from message {first} on"
     return f"{len(places):,} of {len(chat.messages):,} messages kept whole{since}"
 

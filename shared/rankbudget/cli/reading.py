@@ -11,8 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..budget.validation import shown
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, shown
 from ..messages.codec import PINNED_ROLES, DictCodec
 from ..segment import Provenance, Segment
 
@@ -23,23 +22,18 @@ _LARGEST_FILE = 20_000_000
 _PASSAGE = 1_200  # characters, about 300 tokens: large enough to answer, small enough that several fit
 
 
+# ---- a chat --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """A conversation from a file.
-
-    Args:
-        messages: all of it, oldest first.
-        tools: tool schemas sent along, where the file has them.
-    """
+    """A conversation from a file, oldest message first, and the tool schemas sent along."""
 
     messages: list[Mapping[str, Any]]
     tools: list[Mapping[str, Any]] | None = None
 
     def split(self) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
         """Returns the leading system messages, and the rest."""
-        at = next(
-            (i for i, m in enumerate(self.messages) if m["role"] not in PINNED_ROLES), len(self.messages)
-        )
+        others = (i for i, m in enumerate(self.messages) if m["role"] not in PINNED_ROLES)
+        at = next(others, len(self.messages))
         return self.messages[:at], self.messages[at:]
 
 
@@ -52,20 +46,15 @@ def read_chat(path: str | Path) -> Chat:
         BudgetConfigError: the file cannot be read or holds something else.
         MessageError: a message has no role.
     """
-    text = _standard_input() if str(path) == "-" else _text(Path(path))
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        data = _lines(text, path, error)
+    data = _parsed(_standard_input() if str(path) == "-" else _text(Path(path)), path)
     if isinstance(data, Mapping) and "role" in data:
         data = [data]
-    messages, tools = (data.get("messages"), data.get("tools")) if isinstance(data, Mapping) else (data, None)
+    chat = data if isinstance(data, Mapping) else {"messages": data}
+    messages, tools = chat.get("messages"), chat.get("tools") or None
     if not isinstance(messages, list) or not messages:
         msg = f"{path} must hold a list of messages, or an object with 'messages' (got {shown(data)})"
         raise BudgetConfigError(msg)
-    if tools is not None and not (
-        isinstance(tools, list) and all(isinstance(tool, Mapping) for tool in tools)
-    ):
+    if tools and not (isinstance(tools, list) and all(isinstance(tool, Mapping) for tool in tools)):
         msg = f"'tools' of {path} must be a list of tool schemas (got {shown(tools)})"
         raise BudgetConfigError(msg)
     for position, message in enumerate(messages):
@@ -73,11 +62,15 @@ def read_chat(path: str | Path) -> Chat:
             msg = f"message {position} of {path} must be an object with 'role' (got {shown(message)})"
             raise BudgetConfigError(msg)
     DictCodec().roles(messages)
-    return Chat(messages=messages, tools=tools or None)
+    return Chat(messages=messages, tools=tools)
 
 
-def _lines(text: str, path: str | Path, whole: Exception) -> list[Any]:
-    """Returns one message for each line; once a line was read, the error names the first that is not JSON."""
+def _parsed(text: str, path: str | Path) -> Any:
+    """Returns the JSON of a file, or of its lines; once a line was read, an error names the wrong one."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        whole = f"{path} is not JSON ({error})"
     found: list[Any] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -85,13 +78,10 @@ def _lines(text: str, path: str | Path, whole: Exception) -> list[Any]:
         try:
             found.append(json.loads(line))
         except (ValueError, RecursionError) as error:
-            msg = (
-                f"line {number} of {path} is not JSON ({error})" if found else f"{path} is not JSON ({whole})"
-            )
+            msg = f"line {number} of {path} is not JSON ({error})" if found else whole
             raise BudgetConfigError(msg) from error
-    if len(found) < 2:  # noqa: PLR2004 - a single line would have been read as a whole
-        msg = f"{path} is not JSON ({whole})"
-        raise BudgetConfigError(msg) from whole
+    if not found:
+        raise BudgetConfigError(whole)
     return found
 
 
@@ -99,42 +89,6 @@ def _standard_input() -> str:
     """Returns standard input as a file would be read, whatever encoding the terminal has."""
     buffer = getattr(sys.stdin, "buffer", None)
     return sys.stdin.read() if buffer is None else buffer.read().decode("utf-8-sig", "replace")
-
-
-def read_passages(folder: str | Path) -> list[Segment]:
-    """Returns the texts of a folder or file, cut at headings and blank lines into passages of 300 tokens.
-
-    Raises:
-        BudgetConfigError: there is no such folder, or no text in it.
-    """
-    root = Path(folder)
-    if not root.exists():
-        msg = f"{folder}: no such folder; pass one with {', '.join(SUFFIXES)} files"
-        raise BudgetConfigError(msg)
-    files = (
-        [root]
-        if root.is_file()
-        else sorted(
-            p
-            for p in root.rglob("*")
-            if p.suffix.lower() in SUFFIXES and p.is_file() and not _hidden(p, root)
-        )
-    )
-    passages = [
-        passage
-        for path in files
-        for passage in _passages(
-            _text(path), path.name if root.is_file() else path.relative_to(root).as_posix()
-        )
-    ]
-    if not passages:
-        msg = f"{folder}: no text in it; looked for {', '.join(SUFFIXES)} files"
-        raise BudgetConfigError(msg)
-    return passages
-
-
-def _hidden(path: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def _text(path: Path) -> str:
@@ -149,35 +103,52 @@ def _text(path: Path) -> str:
         raise BudgetConfigError(msg) from error
 
 
+# ---- passages ------------------------------------------------------------------------------------
+def read_passages(folder: str | Path) -> list[Segment]:
+    """Returns the texts of a folder or file, cut at headings and blank lines into passages of 300 tokens.
+
+    Raises:
+        BudgetConfigError: there is no such folder, or no text in it.
+    """
+    root = Path(folder)
+    if not root.exists():
+        msg = f"{folder}: no such folder; pass one with {', '.join(SUFFIXES)} files"
+        raise BudgetConfigError(msg)
+    files = {root.name: root} if root.is_file() else {}
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        hidden = any(part.startswith(".") for part in parts)
+        if path.suffix.lower() in SUFFIXES and path.is_file() and not hidden:
+            files["/".join(parts)] = path
+    passages = [passage for name, path in files.items() for passage in _passages(_text(path), name)]
+    if not passages:
+        msg = f"{folder}: no text in it; looked for {', '.join(SUFFIXES)} files"
+        raise BudgetConfigError(msg)
+    return passages
+
+
 def _passages(text: str, name: str) -> Iterator[Segment]:
     title, number = name, 0
+    source = Provenance(source_id=name, source_type="document")
     for heading, body in _sections(text):
         title = heading or title
         for part in _packed(body):
             number += 1
-            yield Segment(
-                id=f"{name}#{number}",
-                text=part,
-                title=title,
-                provenance=Provenance(source_id=name, source_type="document"),
-                metadata={"title": title},
-            )
+            yield Segment(id=f"{name}#{number}", text=part, title=title, provenance=source)
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
     """Yields each heading with the text below it, the heading included."""
-    starts = [m.start() for m in re.finditer(r"^#{1,6} .+$", _without_code_headings(text), re.MULTILINE)]
-    bounds = [0, *starts, len(text)]
-    for start, stop in pairwise(bounds):
+    # The "#" of a comment in fenced code is no heading.
+    plain = re.sub(
+        r"^```.*?^```", lambda m: m.group().replace("#", " "), text, flags=re.MULTILINE | re.DOTALL
+    )
+    starts = [m.start() for m in re.finditer(r"^#{1,6} .+$", plain, re.MULTILINE)]
+    for start, stop in pairwise([0, *starts, len(text)]):
         body = text[start:stop].strip()
         if body:
             first = body.partition("\n")[0]
             yield (first.lstrip("# ").strip() if first.startswith("#") else ""), body
-
-
-def _without_code_headings(text: str) -> str:
-    """Returns the text with the "#" of comments in fenced code blanked, character for character."""
-    return re.sub(r"^```.*?^```", lambda m: m.group().replace("#", " "), text, flags=re.MULTILINE | re.DOTALL)
 
 
 def _packed(body: str) -> Iterator[str]:

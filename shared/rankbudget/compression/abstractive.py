@@ -1,24 +1,33 @@
-"""Summaries written by a model or any callable: bounded, incremental, and without effect when they fail.
-
-Written as a pipeline of calls, so that a blocking and an async driver run the same code. Nothing is stored
-here.
-"""
+"""Summaries written by a model or any callable: bounded, incremental, and without effect when they fail."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Literal
 
-from .._drivers import Steps
+from .._drivers import Call, Steps
 from ..counting.protocol import TokenCounter
 from ..errors import SummaryError, shown
-from .summarizer import LateError, Summarizer, input_window_of, summary_call
 from .truncate import truncate_text
 
 __all__ = ["Summarizer", "summarize_steps"]
 
 _SO_FAR = "Summary so far:\n"
 _NEW = "\n\nNew:\n"
+
+
+Summarizer = Callable[[str, int], Any]
+"""`(text, max_tokens) -> str`, blocking, or async for async entry points alone.
+
+Two attributes are read where it has them: `acall(text, max_tokens)`, its async form, without which the
+blocking form runs in a thread; and `input_window`, most tokens that text and answer may have together in one
+call, less what it adds itself (an instruction, roles, answer tokens it reserves beyond `max_tokens`).
+"""
 
 
 def summarize_steps(
@@ -28,7 +37,6 @@ def summarize_steps(
     max_tokens: int,
     counter: TokenCounter,
     summarizer: Summarizer | Literal["extractive"] | None = None,
-    input_window: int | None = None,
     timeout: float | None = None,
 ) -> Steps[str]:
     """Runs a summarizer over texts, oldest first, and returns one summary of at most `max_tokens`.
@@ -43,10 +51,8 @@ def summarize_steps(
         max_tokens: the bound on the result.
         counter: counts what goes in and what comes out.
         summarizer: writes; None and "extractive" pick sentences without a model.
-        input_window: most tokens of one call, input and answer together; None asks the summarizer.
         timeout: seconds that one call may take; then a blocking call is abandoned in its daemon thread and an
-            async one is cancelled. Async code that blocks the event loop cannot be interrupted. None: no
-            timeout.
+            async one is cancelled. Async code that blocks the event loop cannot be interrupted.
 
     Raises:
         SummaryError: the summarizer raised, timed out, answered nothing or too much, or its window is too
@@ -59,10 +65,10 @@ def summarize_steps(
         msg = f"max_tokens of a summary must be 1 or more (got {max_tokens}). Give it more room."
         raise SummaryError(msg)
     if summarizer is None or summarizer == "extractive":
-        from .summary import extractive_summary  # loads the ranking of sentences
+        from .extractive import extractive_summary  # loads the ranking of sentences
 
         return extractive_summary("\n".join(texts), max_tokens, counter, previous=previous)
-    window = input_window_of(summarizer) if input_window is None else input_window
+    window = getattr(summarizer, "input_window", None)
     running = previous
     for piece in _pieces(texts, max(max_tokens, counter.count(previous)), max_tokens, counter, window):
         text = f"{_SO_FAR}{running}{_NEW}{piece}" if running else piece
@@ -73,7 +79,7 @@ def summarize_steps(
             used = counter.count(running)
         if used > max_tokens:
             msg = (
-                f"the summarizer {_name(summarizer)} must answer at most {max_tokens} tokens (got {used}). "
+                f"{_name(summarizer)} must answer at most {max_tokens} tokens (got {used}). "
                 "Pass its second argument on to the model, or give the summary more room."
             )
             raise SummaryError(msg)
@@ -96,31 +102,30 @@ def _pieces(
         raise SummaryError(msg)
     held: list[str] = []
     used = 0
-    for part in _parts(texts, room, counter):
-        tokens = counter.count(part + "\n")
-        if held and used + tokens > room:
-            yield "\n".join(held)
-            held, used = [], 0
-        held.append(part)
-        used += tokens
-    if held:
-        yield "\n".join(held)
-
-
-def _parts(texts: list[str], room: int, counter: TokenCounter) -> Iterator[str]:
     for text in texts:
         rest = text
         while rest:
             part = truncate_text(rest, room, counter, ellipsis="") or counter.truncate(rest, room) or rest[:1]
-            yield part
             rest = rest[len(part) :]
+            tokens = counter.count(part + "\n")
+            if held and used + tokens > room:
+                yield "\n".join(held)
+                held, used = [], 0
+            held.append(part)
+            used += tokens
+    yield "\n".join(held)
+
+
+# ---- one call ------------------------------------------------------------------------------------
+class _LateError(Exception):
+    """A summarizer did not answer in time; a TimeoutError that it raises itself is an ordinary failure."""
 
 
 def _write(summarizer: Summarizer, text: str, max_tokens: int, timeout: float | None) -> Steps[str]:
-    who = f"the summarizer {_name(summarizer)}"
+    who = _name(summarizer)
     try:
-        answer = yield summary_call(summarizer, text, max_tokens, timeout)
-    except LateError as error:
+        answer = yield _call(summarizer, text, max_tokens, timeout)
+    except _LateError as error:
         msg = f"{who} must answer within {timeout:g} seconds. Raise the timeout or use a faster model."
         raise SummaryError(msg) from error
     except Exception as error:
@@ -133,4 +138,70 @@ def _write(summarizer: Summarizer, text: str, max_tokens: int, timeout: float | 
 
 
 def _name(summarizer: Summarizer) -> str:
-    return repr(getattr(summarizer, "__name__", type(summarizer).__name__))
+    return f"the summarizer {getattr(summarizer, '__name__', type(summarizer).__name__)!r}"
+
+
+def _call(summarizer: Summarizer, text: str, max_tokens: int, timeout: float | None) -> Call:
+    """Returns the call of a summarizer in both forms; each raises `_LateError` after `timeout` seconds."""
+    # An object whose `__call__` is async counts as async.
+    is_async = any(map(inspect.iscoroutinefunction, (summarizer, type(summarizer).__call__)))
+    form: Any = getattr(summarizer, "acall", None) or (summarizer if is_async else None)
+
+    def ask() -> Any:
+        return summarizer(text, max_tokens)
+
+    async def ask_async() -> Any:
+        if form is not None:
+            return await _awaited(form(text, max_tokens), timeout)
+        answer = await _awaited(asyncio.wrap_future(_in_thread(ask)), timeout)
+        return await _awaited(answer, timeout) if inspect.isawaitable(answer) else answer
+
+    def ask_blocking() -> Any:
+        if timeout is None:
+            answer = ask()
+        else:
+            future = _in_thread(ask)
+            if not concurrent.futures.wait([future], timeout).done:
+                raise _LateError
+            answer = future.result()
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            msg = "it is async only; use an async method (afit_messages, aassemble, ainvoke)"
+            raise TypeError(msg)
+        return answer
+
+    return Call(function=None if is_async else ask_blocking, awaitable=ask_async)
+
+
+def _in_thread(work: Callable[[], Any]) -> concurrent.futures.Future[Any]:
+    """Runs `work`, with the caller's context variables, in a daemon thread, which never delays the exit."""
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except StopIteration as error:  # no asyncio future takes one
+            future.set_exception(RuntimeError(repr(error)))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            future.set_exception(error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), daemon=True, name="rankbudget-summary").start()
+    return future
+
+
+async def _awaited(answer: Awaitable[Any], timeout: float | None) -> Any:
+    """Waits for an answer; a late one is cancelled and not waited for, because cancelling may hang too."""
+    task = asyncio.ensure_future(answer)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout)
+    finally:
+        if not task.done():
+            # Reading the exception keeps asyncio from logging it.
+            task.add_done_callback(lambda late: late.cancelled() or late.exception())
+            task.cancel()
+    if not done:
+        raise _LateError
+    return task.result()

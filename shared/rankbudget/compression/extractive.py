@@ -1,59 +1,108 @@
-"""Extract: keep the sentences that matter, as they are, in their order, to an exact number of tokens.
-
-With a query a sentence is rated together with its paragraph: the right sentence in the wrong paragraph is a
-coincidence. Without one, sentences about the text's main subject come first, with those that hold names,
-numbers and decisions.
-"""
+"""Extract: keep the sentences that matter, as they are, in their order, to an exact number of tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from ..counting.protocol import TokenCounter
+from ..relevance.corpus import TermIndex
 from ..relevance.fusion import FusionScorer, normalised
 from ..relevance.lexical import Bm25Scorer, GramScorer
 from ..relevance.protocol import Scorer
+from ..relevance.stopwords import STOP_WORDS
+from ..relevance.words import stem
 from ..segment import Segment
 from .key_moments import is_filler, weigh
-from .picking import pick_units
-from .summary import central
+from .structured import compress_structured
+from .truncate import truncate_text
 from .units import Unit, split_units
 
-__all__ = ["extract"]
+__all__ = ["extract", "extractive_summary"]
 
 _OF_ITS_PARAGRAPH = 0.6
 _SALIENT, _LEADS, _FIXED = 0.5, 0.3, 0.5
 _MOST_WEIGHT = 4.0
+_SUMMARIZED_BEFORE, _LATER = 1.5, 0.5
 
 
 def extract(
-    text: str, max_tokens: int, counter: TokenCounter, *, query: str = "", scorer: Scorer | None = None
+    text: str,
+    max_tokens: int,
+    counter: TokenCounter,
+    *,
+    query: str = "",
+    scorer: Scorer | None = None,
+    first: Callable[[str], bool] | None = None,
 ) -> str:
     """Returns the sentences of `text` most worth keeping, in order; `text` itself when it fits.
 
     When not even one unit fits, the best one is cut. `scorer` rates sentences against the query; None
-    compares words.
+    compares words. Sentences that are `first`, and all blocks, then come before the others.
     """
     if max_tokens <= 0 or not text:
         return ""
     if len(counter.truncate(text, max_tokens)) == len(text):
         return text
     units = split_units(text)
-    relevance = _relevance(units, query, scorer or _by_words()) if query.strip() else []
-    ratings = relevance if any(relevance) else _salience(units)
-    order = sorted((i for i, unit in enumerate(units) if unit.text.strip()), key=lambda i: (-ratings[i], i))
-    return pick_units(units, order, max_tokens, counter)
+    ratings = _relevance(units, query, scorer or _by_words()) if query.strip() else []
+    if not any(ratings):
+        ratings = _salience(units)
+    late = [first is not None and not (unit.fixed or first(unit.text)) for unit in units]
+    order = [i for i, unit in enumerate(units) if unit.text.strip()]
+    order.sort(key=lambda i: (late[i], -ratings[i]))
+    return _packed(units, order, max_tokens, counter)
 
 
+def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, previous: str = "") -> str:
+    """Returns the sentences of `text` with decisions, commitments, preferences, names and numbers.
+
+    It is the default summarizer. Sentences of `previous`, the summary so far, come first and outrank new ones
+    of equal weight. `text` comes back without surrounding white space when it fits.
+    """
+    before = sum(bool(unit.text.strip()) for unit in split_units(previous.strip() + "\n"))
+    text = f"{previous.strip()}\n{text.strip()}".strip()
+    if not text or max_tokens <= 0:
+        return ""
+    if len(counter.truncate(text, max_tokens)) == len(text):
+        return text
+    units = [unit for unit in split_units(text) if unit.text.strip()]
+    ratings = _central(units)
+    for i, unit in enumerate(units):
+        # Later statements correct earlier ones, so of equals the later one is kept.
+        ratings[i] += weigh(unit.text) + _LATER * (i + 1) / len(units) + _SUMMARIZED_BEFORE * (i < before)
+        if is_filler(unit.text.partition(": ")[2] or unit.text):
+            ratings[i] = 0.0
+    order = sorted(range(len(units)), key=lambda i: (-ratings[i], i))
+    return _packed(units, [i for i in order if ratings[i] > 0] or order[:1], max_tokens, counter)
+
+
+# ---- ratings -------------------------------------------------------------------------------------
 @lru_cache(maxsize=1)
 def _by_words() -> Scorer:
-    """Words and word pieces, no vectors: a few milliseconds for a long document."""
+    """Returns words and word pieces without vectors: a few milliseconds for a long document."""
     return FusionScorer([(Bm25Scorer(), 1.0), (GramScorer(), 0.5)])
 
 
+def _relevance(units: Sequence[Unit], query: str, scorer: Scorer) -> list[float]:
+    def rate(texts: Sequence[str]) -> list[float]:
+        segments = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
+        return normalised(scorer.score(query, segments))
+
+    own = rate([unit.text for unit in units])
+    texts: dict[int, str] = {}
+    for unit in units:
+        texts[unit.paragraph] = texts.get(unit.paragraph, "") + unit.text
+    if len(texts) == 1:
+        return own
+    paragraphs = dict(zip(texts, rate(list(texts.values())), strict=True))
+    return [
+        score + _OF_ITS_PARAGRAPH * paragraphs[unit.paragraph] for score, unit in zip(own, units, strict=True)
+    ]
+
+
 def _salience(units: Sequence[Unit]) -> list[float]:
-    ratings = central([unit.text for unit in units])
+    ratings = _central(units)
     for i, unit in enumerate(units):
         weight = -1.0 if is_filler(unit.text) else min(weigh(unit.text), _MOST_WEIGHT) / _MOST_WEIGHT
         leads = i == 0 or units[i - 1].paragraph != unit.paragraph
@@ -61,19 +110,58 @@ def _salience(units: Sequence[Unit]) -> list[float]:
     return ratings
 
 
-def _relevance(units: Sequence[Unit], query: str, scorer: Scorer) -> list[float]:
-    own = _scores(scorer, query, [unit.text for unit in units])
-    texts: dict[int, list[str]] = {}
-    for unit in units:
-        texts.setdefault(unit.paragraph, []).append(unit.text)
-    if len(texts) == 1:
-        return own
-    scores = _scores(scorer, query, ["".join(pieces) for pieces in texts.values()])
-    paragraphs = dict(zip(texts, scores, strict=True))
-    return [
-        score + _OF_ITS_PARAGRAPH * paragraphs[unit.paragraph] for score, unit in zip(own, units, strict=True)
-    ]
+def _central(units: Sequence[Unit]) -> list[float]:
+    """Returns for each unit how much it shares with the others, 0 to 1."""
+    index = TermIndex([unit.text for unit in units])
+    scores = [0.0] * len(units)
+    for stemmed, words in index.stems.items():
+        kept = [word for word in words if word not in STOP_WORDS and (len(word) > 1 or not word.isascii())]
+        holders = index.counts(kept) if kept and stem(stemmed) not in STOP_WORDS else ()
+        if len(holders) > 1:
+            for i in holders:
+                scores[i] += len(holders)
+    rated = [score / (length + 4) for score, length in zip(scores, index.lengths, strict=True)]
+    most = max(rated, default=0.0) or 1.0
+    return [score / most for score in rated]
 
 
-def _scores(scorer: Scorer, query: str, texts: Sequence[str]) -> list[float]:
-    return normalised(scorer.score(query, [Segment(id=str(i), text=text) for i, text in enumerate(texts)]))
+# ---- packing -------------------------------------------------------------------------------------
+def _packed(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter) -> str:
+    """Returns the first units of `order` that fit, none twice, in text order; else the very first, cut."""
+    counts = counter.count_many([unit.text for unit in units])
+    chosen: dict[str, int] = {}
+    room = max_tokens
+    for i in order:
+        text = units[i].text.strip()
+        if counts[i] <= room and text not in chosen:
+            chosen[text] = i
+            room -= counts[i]
+    taken = list(chosen.values())
+    while taken:
+        kept = _joined(units, sorted(taken))
+        excess = counter.count(kept) - max_tokens
+        if excess <= 0:
+            return kept
+        # Joined units can count a token more than apart: the least worth keeping that pays for it goes.
+        taken.remove(next((i for i in reversed(taken) if counts[i] >= excess), taken[-1]))
+    if not order:
+        return ""
+    best = units[order[0]]
+    cut = compress_structured if best.kind == "json" else truncate_text
+    return cut(best.text.strip(), max_tokens, counter)
+
+
+def _joined(units: Sequence[Unit], chosen: Sequence[int]) -> str:
+    joined = ""
+    last = -1
+    for i in chosen:
+        piece = units[i].text
+        if joined and last != i - 1:
+            if units[last].paragraph != units[i].paragraph:
+                joined += "" if joined.endswith("\n") else "\n"
+                piece = piece.lstrip(" ")
+            elif not joined[-1].isspace() and not piece[:1].isspace() and piece[:1].isascii():
+                joined += " "
+        joined += piece
+        last = i
+    return joined.strip()

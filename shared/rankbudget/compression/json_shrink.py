@@ -1,19 +1,17 @@
-"""JSON values made shorter: fewer items, shorter strings, every gap counted, always valid JSON.
-
-Numbers keep the digits they were written with.
-"""
+"""JSON values made shorter: fewer items, shorter strings, every gap counted, numbers in their own digits."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["dump", "parse", "shrink", "shrink_lines"]
+__all__ = ["by_importance", "dump", "parse", "shrink", "shrink_lines", "tells_trouble"]
 
 _TROUBLE = re.compile(
-    r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|denied|timeout|invalid)\b",
+    r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic|denied|timed? ?out|invalid)\b"
+    r"|^\s+File \"",
     re.IGNORECASE,
 )
 _NAMES_FIRST = re.compile(
@@ -30,12 +28,6 @@ _GAP = 24
 
 class _Number(str):
     """A number in the digits it was written with."""
-
-    __slots__ = ()
-
-
-class _Gap(str):
-    """A marker for what was left out."""
 
     __slots__ = ()
 
@@ -75,10 +67,30 @@ def shrink(value: Any, target: int) -> Any:
     return value
 
 
-def shrink_lines(values: Sequence[Any], target: int) -> str:
+def shrink_lines(values: list[Any], target: int) -> str:
     """Returns one JSON value a line in about `target` characters, gaps as `{"omitted": "3 items"}`."""
-    kept = _shrink_array(list(values), target)
-    return "\n".join(dump({"omitted": item}) if isinstance(item, _Gap) else dump(item) for item in kept)
+    return "\n".join(map(dump, _shrink_array(values, target, lambda said: {"omitted": said})))
+
+
+def by_importance(trouble: Sequence[bool], *, ends_first: int) -> list[int]:
+    """Returns positions, most worth keeping first: `ends_first` ends, trouble, then towards the middle."""
+    count, told = len(trouble), [i for i, found in enumerate(trouble) if found]
+    if len(told) * 2 > count:
+        told = []  # where most mention an error, none of them is special
+    ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
+    return list(dict.fromkeys([*ends[:ends_first], *told, *ends]))
+
+
+def tells_trouble(item: Any) -> bool:
+    """Returns whether a text or a JSON value tells of an error."""
+    if isinstance(item, dict):
+        return any(
+            (tells_trouble(key) and inner and inner != "0") or tells_trouble(inner)
+            for key, inner in item.items()
+        )
+    if isinstance(item, list):
+        return any(map(tells_trouble, item[:20]))
+    return isinstance(item, str) and bool(_TROUBLE.search(item[:400]))
 
 
 def _size(value: Any) -> int:
@@ -104,70 +116,39 @@ def _shrink_string(value: str, target: int) -> str:
 def _shrink_object(value: dict[str, Any], target: int) -> dict[str, Any]:
     """Returns an object with ids, names and errors whole; larger values share what is left."""
     sizes = {key: _size(item) for key, item in value.items()}
-    order = sorted(value, key=lambda key: (not _trouble(key), not _NAMES_FIRST.search(key), sizes[key]))
+    order = sorted(value, key=lambda key: (not tells_trouble(key), not _NAMES_FIRST.search(key), sizes[key]))
     room = target - _GAP
     chosen: dict[str, Any] = {}
-    for position, key in enumerate(order):
-        share = room // (len(order) - position)
-        if _NAMES_FIRST.search(key) and sizes[key] <= 4 * _WHOLE_STRING:
-            share = room
-        item = shrink(value[key], share - len(key) - 4)
+    for left, key in zip(range(len(order), 0, -1), order, strict=True):
+        named = _NAMES_FIRST.search(key) and sizes[key] <= 4 * _WHOLE_STRING
+        item = shrink(value[key], (room if named else room // left) - len(key) - 4)
         size = len(key) + 4 + _size(item)
         if size <= room:
             chosen[key] = item
             room -= size
     kept = {key: chosen[key] for key in value if key in chosen}
     if len(kept) < len(value):
-        kept["..."] = _Gap(f"{len(value) - len(kept)} more keys")
+        kept["..."] = f"{len(value) - len(kept)} more keys"
     return kept
 
 
-def _shrink_array(value: list[Any], target: int) -> list[Any]:
+def _shrink_array(value: list[Any], target: int, marker: Callable[[str], Any] = str) -> list[Any]:
     """Returns an array with a few items, shortened where they must be, then with more that fit whole."""
     room = target - _GAP
-    sizes = [_size(item) + 1 for item in value]
     fewest = max(min(len(value), _FEWEST_ITEMS, room // _LEAST_ITEM), 1)
     kept: dict[int, Any] = {}
-    for i in _importance(value):
-        missing = fewest - len(kept)
-        if sizes[i] <= (room // missing * 2 if missing > 0 else room):
-            item = value[i]
-        elif missing > 0:
-            item = shrink(value[i], room // missing - 1)
-        else:
-            continue
+    for i in by_importance(list(map(tells_trouble, value)), ends_first=1):
+        item, missing = value[i], fewest - len(kept)
+        if missing > 0 and _size(item) >= room // missing * 2:
+            item = shrink(item, room // missing - 1)
         size = _size(item) + 1
         if size <= room:
             kept[i] = item
             room -= size
-    return _with_gap(kept, len(value))
-
-
-def _with_gap(kept: dict[int, Any], count: int) -> list[Any]:
-    """Returns the kept items with one marker, where most is missing: one in every gap would cost too much."""
     out = [kept[i] for i in sorted(kept)]
-    if len(kept) < count:
-        places = [-1, *sorted(kept), count]
+    if len(kept) < len(value):
+        places = [-1, *sorted(kept), len(value)]
+        # One marker, where most is missing: one in every gap would cost too much.
         widest = max(range(len(places) - 1), key=lambda i: places[i + 1] - places[i])
-        out.insert(widest, _Gap(f"... {count - len(kept)} more items ..."))
+        out.insert(widest, marker(f"... {len(value) - len(kept)} more items ..."))
     return out
-
-
-def _importance(value: list[Any]) -> list[int]:
-    """Returns positions, most worth keeping first: errors, then the ends towards the middle."""
-    count = len(value)
-    trouble = [i for i, item in enumerate(value) if _trouble(item)]
-    if len(trouble) * 2 > count:
-        trouble = []  # where most items mention an error, none of them is special
-    ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
-    return list(dict.fromkeys([*ends[:1], *trouble, *ends[:2], *ends]))
-
-
-def _trouble(item: Any) -> bool:
-    if isinstance(item, dict):
-        return any(
-            (_trouble(key) and inner and inner != "0") or _trouble(inner) for key, inner in item.items()
-        )
-    if isinstance(item, list):
-        return any(map(_trouble, item[:20]))
-    return isinstance(item, str) and bool(_TROUBLE.search(item[:400]))

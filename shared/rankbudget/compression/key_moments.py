@@ -1,14 +1,7 @@
-"""Finding the moments of a conversation that later turns depend on, without a model.
-
-A decision, a commitment, a correction, a preference, a fact about somebody, a feeling, a name, a number.
-Everything else, thanks and small talk most of all, can be shortened or dropped. Names and numbers are found
-in every language by their form, the other moments by English phrases: for other languages, pass a summarizer
-or a plan of your own.
-"""
+"""Finding the moments of a conversation that later turns depend on, by names, numbers and English phrases."""
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Literal
 
@@ -108,16 +101,9 @@ _PATTERNS: dict[Moment, re.Pattern[str]] = {
 }
 _IN_EVERY_LANGUAGE = ("name", "number", "quote")
 _WEIGHTS: dict[Moment, float] = {
-    "decision": 3.0,
-    "commitment": 2.0,
-    "correction": 2.5,
-    "preference": 2.5,
-    "fact": 2.0,
-    "feeling": 2.0,
-    "name": 1.0,
-    "number": 1.0,
-    "quote": 1.0,
-}
+    "decision": 3.0, "commitment": 2.0, "correction": 2.5, "preference": 2.5, "fact": 2.0, "feeling": 2.0,
+    "name": 1.0, "number": 1.0, "quote": 1.0,
+}  # fmt: skip
 # One polite phrase and the marks after it; longer phrases first, because the first match counts.
 _PHRASE = re.compile(
     r"(?:(?:is there anything else|let me know if |(?:i )?hope (?:this|that|you)|glad (?:to|i)"
@@ -152,7 +138,7 @@ def find_moments(text: str) -> frozenset[Moment]:
 
 def weigh(text: str) -> float:
     """Returns how much later turns may depend on a text; 0 for filler."""
-    return math.fsum(_WEIGHTS[kind] for kind in find_moments(text))
+    return sum(_WEIGHTS[kind] for kind in find_moments(text))
 
 
 def is_filler(text: str) -> bool:
@@ -160,13 +146,7 @@ def is_filler(text: str) -> bool:
     text = text.strip()
     if not text or len(text) > _LONGEST_FILLER:
         return not text
-    marks = _LEADING_MARKS.match(text)
-    position = marks.end() if marks else 0
-    if position == len(text):
-        return False
-    while position < len(text):
-        phrase = _PHRASE.match(text, position)
-        if phrase is None:
-            return False
-        position = phrase.end()
-    return True
+    found = _LEADING_MARKS.match(text)
+    while found and found.end() < len(text):
+        found = _PHRASE.match(text, found.end())
+    return found is not None and found.re is _PHRASE

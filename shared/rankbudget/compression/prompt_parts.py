@@ -1,9 +1,4 @@
-"""Reading a finished prompt back into its parts: instructions, documents, history, examples and the question.
-
-Parts are found by tags (`<context>...</context>`) or by labels at the start of a line (`Context:`,
-`Question:`). Without either, the last paragraph is the question and everything before it is documents. All
-parts joined are the prompt again.
-"""
+"""Reading a finished prompt back into its parts: instructions, documents, history, examples, the question."""
 
 from __future__ import annotations
 
@@ -34,8 +29,6 @@ _LABEL = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
-_LAST_QUESTION = re.compile(r"(?:(?<=[.!?])\s+|^)([^.!?\n]{3,400}\?)$")
-_LONGEST_QUESTION = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +89,10 @@ def _tag_pairs(prompt: str) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
 
 
 def _labelled(text: str) -> list[PromptPart]:
-    if not text:
-        return []
     labels = list(_LABEL.finditer(text))
-    if not labels:
-        return [_part("document", "", text)]
-    parts: list[PromptPart] = []
-    if labels[0].start() > 0:
-        parts.append(_part("system", "", text[: labels[0].start()]))
-    for label, following in zip(labels, [*labels[1:], None], strict=True):
-        end = following.start() if following else len(text)
+    ends = [*[label.start() for label in labels], len(text)]
+    parts = [_part("system" if labels else "document", "", text[: ends[0]])] if ends[0] else []
+    for label, end in zip(labels, ends[1:], strict=True):
         category = next(name for name in _NAMES if label.group(name) is not None)
         parts.append(_part(category, label.group(), text[label.end() : end]))
     return parts
@@ -122,14 +109,10 @@ def _category(tag: str) -> Category:
 
 
 def _with_question(parts: list[PromptPart]) -> list[PromptPart]:
-    """Returns the parts with the last paragraph, or the last sentence of the only one, as the question."""
+    """Returns the parts with the last paragraph as the question."""
     last = parts[-1]
     if last.category != "document" or last.before:
         return parts
-    paragraphs = list(_PARAGRAPH.finditer(last.text))
-    cut = paragraphs[-1].end() if paragraphs else 0
-    if not cut:
-        question = _LAST_QUESTION.search(last.text, max(0, len(last.text) - _LONGEST_QUESTION))
-        cut = question.start(1) if question else 0
+    cut = max((match.end() for match in _PARAGRAPH.finditer(last.text)), default=0)
     documents = [_part("document", "", last.text[:cut])] if cut else []
     return [*parts[:-1], *documents, PromptPart("query", "", last.text[cut:], last.after)]

@@ -1,16 +1,13 @@
-"""Shorter tool output of the same form: JSON stays JSON, logs and result lists keep whole lines.
-
-What an agent needs from old tool output is ids and errors, so those stay; each gap is counted.
-"""
+"""Shorter tool output of the same form: JSON stays JSON, logs and result lists keep whole lines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import takewhile
 
 from ..counting.protocol import TokenCounter
-from .json_shrink import dump, parse, shrink, shrink_lines
-from .lines import looks_structured, pick_lines
+from .json_shrink import by_importance, dump, parse, shrink, shrink_lines, tells_trouble
 from .truncate import cut_from
 
 __all__ = ["compress_structured"]
@@ -19,6 +16,16 @@ _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 _ATTEMPTS = 6
 _FULL = 0.9
 _SHORT = 64
+
+_ONE_OF_MANY = re.compile(
+    r"\W{0,3}(?:\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d"  # a log
+    r"|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b|\d+\.\d+\.\d+\.\d+)"
+    r"|\s*(?:[\w./\\-]+:\d+[:-]|https?://|\d+[.)] |[-*•] |#{1,6} |[-dl][rwx-]{9}|[+-]{1,3} ?)"  # results
+    r"|[^|\t]*[|\t].*[|\t]|[^,]+(?:,[^,]*){2,}$"  # a table
+)
+_FEWEST_LINES = 6
+_LONGEST_SHARE = 4
+_MARKER = 24
 
 
 def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> str:
@@ -34,48 +41,28 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> st
     start = counter.truncate(text, max_tokens)
     if len(start) == len(text):
         return text
-    for compress in (_as_json, _as_json_lines, _as_lines):
-        shorter = compress(text, len(start), max_tokens, counter)
-        if shorter is not None:
-            return shorter
-    return cut_from(text, start, max_tokens, counter, keep="both")
-
-
-def _as_json(text: str, size: int, max_tokens: int, counter: TokenCounter) -> str | None:
-    value = parse(text)
-    if value is None:
-        return None
-    dense = _OUTSIDE_STRINGS.sub(lambda m: m.group(1) or "", text)
-    # The dense form is counted only where it could fit.
-    if len(dense) <= 2 * size + _SHORT and counter.count(dense) <= max_tokens:
-        return dense
-    found = _longest(lambda target: dump(shrink(value, target)), size, max_tokens, counter)
-    return found or _if_it_fits("[]" if isinstance(value, list) else "{}", max_tokens, counter)
-
-
-def _as_json_lines(text: str, size: int, max_tokens: int, counter: TokenCounter) -> str | None:
+    size, value = len(start), parse(text)
+    if value is not None:
+        dense = _OUTSIDE_STRINGS.sub(lambda m: m.group(1) or "", text)
+        # The dense form is counted only where it could fit.
+        if len(dense) <= 2 * size + _SHORT and counter.count(dense) <= max_tokens:
+            return dense
+        least = "[]" if isinstance(value, list) else "{}"
+        return _longest(lambda target: dump(shrink(value, target)), size, max_tokens, counter, least)
     lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) <= 1 or parse(lines[0]) is None:
-        return None
-    values = [parse(line) for line in lines]
-    if None in values:
-        return None
-    found = _longest(lambda target: shrink_lines(values, target), size, max_tokens, counter)
-    return found or _if_it_fits("{}", max_tokens, counter)
+    values = list(takewhile(lambda value: value is not None, map(parse, lines)))
+    if values and len(values) == len(lines):
+        return _longest(lambda target: shrink_lines(values, target), size, max_tokens, counter, "{}")
+    kept = ""
+    if len(lines) >= _FEWEST_LINES and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2:
+        kept = _longest(lambda target: _pick_lines(text.splitlines(), target), size, max_tokens, counter)
+    return kept or cut_from(text, start, max_tokens, counter, "...", "both")
 
 
-def _as_lines(text: str, size: int, max_tokens: int, counter: TokenCounter) -> str | None:
-    if not looks_structured(text):
-        return None
-    return _longest(lambda target: pick_lines(text, target), size, max_tokens, counter) or None
-
-
-def _if_it_fits(text: str, max_tokens: int, counter: TokenCounter) -> str:
-    return text if counter.count(text) <= max_tokens else ""
-
-
-def _longest(make: Callable[[int], str], size: int, max_tokens: int, counter: TokenCounter) -> str:
-    """Returns the longest form found that fits; characters are estimated from earlier attempts."""
+def _longest(
+    make: Callable[[int], str], size: int, max_tokens: int, counter: TokenCounter, least: str = ""
+) -> str:
+    """Returns the longest form that fits; characters are estimated from earlier attempts. Else `least`."""
     target, best, most = size, "", 0
     for _ in range(_ATTEMPTS):
         try:
@@ -92,4 +79,29 @@ def _longest(make: Callable[[int], str], size: int, max_tokens: int, counter: To
         if guess <= 0 or guess == target:
             break
         target = guess
-    return best
+    return best or (least if counter.count(least) <= max_tokens else "")
+
+
+def _pick_lines(lines: list[str], target: int) -> str:
+    """Returns whole lines in about `target` characters, with a counted marker in each gap."""
+    longest = max(target // _LONGEST_SHARE, 80)
+    room = target
+    kept: dict[int, str] = {}
+    for i in by_importance(list(map(tells_trouble, lines)), ends_first=2):
+        line = lines[i]
+        if len(line) > longest:
+            line = f"{line[: longest * 2 // 3]} ... {line[-(longest // 4) :]}"
+        # A line among dropped ones also costs a marker; neighbours share one.
+        beside = i - 1 in kept or i + 1 in kept or i in (0, len(lines) - 1)
+        cost = len(line) + 1 + (0 if beside else _MARKER)
+        if cost <= room:
+            kept[i] = line
+            room -= cost
+    out: list[str] = []
+    last = -1
+    for i in [*sorted(kept), len(lines)]:
+        if i - last > 1:
+            out.append(f"[... {i - last - 1} lines ...]")
+        out.append(kept.get(i, ""))
+        last = i
+    return "\n".join(out[:-1])

@@ -1,8 +1,4 @@
-"""Template: filler and repeated patterns of a system prompt in fewer tokens; instructions stay as written.
-
-A sentence that may be an instruction is copied. Of the rest, repeats and pleasantries go and long-winded
-phrases become short.
-"""
+"""Template: filler and repeated patterns of a system prompt in fewer tokens; instructions stay as written."""
 
 from __future__ import annotations
 
@@ -89,16 +85,18 @@ def compress_template(text: str) -> str:
         if unit.fixed:
             kept.append(unit.text)
             continue
-        body, line_break = _without_break(_RULER.sub("", unit.text))
-        plain = body.strip()
+        written = _RULER.sub("", unit.text)
+        body, plain = written.rstrip(), written.strip()
+        after = written[len(body) :]
+        breaks = min(after.count("\n"), 2)
         instruction = is_instruction(plain)
         repeated = plain in seen and len(raw_words(plain)) >= _FEWEST_WORDS
         if not plain or repeated or (not instruction and _is_empty_talk(plain)):
             if kept:  # what stays before and after it stays apart
-                kept[-1] = _with_break(kept[-1], line_break)
+                kept[-1] += "\n" * (breaks - (len(kept[-1]) - len(kept[-1].rstrip("\n"))))
             continue
         seen.add(plain)
-        kept.append((body if instruction else _shorten(body)) + line_break)
+        kept.append((body if instruction else _shorten(body)) + ("\n" * breaks or after[:1]))
     return re.sub(r"\n{3,}", "\n\n", "".join(kept)).strip()
 
 
@@ -115,9 +113,8 @@ def is_instruction(sentence: str) -> bool:
 
 def _is_empty_talk(plain: str) -> bool:
     text = _LIST_MARK.sub("", plain, count=1).strip()
-    if is_filler(text):
-        return True
-    return bool(_PLEASANTRY.match(text)) and not re.search(r"\d", text) and not _KEEP.search(text)
+    polite = _PLEASANTRY.match(text) and not re.search(r"\d", text) and not _KEEP.search(text)
+    return bool(polite) or is_filler(text)
 
 
 def _shorten(text: str) -> str:
@@ -129,17 +126,5 @@ def _shorten(text: str) -> str:
         parts[i] = re.sub(r"(?<=\S) {2,}", " ", parts[i])
     shorter = "".join(parts)
     lead = len(shorter) - len(shorter.lstrip())
-    if text.lstrip()[:1].isupper():
-        return shorter[:lead] + shorter[lead : lead + 1].upper() + shorter[lead + 1 :]
-    return shorter
-
-
-def _without_break(text: str) -> tuple[str, str]:
-    body = text.rstrip()
-    breaks = text[len(body) :].count("\n")
-    return body, "\n" * min(breaks, 2) if breaks else text[len(body) :][:1]
-
-
-def _with_break(text: str, line_break: str) -> str:
-    have = len(text) - len(text.rstrip("\n"))
-    return text + "\n" * max(line_break.count("\n") - have, 0)
+    first = shorter[lead : lead + 1]
+    return shorter[:lead] + (first.upper() if text.lstrip()[:1].isupper() else first) + shorter[lead + 1 :]

@@ -1,14 +1,11 @@
-"""Token classifier: a small model rates every word and the least important go, as in LLMLingua-2.
-
-Runs exported weights on ONNX Runtime, from a folder the user gives; nothing is downloaded. Numbers,
-negations, URLs, quoted names, code, JSON and tables go last. This file owns onnxruntime and tokenizers.
-"""
+"""Token classifier: a small ONNX model rates every word and the least important go, as in LLMLingua-2."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from ..counting.protocol import TokenCounter
@@ -30,6 +27,7 @@ _MODELS = ("model.onnx", "onnx/model.onnx")
 _WINDOW = 512
 """Most tokens of one run, the special ones included: what encoders of this kind are trained on."""
 _BATCH_WORDS = 200
+_INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
 
 
 class TokenClassifier:
@@ -42,8 +40,6 @@ class TokenClassifier:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._loaded: tuple[Any, Any] | None = None
-        self._lock = Lock()
 
     def compress(self, text: str, max_tokens: int, counter: TokenCounter) -> str:
         """Returns `text` without its least important words, in at most `max_tokens`; `text` if it fits."""
@@ -53,22 +49,18 @@ class TokenClassifier:
             return text
         words, ranks = self._ranked(text)
         ranked = sorted(range(len(words)), key=lambda i: (ranks[i], i))
-        best = ""
-        low, high = 0, len(ranked)
-        while low < high:
-            middle = (low + high + 1) // 2
-            kept = "".join([words[i] for i in sorted(ranked[:middle])]).strip()
-            if counter.count(kept) <= max_tokens:
-                low, best = middle, kept
-            else:
-                high = middle - 1
-        return best or truncate_text(text, max_tokens, counter)
+
+        def best(number: int) -> str:
+            return "".join([words[i] for i in sorted(ranked[:number])]).strip()
+
+        # The first number of words that is too many; tokens grow with it.
+        numbers = range(1, len(words) + 1)
+        found = bisect_right(numbers, max_tokens, key=lambda number: counter.count(best(number)))
+        return best(found) or truncate_text(text, max_tokens, counter)
 
     def rate(self, words: list[str]) -> list[float]:
         """Returns for each word how sure the model is that it should stay, 0 to 1."""
-        if not words:
-            return []
-        tokenizer, model = self._load()
+        tokenizer, model = self._loaded
         best = [0.0] * len(words)
         for start in range(0, len(words), _BATCH_WORDS):
             encoded = tokenizer.encode(words[start : start + _BATCH_WORDS], is_pretokenized=True)
@@ -82,28 +74,46 @@ class TokenClassifier:
     def _ranked(self, text: str) -> tuple[list[str], list[tuple[bool, float]]]:
         """Returns the words, a block as one word, and their ranks: protected first, then the best rated."""
         words: list[str] = []
-        fixed: list[bool] = []
+        blocks: set[int] = set()
         for unit in split_units(text):
             for word in [unit.text] if unit.fixed else _WORD.findall(unit.text):
                 if words and word.isspace():
                     words[-1] += word
-                else:
-                    words.append(word)
-                    fixed.append(unit.fixed)
-        ratings = iter(
-            self.rate([word.strip() for word, whole in zip(words, fixed, strict=True) if not whole])
-        )
-        ranks: list[tuple[bool, float]] = []
-        for word, whole in zip(words, fixed, strict=True):
-            rating = 1.0 if whole else next(ratings)
-            ranks.append((not whole and not _PROTECTED.search(word.strip()), -rating))
-        return words, ranks
+                    continue
+                if unit.fixed:
+                    blocks.add(len(words))
+                words.append(word)
+        plain = [i for i in range(len(words)) if i not in blocks]
+        ratings = dict(zip(plain, self.rate([words[i].strip() for i in plain]), strict=True))
+        return words, [
+            (i in ratings and not _PROTECTED.search(word.strip()), -ratings.get(i, 1.0))
+            for i, word in enumerate(words)
+        ]
 
-    def _load(self) -> tuple[Any, Any]:
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = _read(self.path)
-            return self._loaded
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            msg = f'the token classifier needs {error.name}: pip install "rankbudget[onnx]"'
+            raise CounterUnavailableError(msg) from error
+        model = next((self.path / name for name in _MODELS if (self.path / name).is_file()), "")
+        try:
+            tokenizer = Tokenizer.from_file(str(self.path / "tokenizer.json"))
+            session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+        except Exception as error:
+            wanted = "a folder with a tokenizer.json and a model.onnx that can be read"
+            msg = f"classifier_path must be {wanted} (got {str(self.path)!r}: {error})."
+            raise BudgetConfigError(msg) from error
+        unknown = {given.name for given in session.get_inputs()} - _INPUTS
+        if unknown:
+            msg = f"the model must take input_ids, attention_mask and token_type_ids (got {sorted(unknown)})."
+            raise BudgetConfigError(msg)
+        own = (tokenizer.truncation or {}).get("max_length", _WINDOW)
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(max_length=min(own, _WINDOW))
+        return tokenizer, session
 
 
 def _chances(model: Any, row: Any) -> list[float]:
@@ -115,34 +125,3 @@ def _chances(model: Any, row: Any) -> list[float]:
     logits = model.run(None, {name: np.array([named[name]], dtype=np.int64) for name in wanted})[0][0]
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return [float(chance) for chance in shifted[:, -1] / shifted.sum(axis=-1)]
-
-
-def _read(folder: Path) -> tuple[Any, Any]:
-    model = next((folder / name for name in _MODELS if (folder / name).is_file()), None)
-    if model is None or not (folder / "tokenizer.json").is_file():
-        msg = f"classifier_path must be a folder with tokenizer.json and model.onnx (got {str(folder)!r})."
-        raise BudgetConfigError(msg)
-    try:
-        import onnxruntime
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        msg = f'the token classifier needs {error.name}: pip install "rankbudget[onnx]"'
-        raise CounterUnavailableError(msg) from error
-    try:
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-    except Exception as error:
-        msg = f"{str(folder)!r} must hold a tokenizer and a model that can be read ({error})."
-        raise BudgetConfigError(msg) from error
-    unknown = {given.name for given in session.get_inputs()} - {
-        "input_ids",
-        "attention_mask",
-        "token_type_ids",
-    }
-    if unknown:
-        msg = f"the model must take input_ids, attention_mask and token_type_ids (got {sorted(unknown)})."
-        raise BudgetConfigError(msg)
-    own = (tokenizer.truncation or {}).get("max_length", _WINDOW)
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length=min(own, _WINDOW))
-    return tokenizer, session

@@ -1,13 +1,8 @@
-"""Truncate: cut inside a text, at the end of a sentence where there is one, to an exact number of tokens.
-
-The finished text is what is counted, marker included: tokens merge across a cut, so counts of its parts are
-estimates.
-"""
+"""Truncate: cut inside a text, at the end of a sentence where there is one, to an exact number of tokens."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Literal
 
 from ..counting.protocol import TokenCounter
@@ -33,13 +28,12 @@ def truncate_text(
 ) -> str:
     """Returns `text` cut to at most `max_tokens`, the marker counted, and `text` itself when it fits.
 
-    Cuts at the end of a sentence, else of a word, else between two graphemes. White space in what is kept is
-    copied.
+    Cuts at the end of a sentence, else of a word, else between two graphemes.
 
     Args:
         text: what to cut.
         max_tokens: the bound on the result.
-        counter: counts.
+        counter: counts the finished text.
         ellipsis: the marker that replaces what is cut.
         keep: "start" keeps the start; "both" keeps start and end around the marker, for long questions and
             tool output.
@@ -64,53 +58,45 @@ def truncate_text(
     start = counter.truncate(text, max_tokens)
     if len(start) == len(text):
         return text
-    return cut_from(text, start, max_tokens, counter, ellipsis=ellipsis, keep=keep)
+    return cut_from(text, start, max_tokens, counter, ellipsis, keep)
 
 
-def cut_from(
-    text: str,
-    start: str,
-    max_tokens: int,
-    counter: TokenCounter,
-    *,
-    ellipsis: str = "...",
-    keep: Keep = "start",
-) -> str:
+def cut_from(text: str, start: str, max_tokens: int, counter: TokenCounter, ellipsis: str, keep: Keep) -> str:
     """Returns what `truncate_text` returns, for a caller that knows the longest `start` that fits."""
     room = max_tokens - counter.count(ellipsis)
     if room < 0:
         return ""
-    attempt = 0
+    step = 0
     while room > 0:
         if keep == "start":
             cut = _start(text, start, max_tokens, room, counter) + ellipsis
         else:
             cut = _ends(text, start, room, counter, ellipsis)
+        # Tokens merge across a cut, so counts of the parts are estimates.
         excess = counter.count(cut) - max_tokens
         if excess <= 0:
             return cut
-        room -= max(excess, 2**attempt - 1)
-        attempt += 1
+        room -= max(excess, step)
+        step = 2 * step + 1
     return ellipsis
 
 
 def _start(text: str, start: str, max_tokens: int, room: int, counter: TokenCounter) -> str:
     # Only the few tokens that must go are counted, not the long rest that stays.
     surplus = max_tokens - room
-    least = len(start) // _LEAST_SHARE
     for boundaries in (_SENTENCE_END, _WORD_END):
-        for end in _last_first(boundaries, text, len(start)):
-            if end <= least:
+        for end in reversed(_ends_in(boundaries, text, len(start))):
+            if end <= len(start) // _LEAST_SHARE:
                 break
             if surplus == 0 or counter.count(start[end:]) >= surplus:
                 return start[:end]
     return counter.truncate(start, room)
 
 
-def _last_first(boundaries: re.Pattern[str], text: str, limit: int) -> Iterator[int]:
+def _ends_in(boundaries: re.Pattern[str], text: str, limit: int) -> list[int]:
     # One character more than the limit is read, to see whether a sentence ends exactly there.
-    ends = [m.end() for m in boundaries.finditer(text, 0, min(len(text), limit + 1)) if 0 < m.end() <= limit]
-    return reversed(ends)
+    ends = [match.end() for match in boundaries.finditer(text, 0, min(len(text), limit + 1))]
+    return [end for end in ends if 0 < end <= limit]
 
 
 def _ends(text: str, start: str, room: int, counter: TokenCounter, ellipsis: str) -> str:
@@ -119,7 +105,7 @@ def _ends(text: str, start: str, room: int, counter: TokenCounter, ellipsis: str
     end = counter.truncate(text[-reach:], room // 2, side="left") if room > 1 else ""
     start = counter.truncate(start[:reach], room - room // 2)
     for boundaries in (_SENTENCE_END, _WORD_END):
-        cut = next(_last_first(boundaries, text, len(start)), 0)
+        cut = max(_ends_in(boundaries, text, len(start)), default=0)
         if cut > len(start) // 2:
             start = start[:cut]
             break
@@ -131,8 +117,10 @@ def _ends(text: str, start: str, room: int, counter: TokenCounter, ellipsis: str
             offset = found.end()
             break
     end = text[offset:]
+    if not end:
+        return start + ellipsis
     gap = text[len(start) : offset]
     joint = "\n" if gap.startswith("\n") or gap.endswith("\n") else " "
     if not ellipsis and not gap.strip():
         joint = ""
-    return f"{start.rstrip()}{joint}{ellipsis}{joint}{end}" if end else start + ellipsis
+    return f"{start.rstrip()}{joint}{ellipsis}{joint}{end}"

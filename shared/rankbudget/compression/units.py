@@ -1,8 +1,4 @@
-"""A text as units that are kept or dropped whole: sentences, and blocks that lose their meaning when cut.
-
-Code, JSON and tables are one unit each, a quoted name is never split, and all units joined are the text
-again.
-"""
+"""A text as units that are kept or dropped whole: sentences, code, JSON, tables; joined they are the text."""
 
 from __future__ import annotations
 
@@ -46,22 +42,18 @@ def split_units(text: str) -> list[Unit]:
     units: list[Unit] = []
     paragraph = 0
     for kind, block in _blocks(text):
-        if kind == "sentence":
-            for piece in _joined_quotes(split_sentences(block)):
-                units.append(Unit(piece, "sentence", paragraph))
-                paragraph += bool(_PARAGRAPH.search(piece))
-        else:
+        if kind != "sentence":
             units.append(Unit(block, kind, paragraph + 1))
             paragraph += 2
+            continue
+        for piece in _joined_quotes(split_sentences(block)):
+            units.append(Unit(piece, kind, paragraph))
+            paragraph += bool(_PARAGRAPH.search(piece))
     return units
 
 
 def _blocks(text: str) -> Iterator[tuple[UnitKind, str]]:
     """Yields the blocks of a text, and as "sentence" the prose between them."""
-    if "\n" not in text and text[:1] not in ("{", "["):
-        if text:
-            yield "sentence", text
-        return
     lines = text.splitlines(keepends=True)
     prose = i = tried = 0
     while i < len(lines):
@@ -128,13 +120,10 @@ def _joined_quotes(pieces: tuple[str, ...]) -> list[str]:
 
 
 def _spans(one: str, other: str) -> bool:
-    if len(one) + len(other) >= 4 * _LONGEST_QUOTE or not _inside_quote(one):
-        return False
-    return any(0 <= other.find(mark) <= _LONGEST_QUOTE for mark in '"”»')
-
-
-def _inside_quote(text: str) -> bool:
-    if text.count('"') % 2 == 1:
-        return len(text) - text.rindex('"') <= _LONGEST_QUOTE
-    opened = max(text.rfind(mark) for mark in "“«")
-    return opened > max(text.rfind(mark) for mark in "”»") and len(text) - opened <= _LONGEST_QUOTE
+    """Returns whether a short quotation that `one` opens ends in `other`."""
+    start = one.rfind('"') if one.count('"') % 2 else -1
+    if start < 0:
+        opened = max(map(one.rfind, "“«"))
+        start = opened if opened > max(map(one.rfind, "”»")) else -1
+    short = start >= 0 and len(one) - start <= _LONGEST_QUOTE and len(one) + len(other) < 4 * _LONGEST_QUOTE
+    return short and any(0 <= other.find(mark) <= _LONGEST_QUOTE for mark in '"”»')

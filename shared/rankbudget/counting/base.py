@@ -1,7 +1,4 @@
-"""What all counters of texts share: remembered counts, OpenAI's message framing, and truncation.
-
-A subclass counts one text (`_measure`); everything else follows.
-"""
+"""What all counters of texts share: remembered counts, OpenAI's message framing, and truncation."""
 
 from __future__ import annotations
 
@@ -9,16 +6,15 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
-from ..errors import BudgetConfigError, check_list, shown
+from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError, check_list, shown
 from . import messages as framing
 from .cutting import cut_text
 from .media import MediaTable
-from .protocol import Message, Side, TokenCounter, Tool
+from .protocol import Message, Side, Tool
 from .tools import schema_tokens
-
-__all__ = ["COUNTERS", "MAKERS", "MOST_TEXTS", "TextCounter", "whole_tokens"]
 
 _GENERATION_CHARACTERS = 8_000_000  # there are two generations: at most 16 M characters are kept
 MOST_TEXTS = 200_000
@@ -26,27 +22,13 @@ MOST_TEXTS = 200_000
 _DIGEST_OVER = 65_536  # longer texts are remembered by digest: one of them must not push out everything else
 _DIGEST_SIZE = 64
 _PLAIN = 2  # role and content: a message with nothing else has a short way
-_MOST_ROLES = 64
-
-
-COUNTERS: dict[str, TokenCounter] = {}
-"""What `counter_for` gave for each name: a counter is pickled as its name."""
-MAKERS: list[Callable[[str], TokenCounter]] = []
-"""`counter_for`, for unpickling; its file imports the counters, which import this one."""
 
 
 class TextCounter(ABC):
-    """Counts messages and tools by counting texts; a request is the sum of its parts.
+    """Counts messages and tools by counting texts, with `_measure`; a request is the sum of its parts.
 
-    Args:
-        name: what it counts for; `counter_for(name)` finds it again where possible.
-        exact: whether it knows or estimates.
-        why: where the numbers come from, or why they are estimates.
-        band: by what share a count may be too low; 0 when exact.
-        media: what images, audio, files and videos cost.
-        function_start: tokens before each tool's schema: 7 in the gpt-4o family, 10 before it.
-        request_start: tokens of a request before any message: those that prime the reply.
-        message_start: tokens around every message.
+    `function_start` are the tokens before each tool's schema, `request_start` those before any message,
+    `message_start` those around each; the other arguments are what `TokenCounter` says of them.
     """
 
     additive = True
@@ -73,7 +55,6 @@ class TextCounter(ABC):
         self._message_start = message_start
         self._recent: dict[str | bytes, int] = {}
         self._older: dict[str | bytes, int] = {}
-        self._framed: dict[Any, int] = {}
         self._room = _GENERATION_CHARACTERS
 
     def __repr__(self) -> str:
@@ -83,13 +64,14 @@ class TextCounter(ABC):
         return self  # counts are remembered once for all users of a counter
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if COUNTERS.get(self.name) is not self:
+        resolve = import_module(".resolve", __package__)  # which imports the counters
+        if resolve.COUNTERS.get(self.name) is not self:
             msg = (
                 f"{self!r} cannot be pickled: counter_for({self.name!r}) gives another counter. "
                 "Pickle its name or what it was made from."
             )
             raise TypeError(msg)
-        return _again, (self.name,)
+        return resolve.counter_for, (self.name,)
 
     def count(self, text: str) -> int:
         """Returns the tokens of one text."""
@@ -101,17 +83,18 @@ class TextCounter(ABC):
         return list(map(self.count, texts))
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
-        """Returns the longest start ("right") or end ("left") within `max_tokens`, never half a grapheme."""
+        """Returns the longest start ("right") or end ("left") that fits, never half a grapheme."""
         return cut_text(text, max_tokens, self._measure, side=side)
 
     def count_message(self, message: Message) -> int:
         """Returns what one message adds to a request, framing included; odd content counts as its text."""
         if type(message) is dict and len(message) == _PLAIN:
             content, role = message.get("content"), message.get("role")
-            if type(content) is str and type(role) is str and role in self._framed:
-                found = self._recent.get(content)
-                return self._framed[role] + (self._count_new(content) if found is None else found)
-        return self._count_odd(message)
+            if type(content) is str and type(role) is str:
+                text, speaker = self._recent.get(content), self._recent.get(role)
+                text = self._count_new(content) if text is None else text
+                return self._message_start + text + (self._count_new(role) if speaker is None else speaker)
+        return framing.message_tokens(message, self.count, self._media, start=self._message_start)
 
     def overhead(self, tools: Sequence[Tool] | None = None) -> int:
         """Returns what a request costs before any message: reply priming and tool schemas."""
@@ -130,10 +113,7 @@ class TextCounter(ABC):
         """Returns the tokens of a text that is not remembered."""
 
     def _count_new(self, text: Any) -> int:
-        """Counts a text that the recent generation does not know, and remembers the count.
-
-        There is no lock: two threads at once can only forget more than they must, never count wrong.
-        """
+        """Counts a text that the recent generation does not know, and remembers the count."""
         if not isinstance(text, str):
             msg = f"a text to count must be a str (got {shown(text)})."
             raise BudgetConfigError(msg)
@@ -142,12 +122,14 @@ class TextCounter(ABC):
             return 0
         key: str | bytes = text
         if size > _DIGEST_OVER:
-            key, size = _digest(text), _DIGEST_SIZE
+            key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            size = _DIGEST_SIZE
             if key in self._recent:
                 return self._recent[key]
         found = self._older.get(key)
         if found is None:
             found = self._measure(text)
+        # There is no lock: two threads at once can only forget more than they must, never count wrong.
         self._room -= size
         if self._room < 0 or len(self._recent) >= MOST_TEXTS:
             self._older, self._recent = self._recent, {}
@@ -155,23 +137,29 @@ class TextCounter(ABC):
         self._recent[key] = found
         return found
 
-    def _count_odd(self, message: Message) -> int:
-        """Counts any message, and remembers the framing of its role."""
-        extra = self._message_start - framing.PER_MESSAGE
-        total = extra + framing.message_tokens(message, self.count, self._media)
-        if isinstance(message, dict):
-            role = message.get("role")
-            if type(role) is str and role not in self._framed and len(self._framed) < _MOST_ROLES:
-                self._framed[role] = self._message_start + self.count(role)
-        return total
+
+class CallableCounter(TextCounter):
+    """Counts texts with a callable, fractions rounded up, and frames messages as OpenAI does."""
+
+    def __init__(self, count: Callable[[str], int], *, name: str | None = None) -> None:
+        own = name or getattr(count, "__name__", None) or type(count).__name__
+        super().__init__(name=own, exact=True, why=f"the callable {own!r} is trusted")
+        self._callable = count
+
+    def _measure(self, text: str) -> int:
+        try:
+            counted = self._callable(text)
+        except BudgetError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            msg = f"the counter {self.name!r} must count every text (it raised {said})."
+            raise CounterUnavailableError(msg) from error
+        return whole_tokens(counted, self.name)
 
 
 def whole_tokens(counted: Any, name: str) -> int:
-    """Returns what a user's callable counted as a whole number, fractions rounded up.
-
-    Raises:
-        BudgetConfigError: it is no number from 0.
-    """
+    """Returns what a user's callable counted, rounded up; raises BudgetConfigError for no number from 0."""
     try:
         tokens: int = math.ceil(counted)
     except (TypeError, ValueError, OverflowError):
@@ -183,11 +171,3 @@ def whole_tokens(counted: Any, name: str) -> int:
         )
         raise BudgetConfigError(msg)
     return tokens
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _again(name: str) -> TokenCounter:
-    return MAKERS[0](name)

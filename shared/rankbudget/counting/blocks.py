@@ -1,41 +1,20 @@
-"""The content blocks of all providers, read one way: which are texts, calls, answers to calls, or thinking.
-
-Gemini's parts have no type and get the one of the block that says the same; objects of a provider's library
-are read as the dicts they are sent as.
-"""
+"""The content blocks of all providers, read one way: texts, calls, answers to calls, thinking."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "CALLS",
-    "TEXTS",
-    "THOUGHTS",
-    "as_block",
-    "block_text",
-    "blocks_of",
-    "call_reference",
-    "called_in",
-    "is_result",
-    "kind_of",
-    "must_be_answered",
-    "results_in",
-    "unanswered",
-    "without_answered",
-]
-
 TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"})
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 CALLS = frozenset(
     {
-        "tool_use", "tool_call", "function_call", "custom_tool_call", "server_tool_use", "mcp_tool_use",
+        "tool_use", "tool_call", "function_call", "custom_tool_call", "server_tool_use",
+        "server_tool_call", "mcp_tool_use",
         "computer_call", "apply_patch_call", "shell_call", "local_shell_call", "mcp_approval_request",
     }
 )  # fmt: skip
 """Blocks that another block answers; those that hold their own result, as `web_search_call`, are left out."""
-_APPROVALS = frozenset({"mcp_approval_request", "mcp_approval_response"})
 _ANSWERED_BY = ("tool_use_id", "call_id", "approval_request_id", "tool_call_id", "id")
 _PARTS = {
     "functionCall": "tool_use",
@@ -54,12 +33,7 @@ _APPROVAL = "approval:"
 
 
 def as_block(value: Any) -> Any:
-    """Returns a content block as a mapping with a type, a text as it is, anything else as it is.
-
-    Example:
-        >>> as_block({"functionCall": {"name": "weather", "args": {"city": "Rome"}}})
-        {'type': 'tool_use', 'name': 'weather', 'args': {'city': 'Rome'}}
-    """
+    """Returns a content block as a mapping with a type, anything else as it is."""
     if not isinstance(value, Mapping):
         dump = getattr(value, "model_dump", None)
         if not callable(dump) or isinstance(value, type):
@@ -103,18 +77,14 @@ def is_result(kind: str) -> bool:
     return kind.endswith(("tool_result", "_call_output")) or kind == "mcp_approval_response"
 
 
-def call_reference(call: Mapping[str, Any]) -> str:
-    """Returns the id of a call, or the name of its function where it has none, as in Ollama and Gemini.
+def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the function inside an OpenAI-style tool or call, or what is given where there is none."""
+    return next((call[key] for key in ("function", "custom") if isinstance(call.get(key), Mapping)), call)
 
-    Example:
-        >>> call_reference({"id": "c1", "name": "f"}), call_reference({"function": {"name": "f"}})
-        ('c1', 'function:f')
-    """
-    own = call.get("call_id") or call.get("id")
-    if own:
-        return f"{_APPROVAL}{own}" if kind_of(call) in _APPROVALS else str(own)
-    inner = next((call[key] for key in ("function", "custom") if isinstance(call.get(key), Mapping)), call)
-    return f"{_NAMED}{inner.get('name') or ''}"
+
+def call_reference(call: Mapping[str, Any]) -> str:
+    """Returns the id of a call, or the name of its function where it has none, as in Ollama and Gemini."""
+    return _reference(call, call.get("call_id") or call.get("id"), function_of(call).get("name"))
 
 
 def called_in(content: Any) -> tuple[str, ...]:
@@ -123,13 +93,28 @@ def called_in(content: Any) -> tuple[str, ...]:
 
 
 def results_in(content: Any) -> tuple[str, ...]:
-    """Returns the references of the calls that results among content blocks answer, those in it apart.
-
-    Example:
-        >>> results_in([{"type": "tool_result", "tool_use_id": "c1", "content": "42"}, "there"])
-        ('c1',)
-    """
+    """Returns the references of the calls that results among content blocks answer, those in it apart."""
     return tuple(_pairs_in(content)[1])
+
+
+def unanswered(calls: Sequence[str], answers: Iterable[str | None]) -> list[str] | None:
+    """Returns the calls that are still open after some answers; None where an answer belongs to none of them.
+
+    An answer belongs to the call with its id, else to the first one whose function it names. Where one of
+    both has no id, and no name says otherwise, answers belong to calls in order.
+    """
+    left, others = _paired(calls, answers)
+    return None if others else left
+
+
+def without_answered(calls: Sequence[str], answers: Iterable[str]) -> list[str]:
+    """Returns the calls that none of the answers belongs to; answers without a call are ignored."""
+    return _paired(calls, answers)[0]
+
+
+def must_be_answered(calls: Iterable[str]) -> bool:
+    """Returns whether a provider refuses a conversation in which these calls have no result."""
+    return any(not call.startswith(_APPROVAL) for call in calls)
 
 
 def _pairs_in(content: Any) -> tuple[list[str], list[str]]:
@@ -141,68 +126,42 @@ def _pairs_in(content: Any) -> tuple[list[str], list[str]]:
         if kind in CALLS:
             calls.append(call_reference(block))
         elif is_result(kind):
-            answer = _answer(block)
-            left = unanswered(calls, (answer,))
-            calls = calls if left is None else left
-            answers += [answer] if left is None else []
+            answered = next((block[key] for key in _ANSWERED_BY if block.get(key)), None)
+            calls, others = _paired(calls, [_reference(block, answered, block.get("name"))])
+            answers += others
     return calls, answers
 
 
-def unanswered(calls: Sequence[str], answers: Iterable[str | None]) -> list[str] | None:
-    """Returns the calls that are still open after some answers; None where an answer belongs to none of them.
+def _reference(block: Mapping[str, Any], own: Any, name: Any) -> str:
+    if not own:
+        return f"{_NAMED}{name or ''}"
+    return f"{_APPROVAL}{own}" if kind_of(block).startswith("mcp_approval_") else str(own)
 
-    An answer belongs to the call with its id, else to the first one whose function it names. Where one of
-    both has no id, and no name says otherwise, answers belong to calls in order.
 
-    Example:
-        >>> unanswered(["c1", "c2"], ["c2"]), unanswered(["function:f", "function:f"], ["f"])
-        (['c1'], ['function:f'])
-        >>> unanswered(["c1"], ["c9"]) is None
-        True
-    """
-    left = list(calls)
+def _paired(calls: Sequence[str], answers: Iterable[str | None]) -> tuple[list[str], list[str]]:
+    """Returns the calls that are still open after some answers, and the answers that belong to none."""
+    left, others = list(calls), []
     for answer in answers:
-        at = _answered_call(left, answer or "")
-        if at is None:
-            return None
-        del left[at]
-    return left
+        call = _answered_call(left, answer or "")
+        if call is None:
+            others.append(answer or "")
+        else:
+            left.remove(call)
+    return left, others
 
 
-def must_be_answered(calls: Iterable[str]) -> bool:
-    """Returns whether a provider refuses a conversation in which these calls have no result."""
-    return any(not call.startswith(_APPROVAL) for call in calls)
-
-
-def without_answered(calls: Sequence[str], answers: Iterable[str]) -> list[str]:
-    """Returns the calls that none of the answers belongs to; answers without a call are ignored."""
-    left = list(calls)
-    for answer in answers:
-        rest = unanswered(left, (answer,))
-        left = left if rest is None else rest
-    return left
-
-
-def _answered_call(calls: Sequence[str], answer: str) -> int | None:
+def _answered_call(calls: Sequence[str], answer: str) -> str | None:
     if answer in calls:
-        return calls.index(answer)
+        return answer
     if answer.startswith(_APPROVAL):
         return None
     name = answer.removeprefix(_NAMED)
-    for at, call in enumerate(calls):
-        if name and call.removeprefix(_NAMED) == name:
-            return at
-    for at, call in enumerate(calls):
-        if call.startswith(_APPROVAL):
-            continue
-        # An unknown id, or a name, may answer the other kind of reference; two ids or two names may not.
-        if not name or call == _NAMED or call.startswith(_NAMED) != answer.startswith(_NAMED):
-            return at
-    return None
-
-
-def _answer(block: Mapping[str, Any]) -> str:
-    found = next((block[key] for key in _ANSWERED_BY if block.get(key)), None)
-    if found is None:
-        return f"{_NAMED}{block.get('name') or ''}"
-    return f"{_APPROVAL}{found}" if kind_of(block) in _APPROVALS else str(found)
+    named = [call for call in calls if name and call.removeprefix(_NAMED) == name]
+    # An unknown id, or a name, may answer the other kind of reference; two ids or two names may not.
+    others = [
+        call
+        for call in calls
+        if not call.startswith(_APPROVAL)
+        and (not name or call == _NAMED or call.startswith(_NAMED) != answer.startswith(_NAMED))
+    ]
+    return next(iter(named + others), None)

@@ -1,21 +1,15 @@
-"""Truncation by counting: the longest start or end of a text that fits, never half a grapheme.
-
-Token counts neither add up nor grow steadily: a longer start can have fewer tokens. So a guess is refined by
-bisection, the neighbourhood of the answer is searched from the far end, and what is returned has been
-counted.
-"""
+"""Truncation by counting: the longest start or end of a text that fits, never half a grapheme."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Any
 
 import regex
 
 from ..errors import BudgetConfigError, check_choice, shown
 from .protocol import Side
-
-__all__ = ["check_cut", "cut_text", "grapheme_edges"]
 
 _GRAPHEME = regex.compile(r"\X")
 # Two neighbours of these kinds never share a grapheme: segmentation may start between them.
@@ -27,6 +21,8 @@ _SYNC = regex.compile(rf"(?r){_PLAIN}(?={_PLAIN})")
 _SYNC_WITHIN = 2_000
 _JOINT = regex.compile(r"(?<=\n)(?=[^\s/])|(?<=\S)(?= [A-Za-z])")
 _JOINT_WITHIN = 400
+_WIDEST = 512
+"""Most characters of one token: a text with more for each of its tokens is not counted whole."""
 _REACH = 48
 """How many characters past the first answer are searched for a longer one."""
 
@@ -38,20 +34,12 @@ def cut_text(
     *,
     side: Side = "right",
     guess: int | None = None,
-    widest: int = 512,
     joints: bool = False,
 ) -> str:
     r"""Returns the longest start ("right") or end ("left") of `text` that counts at most `max_tokens`.
 
-    Args:
-        text: what to cut.
-        max_tokens: tokens allowed; 0 or less leaves nothing.
-        count: counts a text.
-        side: which side is cut off.
-        guess: characters that are likely to fit.
-        widest: most characters of one token; a longer text than `widest * max_tokens` is not counted whole.
-        joints: counts add up where a word follows a space or a line starts: only the text near the cut is
-            counted again and again, and what is returned is counted whole.
+    `guess` characters are likely to fit. With `joints`, counts add up where a word follows a space or a line
+    starts: only the text near the cut is counted again and again, and what is returned is counted whole.
 
     Example:
         >>> cut_text("one two three", 2, lambda text: len(text.split()))
@@ -64,7 +52,7 @@ def cut_text(
         return ""
     size = len(text)
     keep = _Keep(text, count, side)
-    if guess is None and size <= widest * max_tokens and keep.tokens(size) <= max_tokens:
+    if guess is None and size <= _WIDEST * max_tokens and keep.tokens(size) <= max_tokens:
         return text
     fits, over = _bracket(keep, size, max_tokens, guess)
     if over > size:
@@ -75,29 +63,23 @@ def cut_text(
             fits = middle
         else:
             over = middle
-    if joints:
-        found = keep.longest_near(fits, min(size, over + _REACH), max_tokens)
-        if found is not None:
-            return keep.cut(found)
-    for length in keep.edges(fits, min(size, over + _REACH)):
-        if keep.tokens(length) <= max_tokens:
-            return keep.cut(length)
-    for length in keep.edges_down(fits):
-        if keep.tokens(length) <= max_tokens:
-            return keep.cut(length)
-    return ""
+    # A longer start can have fewer tokens, so the neighbourhood of the answer is searched from the far end.
+    longest = min(size, over + _REACH)
+    found = keep.longest_near(fits, longest, max_tokens) if joints else None
+    if found is None:
+        lengths = keep.edges_down(fits, longest)
+        found = next((length for length in lengths if keep.tokens(length) <= max_tokens), 0)
+    return keep.cut(found)
 
 
 def check_cut(text: Any, max_tokens: Any, side: Any) -> None:
     """Raises BudgetConfigError for what cannot be cut, or cannot be cut to."""
-    is_count = hasattr(max_tokens, "__index__")
-    if isinstance(text, str) and is_count and side in {"right", "left"}:
-        return
     problems: list[str] = [] if isinstance(text, str) else [f"text must be a str (got {shown(text)})"]
-    if not is_count:
+    if not hasattr(max_tokens, "__index__"):
         problems.append(f"max_tokens must be a whole number (got {shown(max_tokens)})")
     check_choice("side", side, problems, ("right", "left"))
-    raise BudgetConfigError.of(problems)
+    if problems:
+        raise BudgetConfigError.of(problems)
 
 
 class _Keep:
@@ -139,13 +121,13 @@ class _Keep:
             return grapheme_edges(self._text, shortest, longest)[::-1]
         return [size - edge for edge in grapheme_edges(self._text, size - longest, size - shortest)]
 
-    def edges_down(self, below: int) -> Iterator[int]:
-        """Yields ever shorter lengths that end between graphemes, in growing steps down to 0."""
+    def edges_down(self, low: int, high: int) -> Iterator[int]:
+        """Yields ever shorter lengths that end between graphemes, those from `high` to `low` first."""
         step = _REACH
-        while below > 0:
-            low = max(0, below - step)
-            yield from self.edges(low, below - 1)
-            below, step = low, step * 2
+        yield from self.edges(low, high)
+        while low > 0:
+            low, high, step = max(0, low - step), low - 1, step * 2
+            yield from self.edges(low, high)
 
 
 def _bracket(keep: _Keep, size: int, max_tokens: int, guess: int | None) -> tuple[int, int]:
@@ -154,37 +136,21 @@ def _bracket(keep: _Keep, size: int, max_tokens: int, guess: int | None) -> tupl
     step = _REACH if guess else probe
     if keep.tokens(probe) > max_tokens:
         over = probe
-        while over > 0:
-            probe = max(0, over - step)
-            if probe == 0 or keep.tokens(probe) <= max_tokens:
-                return probe, over
-            over, step = probe, step * 2
-        return 0, over
+        while (fits := max(0, over - step)) and keep.tokens(fits) > max_tokens:
+            over, step = fits, step * 2
+        return fits, over
     fits = probe
     while fits < size:
-        probe = min(size, fits + step)
-        if keep.tokens(probe) > max_tokens:
-            return fits, probe
-        fits, step = probe, step * 2
+        over = min(size, fits + step)
+        if keep.tokens(over) > max_tokens:
+            return fits, over
+        fits, step = over, step * 2
     return size, size + 1
 
 
 def grapheme_edges(text: str, low: int, high: int) -> list[int]:
     """Returns the places from `low` to `high`, both included, where a grapheme ends; 0 is such a place."""
-    start = _sync(text, low)
-    edges = [0] if low == 0 else []
-    if start >= low and start > 0:
-        edges.append(start)
-    for match in _GRAPHEME.finditer(text, start):
-        end = match.end()
-        if end > high:
-            break
-        if end >= low:
-            edges.append(end)
-    return edges
-
-
-def _sync(text: str, place: int) -> int:
-    """Returns a place at or before `place` that is surely between two graphemes."""
-    found = _SYNC.search(text, max(0, place - _SYNC_WITHIN), place)
-    return 0 if found is None else int(found.end())
+    found = _SYNC.search(text, max(0, low - _SYNC_WITHIN), low)  # a place that is surely between two
+    start = 0 if found is None else found.end()
+    ends = takewhile(lambda end: end <= high, (match.end() for match in _GRAPHEME.finditer(text, start)))
+    return [end for end in (start, *ends) if end >= low]

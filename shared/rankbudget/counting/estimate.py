@@ -1,9 +1,4 @@
-"""Counts without a model's own tokenizer: tokens for each word, number, sign and character of a script.
-
-The rates are set so that, for o200k and cl100k, no kind of text in the table of docs/counting.md and none of
-the languages in the tests is under-counted by more than the band; mostly they count too much. The table is
-made by `python benchmarks/bench_counting.py --table`.
-"""
+"""Counts without a model's own tokenizer: tokens for each word, number, sign and character of a script."""
 
 from __future__ import annotations
 
@@ -15,8 +10,6 @@ from pathlib import Path
 from .base import TextCounter
 from .media import MediaTable
 from .tiktoken_counter import TiktokenCounter
-
-__all__ = ["ESTIMATE_BAND", "EstimateCounter", "SimilarCounter", "estimate_tokens"]
 
 ESTIMATE_BAND = 0.30
 """By what share an estimate may be too low."""
@@ -65,12 +58,7 @@ _EUROPEAN_WEIGHT = 0.4
 
 
 def estimate_tokens(text: str) -> float:
-    """Returns about how many tokens a text has, rather too many.
-
-    Example:
-        >>> estimate_tokens("Hi, this is it!")  # four words of at most 6 letters, two signs
-        6.0
-    """
+    """Returns about how many tokens a text has, rather too many."""
     total = 0.0
     letters: list[int] = []
     common = 0.0
@@ -95,17 +83,10 @@ def estimate_tokens(text: str) -> float:
             total += -(-size // _SIGNS_PER_TOKEN)
         else:
             total += len(part[0].encode("utf-8", "replace")) / _BYTES_PER_TOKEN
-    return total + _word_tokens(letters, common)
-
-
-def _word_tokens(letters: list[int], common: float) -> float:
-    """Returns the tokens of words with so many letters, of which `common` are kept whole by vocabularies."""
-    if not letters:
-        return 0.0
-    foreign = max(0.0, 1 - common / (len(letters) * _COMMON_SHARE))
+    foreign = max(0.0, 1 - common / (len(letters) * _COMMON_SHARE)) if letters else 0.0
     known = sum([1 - min(0, _SHORT_WORD - size) // _LETTERS_PER_TOKEN for size in letters])
     pieces = sum([max(1.0, size / _FOREIGN_LETTERS_PER_TOKEN) for size in letters])
-    return known + foreign * max(0.0, pieces - known)
+    return total + known + foreign * max(0.0, pieces - known)
 
 
 class EstimateCounter(TextCounter):
@@ -119,11 +100,7 @@ class EstimateCounter(TextCounter):
 
 
 class SimilarCounter(TiktokenCounter):
-    """Counts the larger of what another model's vocabulary and the estimate say.
-
-    A vocabulary of 200,000 pieces joins characters and digits that other tokenizers keep apart; the estimate
-    does not.
-    """
+    """Counts the larger of another vocabulary, which may join what others keep apart, and the estimate."""
 
     def _measure(self, text: str) -> int:
         return max(super()._measure(text), math.ceil(estimate_tokens(text)))

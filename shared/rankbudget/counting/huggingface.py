@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import CounterUnavailableError
-from .chat_template import ChatTemplate, TemplateRefusedError, template_of_folder
 from .media import MediaTable
 from .protocol import Message, Tool
-from .tokenizer_counter import TokenizerCounter
-
-__all__ = ["cached_folder", "from_folder", "from_tokenizer"]
+from .tokenizer_counter import Render, TemplateRefusedError, TokenizerCounter
 
 
-def from_folder(
-    path: str | Path, *, name: str | None = None, media: MediaTable | None = None
-) -> TokenizerCounter:
-    """Returns the counter of a tokenizer's folder or tokenizer.json, with its chat template if there is one.
-
-    Raises:
-        CounterUnavailableError: when there is no tokenizer in it, or `tokenizers` is not installed.
-    """
-    place = Path(path)
+def from_folder(place: Path, *, name: str | None = None, media: MediaTable | None = None) -> TokenizerCounter:
+    """Returns the counter of a tokenizer's folder or tokenizer.json, with its chat template if it has one."""
     file = place / "tokenizer.json" if place.is_dir() else place
     if not file.is_file():
         advice = "Save one there with tokenizer.save_pretrained(folder), or give the tokenizer object."
@@ -40,34 +31,35 @@ def from_folder(
     except Exception as error:
         msg = f"{str(file)!r} cannot be read as a tokenizer: {error}"
         raise CounterUnavailableError(msg) from error
-    template = template_of_folder(file.parent)
-    return from_tokenizer(tokenizer, name=name or str(path), template=template, media=media)
+    template = _template_in(file.parent)
+    return from_tokenizer(tokenizer, name=name or str(place), template=template, media=media)
 
 
 def from_tokenizer(
     tokenizer: Any,
     *,
     name: str | None = None,
-    template: ChatTemplate | str | None = None,
+    template: Render | None = None,
     media: MediaTable | None = None,
 ) -> TokenizerCounter:
     """Returns the counter of an object whose `encode` returns tokens; `template` is for one without."""
-    if isinstance(template, str):
-        template = ChatTemplate(template)
     core, own_render = _backend(tokenizer)
     shown = name or getattr(tokenizer, "name_or_path", None) or type(tokenizer).__name__
+    # A tokenizer always cuts at the tokens that match exactly as they are written.
+    added: Any = getattr(core, "get_added_tokens_decoder", dict)().values()
+    plain = [t for t in added if not (t.lstrip or t.rstrip or t.single_word or t.normalized)]
     return TokenizerCounter(
         _encoder(core if core is not None else tokenizer, fast=core is not None),
         name=str(shown),
         render=template or own_render,
-        specials=_specials(core),
+        specials=[token.content for token in plain if token.content],
         media=media,
     )
 
 
 def cached_folder(model: str) -> Path | None:
     """Returns a model's folder in this machine's Hugging Face cache; nothing is downloaded."""
-    if not model or model.count("/") != 1:
+    if model.count("/") != 1:
         return None
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
@@ -81,13 +73,58 @@ def cached_folder(model: str) -> Path | None:
     return next((folder for folder in candidates if (folder / "tokenizer.json").is_file()), None)
 
 
-def _backend(tokenizer: Any) -> tuple[Any, Callable[[Sequence[Message], Any], str] | None]:
+def _template_in(folder: Path) -> Render | None:
+    """Returns the chat template of a tokenizer's folder, None when it has none."""
+    config = _read_json(folder / "tokenizer_config.json")
+    source = {**config, **_read_json(folder / "chat_template.json")}.get("chat_template")
+    jinja = folder / "chat_template.jinja"
+    if jinja.is_file():
+        source = jinja.read_text(encoding="utf-8")
+    elif isinstance(source, list):  # several by name
+        named = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
+        source = named.get("default") or next(iter(named.values()), None)
+    if not isinstance(source, str):
+        return None
+    variables = {}
+    for key, token in {**_read_json(folder / "special_tokens_map.json"), **config}.items():
+        text = token.get("content", "") if isinstance(token, dict) else token
+        if key.endswith("_token") and isinstance(text, str):
+            variables[key] = text
+    return _chat_template(source, variables)
+
+
+def _chat_template(source: str, variables: dict[str, Any]) -> Render:
+    try:
+        from .chat_template import ChatTemplate
+    except ImportError as error:  # pragma: no cover - jinja2 comes with the extra
+        msg = 'chat templates need jinja2: pip install "rankbudget[transformers]"'
+        raise CounterUnavailableError(msg) from error
+    return ChatTemplate(source, variables)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise CounterUnavailableError(msg) from error
+    return read if isinstance(read, dict) else {}
+
+
+def _backend(tokenizer: Any) -> tuple[Any, Render | None]:
     """Returns the `tokenizers` object inside, if any, and the tokenizer's own chat template, if any."""
     inner = getattr(tokenizer, "backend_tokenizer", None) or getattr(tokenizer, "_tokenizer", None)
     core = tokenizer if _is_core(tokenizer) else inner if _is_core(inner) else None
     apply = getattr(tokenizer, "apply_chat_template", None)
     if not callable(apply) or not getattr(tokenizer, "chat_template", None):
         return core, None
+
+    if getattr(apply, "__module__", "").startswith("transformers.") and hasattr(
+        tokenizer, "get_chat_template"
+    ):
+        return core, _sandboxed(tokenizer)
 
     def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
         given = {"tools": list(tools) if tools else None, "tokenize": False, "add_generation_prompt": True}
@@ -98,6 +135,19 @@ def _backend(tokenizer: Any) -> tuple[Any, Callable[[Sequence[Message], Any], st
             raise TemplateRefusedError(msg) from error
 
     return core, render
+
+
+def _sandboxed(tokenizer: Any) -> Render:
+    """Returns the template of a transformers tokenizer, rendered where its work is bounded."""
+    templates: dict[str, Render] = {}
+
+    def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
+        source = tokenizer.get_chat_template(None, tools)
+        if source not in templates:
+            templates[source] = _chat_template(source, dict(tokenizer.special_tokens_map))
+        return templates[source](messages, tools)
+
+    return render
 
 
 def _is_core(thing: Any) -> bool:
@@ -117,10 +167,3 @@ def _encoder(tokenizer: Any, *, fast: bool) -> Callable[[str], int]:
     except TypeError:
         return lambda text: len(encode(text))
     return lambda text: len(encode(text, add_special_tokens=False))
-
-
-def _specials(core: Any) -> list[str]:
-    """Returns the tokens at which a tokenizer always cuts: those that match exactly as they are written."""
-    added = getattr(core, "get_added_tokens_decoder", dict)
-    plain = [t for t in added().values() if not (t.lstrip or t.rstrip or t.single_word or t.normalized)]
-    return [token.content for token in plain if token.content]

@@ -1,11 +1,7 @@
-"""What a message costs in OpenAI's chat format: framing, role, content, and whatever else it carries.
+"""What a message costs in OpenAI's chat format: its published formula, and calls as estimators have them.
 
-    message  = 3 + role + content [+ 1 + name] [+ tool_call_id] [+ 3 + name + arguments for each tool call]
-    request  = 3 + schemas of its tools + its messages
-
-The first line is OpenAI's published formula; the framing of a tool call is the one public estimators agree
-on. Parts are counted one by one, so message counts add up. Content blocks of all providers cost their text,
-or what `media.py` says; a block of an unknown type costs its JSON.
+message  = 3 + role + content [+ 1 + name] [+ tool_call_id] [+ 3 + name + arguments for each tool call]
+request  = 3 + schemas of its tools + its messages
 """
 
 from __future__ import annotations
@@ -14,34 +10,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .blocks import CALLS, TEXTS, THOUGHTS, as_block, blocks_of, is_result, kind_of
+from .blocks import CALLS, TEXTS, THOUGHTS, as_block, blocks_of, function_of, is_result, kind_of
 from .media import MediaTable, inline_content
-
-__all__ = [
-    "PER_CALL",
-    "PER_MESSAGE",
-    "PER_NAME",
-    "REPLY",
-    "as_text",
-    "content_tokens",
-    "function_of",
-    "message_tokens",
-]
 
 Count = Callable[[str], int]
 
-PER_MESSAGE = 3
-"""Tokens around every message."""
-PER_NAME = 1
-"""Tokens a name costs besides its own."""
-PER_CALL = 3
-"""Tokens around the name and the arguments of a tool call."""
-REPLY = 3
-"""Tokens that prime the reply, once per request."""
+PER_MESSAGE = 3  # tokens around every message
+PER_NAME = 1  # tokens a name costs besides its own
+PER_CALL = 3  # tokens around the name and the arguments of a tool call
+REPLY = 3  # tokens that prime the reply, once per request
 
 _COUNTED_AS_TEXT = frozenset(
     {
-        "role", "tool_call_id", "tool_name", "refusal",
+        "role", "name", "tool_call_id", "tool_name", "tool_calls", "refusal",
         "thinking", "reasoning", "reasoning_content", "reasoning_details",
     }
 )  # fmt: skip
@@ -54,40 +35,26 @@ _SIGNED_CHARACTERS = 4  # of an encrypted thought for each of its tokens
 _MAX_DEPTH = 8  # blocks in tool results in blocks: deeper ones count as JSON
 
 
-def message_tokens(message: Any, count: Count, media: MediaTable) -> int:
-    """Returns what one message adds to a request; never raises on odd content.
-
-    Example:
-        >>> words = lambda text: len(text.split())
-        >>> message_tokens({"role": "user", "content": "two words"}, words, MediaTable())  # 3 + 1 + 2
-        6
-        >>> call = {"id": "c1", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
-        >>> message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        >>> message_tokens(message, words, MediaTable())  # 3 + 1 + 0, then 3 + 1 + 2 for the call
-        10
-    """
+def message_tokens(message: Any, count: Count, media: MediaTable, *, start: int = PER_MESSAGE) -> int:
+    """Returns what one message adds to a request, `start` of it around it; never raises on odd content."""
     if not isinstance(message, Mapping):
         message = as_block(message)
     if not isinstance(message, Mapping):
-        return PER_MESSAGE + count(as_text(message))
+        return start + count(as_text(message))
     if "role" not in message and kind_of(message):  # an item of OpenAI's Responses API
-        return PER_MESSAGE + _block_tokens(message, count, media, 0)
+        return start + _block_tokens(message, count, media, 0)
     fields = [(key, value) for key, value in message.items() if value is not None]
-    return PER_MESSAGE + sum([_field_tokens(key, value, count, media) for key, value in fields])
+    return start + sum([_field_tokens(key, value, count, media) for key, value in fields])
 
 
 def _field_tokens(key: str, value: Any, count: Count, media: MediaTable) -> int:
     """Returns the tokens of one field of a message; 0 for what is not sent, or not shown to a model."""
     if key in _CONTENTS:
         return content_tokens(value, count, media)
-    if key in _COUNTED_AS_TEXT:
-        return count(as_text(value))
-    if key == "name":
-        return PER_NAME + count(as_text(value))
     if key == "tool_calls" and isinstance(value, (list, tuple)):
         return sum([_call_tokens(as_block(call), count) for call in value])
-    if key == "tool_calls":
-        return count(as_text(value))
+    if key in _COUNTED_AS_TEXT:
+        return (PER_NAME if key == "name" else 0) + count(as_text(value))
     if key == "function_call":
         return _call_tokens(value, count)
     if key == "images":  # as Ollama takes them: base64, or a path
@@ -113,14 +80,6 @@ def as_text(value: Any) -> str:
             return repr(value)
         except Exception:  # noqa: BLE001 - a __repr__ that raises
             return type(value).__name__
-
-
-def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the function inside an OpenAI-style tool or call, or what is given where there is none."""
-    for key in ("function", "custom"):
-        if isinstance(call.get(key), Mapping):
-            return call[key]  # type: ignore[no-any-return]  # checked in the line above
-    return call
 
 
 def _call_tokens(call: Any, count: Count) -> int:

@@ -1,13 +1,11 @@
 """What is known of models by their names: tokenizers and windows, as `data/models.json` lists them.
 
 The file has
-    windows: name: [context window, largest answer], as the providers' pages had it in 2026-11. Where the
-        limit for the prompt is smaller than the window (gpt-5: 272,000 of 400,000), it is given;
+    windows: name: [context window, largest answer], as the providers' pages had it in 2026-11, or the limit
+        for the prompt where it is smaller than the window (gpt-5: 272,000 of 400,000);
     encodings: tiktoken's encodings by name; other names are looked up in tiktoken's own table;
-    families: a pattern, the encoding that comes nearest, and by what share its counts may be too low. 0.5
-        covers vocabularies of 32,000 pieces on every kind of text in the table of docs/counting.md; 0.3 is
-        assumed for larger ones that are not public: reports speak of 20-30 % over GPT for Claude. The first
-        match is taken;
+    families: a pattern, the encoding that comes nearest, and by what share its counts may be too low: 0.5
+        for vocabularies of 32,000 pieces, 0.3 for larger ones that are not public; the first match is taken;
     hosts, vendors: what may be before a name.
 """
 
@@ -21,8 +19,6 @@ from typing import Any
 
 from ..errors import did_you_mean
 
-__all__ = ["encoding_for", "is_known", "listed_limits", "near_models", "plain_name", "similar_to"]
-
 _DATA: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "models.json").read_text(encoding="utf-8")
 )
@@ -31,12 +27,11 @@ _PREFIX = re.compile(
     rf"^(?:ft:|meta-|(?:{'|'.join(_DATA['hosts'])}):(?=\D)|(?:{'|'.join(_DATA['vendors'])})\.)"
 )
 _REWRITTEN = (
-    (re.compile(r"^gpt-4([15])(?!\d)"), r"gpt-4.\1"),  # Azure allows no dots: gpt-41 is gpt-4.1
+    (re.compile(r"^gpt-4-?([15])(?!\d)"), r"gpt-4.\1"),  # Azure allows no dots: gpt-41 is gpt-4.1
+    (re.compile(r"^gpt-4-o(?![a-z])"), "gpt-4o"),
     (re.compile(r"^(gemma|llama|phi)(?=\d)"), r"\1-"),  # Ollama's llama3.1:8b
-    (
-        re.compile(r"^llama-?v?(\d)[-p](\d)(?=-)"),
-        r"llama-\1.\2",
-    ),  # Bedrock's llama3-1-8b, Fireworks' llama-v3p1
+    # Bedrock's llama3-1-8b, Fireworks' llama-v3p1
+    (re.compile(r"^llama-?v?(\d)[-p](\d)(?=-)"), r"llama-\1.\2"),
 )
 _SAID = re.compile(r"(?:^|[-_.:])(\d{1,4})k(?:$|[-_.:])")  # phi-3-mini-128k-instruct names its own window
 
@@ -47,8 +42,6 @@ def plain_name(model: str) -> str:
     Example:
         >>> plain_name("us.anthropic.claude-3-opus"), plain_name("openai:gpt-4o"), plain_name("llama3.1:8b")
         ('claude-3-opus', 'gpt-4o', 'llama-3.1:8b')
-        >>> plain_name("openrouter/meta-llama/Llama-3.1-8B"), plain_name("gpt-41-mini")
-        ('llama-3.1-8b', 'gpt-4.1-mini')
     """
     plain = model.strip().lower().rpartition("/")[2]
     while found := _PREFIX.match(plain):
@@ -61,14 +54,7 @@ def plain_name(model: str) -> str:
 
 
 def encoding_for(model: str) -> str | None:
-    """Returns the tiktoken encoding of an OpenAI model, None for any other name.
-
-    Example:
-        >>> encoding_for("gpt-4o-mini"), encoding_for("gpt-4-turbo"), encoding_for("openai/o3-mini")
-        ('o200k_base', 'cl100k_base', 'o200k_base')
-        >>> encoding_for("claude-sonnet-4-5") is None
-        True
-    """
+    """Returns the tiktoken encoding of an OpenAI model, None for any other name."""
     from tiktoken.model import MODEL_TO_ENCODING
 
     plain = plain_name(model)
@@ -97,9 +83,8 @@ def listed_limits(model: str) -> tuple[int | None, int | None]:
 
 def is_known(model: str) -> bool:
     """Returns whether a model has a tokenizer, a family or a window here."""
-    return (
-        bool(encoding_for(model)) or similar_to(model) is not _UNKNOWN or listed_limits(model)[0] is not None
-    )
+    has_tokenizer = encoding_for(model) is not None or similar_to(model) is not _UNKNOWN
+    return has_tokenizer or listed_limits(model)[0] is not None
 
 
 def near_models(model: str) -> str:

@@ -1,8 +1,4 @@
-"""What a provider or a chat template demands of a conversation, and the conversation it accepts.
-
-OpenAI takes system messages anywhere and neighbours of one role; many others do not. Texts are moved and
-joined, never left out.
-"""
+"""What a provider or a chat template demands of a conversation, and the conversation it accepts."""
 
 from __future__ import annotations
 
@@ -11,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import BudgetConfigError, did_you_mean
+from .blocks import blocks_of
 from .models import is_known, near_models
 from .protocol import Message
-
-__all__ = ["PROFILES", "RenderingProfile", "apply_profile", "join_contents", "profile_for"]
 
 _SYSTEM = frozenset({"system", "developer"})
 _RESULTS = frozenset({"tool", "function"})
@@ -43,11 +38,6 @@ class RenderingProfile:
     one_system: bool = False
     alternate: bool = False
 
-    @property
-    def free(self) -> bool:
-        """Whether every conversation is accepted as it is."""
-        return self.system == "anywhere" and not self.one_system and not self.alternate
-
 
 _STRICT = RenderingProfile(system="first", one_system=True, alternate=True)
 PROFILES: dict[str, RenderingProfile] = {
@@ -69,18 +59,14 @@ _BY_NAME = {
 
 
 def profile_for(model: str) -> RenderingProfile:
-    """Returns the profile of a provider or a model by its name.
-
-    Raises:
-        BudgetConfigError: the name is neither a profile nor a known model.
-    """
+    """Returns the profile of a provider or a known model by its name."""
     name = model.strip().lower()
-    found = next((provider for part, provider in _BY_NAME.items() if part in name), None)
-    if name not in PROFILES and found is None and not is_known(name):
+    found = next((provider for part, provider in _BY_NAME.items() if part in name), "openai")
+    if name not in PROFILES and found == "openai" and not is_known(name):
         hint = did_you_mean(name, PROFILES) or near_models(name) or f"; allowed: {', '.join(PROFILES)}"
         msg = f"profile must be a provider's or a known model's name (got {model!r}){hint}"
         raise BudgetConfigError(msg)
-    return PROFILES.get(name, PROFILES[found or "openai"])
+    return PROFILES.get(name, PROFILES[found])
 
 
 def apply_profile(messages: Sequence[Message], profile: RenderingProfile) -> list[Message]:
@@ -103,7 +89,7 @@ def join_contents(first: Any, second: Any, joiner: str = _JOINER) -> Any:
         return first or second
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{joiner}{second}"
-    return [*_blocks(first), *_blocks(second)]
+    return [*as_blocks(first), *as_blocks(second)]
 
 
 def _joined(messages: Iterable[Message], speakers: Sequence[Collection[str]]) -> list[Message]:
@@ -146,7 +132,8 @@ def _role(message: Message) -> str:
     return str(message.get("role") or "")
 
 
-def _blocks(content: Any) -> list[Any]:
+def as_blocks(content: Any) -> list[Any]:
+    """Returns a content as a list of blocks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return list(content) if isinstance(content, (list, tuple)) else [content]
+    return list(blocks_of(content))

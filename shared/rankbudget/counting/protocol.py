@@ -16,14 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
-__all__ = ["Message", "Side", "TokenCounter", "Tool"]
-
 Message = Mapping[str, Any]
-"""An OpenAI-style message: role, content (str, None or content blocks), name, tool_calls, tool_call_id.
-
-Content blocks are `{"type": "text", "text": ..}` or atomic blocks: image_url, input_audio, file, video,
-thinking, reasoning, tool_use, tool_result, refusal and whatever else a host carries.
-"""
+"""An OpenAI-style message: role, content (str, None or content blocks), name, tool_calls, tool_call_id."""
 Tool = Mapping[str, Any]
 """An OpenAI-style tool: `{"type": "function", "function": {"name": .., "parameters": {..}}}`."""
 Side = Literal["right", "left"]
@@ -36,48 +30,37 @@ class TokenCounter(Protocol):
     @property
     def name(self) -> str:
         """What it counts for; `counter_for(counter.name)` finds it again where possible."""
-        ...
 
     @property
     def exact(self) -> bool:
         """Whether it knows or estimates."""
-        ...
 
     @property
     def why(self) -> str:
         """Where the numbers come from, or why they are estimates."""
-        ...
 
     @property
     def band(self) -> float:
         """By what share the count may be too low, 0 when exact."""
-        ...
 
     @property
     def additive(self) -> bool:
         """Whether message counts may be added (rule 4)."""
-        ...
 
     def count(self, text: str) -> int:
         """Returns the tokens of one text."""
-        ...
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Returns the tokens of each text, in order."""
-        ...
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
         """Returns the longest start of `text` (side="right") or end (side="left") within `max_tokens`."""
-        ...
 
     def count_message(self, message: Message) -> int:
         """Returns what one message adds to a request, framing included."""
-        ...
 
     def overhead(self, tools: Sequence[Tool] | None = None) -> int:
         """Returns what a request costs before any message: reply priming and tool schemas."""
-        ...
 
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
         """Returns the tokens of the whole request as it will be rendered."""
-        ...

@@ -1,23 +1,17 @@
-"""Counts by asking the provider through the user's client: `messages.count_tokens` or `models.count_tokens`.
-
-The provider counts whole requests, which are remembered; a local counter counts single texts and messages,
-and requests that the provider does not answer.
-"""
+"""Counts by asking the provider through the user's client, and remembers what it said."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import BudgetConfigError
-from .messages import as_text, function_of
-from .profiles import PROFILES, apply_profile
+from .blocks import function_of
+from .messages import as_text
+from .profiles import PROFILES, apply_profile, as_blocks
 from .protocol import Message, TokenCounter, Tool
-
-__all__ = ["ProviderCounter"]
 
 _log = logging.getLogger("rankbudget.counting")
 _REMEMBERED = 256
@@ -26,23 +20,16 @@ _SYNC_ONLY = "client must be blocking (got an async one). Give anthropic.Anthrop
 
 
 class ProviderCounter:
-    """Counts requests with a provider's own endpoint; it imports no provider's library.
-
-    Args:
-        client: an Anthropic-style or Google-style client; async clients are refused.
-        model: the model to count for.
-        local: counts texts and messages, and requests that the provider does not answer.
-    """
+    """Counts requests with an Anthropic-style or Google-style client, and all else with `local`."""
 
     additive = False
     exact = False
 
     def __init__(self, client: Any, model: str, *, local: TokenCounter) -> None:
-        endpoints = [
-            getattr(getattr(client, name, None), "count_tokens", None) for name in ("messages", "models")
-        ]
-        self._anthropic = callable(endpoints[0])
-        self._ask: Any = endpoints[0] if self._anthropic else endpoints[1]
+        places = [getattr(client, name, None) for name in ("messages", "models")]
+        anthropic, google = [getattr(place, "count_tokens", None) for place in places]
+        self._anthropic = callable(anthropic)
+        self._ask: Any = anthropic if self._anthropic else google
         if not callable(self._ask):
             msg = (
                 "client must have messages.count_tokens (Anthropic) or models.count_tokens (Google) "
@@ -50,16 +37,13 @@ class ProviderCounter:
             )
             raise BudgetConfigError(msg)
         self._local = local
-        self._answers: OrderedDict[str, int] = OrderedDict()
+        self._answers: dict[str, int] = {}
         self.name = model
         self.band = local.band
         kind = "Anthropic" if self._anthropic else "Google"
         self.why = f"requests are counted by {kind} for {model!r}; single texts: {local.why}"
         self.count, self.count_many, self.truncate = local.count, local.count_many, local.truncate
         self.count_message, self.overhead = local.count_message, local.overhead
-
-    def __repr__(self) -> str:
-        return f"ProviderCounter({self.name!r})"
 
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
         """Returns what the provider counts for the request, or the local count when it does not answer."""
@@ -71,22 +55,20 @@ class ProviderCounter:
         make, field = (_anthropic, "input_tokens") if self._anthropic else (_google, "total_tokens")
         try:
             answer = self._ask(model=self.name, **make(messages, tools))
-            reported = -1 if hasattr(answer, "__await__") else _tokens_of(answer, field)
+            if is_late := hasattr(answer, "__await__"):
+                answer.close()
+            said: Any = answer if isinstance(answer, Mapping) else {field: getattr(answer, field, None)}
+            reported = 0 if is_late else int(said[field])
         except Exception as error:  # noqa: BLE001 - whatever the client raises, this can count
-            said = f"{type(error).__name__}: {str(error)[:200]}"
-            _log.warning("%s did not count a request (%s); counted here instead", self.name, said)
+            why = f"{type(error).__name__}: {str(error)[:200]}"
+            _log.warning("%s did not count a request (%s); counted here instead", self.name, why)
             return self._local.count_messages(messages, tools)
-        if reported < 0:
-            answer.close()
+        if is_late:
             raise BudgetConfigError(_SYNC_ONLY)
         self._answers[key] = reported
         if len(self._answers) > _REMEMBERED:
-            self._answers.popitem(last=False)
+            self._answers.pop(next(iter(self._answers)), None)
         return reported
-
-
-def _tokens_of(answer: Any, field: str) -> int:
-    return int(answer[field] if isinstance(answer, Mapping) else getattr(answer, field))
 
 
 def _anthropic(messages: Sequence[Message], tools: Sequence[Tool] | None) -> dict[str, Any]:
@@ -134,10 +116,7 @@ def _anthropic_message(message: Message) -> dict[str, Any]:
         called = str(message.get("tool_call_id") or "")
         result = {"type": "tool_result", "tool_use_id": called, "content": content or ""}
         return {"role": "user", "content": [result]}
-    blocks: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
-    if isinstance(content, (list, tuple)):
-        blocks = list(content)
-    blocks += [_tool_use(call) for call in message.get("tool_calls") or ()]
+    blocks = [*(as_blocks(content) if content else ()), *map(_tool_use, message.get("tool_calls") or ())]
     return {"role": "assistant" if message.get("role") == "assistant" else "user", "content": blocks or " "}
 
 

@@ -1,12 +1,4 @@
-"""From what a user has at hand to a counter.
-
-A name is looked up in this order; what is not exact is logged once:
-    1. "estimate": characters and words, no vocabulary.
-    2. An encoding, or an OpenAI model: tiktoken.
-    3. A folder or file with a tokenizer, or a model in this machine's Hugging Face cache: that tokenizer.
-    4. Any other model: the nearest vocabulary or the estimate, whichever is larger.
-Where a vocabulary cannot be had, the estimate is used. An object is a tokenizer, a path or a callable.
-"""
+"""From what a user has at hand to a counter: a name, a folder, an object, a callable, a client."""
 
 from __future__ import annotations
 
@@ -16,29 +8,35 @@ import threading
 from collections import OrderedDict
 from os import PathLike
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
-from ..errors import BudgetConfigError, CounterUnavailableError, misspelt, named_options, shown
-from .base import COUNTERS, MAKERS, TextCounter
+from ..errors import BudgetConfigError, misspelt, named_options, shown
+from .base import CallableCounter, TextCounter
+from .estimate import EstimateCounter, SimilarCounter
 from .media import MediaTable, media_for
 from .models import encoding_for, near_models, similar_to
 from .protocol import TokenCounter
+from .provider import ProviderCounter
+from .tiktoken_counter import TiktokenCounter
 from .vocabulary import ENCODINGS, VocabularyMissingError
-
-__all__ = ["counter_for", "named"]
 
 _log = logging.getLogger("rankbudget.counting")
 _lock = threading.RLock()
-# The object is kept, so that its id is not reused.
+COUNTERS: dict[str, TokenCounter] = {}
+"""What `counter_for` gave for each name: a counter is pickled as its name."""
 _by_object: OrderedDict[int, tuple[Any, TokenCounter]] = OrderedDict()
+"""The object is kept, so that its id is not reused."""
 _MAX_NAMES = 256
 _MAX_OBJECTS = 16
 _FAST = "+fast"
 _HARMONY = "o200k_harmony"
 # gpt-oss's format adds a system message (61 tokens, 15 more with tools) and the channel of each message.
-_HARMONY_COSTS = {"request_start": 78, "message_start": 9}
-_HARMONY_WHY = "tiktoken's o200k_harmony; the framing of gpt-oss is estimated, rather too high"
+_HARMONY_FRAMING: dict[str, Any] = {
+    "exact": False,
+    "why": "tiktoken's o200k_harmony; the framing of gpt-oss is estimated, rather too high",
+    "request_start": 78,
+    "message_start": 9,
+}
 _ALLOWED = (
     "a model's name ('gpt-4o'), an encoding ('o200k_base'), a tokenizer, a callable from text to int, "
     "or a TokenCounter"
@@ -68,11 +66,15 @@ def counter_for(
         4
         >>> counter_for(lambda text: len(text)).count("four")
         4
-        >>> counter_for("gpt-4o") is counter_for("gpt-4o")
-        True
     """
-    if media is not None or model is not None:
-        _check_options(media, model)
+    given: Any = (("media", media, MediaTable, "a MediaTable"), ("model", model, str, "a model's name"))
+    problems = [
+        f"{option} must be {allowed} (got {shown(value)})"
+        for option, value, kind, allowed in given
+        if not (value is None or isinstance(value, kind))
+    ]
+    if problems:
+        raise BudgetConfigError.of(problems)
     if isinstance(spec, str):
         name = spec + _FAST if fast and not spec.endswith(_FAST) else spec
         if media is not None:
@@ -82,28 +84,8 @@ def counter_for(
     if isinstance(spec, TextCounter) or (isinstance(spec, TokenCounter) and not isinstance(spec, type)):
         return spec
     if model is not None:
-        from .provider import ProviderCounter
-
         return ProviderCounter(spec, model, local=counter_for(model, media=media))
     return _remembered_object(spec)
-
-
-MAKERS[:] = [counter_for]
-
-
-def named(name: str) -> TokenCounter | None:
-    """Returns the counter that `counter_for(name)` gave, None when it was not asked for."""
-    return COUNTERS.get(name)
-
-
-def _check_options(media: Any, model: Any) -> None:
-    problems = []
-    if not isinstance(media, (MediaTable, NoneType)):
-        problems.append(f"media must be a MediaTable (got {shown(media)})")
-    if not isinstance(model, (str, NoneType)):
-        problems.append(f"model must be a model's name (got {shown(model)})")
-    if problems:
-        raise BudgetConfigError.of(problems)
 
 
 def _remembered_name(name: str) -> TokenCounter:
@@ -133,7 +115,7 @@ def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
         msg = f"counter must be {_ALLOWED} (got {name!r}){hint}"
         raise BudgetConfigError(msg)
     if plain == "estimate":
-        return _estimate(plain, "an estimate was asked for", media)
+        return EstimateCounter(name=plain, why="an estimate was asked for", media=media)
     encoding = plain if plain in ENCODINGS else encoding_for(plain)
     folder = _tokenizer_folder(plain) if encoding is None else None
     if folder is not None:
@@ -144,54 +126,17 @@ def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
     try:
         if encoding is None:
             return _similar(plain, media)
-        return _with_encoding(encoding, plain, media, fast=name.strip().endswith(_FAST))
+        if encoding == _HARMONY != plain:
+            return TiktokenCounter(encoding, name=plain, media=media, **_HARMONY_FRAMING)
+        fast = name.strip().endswith(_FAST)
+        return TiktokenCounter(encoding, name=plain + _FAST if fast else plain, fast=fast, media=media)
     except VocabularyMissingError as error:
         _log.warning("tokens of %r are estimated: %s", plain, error)
-        return _estimate(plain, str(error), media)
-
-
-def _estimate(name: str, why: str, media: MediaTable | None) -> TokenCounter:
-    from .estimate import EstimateCounter
-
-    return EstimateCounter(name=name, why=why, media=media)
-
-
-def _with_encoding(encoding: str, name: str, media: MediaTable, *, fast: bool) -> TokenCounter:
-    from .tiktoken_counter import TiktokenCounter
-
-    if encoding == _HARMONY != name:
-        return TiktokenCounter(
-            encoding, name=name, exact=False, why=_HARMONY_WHY, media=media, **_HARMONY_COSTS
-        )
-    if fast:
-        from .fast import FastCounter
-
-        return FastCounter(encoding, name=name + _FAST, media=media)
-    return TiktokenCounter(encoding, name=name, media=media)
-
-
-def _tokenizer_folder(name: str) -> Path | None:
-    """Returns what a name stands for: a folder, a file, or a model in this machine's Hugging Face cache."""
-    try:
-        place = Path(name).expanduser()
-        if (place / "tokenizer.json").is_file() or (place.suffix == ".json" and place.is_file()):
-            return place
-        is_folder = place.is_dir()
-    except (OSError, ValueError, RuntimeError):  # not a path
-        return None
-    if is_folder:
-        advice = f"Save one there with tokenizer.save_pretrained({name!r})."
-        msg = f"the tokenizer's folder must hold tokenizer.json (got {name!r}). {advice}"
-        raise CounterUnavailableError(msg)
-    from .huggingface import cached_folder
-
-    return cached_folder(name)
+        return EstimateCounter(name=plain, why=str(error), media=media)
 
 
 def _similar(name: str, media: MediaTable) -> TokenCounter:
     """Returns a counter with another model's vocabulary, and logs it."""
-    from .estimate import SimilarCounter
-
     encoding, band = similar_to(name)
     how = f"counted with {encoding} and an estimate, up to {band:.0%} too low"
     why = f"the tokenizer of {name!r} is not known here; {how}"
@@ -200,13 +145,24 @@ def _similar(name: str, media: MediaTable) -> TokenCounter:
     return counter
 
 
+def _tokenizer_folder(name: str) -> Path | None:
+    """Returns the folder or file that a name means: its own, or in this machine's Hugging Face cache."""
+    try:
+        place = Path(name).expanduser()
+        if place.is_dir() or (place.suffix == ".json" and place.is_file()):
+            return place
+    except (OSError, ValueError, RuntimeError):  # not a path
+        return None
+    from .huggingface import cached_folder
+
+    return cached_folder(name)
+
+
 def _from_object(spec: Any) -> TokenCounter:
     from .huggingface import from_tokenizer
 
     if type(spec).__module__.partition(".")[0] == "tiktoken":
         import tiktoken.registry
-
-        from .tiktoken_counter import TiktokenCounter
 
         name = str(spec.name)
         if tiktoken.registry.ENCODINGS.get(name) is spec:
@@ -217,8 +173,6 @@ def _from_object(spec: Any) -> TokenCounter:
     if isinstance(spec, PathLike):
         return counter_for(os.fspath(spec))
     if callable(spec):
-        from .callables import CallableCounter
-
         return CallableCounter(spec)
     msg = f"counter must be {_ALLOWED} (got {shown(spec)}). Give one of these."
     raise BudgetConfigError(msg)

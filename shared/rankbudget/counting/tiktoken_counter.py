@@ -1,39 +1,32 @@
-"""Counts with tiktoken's `encode_ordinary`: text that looks like a special token is just text."""
+"""Counts with tiktoken's `encode_ordinary`, or fastokens: what looks like a special token is just text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from ..errors import CounterUnavailableError
 from .base import TextCounter
 from .cutting import check_cut, cut_text
-from .media import MediaTable
 from .protocol import Side
-from .vocabulary import load_encoding
+from .vocabulary import load_encoding, vocabulary_file
 
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["LONG_TEXT", "TiktokenCounter"]
-
 LONG_TEXT = 50_000
 """Characters from which a text may hold a run of whitespace that is too long for tiktoken."""
 _PANIC_RUN = 250_000  # tiktoken 0.14 was seen to panic from 700,000 characters of whitespace on
-_WIDEST_TOKEN = 128  # bytes; a longer text cannot fit into so few tokens
 _TOKEN_BYTES = 4
 _NO_SPECIAL: set[str] = set()
+_FAST = ("o200k_base", "cl100k_base")
 
 
 class TiktokenCounter(TextCounter):
-    """Counts with one of tiktoken's encodings.
-
-    Args:
-        encoding: the encoding's name, or an encoding object; the other arguments are those of `TextCounter`.
-        framing: `request_start` and `message_start`, where they are not OpenAI's.
+    """Counts with one of tiktoken's encodings; `options` are the other arguments of `TextCounter`.
 
     Example:
         >>> counter = TiktokenCounter("o200k_base")
-        >>> counter.count("Hello, world! This is a test.")
-        9
         >>> counter.count_messages([{"role": "user", "content": "Hello"}])  # 3 + 1 + 1, reply 3
         8
         >>> counter.truncate("one two three", 2)
@@ -45,36 +38,36 @@ class TiktokenCounter(TextCounter):
         encoding: str | tiktoken.Encoding,
         *,
         name: str | None = None,
-        exact: bool = True,
         why: str | None = None,
-        band: float = 0.0,
-        media: MediaTable | None = None,
-        **framing: int,
+        exact: bool = True,
+        fast: bool = False,
+        **options: Any,
     ) -> None:
+        if fast and encoding not in _FAST:
+            allowed = ", ".join(_FAST)
+            msg = f"encoding must be one of {allowed} with fast (got {encoding!r}). Count without fast."
+            raise CounterUnavailableError(msg)
         loaded = load_encoding(encoding) if isinstance(encoding, str) else encoding
+        source = f"fastokens with tiktoken's {loaded.name}" if fast else f"tiktoken's {loaded.name}"
+        start = 7 if loaded.name.startswith("o200k") else 10
         super().__init__(
-            name=name or loaded.name,
-            exact=exact,
-            why=why or f"tiktoken's {loaded.name}",
-            band=band,
-            media=media,
-            function_start=7 if loaded.name.startswith("o200k") else 10,
-            **framing,
+            name=name or loaded.name, exact=exact, why=why or source, function_start=start, **options
         )
         self.encoding = loaded
         self._encode = loaded.encode_ordinary
+        self._fast = _fast_encoding(loaded.name).encode_ordinary if fast else None
         # tiktoken's own `encode_to_numpy` without numpy: it makes no list of numbers that nobody reads.
         self._encode_to_buffer = loaded._core_bpe.encode_to_tiktoken_buffer  # noqa: SLF001
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
-        """Returns the longest start ("right") or end ("left") within `max_tokens`, never half a grapheme."""
+        """Returns the longest start ("right") or end ("left") that fits, never half a grapheme."""
         check_cut(text, max_tokens, side)
         if max_tokens <= 0 or not text:
             return ""
         reach = 6 * max_tokens + 64
         head = text if len(text) <= 2 * reach else text[:reach] if side == "right" else text[-reach:]
         if len(head) >= LONG_TEXT:
-            return cut_text(text, max_tokens, self._measure, side=side)
+            return super().truncate(text, max_tokens, side=side)
         tokens = self._encode(head)
         if head is text and len(tokens) <= max_tokens and self._measure(text) <= max_tokens:
             return text
@@ -82,16 +75,16 @@ class TiktokenCounter(TextCounter):
         if len(tokens) > max_tokens:
             part = tokens[:max_tokens] if side == "right" else tokens[-max_tokens:]
             guess = len(self.encoding.decode_bytes(part).decode("utf-8", "ignore")) or 1
-        return cut_text(
-            text, max_tokens, self._measure, side=side, guess=guess, widest=_WIDEST_TOKEN, joints=True
-        )
+        return cut_text(text, max_tokens, self._measure, side=side, guess=guess, joints=True)
 
     def _measure(self, text: str) -> int:
         if len(text) >= LONG_TEXT:
             return self._measure_long(text)
         try:
+            if self._fast:
+                return len(self._fast(text))
             return memoryview(self._encode_to_buffer(text, _NO_SPECIAL)).nbytes // _TOKEN_BYTES
-        except (UnicodeError, TypeError, ValueError):  # a lone surrogate
+        except (UnicodeError, TypeError, ValueError):  # a lone surrogate has no UTF-8
             return len(self._encode(text))
 
     def _measure_long(self, text: str) -> int:
@@ -104,3 +97,21 @@ class TiktokenCounter(TextCounter):
                 if type(error).__name__ != "PanicException":
                     raise
         return sum(1 + len(self._encode(text[i : i + LONG_TEXT])) for i in range(0, len(text), LONG_TEXT))
+
+
+@cache
+def _fast_encoding(name: str) -> Any:
+    """Returns the accelerated encoding; one per process, because it is slow to start and large."""
+    try:
+        import fastokens
+    except ImportError as error:
+        msg = 'counting fast needs fastokens: pip install "rankbudget[fast]"'
+        raise CounterUnavailableError(msg) from error
+    file = vocabulary_file(name)
+    if file is None:
+        msg = (
+            f"fastokens reads the vocabulary of {name} from a file, and it is not cached; "
+            "set TIKTOKEN_CACHE_DIR to a folder that has it"
+        )
+        raise CounterUnavailableError(msg)
+    return fastokens.Tokenizer.from_tiktoken(str(file), encoding=name)

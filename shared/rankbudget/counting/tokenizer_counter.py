@@ -1,9 +1,7 @@
-"""Counts with a model's own tokenizer and chat template, from Hugging Face's formats.
+"""Counts with a model's own tokenizer and chat template: the whole request is rendered and counted.
 
-The template decides what a message costs, so the whole request is rendered and the rendering is counted. A
-tokenizer first cuts at special tokens: the pieces between them are counted one by one, and known pieces are
-looked up. Where probing shows that a template treats every message alike, message counts are added instead.
-Both are checked at load.
+Message counts are added instead where between the contents of any two messages is a token at which the
+tokenizer always cuts, and in every conversation rendered to find out the whole is the sum of its parts.
 """
 
 from __future__ import annotations
@@ -12,18 +10,16 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from ..errors import check_list
 from . import messages as framing
 from .base import TextCounter
-from .chat_template import TemplateRefusedError
+from .blocks import blocks_of
 from .media import MediaTable
-from .probing import PROBE_TOOLS, Render, keeps_blocks, probe_conversations, profile_of, separates_messages
 from .profiles import RenderingProfile, apply_profile, join_contents
 from .protocol import Message, Tool
-
-__all__ = ["TokenizerCounter"]
 
 _REFUSED_FRAMING = 8  # tokens around a message that a template refuses: more than any template seen needs
 _BARE_BAND = 0.10
@@ -31,32 +27,42 @@ _PLAIN = 2  # role and content
 _MOST_MESSAGES = 50_000
 _MOST_TOOL_SETS = 64
 _CHECKED_SPECIALS = 12
+_AROUND = ("", "words", " lead", "trail ", "a\n\nb", "e\u0301 中文 👍🏽", "12 + 5", "\n", "  two", "x = {1}")
+_CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+_WEATHER = {"name": "weather", "description": "Tells the weather.", "parameters": _CITY}
+PROBE_TOOLS = [{"type": "function", "function": _WEATHER}]
+_EDGES = ("", " a", "b ", "c\n", "\n\nd", "/e", "'s", "中", "!", "  ", "👍", "1")
 _PROBES = (
-    "",
-    "plain words",
-    " lead",
-    "trail ",
-    "a\n\nb",
-    "e\u0301 中文 👍🏽",
-    "12 + 5",
-    "\n",
-    "  two",
-    "x = {1}",
+    ("user one",),
+    ("user one", "assistant two"),
+    ("assistant two",),
+    ("assistant two", "user one"),
+    ("system brief",),
+    ("system brief", "user one"),
+    ("system brief", "system kind", "user one"),
+    ("user one", "system brief", "user two"),
+    ("user one", "assistant two", "system brief", "user three", "assistant four", "user five"),
+    ("user one", "user two", "assistant three", "assistant four", "user five"),
+    ("user one", "thought mark", "user two", "thought mark", "user three"),
+    ("user one", "reasoned mark", "user two", "reasoned mark", "user three"),
+    ("user one", "call", "result sunny", "assistant It is sunny.", "user thanks"),
+    ("user one", "call Looking.", "result sunny", "result warm", "call", "result {}"),
+    ("user one", "reasoned mark", "call", "result sunny", "reasoned mark", "user two"),
+    tuple(turn for i, edge in enumerate(_EDGES) for turn in (f"user {edge}", f"assistant {_EDGES[-i - 1]}")),
 )
+
+Render = Callable[[Sequence[Message], Any], str]
+
+
+class TemplateRefusedError(ValueError):
+    """Says why a template does not render a conversation."""
 
 
 class TokenizerCounter(TextCounter):
     """Counts with any tokenizer: text by encoding, requests by rendering.
 
-    Args:
-        encode: tokens of a text, special tokens in it recognised, none added.
-        name: what it counts for.
-        render: the chat template; None frames messages as OpenAI does, and says so.
-        specials: tokens at which the tokenizer always cuts.
-        media: what images, audio, files and videos cost.
-
-    Attributes:
-        profile: what the template demands of a conversation.
+    `encode` gives the tokens of a text, special tokens in it recognised, none added; at `specials` it always
+    cuts. `render` is the chat template; without it messages are framed as OpenAI's, and `why` says so.
     """
 
     def __init__(
@@ -72,7 +78,9 @@ class TokenizerCounter(TextCounter):
         self._encode = encode
         self._render = render
         self._cuts: re.Pattern[str] | None = None
-        self._deltas: dict[Any, int] = {}
+        self._plain_delta = lru_cache(_MOST_MESSAGES)(
+            lambda role, content: self._delta({"role": role, "content": content})
+        )
         self._bases: dict[str, int] = {}
         self.profile = RenderingProfile()
         if render is None:
@@ -116,12 +124,7 @@ class TokenizerCounter(TextCounter):
         content = message.get("content") if isinstance(message, dict) else None
         if type(content) is not str or len(message) != _PLAIN:
             return self._delta(message)
-        key = (message.get("role"), content)
-        if key not in self._deltas:
-            if len(self._deltas) > _MOST_MESSAGES:
-                self._deltas = {}
-            self._deltas[key] = self._delta(message)
-        return self._deltas[key]
+        return self._plain_delta(message.get("role"), content)
 
     def overhead(self, tools: Sequence[Tool] | None = None) -> int:
         """Returns what a request costs before any message: the template's own text, and the tools."""
@@ -181,10 +184,11 @@ class TokenizerCounter(TextCounter):
             return message, 0
         cost = 0
         text: Any = ""
-        for block in content if isinstance(content, (list, tuple)) else [content]:
+        for block in blocks_of(content):
             media = self._media.tokens(block) if isinstance(block, Mapping) else None
-            if media is None:
-                text = join_contents(text, _block_text(block), "\n")
+            if media is None and block is not None:
+                own = block.get("text") if isinstance(block, Mapping) else block
+                text = join_contents(text, own if isinstance(own, str) else framing.as_text(block), "\n")
             cost += media or 0
         return (message if self._blocks_pass else {**message, "content": text}), cost
 
@@ -199,11 +203,9 @@ class TokenizerCounter(TextCounter):
         texts = [
             f"{before}{token}{after}"
             for token in specials[:_CHECKED_SPECIALS]
-            for before, after in zip(_PROBES, reversed(_PROBES), strict=True)
+            for before, after in zip(_AROUND, reversed(_AROUND), strict=True)
         ]
-        for conversation in probe_conversations():
-            with suppress(TemplateRefusedError):
-                texts.append(render(conversation, None))
+        texts += filter(None, [_rendered(render, _chat(*turns)) for turns in _PROBES])
         equal = all(_sum_of_pieces(text, cuts, self.count) == self._measure(text) for text in texts)
         return cuts if equal else None
 
@@ -211,7 +213,7 @@ class TokenizerCounter(TextCounter):
         """Returns whether in every probe the whole is the sum of its parts."""
         alone = self.overhead(None)
         try:
-            for conversation in probe_conversations():
+            for conversation in [_chat(*turns) for turns in _PROBES]:
                 parts = sum([self._tokens([message], None) - alone for message in conversation])
                 for tools in (None, PROBE_TOOLS):
                     whole = self._count_rendering(render(conversation, tools))
@@ -227,25 +229,83 @@ def _sum_of_pieces(text: str, cuts: re.Pattern[str], count: Callable[[str], int]
     return len(pieces) - 1 + sum(map(count, pieces))
 
 
-def _block_text(block: Any) -> str:
-    text = block.get("text") if isinstance(block, Mapping) else block
-    if isinstance(text, str):
-        return text
-    return "" if block is None else framing.as_text(block)
-
-
 def _with_objects(message: Message) -> Message:
     """Returns a message whose tool arguments are objects instead of JSON texts, where they are JSON."""
     calls = message.get("tool_calls")
-    if not isinstance(calls, (list, tuple)):
-        return message
-    made = []
-    for call in calls:
-        function = call.get("function") if isinstance(call, Mapping) else None
-        if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
-            with suppress(ValueError):
-                arguments = json.loads(function["arguments"] or "{}")
-                made.append({**call, "function": {**function, "arguments": arguments}})
-                continue
-        made.append(call)
-    return {**message, "tool_calls": made}
+    return {**message, "tool_calls": [*map(_parsed, calls)]} if isinstance(calls, (list, tuple)) else message
+
+
+def _parsed(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
+        with suppress(ValueError):
+            arguments = json.loads(function["arguments"] or "{}")
+            return {**call, "function": {**function, "arguments": arguments}}
+    return call
+
+
+def profile_of(render: Render) -> RenderingProfile:
+    """Returns what a template demands: what it refuses or leaves out must be written another way."""
+    turns = _chat("user mark1", "assistant mark2", "user mark3")
+    system: Any = "anywhere"
+    if not _shows(render, _chat("system mark0") + turns):
+        system = "user"
+    elif not _shows(render, [*turns[:2], *_chat("system mark0"), turns[2]]):
+        system = "first"
+    takes_systems = _shows(render, _chat("system mark8", "system mark9") + turns)
+    takes_users = _shows(render, _chat("user mark8") + turns)
+    takes_answers = _shows(render, turns + _chat("assistant mark8", "assistant mark9", "user mark7"))
+    return RenderingProfile(
+        system=system,
+        one_system=system != "user" and not takes_systems,
+        alternate=not (takes_users and takes_answers),
+    )
+
+
+def keeps_blocks(render: Render) -> bool:
+    """Returns whether a template reads a list of content blocks; others are given the text."""
+    rendered = _rendered(render, [{"role": "user", "content": [{"type": "text", "text": "mark1"}]}])
+    return "mark1" in rendered and "'type'" not in rendered and '"type"' not in rendered
+
+
+def separates_messages(render: Render, cuts: re.Pattern[str]) -> bool:
+    """Returns whether between the contents of any two neighbours the tokenizer always cuts."""
+    mixed = "system system user system user user assistant assistant".split()
+    called = "user assistant call result result assistant system".split()
+    for roles in (mixed, called):
+        chain = _chat(*(f"{role} mark{i}" for i, role in enumerate(roles)))
+        pieces = re.split(r"mark\d", _rendered(render, chain))
+        if len(pieces) != len(roles) + 1 or not all(map(cuts.search, pieces[1:-1])):
+            return False
+    return True
+
+
+def _chat(*turns: str) -> list[Message]:
+    return [_message(*turn.partition(" ")[::2]) for turn in turns]
+
+
+def _message(kind: str, text: str) -> Message:
+    if kind == "result":
+        return {"role": "tool", "tool_call_id": "call00001", "name": "weather", "content": text}
+    answer = {"role": "assistant", "content": text}
+    if kind == "call":
+        function = {"name": "weather", "arguments": {"city": "Rome"}}
+        return {**answer, "tool_calls": [{"id": "call00001", "type": "function", "function": function}]}
+    if kind == "thought":
+        return {**answer, "content": f"<think>\nlet me see\n</think>\n\n{text}"}
+    if kind == "reasoned":
+        return {**answer, "reasoning_content": "let me see"}
+    return {"role": kind, "content": text}
+
+
+def _shows(render: Render, messages: Sequence[Message]) -> bool:
+    """Returns whether a template renders a conversation with everything in it."""
+    rendered = _rendered(render, messages)
+    return all(mark in rendered for mark in re.findall(r"mark\d", str(messages)))
+
+
+def _rendered(render: Render, messages: Sequence[Message]) -> str:
+    """Returns a rendering, "" where the template refuses the conversation."""
+    with suppress(TemplateRefusedError):
+        return render(messages, None)
+    return ""

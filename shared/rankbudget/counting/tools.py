@@ -1,23 +1,17 @@
-"""What tool and structured-output schemas cost, by OpenAI's published formula.
+"""What tool and structured-output schemas cost, by OpenAI's published formula, level by level.
 
-    7 (10 before gpt-4o) per function + "name:description"
-    3 if it has properties, then 3 per property + "name:type:description", and -3 + 3 per choice + the choices
-    of an enum 12 once per request
-
-The formula knows one level and these keys. Nested schemas are counted by the same constants, level by level;
-every other key (default, const, examples, limits, ...) costs its JSON. It is not confirmed for every model:
-counts with tools are close, not proved.
+7 (10 before gpt-4o) per function + "name:description"; 12 once per request
+3 if it has properties, then 3 per property + "name:type:description"
+-3 + 3 per choice + the choices of an enum; every other key costs its JSON
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .blocks import as_block
-from .messages import as_text, function_of
-
-__all__ = ["schema_tokens"]
+from .blocks import as_block, function_of
+from .messages import as_text
 
 Count = Callable[[str], int]
 
@@ -42,21 +36,7 @@ _TOOL_KEYS = frozenset({"name", "description", "type", "strict", "cache_control"
 
 
 def schema_tokens(tools: Sequence[Any], count: Count, *, start: int = 7) -> int:
-    """Returns the tokens of the schemas of a request, structured-output schemas included.
-
-    Args:
-        tools: OpenAI-style tools, bare functions, `{"type": "json_schema", ..}` or anything else, which
-            counts as JSON.
-        count: counts a text.
-        start: tokens before each function: 7 in the gpt-4o family, 10 before it.
-
-    Example:
-        >>> city = {"type": "string", "description": "where"}
-        >>> parameters = {"type": "object", "properties": {"city": city}}
-        >>> tool = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
-        >>> schema_tokens([tool], lambda text: 1)  # 7 + 1, 3, 3 + 1, 12
-        27
-    """
+    """Returns the tokens of OpenAI-style tools, bare functions and structured-output schemas, or of JSON."""
     return sum([_tool(as_block(tool), count, start) for tool in tools]) + _END if tools else 0
 
 
@@ -86,28 +66,18 @@ class _Schemas:
 
     def root(self) -> int:
         """Returns the tokens of the schema and of the definitions that nothing refers to."""
-        total = self._inside(self._schema) + self._count(_sentence(self._schema))
+        total = self._part(self._schema)
         for key in _DEFINITIONS:
             for name, held in _mapping(self._schema.get(key)).items():
                 if f"#/{key}/{name}" not in self._definitions:
                     total += self._part(held)
         return total
 
-    def _inside(self, schema: Mapping[str, Any], name: str = "") -> int:
-        """Returns the tokens of all that a schema says besides its type and description."""
-        if self._depth > _MAX_DEPTH:
-            return self._count(as_text(schema))
-        self._depth += 1
-        total = self._referred(schema) + _choices(schema, self._count) + self._count(_title(schema, name))
-        total += _rest(schema, _COUNTED_ELSEWHERE, self._count)
-        for key in _INSIDE_NAMED:
-            named = _mapping(schema.get(key))
-            total += _PROPERTIES if named else 0
-            for key_name, value in named.items():
-                total += self._property(as_text(key_name), value)
-        total += sum([self._part(part) for part in _parts(schema)])
-        self._depth -= 1
-        return total
+    def _part(self, schema: Any) -> int:
+        """Returns the tokens of an array's items, an alternative or a definition."""
+        if not isinstance(schema, Mapping):
+            return 0
+        return self._count(_sentence(schema)) + self._inside(schema, "")
 
     def _property(self, name: str, value: Any) -> int:
         if not isinstance(value, Mapping):
@@ -116,11 +86,26 @@ class _Schemas:
         line = f"{name}:{as_text(meant.get('type', ''))}:{_sentence(value)}"
         return _PROPERTY + self._count(line) + self._inside(value, name)
 
-    def _part(self, schema: Any) -> int:
-        """Returns the tokens of an array's items, an alternative or a definition."""
-        if not isinstance(schema, Mapping):
-            return 0
-        return self._count(_sentence(schema)) + self._inside(schema)
+    def _inside(self, schema: Mapping[str, Any], name: str) -> int:
+        """Returns the tokens of all that a schema says besides its type and description."""
+        if self._depth > _MAX_DEPTH:
+            return self._count(as_text(schema))
+        self._depth += 1
+        total = self._referred(schema) + _rest(schema, _COUNTED_ELSEWHERE, self._count)
+        title, choices = as_text(schema.get("title") or ""), schema.get("enum")
+        # A title of pydantic's own repeats the name of the field or the class.
+        if not title.isidentifier() and title.replace(" ", "_").lower() != name.lower():
+            total += self._count(title)
+        if isinstance(choices, (list, tuple)):
+            total += _ENUM + sum([_CHOICE + self._count(as_text(choice)) for choice in choices])
+        for named in [_mapping(schema.get(key)) for key in _INSIDE_NAMED]:
+            total += _PROPERTIES if named else 0
+            total += sum([self._property(as_text(key), value) for key, value in named.items()])
+        lists = [found for key in _INSIDE_LISTS if isinstance(found := schema.get(key), (list, tuple))]
+        parts = [*map(schema.get, _INSIDE_ONE), *(part for found in lists for part in found)]
+        total += sum(map(self._part, parts))
+        self._depth -= 1
+        return total
 
     def _referred(self, schema: Mapping[str, Any]) -> int:
         reference, held = schema.get("$ref"), self._resolved(schema)
@@ -140,29 +125,6 @@ class _Schemas:
         for step in reference[2:].split("/"):
             found = found.get(step) if isinstance(found, Mapping) else None
         return found if isinstance(found, Mapping) else schema
-
-
-def _parts(schema: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields the schemas of array items, further properties and alternatives."""
-    for key in _INSIDE_ONE:
-        yield schema.get(key)
-    for key in _INSIDE_LISTS:
-        found = schema.get(key)
-        yield from found if isinstance(found, (list, tuple)) else ()
-
-
-def _choices(schema: Mapping[str, Any], count: Count) -> int:
-    choices = schema.get("enum")
-    if not isinstance(choices, (list, tuple)):
-        return 0
-    return _ENUM + sum([_CHOICE + count(as_text(choice)) for choice in choices])
-
-
-def _title(schema: Mapping[str, Any], name: str) -> str:
-    """Returns a title that somebody wrote; pydantic's own repeats the name of the field or the class."""
-    title = as_text(schema.get("title") or "")
-    made = title.isidentifier() or title.replace(" ", "_").lower() == name.lower()
-    return "" if made else title
 
 
 def _rest(schema: Mapping[str, Any], known: frozenset[str], count: Count) -> int:

@@ -1,13 +1,10 @@
-"""Finds tiktoken's vocabularies without a network where it can.
-
-The order: what tiktoken has loaded, the folder in TIKTOKEN_CACHE_DIR (or tiktoken's own cache), the files
-that llama-index-core ships, a download.
-"""
+"""Finds tiktoken's vocabularies: loaded, in TIKTOKEN_CACHE_DIR or its own cache, shipped, or downloaded."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 import threading
 from importlib.util import find_spec
@@ -19,25 +16,14 @@ from ..errors import CounterUnavailableError
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["ENCODINGS", "VocabularyMissingError", "load_encoding", "vocabulary_file"]
-
 
 class VocabularyMissingError(CounterUnavailableError):
     """Says that a vocabulary is neither cached nor shipped and could not be downloaded."""
 
 
-_HOST = "https://openaipublic.blob.core.windows.net/"
-_FILES = {
-    "o200k_base": "encodings/o200k_base.tiktoken",
-    "o200k_harmony": "encodings/o200k_base.tiktoken",
-    "cl100k_base": "encodings/cl100k_base.tiktoken",
-    "p50k_base": "encodings/p50k_base.tiktoken",
-    "p50k_edit": "encodings/p50k_base.tiktoken",
-    "r50k_base": "encodings/r50k_base.tiktoken",
-}
-ENCODINGS = tuple(_FILES)
+_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+ENCODINGS = ("o200k_base", "o200k_harmony", "cl100k_base", "p50k_base", "p50k_edit", "r50k_base")
 """Encodings that are read from one file, the newest first."""
-
 _DOWNLOAD_SECONDS = 30.0
 _CACHE = "TIKTOKEN_CACHE_DIR"
 _lock = threading.Lock()
@@ -61,10 +47,11 @@ def load_encoding(name: str) -> tiktoken.Encoding:
 
 def vocabulary_file(name: str) -> Path | None:
     """Returns the file of an encoding's vocabulary on this machine, None when there is none."""
-    if name not in _FILES:
+    if name not in ENCODINGS:
         return None
     # tiktoken caches a file under the hash of its address.
-    key = hashlib.sha1((_HOST + _FILES[name]).encode(), usedforsecurity=False).hexdigest()
+    address = _ADDRESS.format(re.sub("_(harmony|edit)$", "_base", name))
+    key = hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
     files = [folder / key for folder in (_own_cache(), _shipped_cache()) if folder is not None]
     return next((file for file in files if file.is_file()), None)
 
@@ -88,29 +75,27 @@ def _download(name: str) -> tiktoken.Encoding:
     """Returns an encoding as tiktoken downloads it, or raises after a timeout."""
     import tiktoken
 
-    got: list[tiktoken.Encoding] = []
-    failed: list[BaseException] = []
+    outcome: list[tiktoken.Encoding | BaseException] = []
 
     def run() -> None:
         try:
-            got.append(tiktoken.get_encoding(name))
+            outcome.append(tiktoken.get_encoding(name))
         except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
-            failed.append(error)
+            outcome.append(error)
 
     thread = threading.Thread(target=run, daemon=True, name="rankbudget-vocabulary")
     thread.start()
     thread.join(_DOWNLOAD_SECONDS)
-    if got:
-        return got[0]
-    reason = f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds"
-    if failed:
-        reason = f"{type(failed[0]).__name__}: {failed[0]}"[:200]
+    found = outcome[0] if outcome else TimeoutError(f"no answer in {_DOWNLOAD_SECONDS:.0f} seconds")
+    if not isinstance(found, BaseException):
+        return found
+    reason = f"{type(found).__name__}: {found}"[:200]
     msg = (
         f"the vocabulary of {name!r} is neither cached nor shipped, and could not be downloaded ({reason}). "
         f"Set {_CACHE} to a folder that has it, or install llama-index-core, which ships the newest two."
     )
     _missing[name] = msg
-    raise VocabularyMissingError(msg) from (failed[0] if failed else None)
+    raise VocabularyMissingError(msg) from found
 
 
 def _own_cache() -> Path | None:

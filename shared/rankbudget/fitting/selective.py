@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
+from ..compression.extractive import extractive_summary
 from ..compression.key_moments import find_moments, is_filler, weigh
-from ..compression.summary import extractive_summary
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..segment import Rendition, Segment

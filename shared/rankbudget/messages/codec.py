@@ -1,15 +1,10 @@
-"""How the core reads a host's messages without importing the host.
-
-A codec sees each message in one neutral form, the OpenAI-style dict of `counting/protocol.py`, so that
-counting, pairing and cutting are written once. `DictCodec` is the codec of plain dicts; each adapter has its
-own in `_codec.py`.
-"""
+"""How the core reads a host's messages without importing the host: as OpenAI-style dicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
-from itertools import islice
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -27,25 +22,9 @@ from ..counting.blocks import (
 )
 from ..errors import MessageError
 
-__all__ = [
-    "KNOWN_ROLES",
-    "PINNED_ROLES",
-    "ROLES",
-    "Codec",
-    "DictCodec",
-    "answers_of",
-    "block_text",
-    "content_text",
-    "finished",
-    "replace_text",
-    "says_nothing",
-    "spread_text",
-]
-
 PINNED_ROLES = frozenset({"system", "developer"})
 """Roles that are never cut and stay where they are."""
-KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
-"""All roles the core knows."""
+KNOWN_ROLES = frozenset({*PINNED_ROLES, "user", "assistant", "tool"})
 ROLES = {
     **{role: role for role in sorted(KNOWN_ROLES)},
     "function": "tool",
@@ -66,69 +45,48 @@ class Codec(Protocol):
 
     Rules:
         1. A message is never changed; edited messages are copies that say so.
-        2. `role` answers system, developer, user, assistant or tool; `roles` the same, or a role as the host
-           writes it, which is then looked up one by one: ten thousand roles are read on every call.
+        2. `role` answers system, developer, user, assistant or tool, and raises MessageError for anything
+           else; `roles` the same in one fast pass, or a role as the host writes it.
         3. `call_ids` lists a reference to each tool call a message asks for, from every place the host keeps
            them, each once, in order: its id, or the name of its function where it has none
            (`call_reference`). `result_id` refers to a call the same way; `unanswered` pairs both.
         4. `to_dict` holds all that is sent to the model and nothing that is not.
-        5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on, where
-           that is faster than each role.
-        6. It may also have `answers(message) -> tuple[str, ...]`, the calls that results among a message's
-           content blocks answer, where that is faster than reading them from the neutral form.
-        7. It may also have `goes_on(message) -> bool`, whether an answer of several messages goes on in the
-           next one.
+        5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on,
+           `answers(message) -> tuple[str, ...]`, the calls that results among a message's content blocks
+           answer, and `goes_on(message) -> bool`, whether an answer goes on in the next message.
     """
 
-    def role(self, message: Any) -> str:
-        """Returns the role; raises MessageError where there is none."""
-        ...
+    def role(self, message: Any) -> str: ...
 
-    def roles(self, messages: Sequence[Any]) -> list[str]:
-        """Returns all roles in one fast pass."""
-        ...
+    def roles(self, messages: Sequence[Any]) -> list[str]: ...
 
-    def to_dict(self, message: Any) -> Mapping[str, Any]:
-        """Returns the neutral form."""
-        ...
+    def to_dict(self, message: Any) -> Mapping[str, Any]: ...
 
-    def call_ids(self, message: Any) -> tuple[str, ...]:
-        """Returns the ids of the tool calls the message asks for."""
-        ...
+    def call_ids(self, message: Any) -> tuple[str, ...]: ...
 
-    def result_id(self, message: Any) -> str | None:
-        """Returns the id of the call a tool result answers."""
-        ...
+    def result_id(self, message: Any) -> str | None: ...
 
     def message_id(self, message: Any) -> str | None:
         """Returns the host's own id of the message, where it has one."""
-        ...
 
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
-        """Returns for each message a text, or a tuple of texts, that changes with its content."""
-        ...
+        """Returns for each message a text or a tuple of texts that changes with its content."""
 
     def with_text(self, message: Any, text: str) -> Any:
         """Returns a copy marked as edited, with `text` as its text: other blocks stay, stale usage goes."""
-        ...
 
     def make(self, role: str, text: str, *, origin: str) -> Any:
         """Returns a new host message marked as inserted by `origin` ("summary", "context", ...)."""
-        ...
 
     def copy(self, message: Any) -> Any:
         """Returns a deep enough copy that editing it leaves the original alone."""
-        ...
 
 
 class DictCodec:
     """Reads dicts in the shapes of OpenAI (chat messages and Responses items), Anthropic, Gemini and Ollama.
 
     Example:
-        >>> codec = DictCodec()
-        >>> codec.role({"role": "user", "content": "hi"})
-        'user'
-        >>> codec.call_ids({"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "f"}}]})
+        >>> DictCodec().call_ids({"role": "assistant", "tool_calls": [{"id": "c1", "name": "f"}]})
         ('c1',)
     """
 
@@ -136,7 +94,9 @@ class DictCodec:
         try:
             role = message["role"]
         except (TypeError, KeyError, IndexError):
-            role = _role_of_item(message)
+            kind = kind_of(message)  # an item of OpenAI's Responses API
+            says = kind.endswith("_call") or kind in _ASSISTANT_ITEMS
+            role = "tool" if is_result(kind) else "assistant" if says else None
         if isinstance(role, str) and role in ROLES:
             return ROLES[role]
         seen = f"{sorted(message)!r}" if isinstance(message, Mapping) else f"{type(message).__name__}"
@@ -160,8 +120,11 @@ class DictCodec:
             return {self.role(m) for m in islice(messages, start, None)}
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
-        if "role" not in message:
-            return self._item(message)
+        if "role" not in message:  # an item of the Responses API
+            if self.role(message) == "assistant":
+                return {"role": "assistant", "content": [message]}
+            answered, held = self.result_id(message), message.get("output") or [message]
+            return {"role": "tool", "content": held, "tool_call_id": answered}
         calls = message.get("tool_calls")
         plain = not calls or all(isinstance(call, Mapping) for call in _calls_beside(message))
         if plain and "parts" not in message:
@@ -169,16 +132,6 @@ class DictCodec:
         neutral = {key: value for key, value in message.items() if key != "parts"}
         neutral |= {"role": self.role(message), "content": _content(message)}
         return neutral if plain else {**neutral, "tool_calls": [as_block(call) for call in calls]}
-
-    def _item(self, message: Any) -> Mapping[str, Any]:
-        """Returns an item of the Responses API as a message."""
-        if self.role(message) == "assistant":
-            return {"role": "assistant", "content": [message]}
-        return {
-            "role": "tool",
-            "content": message.get("output") or [message],
-            "tool_call_id": self.result_id(message),
-        }
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
         content = message.get("content")
@@ -233,14 +186,6 @@ class DictCodec:
         return deepcopy(message)
 
 
-def _role_of_item(message: Any) -> str | None:
-    """Returns the role that an item of OpenAI's Responses API plays."""
-    kind = kind_of(message)
-    if is_result(kind):
-        return "tool"
-    return "assistant" if kind.endswith("_call") or kind in _ASSISTANT_ITEMS else None
-
-
 def _content_key(message: Mapping[str, Any]) -> str:
     """Returns under which key a message keeps its content."""
     return next((key for key in ("parts", "output") if key in message), "content")
@@ -260,14 +205,7 @@ def _calls_beside(message: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def finished(codec: Codec, messages: Sequence[Any]) -> bool:
-    """Says whether a thread ends on a finished answer: what comes next is a new question.
-
-    Example:
-        >>> asked = [{"role": "user", "content": "hi"}]
-        >>> answered = [*asked, {"role": "assistant", "content": "hello"}]
-        >>> finished(DictCodec(), asked), finished(DictCodec(), answered)
-        (False, True)
-    """
+    """Says whether a thread ends on a finished answer: what comes next is a new question."""
     for message in reversed(messages):
         role = codec.role(message)
         # A note after the question does not answer it; a result without its call is repaired away.
@@ -287,12 +225,7 @@ def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:
 
 
 def says_nothing(neutral: Mapping[str, Any]) -> bool:
-    """Returns whether an assistant message without calls has only blanks or thinking, which providers refuse.
-
-    Example:
-        >>> [says_nothing({"role": "assistant", "content": text}) for text in (" ", "a")]
-        [True, False]
-    """
+    """Returns whether an assistant message has only blanks or thinking, which providers refuse."""
     content = neutral.get("content")
     if content.__class__ is str and content and not content.isspace():
         return False
@@ -309,13 +242,7 @@ def _is_blank(block: Any) -> bool:
 
 
 def content_text(content: Any) -> str:
-    r"""Returns the plain text of a message's content; atomic blocks have none.
-
-    Example:
-        >>> image = {"type": "image_url", "image_url": {"url": "x"}}
-        >>> content_text([{"type": "text", "text": "a"}, image, {"type": "text", "text": "b"}])
-        'a\nb'
-    """
+    """Returns the plain text of a message's content; atomic blocks have none."""
     if isinstance(content, str):
         return content
     return "\n".join([text for block in blocks_of(content) if (text := block_text(block)) is not None])
@@ -330,27 +257,18 @@ def replace_text(content: Any, text: str) -> Any:
     for block in content:
         if block_text(block) is None:
             blocks.append(block)
-            continue
-        part = next(texts)
-        if part:
-            blocks.append(part if isinstance(block, str) else _with_text(block, part))
+        elif part := next(texts):
+            held = block if isinstance(block, (str, Mapping)) else as_block(block)
+            blocks.append(part if isinstance(held, str) else {**held, "text": part})
     rest = next(texts, "")
     return [*blocks, {"type": "text", "text": rest}] if rest else blocks
 
 
-def _with_text(block: Any, text: str) -> dict[str, Any]:
-    return {**(block if isinstance(block, Mapping) else as_block(block)), "text": text}
-
-
 def spread_text(texts: Sequence[str], text: str) -> list[str]:
-    r"""Returns what of a shortened text belongs to each of the texts it was made of; "" where nothing does.
+    """Returns what of a shortened text belongs to each of the texts it was made of; "" where nothing does.
 
     What is left of the start and of the end goes back to where it was, so that a caption stays beside its
-    image; anything else goes to the text in which the start was cut. Without `texts` all of it is new.
-
-    Example:
-        >>> spread_text(["Before.", "A long text.", "After."], "Before.\nA long ...\nAfter.")
-        ['Before.', 'A long ...', 'After.']
+    image; anything else goes to the text in which the start was cut.
     """
     if len(texts) < 2:  # noqa: PLR2004 - nothing to divide
         return [text]
@@ -374,5 +292,4 @@ def spread_text(texts: Sequence[str], text: str) -> list[str]:
 
 def _alike(first: str, second: str) -> int:
     """Returns how many characters two texts begin with alike."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

@@ -9,8 +9,6 @@ from ..counting.base import whole_tokens
 from ..counting.protocol import TokenCounter, Tool
 from .codec import Codec
 
-__all__ = ["CodecMeasure", "ListMeasure", "Measure"]
-
 
 class Measure(Protocol):
     """Says what host messages cost.
@@ -27,15 +25,11 @@ class Measure(Protocol):
     @property
     def overhead(self) -> int:
         """Returns what a request costs before any message."""
-        ...
 
     def group(self, messages: Sequence[Any]) -> int:
         """Returns what a run of messages that stays together adds to a request."""
-        ...
 
-    def total(self, messages: Sequence[Any]) -> int:
-        """Returns the tokens of a whole request."""
-        ...
+    def total(self, messages: Sequence[Any]) -> int: ...
 
 
 class CodecMeasure:
@@ -62,12 +56,9 @@ class CodecMeasure:
 
 
 class ListMeasure:
-    """Counts with a callable of the host's; nothing is assumed to add up but messages counted one by one.
+    """Counts with a callable of the host's, of a list or with `single` of one message.
 
-    Args:
-        count: tokens of a list of host messages, or of one.
-        single: `count` takes one message.
-        extra: tokens of a request that `count` does not see.
+    `extra` are tokens of a request that `count` does not see.
     """
 
     def __init__(self, count: Callable[[Any], int], *, single: bool = False, extra: int = 0) -> None:

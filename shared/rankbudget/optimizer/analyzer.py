@@ -1,7 +1,4 @@
-"""Which parts of a prompt the question needs: every segment gets a relevance from 0 to 1 and a category.
-
-Field names and defaults are those of the token-optimization specification.
-"""
+"""Which parts of a prompt the question needs: every segment gets a relevance from 0 to 1 and a category."""
 
 from __future__ import annotations
 
@@ -12,19 +9,19 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
+from ..compression.prompt_parts import Category
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
+from ..messages.codec import content_text
 from ..relevance.embedding import Embedder, EmbeddingScorer, EmbedFunction, missing_reason
 from ..relevance.lexical import KeywordScorer, TfidfScorer
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
 from ..segment import Segment
-from .turns import split_turns
 
-__all__ = ["AnalyzerConfig", "ContextAnalyzer", "SegmentScore"]
+__all__ = ["AnalyzerConfig", "ContextAnalyzer", "SegmentScore", "message_line", "split_turns"]
 
-Category = Literal["system", "document", "history", "query", "example"]
 Relevance = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -111,25 +108,28 @@ class ContextAnalyzer:
         Raises:
             BudgetConfigError: a part has no category.
         """
-        unknown = [name for name in prompt_parts if _category(name) is None]
+        pieces: list[tuple[str, str, Category]] = []
+        unknown = []
+        for name, text in prompt_parts.items():
+            category = _category(name)
+            if category is None:
+                unknown.append(name)
+            else:
+                pieces += [(f"{name}-{i}", p, category) for i, p in enumerate(self._pieces(text, category))]
         if unknown:
             msg = f"prompt parts must be {', '.join(get_args(Category))} (got {unknown!r})."
             raise BudgetConfigError(msg)
-        pieces: list[tuple[str, str, Category]] = []
-        for name, text in prompt_parts.items():
-            category = _category(name) or "document"
-            pieces.extend((f"{name}-{i}", p, category) for i, p in enumerate(self._pieces(text, category)))
         tokens = self.counter.count_many([text for _, text, _ in pieces])
-        raw = self._scorer.score(query, [Segment(id=name, text=text) for name, text, _ in pieces])
+        scores = self._scorer.score(query, [Segment(id=name, text=text) for name, text, _ in pieces])
         return [
             SegmentScore(
                 segment_id=name,
                 text=text,
-                token_count=tokens[i],
-                relevance_score=self._relevance(raw[i], category),
+                token_count=count,
+                relevance_score=self._relevance(score, category),
                 category=category,
             )
-            for i, (name, text, category) in enumerate(pieces)
+            for (name, text, category), count, score in zip(pieces, tokens, scores, strict=True)
         ]
 
     def filter_by_relevance(
@@ -139,7 +139,7 @@ class ContextAnalyzer:
 
         Args:
             segments: what `analyze` returned.
-            min_relevance: threshold, 0 to 1; None takes the configured one (0.3 by default).
+            min_relevance: 0 to 1; None takes the configured threshold.
 
         Raises:
             BudgetConfigError: a threshold outside 0 to 1.
@@ -172,18 +172,14 @@ class ContextAnalyzer:
         return round(min(max(boosted, 0.0), 1.0), 2)
 
     def _pieces(self, text: str, category: Category) -> list[str]:
-        if not text.strip():
-            return []
         if category == "query":
-            return [text]
+            return [text] if text.strip() else []
         if category == "history":
             return _last_turns(text, self.config.max_history_turns)
         pieces: list[str] = []
         for paragraph in _paragraphs(text):
-            if self.counter.count(paragraph) <= self.config.max_segment_tokens:
-                pieces.append(paragraph)
-            else:
-                pieces.extend(sentence.strip() for sentence in split_sentences(paragraph))
+            short = self.counter.count(paragraph) <= self.config.max_segment_tokens
+            pieces += [paragraph] if short else map(str.strip, split_sentences(paragraph))
         return pieces
 
 
@@ -201,8 +197,8 @@ def _category(name: str) -> Category | None:
     return next((category for category in get_args(Category) if base in (category, f"{category}s")), None)
 
 
-def _paragraphs(text: str) -> list[str]:
-    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
+def _paragraphs(text: str, between: str = r"\n\s*\n") -> list[str]:
+    return [part.strip() for part in re.split(between, text) if part.strip()]
 
 
 def _last_turns(text: str, turns: int) -> list[str]:
@@ -211,9 +207,24 @@ def _last_turns(text: str, turns: int) -> list[str]:
     if turns == 0:
         return []
     if not speakers:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return (_paragraphs(text) if "\n\n" in text else lines)[-turns:]
+        return _paragraphs(text, r"\n\s*\n" if "\n\n" in text else "\n")[-turns:]
     bounds = [0, *[speaker.start() for speaker in speakers[1:]], len(text)]
     messages = [text[start:end].strip() for start, end in pairwise(bounds)]
-    found = split_turns(["user" if speaker.group("user") else "other" for speaker in speakers])
+    found = split_turns(["user" if speaker["user"] else "other" for speaker in speakers])
     return messages[found[-turns][0] :] if turns <= len(found) else messages
+
+
+def split_turns(roles: Sequence[str]) -> list[list[int]]:
+    """Returns the positions of each turn; messages before the first user message belong to none."""
+    turns: list[list[int]] = []
+    for i, role in enumerate(roles):
+        if role == "user":
+            turns.append([])
+        if turns:
+            turns[-1].append(i)
+    return turns
+
+
+def message_line(message: Mapping[str, Any]) -> str:
+    """Returns a message as the optimizer shows it: `role: text`."""
+    return f"{message.get('role', 'user')}: {content_text(message.get('content'))}"

@@ -1,28 +1,26 @@
-"""`PromptCompressor`: one text in, a shorter one out, at most as many tokens as asked for.
-
-Strategies: extractive (fewer sentences), template (the same instructions in fewer words), abstractive (new
-words by a model), token_classifier (fewer words by a small model).
-"""
+"""`PromptCompressor`: one text in, a shorter one out, at most as many tokens as asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from .._drivers import Steps, awaiting, blocking, drive
 from ..compression.abstractive import Summarizer, summarize_steps
-from ..compression.extractive import extract
-from ..compression.structured import compress_structured
-from ..compression.summary import extractive_summary
+from ..compression.extractive import extract, extractive_summary
 from ..compression.template import compress_template, is_instruction
-from ..compression.units import split_units
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, SummaryError, check_choice, check_count
 from ..relevance.protocol import Scorer
-from .turns import message_line, split_turns
+from .analyzer import message_line, split_turns
+
+if TYPE_CHECKING:
+    from ..compression.token_classifier import TokenClassifier
 
 __all__ = ["CompressionResult", "CompressionStrategy", "CompressorConfig", "PromptCompressor"]
 
@@ -34,10 +32,7 @@ class CompressionResult(BaseModel):
     """What went in and what came out.
 
     Attributes:
-        original_text: what was given.
         compressed_text: what is left; the original when it was short enough.
-        original_tokens: tokens of `original_text`.
-        compressed_tokens: tokens of `compressed_text`.
         compression_ratio: share of the tokens that was removed, 0 = nothing, 0.6 = 60 %.
         strategy_used: what was done: "none" for an untouched text, "extractive" for a summary without a
             model, "template+extractive" when one strategy was not enough.
@@ -110,7 +105,6 @@ class PromptCompressor:
         self.counter: TokenCounter = counter_for(self.config.counter if counter is None else counter)
         self.summarizer = summarizer
         self.scorer = scorer
-        self._classifier: Any = None
 
     @blocking
     def compress(
@@ -132,21 +126,29 @@ class PromptCompressor:
         Raises:
             BudgetConfigError: an unknown strategy, a negative target, or no classifier path.
         """
-        self._check_arguments(target_token_count, strategy)
+        problems: list[str] = []
+        if target_token_count is not None:
+            check_count("target_token_count", target_token_count, problems)
+        check_choice("strategy", strategy, problems, get_args(CompressionStrategy))
+        if strategy == "token_classifier" and not self.config.classifier_path:
+            problems.append("CompressorConfig(classifier_path=...) must be a folder of weights (got None)")
+        if problems:
+            raise BudgetConfigError.of(problems)
         target, tokens = target_token_count, self.counter.count(text)
         if tokens <= (self.config.min_tokens if target is None else target) or not text.strip():
             return self._result(text, text, "none")
         limit = target
         if limit is None:
             limit = tokens - int(tokens * getattr(self.config, f"{strategy}_ratio", 0.0))
+        used: str = strategy
         if strategy == "template":
-            shorter, used = self._template(text, target)
+            shorter, used = self._template(text, limit)
         elif strategy == "abstractive":
             shorter, used = yield from self._summary(text, limit)
         elif strategy == "token_classifier":
-            shorter, used = self._words(text, limit), "token_classifier"
+            shorter = self._classifier.compress(text, limit, self.counter)
         else:
-            shorter, used = self._sentences(text, limit, query), "extractive"
+            shorter = extract(text, limit, self.counter, query=query, scorer=self.scorer)
         return self._result(text, shorter, "none" if shorter == text else used)
 
     acompress = awaiting(compress)
@@ -173,11 +175,10 @@ class PromptCompressor:
         check_count("max_turns", max_turns, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        lines = [message_line(message) for message in history]
+        lines = list(map(message_line, history))
         turns = split_turns([str(message.get("role")) for message in history])
         cut = turns[-max_turns][0] if 0 < max_turns <= len(turns) else 0 if max_turns else len(lines)
-        text = "\n".join(lines)
-        older = "\n".join(lines[:cut])
+        text, older = "\n".join(lines), "\n".join(lines[:cut])
         tokens = self.counter.count(older)
         if not older or tokens <= self.config.min_tokens:
             return self._result(text, text, "none")
@@ -185,50 +186,16 @@ class PromptCompressor:
         summary, used = drive(self._summary(older, target))
         return self._result(text, "\n".join([f"[Earlier: {summary}]", *lines[cut:]]), used)
 
-    def _check_arguments(self, target: int | None, strategy: str) -> None:
-        problems: list[str] = []
-        if target is not None:
-            check_count("target_token_count", target, problems)
-        check_choice("strategy", strategy, problems, get_args(CompressionStrategy))
-        if strategy == "token_classifier" and not self.config.classifier_path:
-            problems.append("CompressorConfig(classifier_path=...) must be a folder of weights (got None)")
-        if problems:
-            raise BudgetConfigError.of(problems)
-
-    def _sentences(self, text: str, limit: int, query: str = "") -> str:
-        units = split_units(text) if text.lstrip()[:1] in ("{", "[") else []
-        if len(units) == 1 and units[0].kind == "json":
-            return compress_structured(text, limit, self.counter)
-        return extract(text, limit, self.counter, query=query, scorer=self.scorer)
-
-    def _template(self, text: str, target: int | None) -> tuple[str, str]:
-        shorter = compress_template(text)
-        tokens = self.counter.count(shorter)
-        if tokens >= self.counter.count(text):
-            shorter = text
-        if target is None or tokens <= target:
+    def _template(self, text: str, limit: int) -> tuple[str, str]:
+        shorter = min(compress_template(text), text, key=self.counter.count)
+        if self.counter.count(shorter) <= limit:
             return shorter, "template"
-        return self._instructions_first(shorter, target), "template+extractive"
-
-    def _instructions_first(self, text: str, limit: int) -> str:
-        """Returns all instructions and the statements that fit beside them; else the best sentences."""
-        units = split_units(text)
-        kept = [i for i, unit in enumerate(units) if unit.kind != "sentence" or is_instruction(unit.text)]
-        shorter = "".join(units[i].text for i in kept).strip()
-        if self.counter.count(shorter) > limit:
-            return self._sentences(text, limit)
-        for i in sorted(set(range(len(units))) - set(kept)):
-            longer = "".join(units[j].text for j in sorted([*kept, i])).strip()
-            if self.counter.count(longer) <= limit:
-                kept.append(i)
-                shorter = longer
-        return shorter
+        return extract(shorter, limit, self.counter, first=is_instruction), "template+extractive"
 
     def _summary(self, text: str, limit: int) -> Steps[tuple[str, str]]:
-        if limit <= 0:
-            return "", "abstractive"
-        if self.summarizer is not None:
-            try:
+        """Returns a summary and the strategy used: the bound holds even when a summarizer fails."""
+        if self.summarizer is not None and limit > 0:
+            with suppress(SummaryError):
                 summary = yield from summarize_steps(
                     [text],
                     max_tokens=limit,
@@ -236,19 +203,14 @@ class PromptCompressor:
                     summarizer=self.summarizer,
                     timeout=self.config.summarizer_timeout,
                 )
-            except SummaryError:
-                # The bound holds even when a summarizer fails; the result says which strategy was used.
-                pass
-            else:
                 return summary, "abstractive"
         return extractive_summary(text, limit, self.counter), "extractive"
 
-    def _words(self, text: str, limit: int) -> str:
-        if self._classifier is None:
-            from ..compression.token_classifier import TokenClassifier
+    @cached_property
+    def _classifier(self) -> TokenClassifier:
+        from ..compression.token_classifier import TokenClassifier
 
-            self._classifier = TokenClassifier(self.config.classifier_path or "")
-        return str(self._classifier.compress(text, limit, self.counter))
+        return TokenClassifier(self.config.classifier_path or "")
 
     def _result(self, original: str, compressed: str, strategy: str) -> CompressionResult:
         before = self.counter.count(original)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..counting import counter_for
+from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_count, check_number
 from ..relevance.embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
 from ..relevance.fusion import default_scorer
@@ -18,8 +19,13 @@ from ..segment import Segment
 __all__ = ["FewShotSelector", "example_text"]
 
 E = TypeVar("E", bound=Mapping[str, Any])
+Likeness = Callable[[int, Sequence[int]], list[float]]
+"""Position of an example, those of others -> how alike they are."""
+Worth = Callable[[int, float], float]
+"""Position of an example, its likeness to those picked -> its rating."""
 
 _INPUT_KEYS = ("input", "question", "query", "text", "prompt", "instruction")
+_EMBED_METHODS = ("embed_documents", "get_text_embedding_batch", "embed", "encode")
 _LABEL_KEYS = ("label", "class", "category", "intent")
 _LABEL_REPEATS = 2
 _LONGEST_LABEL = 60
@@ -84,7 +90,7 @@ class FewShotSelector:
             max_examples: most examples; None has no limit but `max_tokens`.
             diversity_weight: how much likeness to a picked example costs, 0 to 1: as much as relevance gives.
             max_tokens: most tokens of the picked examples; one that does not fit is skipped.
-            counter: counts; None takes o200k_base. Anything `counter_for` takes.
+            counter: what `counter_for` takes; None takes o200k_base.
             render: writes one example as the prompt shows it.
             join: what the prompt puts between two examples; the joined text is counted.
             cost: tokens of one example, where examples are messages; replaces `counter` and `render`.
@@ -92,104 +98,76 @@ class FewShotSelector:
         Raises:
             BudgetConfigError: a negative limit, or a diversity weight outside 0 to 1.
         """
-        _check(max_examples, diversity_weight, max_tokens)
-        if not examples or max_examples == 0:
+        problems: list[str] = []
+        for name, limit in (("max_examples", max_examples), ("max_tokens", max_tokens)):
+            if limit is not None:
+                check_count(name, limit, problems, instead=", or None")
+        check_number("diversity_weight", diversity_weight, problems, high=1, allowed="a share from 0 to 1")
+        if problems:
+            raise BudgetConfigError.of(problems)
+        if not examples:
             return []
         measured = counter_for("o200k_base" if counter is None else counter)
-        texts = [render(e) for e in examples] if max_tokens is not None and cost is None else []
-        costs = measured.count_many(texts)
-        if max_tokens is not None and cost is not None:
-            costs = [cost(e) for e in examples]
-
-        def adds(i: int, picked: list[int]) -> int:
-            if not picked or not texts:
-                return costs[i]
-            # Tokens merge at a joint only: counting two neighbours together gives what the second one adds.
-            last = picked[-1]
-            return measured.count(f"{texts[last]}{join}{texts[i]}") - costs[last]
-
-        worth = self._worth(query, examples, diversity_weight, costs if max_examples is None else [])
-        likeness = _Likeness(examples, self._scorer) if diversity_weight else None
+        room, texts = None, []
+        if max_tokens is not None:
+            texts = [] if cost else [render(e) for e in examples]
+            costs = [cost(e) for e in examples] if cost else measured.count_many(texts)
+            room = _Room(measured, texts, join, costs, max_tokens)
+        worth = self._worth(query, examples, diversity_weight, room if max_examples is None else None)
+        likeness = _likeness(examples, self._scorer) if diversity_weight else None
         number = len(examples) if max_examples is None else max_examples
-        room = None if max_tokens is None else _Room(costs, adds, max_tokens)
         picked = _picked(worth, likeness, len(examples), number, room)
-        while (
-            max_tokens is not None
-            and texts
-            and measured.count(join.join([texts[i] for i in picked])) > max_tokens
-        ):
+        while texts and measured.count(join.join([texts[i] for i in picked])) > (max_tokens or 0):
             picked.pop()
         return [examples[i] for i in picked]
 
-    def score(self, query: str, examples: Sequence[Mapping[str, Any]]) -> list[float]:
-        """Returns the relevance of each example, its label's included; any range, higher is better."""
-        labels = _labels(examples)
-        scorer = LabelScorer(self._scorer) if any(labels) else self._scorer
-        return scorer.score(query, _segments(examples, labels))
-
     def _worth(
-        self, query: str, examples: Sequence[Mapping[str, Any]], diversity: float, costs: list[int]
-    ) -> Callable[[int, float], float]:
-        """Returns what rates an example by its likeness to picked ones; with `costs`, by token too."""
+        self, query: str, examples: Sequence[Mapping[str, Any]], diversity: float, room: _Room | None
+    ) -> Worth:
+        """Returns what rates an example by its likeness to picked ones; with a `room`, by token too."""
         labels = _labels(examples)
-        if costs and any(labels):
-            chances = LabelScorer(self._scorer).probabilities(query, _segments(examples, labels))
-            value = [chance / max(1, price) for chance, price in zip(chances, costs, strict=True)]
+        inputs = [
+            Segment(id=str(i), text=_input_of(e), label=labels[i] or None) for i, e in enumerate(examples)
+        ]
+        if room and any(labels):
+            chances = LabelScorer(self._scorer).probabilities(query, inputs)
+            value = [chance / max(1, price) for chance, price in zip(chances, room.costs, strict=True)]
             return lambda i, alike: value[i] * (1 - diversity * alike)
-        relevance = self.score(query, examples)
-        # Cosines have the range of likeness already; other scores are brought to it.
-        cosines = isinstance(self._scorer, EmbeddingScorer) and not any(labels)
-        shown = relevance if cosines else _unit(relevance)
-        return lambda i, alike: shown[i] - diversity * alike
+        scores = (LabelScorer(self._scorer) if any(labels) else self._scorer).score(query, inputs)
+        # Cosines have the range of likeness already; other scores are spread over 0 to 1.
+        if any(labels) or not isinstance(self._scorer, EmbeddingScorer):
+            low, spread = min(scores), max(scores) - min(scores)
+            scores = [(score - low) / (spread or 1.0) for score in scores]
+        return lambda i, alike: scores[i] - diversity * alike
 
 
 @dataclass(slots=True)
 class _Room:
-    """Tokens that are left: what each example costs alone, and what it adds to those picked before."""
+    """Tokens that are left, and what each example costs alone; `texts` where what they join to is counted."""
 
+    counter: TokenCounter
+    texts: Sequence[str]
+    join: str
     costs: Sequence[int]
-    adds: Callable[[int, list[int]], int]
     left: int
 
     def take(self, i: int, picked: list[int]) -> bool:
         """Returns whether an example fits, and takes its tokens."""
-        if self.costs[i] > self.left + 1:  # a joint saves one token at most
+        added = self.costs[i]
+        if added > self.left + 1:  # a joint saves one token at most
             return False
-        added = self.adds(i, picked)
+        if picked and self.texts:
+            # Tokens merge at a joint only: counting two neighbours together gives what the second one adds.
+            last = picked[-1]
+            added = self.counter.count(f"{self.texts[last]}{self.join}{self.texts[i]}") - self.costs[last]
         if added > self.left:
             return False
         self.left -= added
         return True
 
 
-class _Likeness:
-    """How alike two examples are, 0 to 1: by the scorer's vectors, else by the words they share."""
-
-    def __init__(self, examples: Sequence[Mapping[str, Any]], scorer: Scorer) -> None:
-        texts = [_input_of(e) for e in examples]
-        self._terms: list[frozenset[str]] = []
-        self._vectors: Any = None
-        if isinstance(scorer, EmbeddingScorer):
-            self._vectors = scorer.embedder.vectors(texts)
-        elif scorer is default_scorer() and missing_reason() is None:
-            self._vectors = default_embedder().vectors(texts)
-        else:
-            self._terms = [frozenset(content_terms(text)) for text in texts]
-
-    def to(self, picked: int, others: Sequence[int]) -> list[float]:
-        if self._vectors is not None:
-            row = (self._vectors @ self._vectors[picked]).tolist()
-            return [max(row[i], 0.0) for i in others]
-        mine = self._terms[picked]
-        return [len(mine & self._terms[i]) / max(len(mine | self._terms[i]), 1) for i in others]
-
-
 def _picked(
-    worth: Callable[[int, float], float],
-    likeness: _Likeness | None,
-    count: int,
-    number: int,
-    room: _Room | None,
+    worth: Worth, likeness: Likeness | None, count: int, number: int, room: _Room | None
 ) -> list[int]:
     """Returns at most `number` positions, best first; `worth` rates one by its likeness to those picked."""
     penalty = [0.0] * count
@@ -206,47 +184,48 @@ def _picked(
                     break
         waiting = list(rest)
         if likeness is not None and waiting:
-            for other, alike in zip(waiting, likeness.to(picked[-1], waiting), strict=True):
+            for other, alike in zip(waiting, likeness(picked[-1], waiting), strict=True):
                 penalty[other] = max(penalty[other], alike)
     return picked
+
+
+def _likeness(examples: Sequence[Mapping[str, Any]], scorer: Scorer) -> Likeness:
+    """Returns how alike examples are, 0 to 1: by the scorer's vectors, else by the words they share."""
+    texts = [_input_of(e) for e in examples]
+    embedder = scorer.embedder if isinstance(scorer, EmbeddingScorer) else None
+    if scorer is default_scorer() and missing_reason() is None:
+        embedder = default_embedder()
+    if embedder is None:
+        terms = [frozenset(content_terms(text)) for text in texts]
+        return lambda one, others: [
+            len(terms[one] & terms[i]) / max(len(terms[one] | terms[i]), 1) for i in others
+        ]
+    vectors = embedder.vectors(texts)
+
+    def by_meaning(one: int, others: Sequence[int]) -> list[float]:
+        row = (vectors @ vectors[one]).tolist()
+        return [max(row[i], 0.0) for i in others]
+
+    return by_meaning
 
 
 def _scorer_of(engine: Any) -> Scorer:
     if engine is None:
         return default_scorer()
-    if isinstance(engine, Embedder):
-        return EmbeddingScorer(engine)
-    for name in ("embed_documents", "get_text_embedding_batch", "embed", "encode"):
-        embed = getattr(engine, name, None)
-        if callable(embed):
-            return EmbeddingScorer(embed)
-    if isinstance(engine, Scorer):
+    named = [getattr(engine, name, None) for name in _EMBED_METHODS]
+    embed = engine if isinstance(engine, Embedder) else next(filter(callable, named), None)
+    if embed is None and isinstance(engine, Scorer):
         return engine
-    if callable(engine):
-        return EmbeddingScorer(engine)
-    kinds = "a scorer, an embedder or a function from texts to vectors"
-    msg = f"embedding_engine must be {kinds} (got {type(engine).__name__})."
-    raise BudgetConfigError(msg)
-
-
-def _check(max_examples: int | None, diversity_weight: float, max_tokens: int | None) -> None:
-    problems: list[str] = []
-    if max_examples is not None:
-        check_count("max_examples", max_examples, problems, instead=", or None")
-    check_number("diversity_weight", diversity_weight, problems, high=1, allowed="a share from 0 to 1")
-    if max_tokens is not None:
-        check_count("max_tokens", max_tokens, problems, instead=", or None")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    if embed is None and not callable(engine):
+        kinds = "a scorer, an embedder or a function from texts to vectors"
+        msg = f"embedding_engine must be {kinds} (got {type(engine).__name__})."
+        raise BudgetConfigError(msg)
+    return EmbeddingScorer(embed or engine)
 
 
 def _input_of(example: Mapping[str, Any]) -> str:
     values = [example.get(key) for key in _INPUT_KEYS] + list(example.values())
     return next((value for value in values if isinstance(value, str)), "")
-
-
-def _segments(examples: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Segment]:
-    return [Segment(id=str(i), text=_input_of(e), label=labels[i] or None) for i, e in enumerate(examples)]
 
 
 def _labels(examples: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -256,13 +235,6 @@ def _labels(examples: Sequence[Mapping[str, Any]]) -> list[str]:
     outputs = [str(e.get("output") or "") for e in examples]
     # Short outputs that recur are classes; answers that occur once are not.
     distinct = {output for output in outputs if output}
-    recur = bool(distinct) and len(outputs) >= _LABEL_REPEATS * len(distinct)
-    if recur and all(len(output) <= _LONGEST_LABEL for output in distinct):
-        return outputs
-    return [""] * len(examples)
-
-
-def _unit(scores: Sequence[float]) -> list[float]:
-    """Returns scores spread over 0 to 1, the range of likeness."""
-    low, high = min(scores), max(scores)
-    return [(score - low) / (high - low) for score in scores] if high > low else [0.0] * len(scores)
+    recur = len(outputs) >= _LABEL_REPEATS * len(distinct)
+    short = all(len(output) <= _LONGEST_LABEL for output in distinct)
+    return outputs if recur and short else [""] * len(examples)

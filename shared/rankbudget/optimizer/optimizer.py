@@ -1,13 +1,8 @@
-"""`TokenOptimizer`: a whole prompt in; out, the prompt without what its question does not need, and the risk.
-
-A document is removed only when another one clearly answers the question; otherwise none is known to be
-irrelevant. A document that continues a relevant one, or opens with a name from one, stays with it. The
-documents that stay are compressed only with `quality_preference="low"`, the system prompt only on request,
-because that can cost an answer.
-"""
+"""`TokenOptimizer`: a prompt without what its question does not need, and what that risks."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -24,10 +19,9 @@ from ..messages.codec import content_text
 from ..prompt.fit_documents import fit_documents
 from ..relevance.words import content_words
 from ..segment import Segment
-from .analyzer import AnalyzerConfig, ContextAnalyzer
+from .analyzer import AnalyzerConfig, ContextAnalyzer, message_line, split_turns
 from .compressor import CompressorConfig, PromptCompressor
 from .few_shot import FewShotSelector, example_text
-from .turns import message_line, split_turns
 
 __all__ = ["OptimizationResult", "OptimizerConfig", "QualityRisk", "TokenOptimizer"]
 
@@ -54,9 +48,8 @@ class OptimizerConfig(BaseModel):
         max_examples: most few-shot examples; None has no limit.
         max_example_tokens: most tokens of all few-shot examples; None has no limit.
         diversity_weight: how much likeness to a picked example costs, 0 to 1.
-        low_risk_percent: savings from here on are a low risk.
-        medium_risk_percent: savings from here on are a medium risk.
-        high_risk_percent: savings above are a high risk.
+        low_risk_percent: savings from here on are a low risk, from `medium_risk_percent` on a medium one,
+            above `high_risk_percent` a high one.
         max_risk: above this risk the prompt stays as it is; None only reports the risk.
 
     Example:
@@ -113,6 +106,10 @@ class OptimizationResult(BaseModel):
 
 class TokenOptimizer:
     r"""Takes out of a prompt what its question does not need.
+
+    A document is removed only when another one clearly answers the question; otherwise none is known to be
+    irrelevant. The documents that stay are shortened only with `quality_preference="low"`, the system prompt
+    only on request, because that can cost an answer.
 
     Args:
         analyzer: rates documents and turns; None rates by the question's words, which takes milliseconds.
@@ -187,15 +184,13 @@ class TokenOptimizer:
             history=self._history(history, query, applied) if query.strip() else history,
             examples=self._examples(examples, query, applied),
         )
-        return self._checked(self._result(original, optimized, applied))
-
-    def _checked(self, result: OptimizationResult) -> OptimizationResult:
-        """Returns the result, or the prompt as it was where the result risks more than allowed."""
+        result = self._result(original, optimized, list(dict.fromkeys(applied)))
         most, risks = self.config.max_risk, get_args(QualityRisk)
         if most is None or risks.index(result.quality_risk) <= risks.index(most):
             return result
-        reason = f"skipped: quality risk {result.quality_risk} is above {most}"
-        return self._result(result.original_prompt, result.original_prompt, [reason])
+        return self._result(
+            original, original, [f"skipped: quality risk {result.quality_risk} is above {most}"]
+        )
 
     def _relevance(self, category: str, texts: Sequence[str], query: str) -> list[float]:
         """Returns how much the question needs each text, 0 to 1."""
@@ -211,67 +206,64 @@ class TokenOptimizer:
         self, parts: Sequence[PromptPart], query: str, applied: list[str], *, low: bool
     ) -> list[PromptPart]:
         """Returns the parts without the paragraphs, or with `low` sentences, that matter least."""
-        documents = {p: part for p, part in enumerate(parts) if part.category == "document" and part.text}
-        paragraphs = [(p, *pair) for p, part in documents.items() for pair in split_paragraphs(part.text)]
-        kept = self._needed([text for _, text, _ in paragraphs], query, applied, low=low)
-        texts = dict.fromkeys(documents, "")
-        for (p, _, gap), text in zip(paragraphs, kept, strict=True):
-            texts[p] += text + gap if text else ""
-        return [
-            replace(part, text=texts[p].rstrip()) if p in documents else part
-            for p, part in enumerate(parts)
-            if p not in documents or texts[p]  # without a text, a label is removed too
+        given = [
+            text for part in parts if part.category == "document" for text, _ in split_paragraphs(part.text)
         ]
+        stays = self._needed(list(dict.fromkeys(given)), query, applied, low=low)
+        if len(stays) < len(given):
+            applied.insert(0, "deduplicate")
+        made: list[PromptPart] = []
+        for part in parts:
+            if part.category != "document" or not part.text:
+                made.append(part)
+                continue
+            # What is repeated stays where it comes first.
+            kept = [(stays.pop(text, ""), gap) for text, gap in split_paragraphs(part.text)]
+            text = "".join(text + gap for text, gap in kept if text).rstrip()
+            if text:  # without a text, a label is removed too
+                made.append(replace(part, text=text))
+        return made
 
-    def _needed(self, texts: list[str], query: str, applied: list[str], *, low: bool) -> list[str]:
-        """Returns what `fit_documents` keeps of each text in the tokens that are aimed at; "" for nothing."""
-        kept = dict.fromkeys(texts)
-        tokens = dict(zip(kept, self.counter.count_many([f"{text}\n" for text in kept]), strict=True))
-        if len(kept) < len(texts):
-            _note(applied, "deduplicate")
-        target = self._target(tokens, query, low=low)
-        if target < sum(tokens.values()):
-            rated = (
-                self._relevance("document", list(kept), query) if self._own_analyzer else [None] * len(kept)
-            )
-            given = [
-                Segment(id=str(i), text=t, score=r) for i, (t, r) in enumerate(zip(kept, rated, strict=True))
-            ]
-            fitted = fit_documents(given, max_tokens=target, query=query, counter=self.counter, compress=low)
-            stays = {given[int(s.id)].text: s.text for s in fitted.segments}
-            if any(text not in stays for text in kept):
-                _note(applied, "relevance_filter")
-            if any(text != short for text, short in stays.items()):
-                _note(applied, "extractive")
-        else:
-            stays = {text: text for text in kept}
-        return [stays.pop(text, "") for text in texts]  # what is repeated stays where it comes first
+    def _needed(self, given: list[str], query: str, applied: list[str], *, low: bool) -> dict[str, str]:
+        """Returns for each text what `fit_documents` keeps of it in the tokens aimed at, "" for nothing."""
+        tokens = self.counter.count_many([f"{text}\n" for text in given])
+        ratings = self._relevance("document", given, query)
+        target = self._target(tokens, ratings, query, low=low)
+        if target >= sum(tokens):
+            return dict(zip(given, given, strict=True))
+        scores = ratings if self._own_analyzer else [None] * len(given)
+        segments = [
+            Segment(id=str(i), text=text, score=score)
+            for i, (text, score) in enumerate(zip(given, scores, strict=True))
+        ]
+        fitted = fit_documents(segments, max_tokens=target, query=query, counter=self.counter, compress=low)
+        stays = dict.fromkeys(given, "") | {given[int(s.id)]: s.text for s in fitted.segments}
+        if "" in stays.values():
+            applied.append("relevance_filter")
+        if any(short not in ("", text) for text, short in stays.items()):
+            applied.append("extractive")
+        return stays
 
-    def _target(self, tokens: Mapping[str, int], query: str, *, low: bool) -> int:
+    def _target(self, tokens: Sequence[int], ratings: Sequence[float], query: str, *, low: bool) -> int:
         """Returns how many tokens of documents stay: fewer where some clearly answer."""
-        total = sum(tokens.values())
-        ratings = self._relevance("document", list(tokens), query)
+        config, total = self.config, sum(tokens)
         least, best = self.analyzer.config.min_relevance_threshold, max(ratings, default=0.0)
         if not query.strip() or best < least or not least:
             return total  # where none stands out, none is known to be irrelevant
-        config = self.config
         share = config.long_ratio if low or total >= config.long_tokens else config.ratio
         target = total - int(total * share)
-        ordered = sorted(ratings)
-        below, above = max(pairwise(ordered), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
-        words = len(set(content_words(query)))
-        if above - below >= _DECISIVE_GAP or (above - below) * words >= _DECISIVE_WORDS:
-            clear = [n for n, rating in zip(tokens.values(), ratings, strict=True) if rating >= above]
+        below, above = max(pairwise(sorted(ratings)), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
+        gap = above - below
+        if gap >= _DECISIVE_GAP or gap * len(set(content_words(query))) >= _DECISIVE_WORDS:
+            clear = [n for n, rating in zip(tokens, ratings, strict=True) if rating >= above]
             return min(target, sum(clear))
-        return target if low else max(target, *tokens.values())
+        return target if low else max(target, *tokens)
 
     def _system(self, system: str | None, applied: list[str]) -> str | None:
         if not system or not self.config.compress_system_prompt:
             return system
         result = self.compressor.compress_system_prompt(system)
-        if result.compressed_tokens >= result.original_tokens:
-            return system
-        _note(applied, result.strategy_used)
+        applied += [result.strategy_used] if result.strategy_used != "none" else []
         return result.compressed_text
 
     def _history(self, history: Messages, query: str, applied: list[str]) -> Messages:
@@ -279,42 +271,44 @@ class TokenOptimizer:
         # One line each: the analyzer would split a message at lines that look like a speaker's.
         texts = [" ".join(content_text(message.get("content")).split()) for message in history]
         relevance = self._relevance("history", texts, query)
-        threshold = self.analyzer.config.min_relevance_threshold
+        limits = self.analyzer.config
         turns = split_turns([str(message.get("role")) for message in history])
         first = turns[0][0] if turns else len(history)
         turns = [list(range(first)), *turns] if first else turns
         kept: list[Mapping[str, Any]] = []
-        for age, positions in zip(range(len(turns), 0, -1), turns, strict=True):
-            messages = [history[i] for i in positions]
-            needed = any(relevance[i] >= threshold for i in positions)
-            relevant = needed and age <= self.analyzer.config.max_history_turns
-            if age <= self.config.recent_turns or relevant or any(map(_stays_whole, messages)):
+        for age, turn in zip(range(len(turns), 0, -1), turns, strict=True):
+            messages = [history[i] for i in turn]
+            relevant = any(relevance[i] >= limits.min_relevance_threshold for i in turn)
+            if (
+                age <= self.config.recent_turns
+                or (relevant and age <= limits.max_history_turns)
+                or any(m.get("role") in ("system", "tool") or m.get("tool_calls") for m in messages)
+            ):
                 kept.extend(messages)
             else:
-                _note(applied, "history_filter")
-                kept.extend(filter(_lasts, messages))
+                applied.append("history_filter")
+                kept.extend(m for m in messages if find_moments(content_text(m.get("content"))) & _LASTING)
         return kept
 
     def _examples(self, examples: Messages, query: str, applied: list[str]) -> Messages:
         """Returns the best examples in the order given, because examples may build on each other."""
-        if not examples:
-            return examples
+        config = self.config
         picked = self.few_shot_selector.select(
             query,
             examples,
-            self.config.max_examples,
-            self.config.diversity_weight,
-            max_tokens=self.config.max_example_tokens,
+            config.max_examples,
+            config.diversity_weight,
+            max_tokens=config.max_example_tokens,
             counter=self.counter,
         )
         if len(picked) == len(examples):
             return examples
-        _note(applied, "few_shot")
-        left = [id(example) for example in picked]  # an object may be given, and picked, more than once
+        applied.append("few_shot")
+        left = Counter(map(id, picked))  # an object may be given, and picked, more than once
         kept: list[Mapping[str, Any]] = []
         for example in examples:
-            if id(example) in left:
-                left.remove(id(example))
+            if left[id(example)]:
+                left[id(example)] -= 1
                 kept.append(example)
         return kept
 
@@ -334,20 +328,6 @@ class TokenOptimizer:
             strategies_applied=applied,
             quality_risk=self.config.risk(percent),
         )
-
-
-def _note(applied: list[str], strategy: str) -> None:
-    if strategy not in applied:
-        applied.append(strategy)
-
-
-def _stays_whole(message: Mapping[str, Any]) -> bool:
-    return message.get("role") in ("system", "tool") or bool(message.get("tool_calls"))
-
-
-def _lasts(message: Mapping[str, Any]) -> bool:
-    """Returns whether later turns may depend on a message."""
-    return bool(find_moments(content_text(message.get("content"))) & _LASTING)
 
 
 def _assemble(system: str | None, history: Messages, examples: Messages, parts: Sequence[PromptPart]) -> str:

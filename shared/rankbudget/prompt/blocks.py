@@ -9,7 +9,7 @@ from functools import partial
 from ..fitting import block as fitting
 from ..fitting.protocol import Fit
 from ..messages.measure import Measure
-from ..messages.tags import JOINT, close_tag, open_tag, wrapper_of
+from ..messages.tags import JOINT, tag_lines, wrapper_of
 from ..segment import Block, Decision, Scope, Segment
 from .layout import STATIC
 from .request import PromptRequest
@@ -90,7 +90,7 @@ def wishes_of(
 
 def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framing: bool) -> int:
     count = request.counter.count
-    tags = count(open_tag(name)) + count(close_tag(name))
+    tags = sum(map(count, tag_lines(name)))
     if not framing:
         return tags
     notice = count(request.notice + "\n") if request.notice and name not in STATIC else 0

@@ -17,7 +17,7 @@ from ..fitting.protocol import Cost, Fit, Piece, plain_cost
 from ..messages.codec import DictCodec
 from ..relevance.fusion import default_scorer
 from ..relevance.protocol import Scorer
-from ..report.result import FitResult
+from ..report.report import FitResult
 from ..segment import Block, Scope, Segment
 from .request import PromptRequest
 from .stages import plain_budget, plan_steps

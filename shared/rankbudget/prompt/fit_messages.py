@@ -14,7 +14,7 @@ from ..counting.protocol import Tool
 from ..errors import BudgetConfigError
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import Measure
-from ..report.result import FitResult
+from ..report.report import FitResult
 from ..segment import Block
 from .request import PromptRequest
 from .stages import plain_budget, plan_steps
@@ -133,4 +133,4 @@ def read_profile(given: RenderingProfile | str, codec: Codec) -> RenderingProfil
     if not isinstance(profile, RenderingProfile):
         msg = f"profile must be a RenderingProfile or a name (got {given!r})."
         raise BudgetConfigError(msg)
-    return None if profile.free else profile
+    return None if profile == RenderingProfile() else profile

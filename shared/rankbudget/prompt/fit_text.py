@@ -8,8 +8,7 @@ from ..budget.validation import check_count, shown
 from ..compression.truncate import truncate_text
 from ..counting import counter_for
 from ..errors import BudgetConfigError, named_options
-from ..report.report import BlockTotal, BudgetReport
-from ..report.result import FitResult
+from ..report.report import BlockTotal, BudgetReport, FitResult
 from ..segment import Action, Decision, Segment
 
 __all__ = ["fit_text"]

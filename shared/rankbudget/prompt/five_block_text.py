@@ -19,7 +19,7 @@ from ..errors import BudgetConfigError, named_options
 from ..fitting.protocol import Fit
 from ..messages.codec import DictCodec, content_text
 from ..messages.tags import NOTICE, escape_text, one_turn, placeholder, render_block, role_line
-from ..report.result import FitResult
+from ..report.report import FitResult
 from ..segment import Block, Provenance, Scope, Segment
 from .request import PromptRequest
 from .stages import plan_steps
@@ -203,7 +203,7 @@ class _Look:
 
 
 def _offline(counter: TokenCounter) -> Any:
-    from ..compression.summary import extractive_summary
+    from ..compression.extractive import extractive_summary
 
     return lambda text, max_tokens: extractive_summary(text, max_tokens, counter)
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..conversation.summary import spoken_text
 from ..fitting.protocol import Fit
 from ..messages.codec import PINNED_ROLES, Codec
-from ..messages.tags import close_tag, escape_text, open_tag, placeholder, render_block, role_line, wrapper_of
+from ..messages.tags import escape_text, placeholder, render_block, role_line, wrapper_of
 
 __all__ = ["STATIC", "Layout"]
 
@@ -94,7 +94,7 @@ class Layout:
     def _block(self, name: str, fit: Fit, *, empty: str | None = None) -> str:
         """Returns a block as tagged text; when nothing of it is left "", or `empty` in its tags."""
         if not fit.pieces:
-            return open_tag(name) + empty + close_tag(name) if empty else ""
+            return render_block(name, [empty]) if empty else ""
         wrap = wrapper_of(name, self.tags)
         return render_block(name, [wrap(piece.segment, piece.rendition.text) for piece in fit.pieces])
 

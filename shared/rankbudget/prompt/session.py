@@ -18,7 +18,7 @@ from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetConfigError, named_options
 from ..messages.codec import Codec, DictCodec, finished
 from ..messages.measure import CodecMeasure, Measure
-from ..report.result import FitResult
+from ..report.report import FitResult
 from ..segment import Block
 from .plan import Plan
 from .request import PromptRequest, Turn

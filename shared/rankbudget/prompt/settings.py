@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..budget.token_budget import TokenBudget
-from ..counting.resolve import named
+from ..counting.resolve import COUNTERS
 from ..errors import BudgetConfigError, BudgetError, shown
 from ..messages.codec import Codec
 from .session import BudgetSession
@@ -69,7 +69,7 @@ def write_counter(counter: Any) -> str | None:
     if function is not None:
         return f"function:{function}"
     name = getattr(counter, "name", None)
-    if isinstance(name, str) and named(name) is counter:
+    if isinstance(name, str) and COUNTERS.get(name) is counter:
         return f"name:{name}"
     return f"lost:{name or getattr(counter, '__name__', type(counter).__name__)}"
 

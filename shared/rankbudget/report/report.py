@@ -1,24 +1,19 @@
-"""What became of every segment and why, with totals for each block.
-
-Every call makes a report, and few are looked at: counts, dropped ranges and warnings are worked out on
-first access.
-"""
+"""What became of every segment and why, worked out when it is read: few reports are looked at."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from ..errors import BudgetError
-from ..segment import Decision, DecisionRange
+from ..segment import Decision, DecisionRange, Segment
 from .html import page
-from .table import table
-from .words import HOLDS_AT_ANY_SIZE, explained, warnings_of
+from .words import HOLDS_AT_ANY_SIZE, explained, table, warnings_of
 
-__all__ = ["BlockTotal", "BudgetReport", "Covers", "MoreTokens", "Part"]
+__all__ = ["BlockTotal", "BudgetReport", "Covers", "FitResult", "MoreTokens", "Part"]
 
 Covers = Literal["prompt", "history", "documents", "examples"]
 Part = Decision | DecisionRange
@@ -27,9 +22,6 @@ MoreTokens = Callable[[str, str], int | None]
 """(block, segment id) -> tokens more that bring a piece back; 0 if none do, None if unknown."""
 
 _LATER = ("overhead", "parts", "totals", "joined")
-_PLAIN = (
-    "limit", "total_tokens", "window", "reserve", "safety", "overhead", "counter", "exact", "model", "covers",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +34,7 @@ class BlockTotal:
         granted: tokens it was allowed; None where only the window limits it.
         used: tokens that are in the prompt.
         wanted: tokens it would have used, where known.
-        kept: segments kept whole; the report counts this and the next two from its decisions.
-        shortened: segments truncated, compressed or summarized.
-        dropped: segments trimmed.
+        kept: segments kept whole; the report counts these, and those `shortened` and `dropped`.
 
     Example:
         >>> BlockTotal(name="history", rank=5, granted=400, used=100).utilization
@@ -73,6 +63,7 @@ class BlockTotal:
         return self.used / self.granted if self.granted else 0.0
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class BudgetReport:
     """Says how large the prompt is, what it may be, and what became of every segment. It never changes.
 
@@ -83,13 +74,11 @@ class BudgetReport:
         reserve: tokens kept for the answer.
         safety: tokens kept free because counts may be too low.
         overhead: tokens that belong to no block: reply priming, message framing, tool schemas.
-        blocks: the blocks in prompt order.
-        parts: decisions in order; a range stands for many and is expanded on first access.
+        blocks: in prompt order.
+        parts: decisions in order; a range holds many and is expanded on first access.
         warnings: sentences, or a function that makes them; what the decisions show is added.
-        counter: name of the token counter.
-        exact: whether it knows or estimates.
-        model: the model's name, where known.
-        covers: what the report is about: the whole prompt, or the part of it that this entry point sees.
+        counter: name of the token counter; `exact` says whether it knows or estimates.
+        covers: the whole prompt, or the part of it that this entry point sees.
         later: makes `overhead`, `totals` (the blocks), `parts` and `joined` when the report is read. Pieces
             of joined blocks cost other tokens together than one by one; the last kept take the difference.
         needs: makes, of the report, what says how many more tokens bring a piece back.
@@ -124,17 +113,11 @@ class BudgetReport:
     window: int | None
     reserve: int
     safety: int
+    overhead: int
     counter: str
     exact: bool
     model: str | None
     covers: Covers
-    overhead: int
-    parts: Sequence[Part]
-    totals: Sequence[BlockTotal]
-    joined: Collection[str]
-    _noted: Warnings
-    _later: Callable[[], Mapping[str, Any]]
-    _needs: Callable[[BudgetReport], MoreTokens] | None
 
     def __init__(
         self,
@@ -155,20 +138,13 @@ class BudgetReport:
         later: Callable[[], Mapping[str, Any]] | None = None,
         needs: Callable[[BudgetReport], MoreTokens] | None = None,
     ) -> None:
-        if later is None:
-            given = {"overhead": overhead, "totals": tuple(blocks), "parts": tuple(parts), "joined": ()}
-            later = partial(dict, given)
+        given = {"overhead": overhead, "totals": tuple(blocks), "parts": tuple(parts), "joined": ()}
         self.__dict__.update(
             limit=limit, total_tokens=total_tokens, window=window, reserve=reserve, safety=safety,
-            counter=counter, exact=exact, model=model, covers=covers,
-            _noted=warnings, _later=later, _needs=needs,
+            counter=counter, exact=exact, model=model, covers=covers, _needs=needs,
+            _noted=warnings if callable(warnings) else lambda: warnings,
+            _later=later or (lambda: given),
         )  # fmt: skip
-
-    def __setattr__(self, name: str, *_: object) -> None:
-        msg = f"a BudgetReport never changes; {name!r} cannot be set or deleted"
-        raise AttributeError(msg)
-
-    __delattr__ = __setattr__
 
     def __repr__(self) -> str:
         return (
@@ -184,22 +160,15 @@ class BudgetReport:
     def __reduce__(self) -> tuple[object, ...]:
         return BudgetReport.from_dict, (self.to_dict(),)  # ranges hold closures, which cannot be pickled
 
-    def replace(self, **changes: Any) -> BudgetReport:
-        """Returns the report with other values for some of its arguments."""
-        given = {name: getattr(self, name) for name in _PLAIN}
-        given |= {"warnings": self._noted, "needs": self._needs}
-        given |= {"blocks": self.totals, "parts": self.parts}
-        made = BudgetReport(**{**given, **changes})
-        made.__dict__.update(made._later(), joined=self.joined)
-        return made
-
     def noting(self, *warnings: str) -> BudgetReport:
         """Returns the report with more warnings."""
-        return self.replace(warnings=lambda: (*self._own_warnings(), *warnings)) if warnings else self
+        made = BudgetReport.__new__(BudgetReport)
+        made.__dict__.update(self.__dict__, _noted=lambda: (*self._noted(), *warnings))
+        made.__dict__.pop("warnings", None)
+        return made
 
     # ---- what it says ----------------------------------------------------------------------------
     def __getattr__(self, name: str) -> Any:
-        """Makes what is worked out only when somebody looks."""
         if name not in _LATER:
             msg = f"a BudgetReport has no {name!r}"
             raise AttributeError(msg)
@@ -214,9 +183,7 @@ class BudgetReport:
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
         """Every decision, ranges expanded."""
-        found: list[Decision] = []
-        for part in self.parts:
-            found.extend(part.expand() if isinstance(part, DecisionRange) else (part,))
+        found = [decision for part in self.parts for decision in _expanded(part)]
         for block in self.totals:
             if block.name in self.joined:
                 _make_sum(found, block)
@@ -235,10 +202,7 @@ class BudgetReport:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What looks wrong, one sentence each; expands nothing."""
-        return tuple(dict.fromkeys([*self._own_warnings(), *warnings_of(self.blocks)]))
-
-    def _own_warnings(self) -> Sequence[str]:
-        return self._noted() if callable(self._noted) else self._noted
+        return tuple(dict.fromkeys([*self._noted(), *warnings_of(self.blocks)]))
 
     def block(self, name: str) -> BlockTotal:
         """Returns the figures of one block."""
@@ -251,14 +215,16 @@ class BudgetReport:
 
     def kept_ids(self, block: str | None = None) -> tuple[str, ...]:
         """Returns the ids of all segments that are in the prompt, whole or shortened, in order."""
-        kept = [found for found in self.decisions if found.action != "trimmed"]
-        return tuple([found.segment_id for found in kept if block in (None, found.block)])
+        return tuple([one.segment_id for one in self._kept() if block in (None, one.block)])
 
     def in_prompt(self) -> frozenset[tuple[str, str]]:
         """Returns block and id of all segments that are in the prompt; expands no dropped ones."""
-        kept = [part for part in self.parts if part.action != "trimmed"]
-        ranges = [part.expand() if isinstance(part, DecisionRange) else (part,) for part in kept]
-        return frozenset([(d.block, d.segment_id) for found in ranges for d in found])
+        return frozenset([(one.block, one.segment_id) for one in self._kept()])
+
+    def _kept(self) -> Iterator[Decision]:
+        for part in self.parts:
+            if part.action != "trimmed":
+                yield from _expanded(part)
 
     def explain(self, segment_id: str, block: str | None = None) -> str:
         """Returns why a segment is in the prompt or not, and how many more tokens would bring it back.
@@ -300,50 +266,65 @@ class BudgetReport:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BudgetReport:
         """Returns the report that `to_dict` wrote."""
-        values = {name: data[name] for name in _PLAIN if name in data}
         blocks = [{k: v for k, v in block.items() if k != "utilization"} for block in data["blocks"]]
-        made = cls(
-            **values,
+        return cls(
+            **{field.name: data[field.name] for field in fields(cls) if field.name in data},
             blocks=[BlockTotal(**block) for block in blocks],
             parts=[Decision(**decision) for decision in data["decisions"]],
+            warnings=data["warnings"],
         )
-        made.__dict__["warnings"] = tuple(data["warnings"])
-        return made
 
     def _totals(self) -> dict[str, Any]:
         """Returns everything but the decisions as plain data."""
         blocks = [{**asdict(block), "utilization": block.utilization} for block in self.blocks]
-        plain = {name: getattr(self, name) for name in _PLAIN}
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**plain, "blocks": blocks, "warnings": list(self.warnings)}
 
     def _explain(self, decision: Decision) -> str:
-        more = None
-        if (
-            self._more is not None
-            and decision.action == "trimmed"
-            and decision.reason not in HOLDS_AT_ANY_SIZE
-        ):
-            more = self._more(decision.block, decision.segment_id)
-        total = next((block for block in self.totals if block.name == decision.block), None)
-        if total is None or total.granted is None:
-            return explained(decision, granted=self.limit, used=self.total_tokens, more=more)
-        return explained(decision, granted=total.granted, used=total.used, more=more)
+        name, more = decision.block, None
+        if self._more and decision.action == "trimmed" and decision.reason not in HOLDS_AT_ANY_SIZE:
+            more = self._more(name, decision.segment_id)
+        granted, used = self.limit, self.total_tokens
+        for total in self.totals:
+            if total.name == name and total.granted is not None:
+                granted, used = total.granted, total.used
+        return explained(decision, granted=granted, used=used, more=more)
 
     @cached_property
     def _more(self) -> MoreTokens | None:
         return None if self._needs is None else self._needs(self)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitResult:
+    """What `fit_messages`, `fit_documents` and their kin return; what is kept whole are the same objects.
+
+    Args:
+        messages: the kept host messages.
+        segments: the kept segments.
+        text: the kept texts, joined as they were counted.
+        report: why every piece was kept, shortened or dropped.
+    """
+
+    messages: Sequence[Any] = ()
+    segments: Sequence[Segment] = ()
+    text: str = ""
+    report: BudgetReport
+
+
 def _make_sum(found: list[Decision], block: BlockTotal) -> None:
     """Changes the last decisions on kept pieces so that all of them add up to what the block uses."""
     rest = block.used - sum([d.after for d in found if d.block == block.name])
-    for i in range(len(found) - 1, -1, -1):
-        decision = found[i]
+    for i, decision in reversed(list(enumerate(found))):
         if rest and decision.after and decision.block == block.name:
             change = max(rest, 1 - decision.after)
             before = decision.before + change if decision.action == "kept" else decision.before
             found[i] = replace(decision, before=before, after=decision.after + change)
             rest -= change
+
+
+def _expanded(part: Part) -> Iterable[Decision]:
+    return part.expand() if isinstance(part, DecisionRange) else (part,)
 
 
 def _size(part: Part) -> int:

@@ -1,17 +1,18 @@
-"""What a report says in words: why a piece is in the prompt or not, and what looks wrong."""
+"""What a report says as plain text: totals, why a piece is in the prompt or not, and what looks wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..segment import Decision
 
 if TYPE_CHECKING:
     from .report import BlockTotal
 
-__all__ = ["HOLDS_AT_ANY_SIZE", "explained", "warnings_for", "warnings_of"]
+__all__ = ["HEAD", "HOLDS_AT_ANY_SIZE", "cells", "explained", "facts", "table", "warnings_for", "warnings_of"]
 
+HEAD = ("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped")
 HOLDS_AT_ANY_SIZE = frozenset(
     {"orphan_result", "unanswered_call", "leading_assistant", "out_of_scope", "discarded"}
 )
@@ -21,33 +22,72 @@ _NEAR_LIMIT = 0.80
 _STALE_TURNS = 10
 
 
+# ---- totals --------------------------------------------------------------------------------------
+def table(report: Mapping[str, Any]) -> str:
+    """Returns one line for each block, then overhead, total and what else is known of plain data."""
+    rows = [HEAD, *map(cells, report["blocks"])]
+    if report["overhead"]:
+        rows.append(("overhead", "", "", f"{report['overhead']:,}", "", "", "", ""))
+    limit, used = report["limit"], report["total_tokens"]
+    sums = {name: sum(block[name] for block in report["blocks"]) for name in HEAD[-3:]}
+    share = used / limit if limit > 0 else None
+    rows.append(
+        cells({"name": "total", "rank": "", "granted": limit, "used": used, "utilization": share, **sums})
+    )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *numbers in rows:
+        right = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *right]).rstrip())
+    return "\n".join([*lines, *facts(report), *(f"warning: {warning}" for warning in report["warnings"])])
+
+
+def cells(block: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns one block as the columns of `HEAD`."""
+    granted = "" if block["granted"] is None else f"{block['granted']:,}"
+    share = "" if block["utilization"] is None else f"{block['utilization']:.0%}"
+    counts = [f"{block[name]:,}" for name in HEAD[-3:]]
+    return (block["name"], str(block["rank"]), granted, f"{block['used']:,}", share, *counts)
+
+
+def facts(report: Mapping[str, Any]) -> list[str]:
+    """Returns what the window is made of, what counted, and what the report covers, where they are known."""
+    found = []
+    if report["window"] is not None:
+        rest = f"{report['reserve']:,} reserve + {report['safety']:,} safety"
+        found.append(f"window {report['window']:,} = {report['limit']:,} for the prompt + {rest}")
+    if report["counter"]:
+        found.append(f"counted with {report['counter']}" + ("" if report["exact"] else " (estimated)"))
+    covers = report["covers"]
+    found.append("covers the whole prompt" if covers == "prompt" else f"covers the {covers} only")
+    return found
+
+
+# ---- one decision --------------------------------------------------------------------------------
 def explained(decision: Decision, *, granted: int, used: int, more: int | None) -> str:
-    """Returns one decision as a sentence.
+    """Returns one decision as a sentence, with the tokens its block was `granted` and has `used`.
 
-    Args:
-        decision: what became of a piece.
-        granted: tokens its block may have.
-        used: tokens it has.
-        more: tokens more that bring the piece back; 0 if none do, None if unknown.
+    `more` tokens bring the piece back; 0 if none do, None if unknown.
     """
-    name, reason = f"{decision.segment_id} ({decision.block})", decision.reason
+    action, reason = decision.action, decision.reason
+    if action == "kept":
+        said = f"kept whole: {reason}, {decision.after:,} tokens"
+    elif action != "trimmed":
+        said = f"{action}: {reason}, from {decision.before:,} to {decision.after:,} tokens"
+    else:
+        said = f"dropped: {reason}. It has {decision.before:,} tokens"
+        holds = reason in HOLDS_AT_ANY_SIZE
+        if not holds:
+            said += f"; the block was granted {granted:,} and uses {used:,}"
+        if holds or more == 0:
+            said += "; no budget would bring it back"
+        elif more:
+            said += f". {more:,} more tokens for the prompt would bring it back"
     detail = f" {decision.detail}" if decision.detail else ""
-    if decision.action == "kept":
-        return f"{name} was kept whole: {reason}, {decision.after:,} tokens.{detail}"
-    if decision.action != "trimmed":
-        sizes = f"from {decision.before:,} to {decision.after:,} tokens"
-        return f"{name} was {decision.action}: {reason}, {sizes}.{detail}"
-    dropped = f"{name} was dropped: {reason}. It has {decision.before:,} tokens"
-    if reason in HOLDS_AT_ANY_SIZE:
-        return f"{dropped}; no budget would bring it back.{detail}"
-    dropped = f"{dropped}; the block was granted {granted:,} and uses {used:,}"
-    if more is None:
-        return f"{dropped}.{detail}"
-    if not more:
-        return f"{dropped}; no budget would bring it back.{detail}"
-    return f"{dropped}. {more:,} more tokens for the prompt would bring it back.{detail}"
+    return f"{decision.segment_id} ({decision.block}) was {said}.{detail}"
 
 
+# ---- warnings ------------------------------------------------------------------------------------
 def warnings_for(
     *, window: int | None, system_tokens: int, system_limit: int | None, task_turns: int
 ) -> list[str]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..messages.codec import Codec, block_text, content_text
+from ..counting.blocks import block_text
+from ..messages.codec import Codec, content_text
 from .broken import LawBroken
 from .repairs import answers, part, unanswered_results, waiting_from
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from rankbudget.budget.token_budget import TokenBudget
-from rankbudget.cli.demo import _DATA, QUESTION, Half, Task, _compare, _documentation, _report, _tokens_sent
+from rankbudget.cli.demo import _DATA, QUESTION, Half, Task, _compare, _documentation, _tokens_sent
 from rankbudget.cli.reading import read_chat, read_passages
 from rankbudget.counting import counter_for
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
-from rankbudget.report.report import BlockTotal, BudgetReport
+from rankbudget.report.report import BudgetReport
 from tests.core.cli.conftest import run
 
 COUNTER = counter_for("gpt-4o")
@@ -130,9 +130,9 @@ def test_a_missing_framework_names_its_extra(capsys, monkeypatch):
     assert 'pip install "rankbudget[langchain,classic,llamaindex,faiss,embed]"' in capsys.readouterr().err
 
 
-def half(history, passages, reports=()):
+def half(history, passages):
     prompt = [{"role": "system", "content": "s"}, *history, {"role": "user", "content": "q"}]
-    return Half(prompt=prompt, passages=passages, reports=reports)
+    return Half(prompt=prompt, passages=passages, report=BudgetReport(limit=9, total_tokens=9))
 
 
 HELLO = {"role": "user", "content": "hi"}
@@ -149,35 +149,10 @@ def test_differences_between_the_frameworks_are_named(capsys):
     assert _compare({"chain": half([HELLO], {"a": "A"}), "engine": half([HELLO], {"a": "A"})}) is True
 
 
-def part(block, used):
-    total = BlockTotal(name=block, rank=5, granted=used, used=used)
-    return BudgetReport(limit=used, total_tokens=used, blocks=[total], covers="history")
-
-
-def test_reports_of_parts_become_one_of_the_whole_prompt():
-    """The blocks of both are in it, the latest of each, and the total is counted on the prompt itself."""
-    task = Task(
-        budget=TokenBudget(context_window=100, reserve=10),
-        counter="gpt-4o",
-        system="s",
-        history=[HELLO],
-        question="q",
-        index=None,
-    )
-    made = half([HELLO], {"a": "A"}, [part("knowledge", 1), part("history", 4), part("history", 5)])
-    sent = _tokens_sent(made, task)
-    report = _report(made, task, sent)
-    assert [(block.name, block.used) for block in report.blocks] == [("knowledge", 1), ("history", 5)]
-    assert report.total_tokens == sent == COUNTER.count_messages(made.prompt)
-    assert report.overhead == report.total_tokens - 6
-    assert (report.limit, report.covers) == (90, "prompt")
-
-
 def test_a_prompt_over_the_limit_is_an_error():
     """The demonstration does not print a prompt that breaks its own promise."""
     task = Task(
-        budget=TokenBudget(context_window=12, reserve=10),
-        counter="gpt-4o",
+        budget=TokenBudget(context_window=12, reserve=10, model="gpt-4o"),
         system="s",
         history=[],
         question="q",

@@ -176,7 +176,7 @@ def test_a_folder_without_weights_is_a_typed_error(folder, tmp_path):
         TokenClassifier(tmp_path / "nothing").rate(["a"])
     (tmp_path / "tokenizer.json").write_text((folder / "tokenizer.json").read_text())
     (tmp_path / "model.onnx").write_bytes(b"nothing")
-    with pytest.raises(BudgetConfigError, match="must hold a tokenizer and a model"):
+    with pytest.raises(BudgetConfigError, match="must be a folder"):
         TokenClassifier(tmp_path).rate(["a"])
     write_model(tmp_path, ["a"], inputs=("pixels",))
     with pytest.raises(BudgetConfigError, match=r"must take input_ids.*pixels"):

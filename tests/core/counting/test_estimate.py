@@ -14,9 +14,9 @@ import pytest
 
 from rankbudget import counter_for
 from rankbudget.counting import TokenCounter
-from rankbudget.counting.base import COUNTERS
 from rankbudget.counting.estimate import ESTIMATE_BAND, EstimateCounter, estimate_tokens
 from rankbudget.counting.models import similar_to
+from rankbudget.counting.resolve import COUNTERS
 from rankbudget.testing import CounterConformance
 from tests.growth import growth
 

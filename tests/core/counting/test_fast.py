@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rankbudget import counter_for
-from rankbudget.counting import resolve
-from rankbudget.counting.fast import FastCounter
+from rankbudget.counting import resolve, tiktoken_counter
+from rankbudget.counting.tiktoken_counter import TiktokenCounter
 from rankbudget.errors import CounterUnavailableError
 
 from .test_tiktoken_counter import texts
@@ -40,7 +40,8 @@ def test_without_fastokens_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
+    tiktoken_counter._fast_encoding.cache_clear()
     with pytest.raises(CounterUnavailableError, match=r"rankbudget\[fast\]"):
         resolve._from_name("gpt-4o+fast")
     with pytest.raises(CounterUnavailableError, match="encoding must be"):
-        FastCounter("p50k_base")
+        TiktokenCounter("p50k_base", fast=True)

@@ -12,8 +12,7 @@ import pytest
 
 from rankbudget import counter_for
 from rankbudget.counting import MediaTable
-from rankbudget.counting.image_size import image_size
-from rankbudget.counting.media import media_for
+from rankbudget.counting.media import image_size, media_for
 
 
 def png(width: int, height: int) -> bytes:
@@ -154,13 +153,21 @@ def test_the_table_can_be_replaced() -> None:
     ]
 
 
-def test_a_text_document_costs_its_text() -> None:
-    """A document that carries its text is counted by it."""
-    document = {
-        "type": "document",
-        "source": {"type": "text", "media_type": "text/plain", "data": "word " * 100},
-    }
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "word " * 100}},
+        {"type": "file", "source_type": "text", "text": "word " * 100, "mime_type": "text/plain"},
+        {"type": "text-plain", "text": "word " * 100, "mime_type": "text/plain"},
+        {"type": "text-plain", "base64": base64.b64encode(b"word " * 100).decode()},
+    ],
+)
+def test_a_text_document_costs_its_text(document: dict[str, Any]) -> None:
+    """A document that carries its text is counted by it, in the forms of all providers."""
     assert MediaTable().tokens(document) == 250
+    counter = counter_for("gpt-4o")
+    empty = counter.count_message({"role": "user", "content": []})
+    assert 95 <= counter.count_message({"role": "user", "content": [document]}) - empty <= 105
 
 
 def test_nothing_is_opened_or_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,10 @@ from rankbudget.errors import BudgetConfigError, CounterUnavailableError
         *(
             ("gpt-41", "o200k_base"),
             ("gpt-41-mini", "o200k_base"),
+            ("gpt-4-1", "o200k_base"),
+            ("gpt-4-1-mini", "o200k_base"),
+            ("gpt-4-o", "o200k_base"),
+            ("gpt-4-1106-preview", "cl100k_base"),
             ("openai:gpt-4o", "o200k_base"),
             ("azure_openai:gpt-35-turbo", "cl100k_base"),
             ("openrouter/openai/gpt-5", "o200k_base"),

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from rankbudget import counter_for
-from rankbudget.counting.chat_template import ChatTemplate, TemplateRefusedError
+from rankbudget.counting.chat_template import ChatTemplate
 from rankbudget.counting.huggingface import cached_folder, from_folder, from_tokenizer
-from rankbudget.counting.probing import PROBE_TOOLS
 from rankbudget.counting.profiles import apply_profile
-from rankbudget.counting.tokenizer_counter import TokenizerCounter
+from rankbudget.counting.tokenizer_counter import PROBE_TOOLS, TemplateRefusedError, TokenizerCounter
 from rankbudget.errors import CounterUnavailableError
 from rankbudget.testing import CounterConformance
 
@@ -364,7 +363,17 @@ _DOUBLING = (
 def test_a_template_that_computes_too_much_is_refused(source: str) -> None:
     """Loops, recursion and values that double end in a typed error, when the counter is made, within seconds."""
     with pytest.raises(CounterUnavailableError, match="chat template must only write out"):
-        from_tokenizer(byte_level_tokenizer(), template=source)
+        from_tokenizer(byte_level_tokenizer(), template=ChatTemplate(source))
+
+
+def test_a_transformers_tokenizer_is_rendered_within_the_bounds_too() -> None:
+    """The template of a tokenizer object is not trusted more than that of a folder."""
+    transformers = pytest.importorskip("transformers")
+    host = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer())
+    rounds = "{% for a in range(99999) %}{% for b in range(99999) %}"
+    host.chat_template = rounds + "{{ messages[0].content }}{% endfor %}{% endfor %}"
+    with pytest.raises(CounterUnavailableError, match="chat template must only write out"):
+        counter_for(host).count_messages([{"role": "user", "content": "hi"}])
 
 
 def test_long_conversations_are_within_the_bounds() -> None:

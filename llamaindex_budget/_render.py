@@ -1,26 +1,30 @@
-"""Memory blocks as blocks of a plan, and the host's template around what is kept of them."""
+"""How a host shows what is kept: memory blocks in its template, and its own prompt around it all."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.memory.memory import InsertMethod
+from llama_index.core.prompts import BasePromptTemplate
 
 from rankbudget import Block, BudgetSession, Segment
-from rankbudget.adapters import Fit, Shown, escape_text, render_block, wrapper_of
+from rankbudget.adapters import JOINT, Fit, PromptRequest, Shown, escape_text, render_block, wrapper_of
 
 from ._codec import PINNED, copy_message
 from ._convert import media_cost
 from .blocks import BudgetMemoryBlock
 
-__all__ = ["Part", "Rendering", "as_is"]
+__all__ = ["QUESTIONS", "Part", "Rendering", "as_is", "with_prompt"]
 
 _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own blocks
+_CONTEXT = ("context_str", "context_msg")
+QUESTIONS = ("query_str", "question")
+"""What LlamaIndex's templates call the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,45 +33,43 @@ class Part:
 
     name: str
     block: Block
-    items: Mapping[str, Any]  # content blocks and messages by the id of their segment
-    media: Mapping[str, int]  # their tokens
+    media: Mapping[str, int]  # tokens of content blocks and messages by the id of their segment
 
     @classmethod
     def of(cls, memory_block: BaseMemoryBlock[Any], content: Any, session: BudgetSession) -> Part:
         """Returns the content of a memory block."""
         name = memory_block.name
-        segments, items, media = [], {}, {}
+        segments, media = [], {}
         given = [content] if isinstance(content, str) else list(content)
         for i, item in enumerate(given):
-            segment, text = f"{name}-{i}", ""
+            segment, text, source = f"{name}-{i}", "", None
             if isinstance(item, (str, TextBlock)):
                 text = item if isinstance(item, str) else item.text
             else:
-                items[segment] = item
-                media[segment] = media_cost(item, session.counter)
-            if text or segment in items:
+                source, media[segment] = item, media_cost(item, session.counter)
+            if text or source is not None:
                 score = 1.0 - i / (len(given) + 1) if len(given) > 1 else None
-                segments.append(Segment(id=segment, text=text, score=score))
+                segments.append(Segment(id=segment, text=text, score=score, source=source))
         own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
         block = Block(
             name=f"{name}-block" if name in _OWN_NAMES else name,
             segments=tuple(segments),
-            strategy="best_first" if items else "truncate" if len(segments) == 1 else "evidence",
+            strategy="best_first" if media else "truncate" if len(segments) == 1 else "evidence",
             rank=max(1, memory_block.priority) if own is None else own.rank,
             pinned=memory_block.priority == 0 if own is None else own.pinned,
             size=None if own is None else own.size,
         )
-        return cls(name, block, items, media)
+        return cls(name, block, media)
 
 
+@dataclass(frozen=True, slots=True)
 class Rendering:
     """Puts kept blocks and history together as the host's template does, static text first."""
 
-    def __init__(self, memory: Any, parts: Sequence[Part], *, pending: bool, shown: Shown | None) -> None:
-        self.memory = memory
-        self.parts = parts
-        self.pending = pending
-        self.shown = shown or as_is
+    memory: Any
+    parts: Sequence[Part]
+    pending: bool  # the question is not stored yet
+    shown: Shown
 
     def __call__(self, kept: Mapping[str, Fit], history: list[Any]) -> list[ChatMessage]:
         shown: list[tuple[str, list[Any]]] = []
@@ -76,7 +78,7 @@ class Rendering:
             pieces = kept[part.block.name].pieces if part.block.name in kept else ()
             content: list[Any] = []
             for piece in pieces:
-                item = part.items.get(piece.segment.id)
+                item = piece.segment.source
                 if isinstance(item, ChatMessage):
                     front.append(copy_message(item))
                 else:
@@ -87,7 +89,9 @@ class Rendering:
         leading = next((i for i, m in enumerate(messages) if m.role not in PINNED), len(messages))
         messages[leading:leading] = front
         if shown:
-            self._insert(messages, self._written(shown), leading)
+            template, notice = self.memory.memory_blocks_template, self.memory.notice
+            written = template.format_messages(memory_blocks=shown)[0].blocks
+            self._insert(messages, [*([TextBlock(text=notice)] if notice else ()), *written], leading)
         nodes = kept["knowledge"].pieces if "knowledge" in kept else ()
         if nodes:  # another part of the host shows them: here they are counted in the usual form
             wrap = wrapper_of("knowledge", ())
@@ -95,10 +99,6 @@ class Rendering:
             text = render_block("knowledge", texts)
             messages.append(ChatMessage(role=MessageRole.SYSTEM, content=text))
         return messages
-
-    def _written(self, shown: list[tuple[str, list[Any]]]) -> list[Any]:
-        written = list(self.memory.memory_blocks_template.format_messages(memory_blocks=shown)[0].blocks)
-        return [TextBlock(text=self.memory.notice), *written] if self.memory.notice else written
 
     def _insert(self, messages: list[ChatMessage], content: list[Any], leading: int) -> None:
         if self.memory.insert_method == InsertMethod.SYSTEM:
@@ -117,6 +117,45 @@ class Rendering:
 def as_is(_: str, __: Segment, text: str) -> str:
     """Shows a text of a block as it is."""
     return text
+
+
+def with_prompt(
+    request: PromptRequest, prompt: Any, question: str | None, extra_tokens: int, *, before: int = 0
+) -> PromptRequest:
+    """Returns a session's request with the host's prompt in its count.
+
+    `extra_tokens` are in neither; `before` are those an engine counts before the history, the prompt's too.
+    """
+    asks = isinstance(prompt, BasePromptTemplate) and any(name in prompt.template_vars for name in QUESTIONS)
+    # The question's own tokens are in the rendering now, no more beside it.
+    own = request.codec.make("user", question, origin="query") if question else None
+    inner, seen = request.render, request.shown or as_is
+
+    def render(kept: Mapping[str, Fit], history: list[Any]) -> Sequence[ChatMessage]:
+        others = {name: fit for name, fit in kept.items() if name != "knowledge"}
+        pieces = kept["knowledge"].pieces if "knowledge" in kept else ()
+        context = JOINT.join(seen("knowledge", p.segment, p.rendition.text) for p in pieces)
+        front = _filled(prompt, context, question or "")
+        rules = sum(1 for m in front if m.role in PINNED)
+        shown = history if inner is None else inner(others, history)
+        return [*front[:rules], *shown, *front[rules:], *([] if asks or own is None else [own])]
+
+    empty = render({}, [])
+    if before and request.measure is not None:
+        extra_tokens = max(extra_tokens, before - request.measure.total(empty))
+    system = [message for message in empty if message.role in PINNED]
+    return replace(request, render=render, system=system, extra_tokens=extra_tokens, question=own)
+
+
+def _filled(prompt: Any, context: str, question: str) -> list[ChatMessage]:
+    if isinstance(prompt, BasePromptTemplate):
+        values = dict.fromkeys(prompt.template_vars, "")
+        values |= {name: context for name in _CONTEXT if name in values}
+        values |= {name: question for name in QUESTIONS if name in values}
+        return list(prompt.format_messages(None, **values))
+    texts = ([prompt] if isinstance(prompt, str) else []) + ([context] if context else [])
+    given = [] if isinstance(prompt, str) else prompt
+    return [*given, *(ChatMessage(role=MessageRole.SYSTEM, content=text) for text in texts)]
 
 
 def _with_blocks(message: ChatMessage, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> ChatMessage:

@@ -1,0 +1,214 @@
+"""The budget behind a retriever, or around one: documents ranked, deduplicated and within the limit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+    Callbacks,
+)
+from langchain_core.documents import Document
+from langchain_core.documents.compressor import BaseDocumentCompressor
+from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict, Field
+from typing_extensions import override
+
+from rankbudget import Block, FitResult, Segment
+from rankbudget.adapters import JOINT, Call, Evidence, PromptRequest, Steps, adrive, drive, plan_steps
+from rankbudget.errors import BudgetConfigError
+
+from ._codec import CODEC
+from ._convert import from_segment, to_segments
+from ._limits import LimitSettings
+from ._options import Settings, check_given, check_values
+from ._slots import shown_by
+
+__all__ = ["BudgetDocumentCompressor", "BudgetRetriever"]
+
+
+class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
+    """Keeps the documents, or sentences of them, that most likely hold the answer, within a limit.
+
+    Works alone, in a `DocumentCompressorPipeline`, and in
+    `ContextualCompressionRetriever(base_compressor=..)`. Ids and metadata stay as they are; documents kept
+    whole are the same objects, shortened ones copies.
+
+    Args:
+        max_tokens: most tokens of all documents, from 1, as `document_prompt` and `separator` show them.
+        budget: instead of a number: the documents get all that it leaves beside the question. model,
+            context_window and counter are as in `BudgetTrimmer`.
+        session: a session whose history is granted first; the documents get what it leaves this turn.
+        scorer: rates the documents; None takes the metadata's score, else a mix of words and meaning.
+        compress: allows single sentences where few whole documents fit.
+        dedup: leaves out near-duplicates when not everything fits.
+        order: "original", "edges" (the best first and last) or "score".
+        document_prompt: renders one document; None shows its content.
+        separator: joins two documents.
+
+    Example:
+        >>> texts = ["Cats sleep.", "A refund takes ten days.", "Dogs bark."]
+        >>> found = [Document(page_content=text) for text in texts]
+        >>> kept = BudgetDocumentCompressor(max_tokens=8).compress_documents(found, "When is the refund?")
+        >>> [d.page_content for d in kept]
+        ['A refund takes ten days.']
+    """
+
+    session: Any = Field(default=None, exclude=True)
+    scorer: Any = None
+    compress: bool = True
+    dedup: bool = True
+    order: Literal["original", "edges", "score"] = "original"
+    document_prompt: Any = None
+    separator: str = JOINT
+
+    @override
+    def _prepare(self) -> None:
+        super()._prepare()
+        if self.session is not None:
+            self.session.share_with("knowledge")
+
+    @override
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        kept = self.fit(documents, query).segments
+        return [s.source if s.source.page_content == s.text else from_segment(s, s.text) for s in kept]
+
+    def fit(self, documents: Sequence[Document], query: str) -> FitResult:
+        """Returns the kept documents as segments, with the report; a segment's `source` is its document."""
+        check_values({"query": query})
+        segments = tuple(to_segments(documents))
+        options: dict[str, Any] = {n: getattr(self, n) for n in ("scorer", "compress", "dedup", "order")}
+        if all(getattr(self, name) is None for name in ("session", "budget", "model", "context_window")):
+            from rankbudget import fit_documents  # ranking is only loaded where documents are
+
+            most, counter = self._limits.budget.limit(), self._limits.counter
+            return fit_documents(
+                segments, max_tokens=most, query=query, counter=counter, cost=self._cost, **options
+            )
+        fields: dict[str, Any] = {
+            "blocks": (Block(name="knowledge", segments=segments, strategy=Evidence(**options)),),
+            "shown": shown_by(self.document_prompt),
+            "covers": "documents",
+        }
+        if self.session is not None:
+            ceiling = self._limits.ceiling or self.max_tokens
+            request = self.session.request(question=query, ceiling=ceiling, **fields)
+            plan = drive(self.session.plan_steps(request))
+        else:
+            asked = CODEC.make("user", query, origin="query")
+            fields |= {**self._limits.fields(), "question": asked, "question_text": query}
+            plan = drive(plan_steps(PromptRequest(**fields, sources=frozenset({"knowledge"}))))
+        kept = [
+            dataclasses.replace(p.segment, text=p.rendition.text, tokens=p.rendition.tokens)
+            for p in plan.kept["knowledge"].pieces
+        ]
+        text = self.separator.join([segment.text for segment in kept])
+        return FitResult(segments=tuple(kept), text=text, report=plan.report)
+
+    def best(self, documents: Sequence[Document], query: str, k: int) -> list[Document]:
+        """Returns the `k` best documents in their order; without `compress`, of those that fit alone."""
+        from rankbudget import fit_documents  # ranking is only loaded where documents are
+
+        segments = to_segments(documents)
+        if not self.compress:
+            segments = [s for s in segments if self._cost(s, s.text) <= self._limits.most]
+        if len(segments) > k:
+            free: Any = {"max_tokens": 0, "cost": lambda segment, text: 0, "order": "score"}
+            ranked = fit_documents(segments, query=query, scorer=self.scorer, **free)
+            chosen = {segment.id for segment in ranked.segments[:k]}
+            segments = [s for s in segments if s.id in chosen]
+        return [segment.source for segment in segments]
+
+    def _cost(self, segment: Segment, text: str) -> int:
+        shown = shown_by(self.document_prompt)
+        whole = text if shown is None else shown("knowledge", segment, text)
+        return self._limits.counter.count(whole + self.separator)
+
+
+_OPTIONS = tuple(name for name in BudgetDocumentCompressor.model_fields if name != "max_tokens")
+
+
+class BudgetRetriever(Settings, BaseRetriever):
+    """Retrieves what another retriever finds, within an exact number of tokens.
+
+    Takes what `BudgetDocumentCompressor` takes beside the retriever, or a compressor that is shared.
+
+    Args:
+        retriever: what finds the documents; ask it for more than fits, the best are kept.
+        compressor: keeps what fits; made of the other options when it is not given.
+        max_tokens: most tokens of all documents together, from 1; None asks the compressor. `invoke(query,
+            max_tokens=200)` sets it for one call.
+        k: most documents, from 1; the best ones are chosen first, then fitted. None has no limit but the
+            tokens. `invoke(query, k=2)` sets it for one call.
+
+    Example:
+        >>> from langchain_core.vectorstores import InMemoryVectorStore
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> texts = ["Cats sleep.", "A refund takes ten days."]
+        >>> store = InMemoryVectorStore.from_texts(texts, DeterministicFakeEmbedding(size=8))
+        >>> narrow = BudgetRetriever(retriever=store.as_retriever(), max_tokens=8)
+        >>> found = narrow.invoke("How long does a refund take?")
+        >>> [d.page_content for d in found]
+        ['A refund takes ten days.']
+    """
+
+    retriever: BaseRetriever
+    compressor: BudgetDocumentCompressor = Field(default_factory=BudgetDocumentCompressor)
+    max_tokens: int | None = None
+    k: int | None = None
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
+        check_given(type(self).__name__, kwargs, [*type(self).model_fields, *_OPTIONS])
+        if options and kwargs.get("compressor") is not None:
+            msg = f"compressor must be given without {', '.join(options)}: a compressor has its own options"
+            raise BudgetConfigError(msg)
+        if kwargs.get("compressor") is None:
+            kwargs["compressor"] = BudgetDocumentCompressor(**options)
+        super().__init__(**kwargs)
+
+    @override
+    def _prepare(self) -> None:
+        if self.max_tokens is not None and self.compressor.max_tokens is not None:
+            msg = "max_tokens must be given once: the compressor has a max_tokens of its own"
+            raise BudgetConfigError(msg)
+
+    @override
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return drive(self._steps(query, run_manager, **options))
+
+    @override
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return await adrive(self._steps(query, run_manager, **options))
+
+    def _steps(self, query: str, run_manager: Any, **options: Any) -> Steps[list[Document]]:
+        """Checks the options of this call before anything is retrieved."""
+        k, max_tokens = options.pop("k", None), options.pop("max_tokens", None)
+        check_values({"k": k, "max_tokens": max_tokens})
+        most = self.max_tokens if max_tokens is None else max_tokens
+        compressor = self.compressor
+        if most is not None:
+            compressor = compressor.model_copy(update={"max_tokens": most})
+        options["config"] = {"callbacks": run_manager.get_child()}
+        retrieve = partial(self.retriever.invoke, **options)
+        found = yield Call(retrieve, (query,), partial(self.retriever.ainvoke, **options))
+
+        def kept() -> list[Document]:
+            count = self.k if k is None else k
+            chosen = found if count is None else compressor.best(found, query, count)
+            return list(compressor.compress_documents(chosen, query))
+
+        documents: list[Document] = yield Call(kept)
+        return documents
