@@ -72,7 +72,7 @@ def fit_block(
         strategy: picks what stays.
         limit: most tokens, as `cost` counts.
         counter: counts texts.
-        block: the block's name, for decisions and errors.
+        block: its name, for decisions and errors.
         query: what the block should answer.
         cost: tokens of a text as it is shown for a segment; None counts each text and a newline.
 

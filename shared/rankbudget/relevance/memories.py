@@ -1,8 +1,4 @@
-"""Which memories matter now: near the question, important, recent, of a lasting kind.
-
-The parts are brought to one scale before they are weighed: cosines of one question lie within 0.2, priorities
-within 1.
-"""
+"""Which memories matter now: near the question, important, recent, of a lasting kind."""
 
 from __future__ import annotations
 
