@@ -150,19 +150,6 @@ class Memories(Evidence):
     Args:
         scorer: rates nearness; a `MemoryScorer` brings its own weights; None takes the default mix.
         options: `compress`, `dedup` and `order`, as of `Evidence`.
-
-    Example:
-        >>> from datetime import datetime
-        >>> from rankbudget import counter_for
-        >>> old, new = datetime(2024, 5, 1), datetime(2025, 6, 1)
-        >>> memories = [
-        ...     Segment(id="trip", text="Ann had green tea in London.", priority=10, created_at=old),
-        ...     Segment(id="health", text="Ann cannot drink black tea.", priority=100, created_at=new),
-        ... ]
-        >>> counter, question = counter_for("o200k_base"), "Which tea did Ann have in London?"
-        >>> fit = Memories().fit(memories, limit=8, counter=counter, block="memory", query=question)
-        >>> [piece.segment.id for piece in fit.pieces]
-        ['health']
     """
 
     def __init__(self, *, scorer: Scorer | None = None, **options: Any) -> None:

@@ -49,11 +49,6 @@ class Embedder:
     Args:
         embed: texts in, one vector each out; None takes wordllama's static embedding.
         name: what saved indexes call it; defaults to the function's own name.
-
-    Example:
-        >>> embedder = Embedder(lambda texts: [[float(len(text)), 0.0] for text in texts], name="length")
-        >>> embedder.vectors(["abc", "ab"]).tolist()
-        [[1.0, 0.0], [1.0, 0.0]]
     """
 
     def __init__(self, embed: EmbedFunction | None = None, *, name: str | None = None) -> None:

@@ -86,8 +86,7 @@ def _opening(text: str) -> str:
 def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment]]:
     """Returns overlapping passages of about `words` words: first turn, turn after the last, and the text.
 
-    They start at fixed distances from the beginning, so that a turn added at the end leaves all but the last
-    ones as they were.
+    They start at fixed distances, so that a turn added at the end leaves all but the last ones as they were.
     """
     return _PASSAGES.get((words, texts), lambda key: _cut(key[1], key[0]))
 
