@@ -18,8 +18,6 @@ from ..report.report import BudgetReport
 from ..segment import Segment
 from .reading import read_chat, read_passages
 
-__all__ = ["CLIENTS", "CONTEXT", "Half", "Task", "run_demo"]
-
 QUESTION = "What happens when the last three exchanges of a conversation do not fit?"
 _LINE = "-" * 20
 CONTEXT = f"Use the context information below to assist the user.\n{_LINE}\n{{context}}\n{_LINE}\n"

@@ -16,8 +16,6 @@ from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError
 from ..messages.codec import PINNED_ROLES
 from .reading import Chat, read_chat, read_passages
 
-__all__ = ["main"]
-
 _CHAT = 'a list of messages, {"messages": [..], "tools": [..]}, or one message a line; - is standard input'
 _RESERVE = "kept for the answer: tokens above 1, else a share (default: 0.3)"
 _FIT: dict[str, dict[str, Any]] = {

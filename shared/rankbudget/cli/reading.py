@@ -15,8 +15,6 @@ from ..errors import BudgetConfigError, shown
 from ..messages.codec import PINNED_ROLES, DictCodec
 from ..segment import Provenance, Segment
 
-__all__ = ["Chat", "read_chat", "read_passages"]
-
 SUFFIXES = (".md", ".markdown", ".rst", ".txt")
 _LARGEST_FILE = 20_000_000
 _PASSAGE = 1_200  # characters, about 300 tokens: large enough to answer, small enough that several fit

@@ -16,8 +16,6 @@ from ..counting.protocol import TokenCounter
 from ..errors import SummaryError, shown
 from .truncate import truncate_text
 
-__all__ = ["Summarizer", "summarize_steps"]
-
 _SO_FAR = "Summary so far:\n"
 _NEW = "\n\nNew:\n"
 _MOST_LATE = 8

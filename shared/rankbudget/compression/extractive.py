@@ -18,8 +18,6 @@ from .structured import compress_structured
 from .truncate import truncate_text
 from .units import Unit, split_units
 
-__all__ = ["extract", "extractive_summary"]
-
 _OF_ITS_PARAGRAPH = 0.6
 _SALIENT, _LEADS, _FIXED = 0.5, 0.3, 0.5
 _MOST_WEIGHT = 4.0

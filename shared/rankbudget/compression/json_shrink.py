@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["by_importance", "dump", "parse", "shrink", "shrink_lines", "tells_trouble"]
-
 _TROUBLE = re.compile(
     r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic|denied|timed? ?out|invalid)\b"
     r"|^\s+File \"",

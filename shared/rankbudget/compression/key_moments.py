@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-__all__ = ["Moment", "find_moments", "is_filler", "weigh"]
-
 Moment = Literal[
     "decision", "commitment", "correction", "preference", "fact", "feeling", "name", "number", "quote"
 ]

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Category", "PromptPart", "parse_prompt", "split_paragraphs"]
-
 Category = Literal["system", "document", "history", "query", "example"]
 
 _NAMES: dict[Category, str] = {

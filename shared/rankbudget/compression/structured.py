@@ -10,8 +10,6 @@ from ..counting.protocol import TokenCounter
 from .json_shrink import by_importance, dump, parse, shrink, shrink_lines, tells_trouble
 from .truncate import cut_from
 
-__all__ = ["compress_structured"]
-
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 _ATTEMPTS = 6
 _FULL = 0.9

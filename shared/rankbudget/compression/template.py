@@ -8,8 +8,6 @@ from ..relevance.words import raw_words
 from .key_moments import is_filler
 from .units import split_units
 
-__all__ = ["compress_template", "is_instruction"]
-
 _LIST_MARK = re.compile(r"\s*(?:[-*•–]|\d+[.)]|\(?[a-z][.)]|#{1,6})?\s*(?:\*\*|__)?", re.IGNORECASE)
 _STATEMENT_STARTS = frozenset(
     """the a an this that these those there here you we i he she it they our your my their his her its

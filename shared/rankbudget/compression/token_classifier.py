@@ -13,8 +13,6 @@ from ..errors import BudgetConfigError, CounterUnavailableError
 from .truncate import truncate_text
 from .units import split_units
 
-__all__ = ["TokenClassifier"]
-
 _QUOTED = r"\"[^\"\n]{1,120}\"|“[^”\n]{1,120}”|«[^»\n]{1,120}»|`[^`\n]{1,120}`"
 _WORD = re.compile(rf"(?:{_QUOTED}|\S)+\s*|\s+")
 _PROTECTED = re.compile(

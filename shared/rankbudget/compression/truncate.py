@@ -8,8 +8,6 @@ from typing import Literal
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 
-__all__ = ["Keep", "cut_from", "truncate_text"]
-
 Keep = Literal["start", "both"]
 
 # A run of marks is tried from its first mark only: trying from each one takes quadratic time.

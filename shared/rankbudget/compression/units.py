@@ -10,8 +10,6 @@ from typing import Literal
 from ..relevance.sentences import split_sentences
 from .json_shrink import parse
 
-__all__ = ["Unit", "UnitKind", "split_units"]
-
 UnitKind = Literal["sentence", "code", "json", "table"]
 
 _FENCED = r"[ \t]*(`{3,}(?!`)|~{3,}(?!~)).*\n(?:(?![ \t]*\1[ \t\r]*$).*\n)*.*\n?"

@@ -15,8 +15,6 @@ from ..relevance.protocol import Scorer
 from ..segment import Action, Decision, RenditionKind, Segment
 from .protocol import Cost, Fit, FitStrategy, Group, Piece, members_of, plain_cost, whole
 
-__all__ = ["fit_block", "strategy_for"]
-
 _CLASSES = {
     "best_first": "evidence.BestFirst",
     "evidence": "evidence.Evidence",

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..relevance.corpus import word_counts
 from ..segment import Segment
 
-__all__ = ["find_doubles"]
-
 SHORT_TURN = 12
 """Words up to which a turn of a conversation neither is a double nor has one: "Yeah." is new each time."""
 MOST_PLACES = 32

@@ -20,8 +20,6 @@ from .doubles import find_doubles
 from .packing import WHOLE, Packing, Unit
 from .protocol import Cost, Fit, Group, plain_cost, whole
 
-__all__ = ["BestFirst", "Evidence", "Memories", "Order"]
-
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
 SENTENCE_SLOPE = 0.3

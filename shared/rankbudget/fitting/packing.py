@@ -13,8 +13,6 @@ from ..relevance.sentences import split_sentences
 from ..segment import Rendition, Segment
 from .protocol import Cost, Piece, whole
 
-__all__ = ["WHOLE", "Packing", "Unit"]
-
 Unit = tuple[int, int]
 """The positions of a segment and of a sentence in it; `WHOLE` for all of it."""
 WHOLE = -1

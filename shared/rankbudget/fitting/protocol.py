@@ -24,8 +24,6 @@ from typing import Protocol, runtime_checkable
 from ..counting.protocol import TokenCounter
 from ..segment import Decision, DecisionRange, Rendition, Segment
 
-__all__ = ["Cost", "Fit", "FitStrategy", "Group", "Piece", "members_of", "plain_cost", "whole"]
-
 Cost = Callable[[Segment, str], int]
 """Tokens of `text` where it stands for `segment` in the prompt, wrapping and separator included."""
 

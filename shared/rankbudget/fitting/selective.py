@@ -13,8 +13,6 @@ from ..segment import Rendition, Segment
 from .doubles import find_doubles
 from .protocol import Cost, Fit, Group, Piece, members_of, plain_cost, whole
 
-__all__ = ["Preservation", "Selective", "plan_segments"]
-
 Preservation = Literal["preserve_full", "discard", "summarize"]
 _FATES: tuple[Preservation, ...] = get_args(Preservation)
 """Of a group's members, the first of these decides."""

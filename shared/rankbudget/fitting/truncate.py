@@ -9,8 +9,6 @@ from ..counting.protocol import TokenCounter
 from ..segment import Rendition, Segment
 from .protocol import Cost, Fit, Group, Piece, plain_cost, whole
 
-__all__ = ["Truncate"]
-
 MOST_TRIES = 64
 """Limits that are tried for the shortest start of a text."""
 NEAR = 8

@@ -20,8 +20,6 @@ from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
 from ..segment import Segment
 
-__all__ = ["AnalyzerConfig", "ContextAnalyzer", "SegmentScore", "message_line", "split_turns"]
-
 Relevance = Annotated[float, Field(ge=0, le=1)]
 
 

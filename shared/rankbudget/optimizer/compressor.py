@@ -22,8 +22,6 @@ from .analyzer import message_line, split_turns
 if TYPE_CHECKING:
     from ..compression.token_classifier import TokenClassifier
 
-__all__ = ["CompressionResult", "CompressionStrategy", "CompressorConfig", "PromptCompressor"]
-
 CompressionStrategy = Literal["extractive", "abstractive", "template", "token_classifier"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 

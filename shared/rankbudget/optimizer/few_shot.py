@@ -16,8 +16,6 @@ from ..relevance.protocol import Scorer
 from ..relevance.words import content_terms
 from ..segment import Segment
 
-__all__ = ["FewShotSelector", "example_text"]
-
 E = TypeVar("E", bound=Mapping[str, Any])
 Likeness = Callable[[int, Sequence[int]], list[float]]
 """Position of an example, those of others -> how alike they are."""

@@ -23,8 +23,6 @@ from .analyzer import AnalyzerConfig, ContextAnalyzer, message_line, split_turns
 from .compressor import CompressorConfig, PromptCompressor
 from .few_shot import FewShotSelector, example_text
 
-__all__ = ["OptimizationResult", "OptimizerConfig", "QualityRisk", "TokenOptimizer"]
-
 QualityRisk = Literal["none", "low", "medium", "high"]
 Percent = Annotated[float, Field(ge=0, le=100)]
 Messages = Sequence[Mapping[str, Any]]

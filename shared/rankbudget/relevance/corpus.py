@@ -12,8 +12,6 @@ from typing import Generic, TypeVar
 from ..segment import Segment
 from .words import content_terms, content_words, grams, raw_words, stem
 
-__all__ = ["BoundedCache", "TermIndex", "TextScorer", "scored_text", "scored_texts", "word_counts"]
-
 K1, B = 1.2, 0.75
 """How soon repeats of a word stop counting, and how much a long text pays for its length: the usual values of
 BM25."""

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-__all__ = [
-    "EmbedFunction",
-    "Embedder",
-    "EmbeddingScorer",
-    "common_words",
-    "default_embedder",
-    "missing_reason",
-]
-
 EmbedFunction = Callable[[list[str]], Any]
 """Texts in, one vector each out: lists of floats or an array."""
 

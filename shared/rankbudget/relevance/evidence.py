@@ -16,8 +16,6 @@ from .sentences import split_sentences
 from .stopwords import STOP_WORDS
 from .words import raw_words
 
-__all__ = ["rate_documents", "rate_sentences"]
-
 NEAR, STRENGTH, BRIDGED = 0.6, 2.29, 8.0
 """Of documents: nearness; 1 for the surest, less for others; a strong one that names it."""
 TITLED = 3.0

@@ -13,8 +13,6 @@ from .lexical import Bm25Scorer, GramScorer
 from .protocol import Scorer
 from .question import plain_question
 
-__all__ = ["FusionScorer", "default_scorer", "finite", "normalised"]
-
 DEFAULT_WEIGHTS = (1.0, 0.75, 1.0)
 """Weights of words, word pieces and meaning in the default mix; chosen on the development questions of the
 quality benchmark."""

@@ -19,8 +19,6 @@ from .index_files import read_index, write_index
 if TYPE_CHECKING:
     from .embedding import Vectors
 
-__all__ = ["FAISS_ABOVE", "EmbeddingIndex"]
-
 Backend = Literal["auto", "numpy", "faiss"]
 FAISS_ABOVE = 100_000
 """Texts above which "auto" takes FAISS: below, one numpy product is as fast and needs no second copy of the

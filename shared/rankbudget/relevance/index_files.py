@@ -16,8 +16,6 @@ from ..segment import Provenance, Scope, Segment
 if TYPE_CHECKING:
     from .embedding import Vectors
 
-__all__ = ["INDEX_FILE", "read_index", "write_index"]
-
 INDEX_FILE = "index.rankbudget"
 _FORMAT = 2
 _UNREADABLE = (

@@ -13,8 +13,6 @@ from .fusion import FusionScorer, default_scorer, normalised
 from .protocol import Scorer
 from .question import plain_question
 
-__all__ = ["LabelScorer"]
-
 NEAREST, MIDDLE, NAME = 0.3, 1.2, 0.4
 """Weights of the three ratings."""
 NEAREST_ALONE = 0.7

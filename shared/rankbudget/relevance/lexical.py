@@ -8,8 +8,6 @@ from collections import Counter
 from .corpus import TermIndex, TextScorer
 from .words import content_terms
 
-__all__ = ["Bm25Scorer", "GramScorer", "KeywordScorer", "TfidfScorer"]
-
 
 class Bm25Scorer(TextScorer):
     """Rates a segment by BM25 over stemmed words: rare shared words count most, repeats less."""

@@ -12,8 +12,6 @@ from ..segment import Segment
 from .fusion import default_scorer, finite
 from .protocol import Scorer
 
-__all__ = ["KINDS", "OVER_RETRIEVE", "MemoryScorer", "MemoryWeights"]
-
 KINDS: Mapping[str, float] = {"core": 100, "explicit": 90, "fact": 80, "project": 75, "experience": 70}
 """How much a memory's kind counts, 0 to 100."""
 UNKNOWN_PRIORITY, UNKNOWN_KIND = 50, 70

@@ -13,8 +13,6 @@ from typing import Protocol, runtime_checkable
 
 from ..segment import Segment
 
-__all__ = ["Scorer"]
-
 
 @runtime_checkable
 class Scorer(Protocol):

@@ -10,8 +10,6 @@ from .embedding import common_words
 from .stopwords import STOP_WORDS
 from .words import fold, raw_words, stem
 
-__all__ = ["plain_question"]
-
 _COURTESY = STOP_WORDS | frozenset(
     """advance also anyone anybody appreciate ask asking bother curious dear excuse explain give glad good
     grateful hello help hey hi hoping kind kindly know let like lot love many maybe much need no please

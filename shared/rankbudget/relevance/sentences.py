@@ -6,8 +6,6 @@ import re
 
 from .corpus import BoundedCache
 
-__all__ = ["split_sentences"]
-
 _CLOSING = "\"'”’»)\\]"
 _END = re.compile(
     rf"(?<![.!?…؟۔।])[.!?…؟۔।]+[{_CLOSING}]*(?=\s)"  # a full stop counts when a space follows

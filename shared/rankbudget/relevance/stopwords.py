@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["STOP_WORDS"]
-
 _ENGLISH = """a about am an and any are as at be been being but by can could d did do does doing done for from
 had has have he her hers him his how i if in into is it its just ll m me my of on or our s shall she should so
 some such t than that the their them then there these they this those to too us ve was we were what when where

@@ -15,8 +15,6 @@ from .protocol import Scorer
 from .question import plain_question
 from .words import raw_words, stem
 
-__all__ = ["TurnScorer", "passages"]
-
 NEAR, FURTHER = 0.15, 0.2
 """Share of the relevance of the neighbours, and of those two steps away."""
 PASSAGES = ((115, 0.6), (300, 0.4), (750, 0.6), (1900, 0.5))

@@ -10,8 +10,6 @@ import regex
 
 from .stopwords import STOP_WORDS
 
-__all__ = ["content_terms", "content_words", "fold", "grams", "raw_words", "stem"]
-
 _NO_SPACES = (
     r"\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
     r"\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"

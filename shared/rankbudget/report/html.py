@@ -8,8 +8,6 @@ from typing import Any
 
 from .words import HEAD, cells, facts
 
-__all__ = ["page"]
-
 _MOST_ROWS = 2_000  # a browser stays quick up to here; the JSON has all
 _COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
 _GRAYS = {"overhead": "#bab0ac", "reserve": "#d4d4d4", "safety": "#c0c0c0"}

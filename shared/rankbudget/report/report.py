@@ -13,8 +13,6 @@ from ..segment import Decision, DecisionRange, Segment
 from .html import page
 from .words import HOLDS_AT_ANY_SIZE, explained, table, warnings_of
 
-__all__ = ["BlockTotal", "BudgetReport", "Covers", "FitResult", "MoreTokens", "Part"]
-
 Covers = Literal["prompt", "history", "documents", "examples"]
 Part = Decision | DecisionRange
 Warnings = Sequence[str] | Callable[[], Sequence[str]]

@@ -10,8 +10,6 @@ from ..segment import Decision
 if TYPE_CHECKING:
     from .report import BlockTotal
 
-__all__ = ["HEAD", "HOLDS_AT_ANY_SIZE", "cells", "explained", "facts", "table", "warnings_for", "warnings_of"]
-
 HEAD = ("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped")
 HOLDS_AT_ANY_SIZE = frozenset(
     {"orphan_result", "unanswered_call", "leading_assistant", "out_of_scope", "discarded"}
