@@ -23,7 +23,8 @@ _TAG = re.compile(
 )
 _ANY = "|".join(f"(?P<{name}>{words})" for name, words in _NAMES.items())
 _LABEL = re.compile(
-    rf"^[ \t]*(?:#{{1,6}} +)?(?:\*\*)?(?:{_ANY})(?:[ #]{{1,2}}\d{{1,4}})?(?:\*\*)?[ \t]*(?::(?:\*\*)?[ \t]*\n?|\n(?=\S))",
+    rf"^[ \t]*(?:#{{1,6}} +)?(?:\*\*)?(?:{_ANY})(?:[ #]{{1,2}}\d{{1,4}})?"
+    r"(?:\*\*)?[ \t]*(?::(?:\*\*)?[ \t]*\n?|\n(?=\S))",
     re.IGNORECASE | re.MULTILINE,
 )
 _INSTRUCTED = re.compile(
