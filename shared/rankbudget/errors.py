@@ -6,8 +6,8 @@ import functools
 import inspect
 import math
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from reprlib import Repr
 from typing import Any, TypeVar, cast
@@ -173,6 +173,18 @@ def named_options(function: F) -> F:
             raise
 
     return cast("F", call)
+
+
+@contextmanager
+def named_failure(what: str) -> Iterator[None]:
+    """Makes a failure of a function from outside a BudgetError that names it; errors of this library pass."""
+    try:
+        yield
+    except BudgetError:
+        raise
+    except Exception as error:
+        msg = f"{what} failed: {type(error).__name__}: {error}"
+        raise BudgetError(msg) from error
 
 
 def named_fields(cls: type[T]) -> type[T]:

@@ -14,7 +14,9 @@ from rankbudget import (
     Block,
     BlockAssembler,
     BudgetConfigError,
+    BudgetError,
     BudgetSession,
+    EmbeddingIndex,
     Provenance,
     Scope,
     Segment,
@@ -160,6 +162,17 @@ def test_a_counter_that_raises_is_typed() -> None:
     """A callable's own error is said with its name."""
     with pytest.raises(CounterUnavailableError, match="ZeroDivisionError"):
         counter_for(lambda text: 1 // 0).count("x")
+
+
+def test_an_embedding_that_raises_is_typed() -> None:
+    """The failure of a function from outside says which one it was, with its cause."""
+
+    def broken(texts: list[str]) -> list[list[float]]:
+        raise ZeroDivisionError(texts[0])
+
+    with pytest.raises(BudgetError, match="the embedding 'broken' failed: ZeroDivisionError") as caught:
+        EmbeddingIndex(broken).add(["a"])
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 def test_a_name_for_a_model_that_is_nearly_known_is_hinted() -> None:

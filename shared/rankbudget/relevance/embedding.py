@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BudgetConfigError, CounterUnavailableError
+from ..errors import BudgetConfigError, CounterUnavailableError, named_failure
 from .corpus import BoundedCache, TextScorer
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class Embedder:
 
         # A lone surrogate, at which models fail, becomes a question mark.
         readable = [text[:READS].encode("utf-8", "replace").decode("utf-8") for text in texts]
-        found = np.asarray(self._embed(readable), dtype=np.float32)
+        with named_failure(f"the embedding {self.name!r}"):
+            found = np.asarray(self._embed(readable), dtype=np.float32)
         if found.ndim != 2 or len(found) != len(texts):  # noqa: PLR2004 - rows and columns
             msg = (
                 f"the embedding {self.name!r} must give one vector per text "
