@@ -15,7 +15,6 @@ from ..relevance.turns import TurnScorer
 from ..segment import Segment
 from .selection import Selection, fill
 from .steps import keep_steps, texts_of
-from .thread import Thread
 from .timeline import Timeline, Turn, Unit
 
 __all__ = ["LOOKS_BACK", "relevant"]
@@ -26,9 +25,9 @@ NEWEST = 0.5
 """Share of the free room for the newest messages."""
 
 
-def relevant(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
+def relevant(timeline: Timeline, room: int) -> Selection | None:
     """Keeps the current turn and what serves the query; None when not even the current question fits."""
-    everything = fill(timeline, room, thread.min_exchanges)
+    everything = fill(timeline, room, timeline.thread.min_exchanges)
     if everything is not None and everything.complete:
         return everything
     turns = list(islice(timeline.turns(), LOOKS_BACK))
@@ -40,7 +39,7 @@ def relevant(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
     if not kept.add(timeline.pending_step(newest) if newest.question else newest.core(), newest):
         return None
     if any(unit.stop - unit.start > 1 for turn in turns for unit in turn.body):
-        return keep_steps(thread, timeline, turns, list(kept.units.values()), kept.left)
+        return keep_steps(timeline, turns, list(kept.units.values()), kept.left)
     units = [(unit, turn) for turn in reversed(turns) for unit in turn.units]
     newest_until = kept.left * (1 - NEWEST)
     for unit, turn in reversed(units):
@@ -50,7 +49,7 @@ def relevant(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
     segments = [
         Segment(id=str(n), text="\n".join(texts_of(timeline, unit))) for n, (unit, _) in enumerate(units)
     ]
-    scores = TurnScorer().score(thread.query or "", segments)
+    scores = TurnScorer().score(timeline.thread.query or "", segments)
     for n in sorted(range(len(units)), key=lambda n: (-scores[n], -n)):
         kept.add([units[n][0]], units[n][1])
     return Selection(list(kept.units.values()), kept.used)

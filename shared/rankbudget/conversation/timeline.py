@@ -1,9 +1,8 @@
 """One conversation, read from its newest end: turns, units that stay or go together, pinned positions.
 
 A turn starts at a user message. Its units are that message, plain answers, and tool batches (a call with all
-its results). Old messages are read only when they are asked for, except their roles, which is one fast pass:
-system messages may be anywhere. A user message that holds tool results is part of the batch it answers, not a
-question.
+its results, which may be in a user message). Old messages are read only when they are asked for, except their
+roles, which is one fast pass: system messages may be anywhere.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 from ..counting.blocks import must_be_answered, unanswered
-from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing
+from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, content_text, says_nothing
 from ..messages.measure import Measure
 from .state import Prints, ThreadState
+from .thread import Thread
 
 __all__ = ["NO_EDITS", "Broken", "Timeline", "Turn", "Unit"]
 
@@ -41,11 +41,9 @@ class Unit:
 
     start: int
     stop: int
-    waiting: bool = False
-    """A tool call at the very end that still waits for (some of) its results."""
-    tokens: int = -1
-    holes: tuple[int, ...] = ()
-    """Positions inside that do not belong: results nobody asked for."""
+    waiting: bool = False  # a tool call at the very end that still waits for (some of) its results
+    tokens: int = -1  # counted when they are asked for
+    holes: tuple[int, ...] = ()  # positions inside that do not belong: results without a call
 
     def positions(self) -> Sequence[int]:
         """Returns the positions that belong."""
@@ -77,17 +75,18 @@ class Turn:
 
 
 class Timeline:
-    """Reads one list of host messages.
+    """Reads one list of host messages, oldest first; `thread` says what to do with it.
 
     Args:
-        messages: the conversation, oldest first; never changed.
+        messages: the conversation; never changed.
         codec: reads the host's message objects.
         measure: counts them.
-        ended: something follows them in the prompt, so that no call at their end can still wait for its
-            results.
+        ended: something follows them in the prompt, so that no call at their end waits for its results.
         sent: they go to the model as they are; a provider refuses a call without its results.
         known: what a session remembers of the same conversation; what still holds of it is not read again.
     """
+
+    thread: Thread
 
     def __init__(
         self,
@@ -116,13 +115,14 @@ class Timeline:
         self.pinned = list(known.pinned) if known is not None else self._find_pinned()
         if known is not None:
             self._read_roles(known.stop)
+        self.newest = self.turns_read[0] if self._parse_one() else None
+        question = self.newest.question if self.newest is not None else None
+        self.asked = None if question is None else question.start  # where the newest question is
 
     def role(self, position: int) -> str:
         """Returns what one message is: its role, and "tool" for a user message that holds tool results."""
         self._read_roles(position)
-        if self._roles[position] == _USER:
-            self._asks(position)
-        return _NAMES[self._roles[position]]
+        return _NAMES[_USER if self._asks(position) else self._roles[position]]
 
     def turns(self) -> Iterator[Turn]:
         """Yields the turns, newest first; each is parsed once."""
@@ -161,6 +161,10 @@ class Timeline:
                 return False  # what was counted before is not counted again
         return left >= 0
 
+    def text(self, position: int) -> str:
+        """Returns the plain text of a message."""
+        return content_text(self.codec.to_dict(self.messages[position]).get("content"))
+
     def read(self, unit: Unit) -> Sequence[Any]:
         """Returns the messages of a unit."""
         return [self.messages[i] for i in unit.positions()]
@@ -174,13 +178,6 @@ class Timeline:
                 counts[position] = self.measure.group(self.messages[position : position + 1])
         return sum(counts.values())
 
-    @property
-    def newest(self) -> Turn | None:
-        """The newest turn, None where there is none."""
-        if not self.turns_read:
-            self._parse_one()
-        return self.turns_read[0] if self.turns_read else None
-
     def turn_number(self, start: int) -> int:
         """Returns the ordinal of the turn that starts at a position, 1 for the first.
 
@@ -189,7 +186,7 @@ class Timeline:
         """
         self._read_roles(0)
         if _ANSWERS in self._roles:
-            return sum([self._asks(i) for i, role in enumerate(self._roles[: start + 1]) if role == _USER])
+            return sum([self._asks(i) for i in range(start + 1)])
         return self._roles.count(_USER, 0, start + 1)
 
     def pending_step(self, turn: Turn) -> list[Unit]:
@@ -202,11 +199,8 @@ class Timeline:
     def leftovers(self) -> list[Broken]:
         """Returns what comes before the first user message and may not open a conversation."""
         self._read_roles(0)
-        opening = self._roles.find(_USER)
-        while opening >= 0 and not self._asks(opening):
-            opening = self._roles.find(_USER, opening + 1)
-        if opening < 0:
-            opening = len(self.messages) if self.ended else 0
+        size = len(self.messages)
+        opening = next(filter(self._asks, range(size)), size if self.ended else 0)
         return [(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
 
     def _find_pinned(self) -> list[int]:
@@ -244,43 +238,27 @@ class Timeline:
 
     def _asks(self, position: int) -> bool:
         """Says whether a user message is a question; one that holds tool results is noted as such."""
-        if self._answers(self.messages[position]):
+        if self._roles[position] == _USER and self._answers(self.messages[position]):
             self._roles[position] = _ANSWERS
         return self._roles[position] == _USER
 
     def _parse_one(self) -> bool:
-        roles = self._roles
+        """Parses the newest turn that is not parsed yet; returns whether there was one."""
+        roles, known = self._roles, self.known
         stop = self.turns_read[-1].start if self.turns_read else len(roles)
-        if stop <= 0:
-            return False
-        looked = stop  # nobody asks from here on
-        while True:
+        start, looked = -1, stop  # no question from `looked` on
+        while looked > 0 and start < 0:
             start = roles.rfind(_USER, self._unread, looked)
-            if start >= 0:
-                if self._answers(self.messages[start]):  # `_asks`, written out
-                    roles[start], looked = _ANSWERS, start
-                    continue
-                turn = self._parse(start, stop, asked=True)
-                self.turns_read.append(turn)
-                if self.known is not None and start == self.known.stop:
-                    counted = self.known.tokens_of_newest(self.prints)
-                    for unit in turn.units:
-                        unit.tokens = counted.get((unit.start, unit.stop), -1)
-                return True
-            looked = self._unread
-            if not looked:
-                break
-            self._read_roles(max(0, looked - _BLOCK))
-        if not self.turns_read and not self.ended:  # a thread without any user message is one turn
-            self.turns_read.append(self._parse(0, stop, asked=False))
-            return True
-        return False
-
-    def _parse(self, start: int, stop: int, *, asked: bool) -> Turn:
-        roles = self._roles
+            if start >= 0 and self._answers(self.messages[start]):  # `_asks`, written out
+                roles[start], looked, start = _ANSWERS, start, -1
+            elif start < 0:
+                looked = self._unread
+                self._read_roles(max(0, looked - _BLOCK))
+        if start < 0 and (stop <= 0 or self.turns_read or self.ended):
+            return False
         body: list[Unit] = []
         broken: list[Broken] = []
-        at = start + 1 if asked else start
+        at = start + 1  # a thread without any user message is one turn
         while at < stop:
             role = roles[at]
             if role == _ASSISTANT:
@@ -289,7 +267,14 @@ class Timeline:
             if role in (_TOOL, _ANSWERS):
                 broken.append((at, "orphan_result"))
             at += 1
-        return Turn(start, stop, Unit(start, start + 1) if asked else None, body, broken)
+        question = Unit(start, start + 1) if start >= 0 else None
+        turn = Turn(max(0, start), stop, question, body, broken)
+        self.turns_read.append(turn)
+        if known is not None and question is not None and start == known.stop:
+            counted = known.tokens_of_newest(self.prints)
+            for unit in turn.units:
+                unit.tokens = counted.get((unit.start, unit.stop), -1)
+        return True
 
     def _parse_answer(self, at: int, stop: int, body: list[Unit], broken: list[Broken]) -> int:
         """Reads an assistant message, with the results of its calls; returns the position after them."""

@@ -41,10 +41,10 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
 
     Each takes up to its grant and what the one before it left.
     """
-    budget, measure, thread = request.budget, inputs.measure, inputs.thread
+    budget, measure, timeline = request.budget, inputs.measure, inputs.timeline
     blocks_take, history_takes = _who_takes_rest(request, inputs)
     order: list[BlockInput | None] = [*inputs.blocks]
-    if thread is not None and inputs.timeline is not None:
+    if timeline is not None:
         order.insert(_place_of_history(request, inputs.blocks) if budget.preset == "rag" else 0, None)
     tokens, unused, carry = grants.tokens, max(0, prices.room - sum(grants.tokens.values())), 0
     granted: dict[str, int] = {}
@@ -60,9 +60,8 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
             carry = granted[name] - fits[name].tokens
             continue
         limit = granted[name] + measure.overhead
-        assert thread is not None
-        assert inputs.timeline is not None
-        history = yield from fit_thread(thread, inputs.timeline, limit, beside=prices.limit - limit)
+        assert timeline is not None
+        history = yield from fit_thread(timeline, limit, beside=prices.limit - limit)
         used = history.tokens - measure.overhead
         carry = granted[name] - used
         if budget.preset != "rag" and inputs.blocks:
@@ -214,10 +213,11 @@ def _smaller_history(
     inputs: Inputs, prices: Prices, history: FittedThread, over: int
 ) -> Steps[FittedThread | None]:
     """Returns the history within `over` tokens less, None when it cannot shrink; its summary stays."""
-    assert inputs.thread is not None
-    thread = replace(inputs.thread, known=history.state or inputs.thread.known)
+    assert inputs.timeline is not None
+    thread = inputs.timeline.thread
+    thread = replace(thread, known=history.state or thread.known)
     limit = history.tokens - over
     try:
-        return (yield from fit_thread(thread, read_thread(thread), limit, beside=prices.limit - limit))
+        return (yield from fit_thread(read_thread(thread), limit, beside=prices.limit - limit))
     except BudgetExceededError:
         return None

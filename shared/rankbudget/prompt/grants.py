@@ -21,7 +21,6 @@ from .request import PromptRequest, Turn
 
 __all__ = ["Grants", "Inputs", "Prices", "check_reader", "grant", "price", "read"]
 
-_NO_NEEDS = Needs(0, 0)
 _NOTHING = Fit(pieces=(), tokens=0, decisions=())
 
 
@@ -34,7 +33,6 @@ class Inputs:
 
     measure: Measure
     turn: Turn
-    thread: Thread | None = None
     timeline: Timeline | None = None
     blocks: tuple[BlockInput, ...] = ()
     hidden: tuple[Decision, ...] = ()
@@ -70,7 +68,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
         )
         others = {"any"} if sources is None else sources - {"history"}
         alone = not (others or request.blocks or inputs.turn.awaited)
-        inputs = replace(inputs, thread=thread, timeline=read_thread(thread), alone=alone)
+        inputs = replace(inputs, timeline=read_thread(thread), alone=alone)
     return _with_blocks(request, inputs) if request.blocks else inputs
 
 
@@ -89,7 +87,9 @@ def check_reader(request: PromptRequest) -> None:
 
 def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
     hidden, blocks = list(request.hidden), []
-    question = request.question_text or _last_question(inputs.timeline)
+    timeline, question = inputs.timeline, request.question_text
+    if not question and timeline is not None and timeline.asked is not None:
+        question = timeline.text(timeline.asked)
     for given in request.blocks:
         block, unseen = for_reader(given, request.scope)
         hidden += unseen
@@ -101,14 +101,6 @@ def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
         hidden=tuple(hidden),
         tags=own_tags(given.block.name for given in blocks),
     )
-
-
-def _last_question(timeline: Timeline | None) -> str:
-    newest = timeline.newest if timeline is not None else None
-    if timeline is None or newest is None or newest.question is None:
-        return ""
-    neutral = timeline.codec.to_dict(timeline.messages[newest.question.start])
-    return content_text(neutral.get("content"))
 
 
 # ---- price ----------------------------------------------------------------------------------------
@@ -125,7 +117,7 @@ class Prices:
     system_tokens: int = 0  # the system prompt; system messages of the history are counted there
     system_text: int = 0  # the texts of all system messages
     wishes: Mapping[str, Wish] = field(default_factory=dict)  # what each block wants
-    needs: Needs = _NO_NEEDS  # what the conversation cannot do without
+    needs: Needs = field(default_factory=Needs)  # what the conversation cannot do without
     question_before: int = 0  # a question of its own before it was cut; 0 where it is whole
 
 
@@ -161,16 +153,12 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     )
     if inputs.alone:
         return prices
-    needs = prices.needs
-    if inputs.thread is not None and inputs.timeline is not None:
-        needs = needs_of(inputs.thread, inputs.timeline)
+    needs = prices.needs if inputs.timeline is None else needs_of(inputs.timeline)
     return replace(prices, wishes=wishes_of(request, measure, inputs.blocks, inputs.tags), needs=needs)
 
 
 def _fixed_too_large(inputs: Inputs, fixed: int, system: int, limit: int) -> BudgetExceededError:
-    history = 0
-    if inputs.thread is not None and inputs.timeline is not None:
-        history = least_tokens(inputs.thread, inputs.timeline)
+    history = 0 if inputs.timeline is None else least_tokens(inputs.timeline)
     needed = fixed + history
     msg = (
         f"what always stays needs {needed:,} tokens ({system:,} of them the system prompt, {history:,} the "
@@ -224,7 +212,7 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
         demands.append(
             demand_for(budget, given.block.name, wish.wanted, block=given.block, pinned=wish.pinned)
         )
-    if inputs.thread is not None:
+    if inputs.timeline is not None:
         must = needs.must
         if budget.preset == "rag" and must + sum([d.wanted for d in demands]) > room:
             must = max(must, min(needs.exchanges, room // 2))  # long documents leave the last exchanges room
@@ -240,7 +228,7 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
         return Grants(tokens_of, tuple(demands), whole=True)
     everyone = with_absent(budget, demands, sources=inputs.turn.sources)
     granted = dict(allocate(room, everyone, surplus=budget.surplus).grants)
-    if inputs.turn.granted_history is not None and inputs.thread is not None:
+    if inputs.turn.granted_history is not None and inputs.timeline is not None:
         granted["history"] = min(inputs.turn.granted_history, room)
     return Grants(granted, tuple(everyone))
 

@@ -153,10 +153,11 @@ def needs(
 
 def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[tuple[str, str], int]:
     """Returns what each message of a conversation alone needs: it is kept in a known order."""
-    timeline, thread = inputs.timeline, inputs.thread
+    timeline = inputs.timeline
     exact = inputs.measure.additive and not request.counter.band and request.profile is None
-    if timeline is None or thread is None or not (exact and inputs.alone):
+    if timeline is None or not (exact and inputs.alone):
         return {}
+    thread = timeline.thread
     if thread.cut != "fill" or thread.query or request.history_tokens is not None:
         return {}
     found: dict[tuple[str, str], int] = {}

@@ -73,7 +73,9 @@ def _report(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Re
     fitted, budget, counter = rendered.fitted, request.budget, request.counter
     history, window = fitted.history, budget.context_window
     # The same call again is another fit where a session or a summarizer remembers this one.
-    repeatable = request.summarizer is None and (inputs.thread is None or not inputs.thread.remembers)
+    repeatable = request.summarizer is None and (
+        inputs.timeline is None or not inputs.timeline.thread.remembers
+    )
     again = partial(_report_with, request, prices.limit)
     report = BudgetReport(
         limit=prices.limit,
