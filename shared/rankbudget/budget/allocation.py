@@ -23,7 +23,7 @@ from ..segment import Block
 from .token_budget import Surplus, TokenBudget
 from .validation import parts_of
 
-__all__ = ["STEPS", "Allocation", "Demand", "allocate", "demand_for", "with_absent"]
+__all__ = ["STEPS", "Allocation", "Demand", "allocate", "demand_for", "rank_of", "with_absent"]
 
 STEPS = 8
 """A stable block borrows in steps of 1/8 of its share: a limit that always changes would move its cut."""
@@ -126,6 +126,11 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
     )
 
 
+def rank_of(budget: TokenBudget, block: Block) -> int:
+    """Returns the rank of a block: its own, else the budget's."""
+    return budget.rank_of(block.name) if block.rank is None else block.rank
+
+
 def demand_for(
     budget: TokenBudget,
     name: str,
@@ -148,7 +153,7 @@ def demand_for(
     rank, ratio, size = budget.rank_of(name), budget.ratios.get(name), budget.sizes.get(name)
     if block is not None:
         pinned = max(pinned, wanted) if block.pinned else pinned
-        rank = rank if block.rank is None else block.rank
+        rank = rank_of(budget, block)
         if block.size is not None or block.ratio is not None:
             ratio, size = block.ratio, block.size
     return Demand(

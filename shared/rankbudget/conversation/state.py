@@ -149,7 +149,7 @@ class ThreadState:
         """Returns the counted tokens of the newest turn's units, by their start and stop."""
         flat = self.counted
         found = {(flat[i], flat[i + 1]): flat[i + 2] for i in range(0, len(flat), 3)}
-        if hash(prints.one(self.stop)) != self.question_hash:
+        if found and hash(prints.one(self.stop)) != self.question_hash:
             found.pop((self.stop, self.stop + 1), None)
         return found
 

@@ -106,6 +106,7 @@ class Timeline:
         self._may_wait = not (ended or sent)
         self.prints = Prints(codec, self.messages)
         self.known = known = known.continued_by(self.prints) if known is not None else None
+        self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
         self._answers = answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
         self.turns_read: list[Turn] = []  # newest first, parsed on demand
@@ -135,6 +136,8 @@ class Timeline:
 
     def tokens_of(self, unit: Unit) -> int:
         """Returns what a unit costs as it was written; counted once."""
+        if unit.tokens < 0:
+            unit.tokens = self._counted.get((unit.start, unit.stop), -1)
         if unit.tokens < 0:
             run = self.read(unit) if unit.holes else self.messages[unit.start : unit.stop]
             unit.tokens = self.measure.group(run)
@@ -244,7 +247,7 @@ class Timeline:
 
     def _parse_one(self) -> bool:
         """Parses the newest turn that is not parsed yet; returns whether there was one."""
-        roles, known = self._roles, self.known
+        roles = self._roles
         stop = self.turns_read[-1].start if self.turns_read else len(roles)
         start, looked = -1, stop  # no question from `looked` on
         while looked > 0 and start < 0:
@@ -268,12 +271,7 @@ class Timeline:
                 broken.append((at, "orphan_result"))
             at += 1
         question = Unit(start, start + 1) if start >= 0 else None
-        turn = Turn(max(0, start), stop, question, body, broken)
-        self.turns_read.append(turn)
-        if known is not None and question is not None and start == known.stop:
-            counted = known.tokens_of_newest(self.prints)
-            for unit in turn.units:
-                unit.tokens = counted.get((unit.start, unit.stop), -1)
+        self.turns_read.append(Turn(max(0, start), stop, question, body, broken))
         return True
 
     def _parse_answer(self, at: int, stop: int, body: list[Unit], broken: list[Broken]) -> int:

@@ -9,7 +9,6 @@ from typing import Any, get_args
 from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
 from ..budget.validation import check_choice
-from ..conversation.arguments import check_timeout
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
@@ -21,7 +20,7 @@ from ..messages.tags import NOTICE
 from ..relevance.protocol import Scorer
 from ..segment import Block, Decision, Scope
 from .blocks import for_reader
-from .fit_messages import read_profile
+from .fit_messages import check_timeout, read_profile
 from .plan import Plan
 from .read_blocks import Blocks, check_history, read_blocks
 from .request import PromptRequest, Render, Shown

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..budget.allocation import Demand, allocate, demand_for, with_absent
+from ..budget.allocation import Demand, allocate, demand_for, rank_of, with_absent
 from ..conversation.fit import Needs, least_tokens, needs_of, read_thread
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
@@ -73,7 +73,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
 
 
 def check_reader(request: PromptRequest) -> None:
-    """Raises BudgetConfigError for a reader or a summarizer that is none, whether this turn needs it or not."""
+    """Raises BudgetConfigError for a reader or a summarizer that is none, needed in this turn or not."""
     scope: Any = request.scope
     summarizer: Any = request.summarizer
     problems = []
@@ -93,8 +93,7 @@ def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
     for given in request.blocks:
         block, unseen = for_reader(given, request.scope)
         hidden += unseen
-        rank = request.budget.rank_of(block.name) if block.rank is None else block.rank
-        blocks.append(BlockInput(block, rank, block.query or question))
+        blocks.append(BlockInput(block, rank_of(request.budget, block), block.query or question))
     return replace(
         inputs,
         blocks=tuple(sorted(blocks, key=lambda b: (b.rank, b.block.name))),
@@ -162,8 +161,8 @@ def _fixed_too_large(inputs: Inputs, fixed: int, system: int, limit: int) -> Bud
     needed = fixed + history
     msg = (
         f"what always stays needs {needed:,} tokens ({system:,} of them the system prompt, {history:,} the "
-        f"conversation), the limit is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, or take a "
-        f"larger window."
+        f"conversation), the limit is {limit:,}. Shorten the system prompt, tools, template or question, "
+        f"lower the reserve, or take a larger window."
     )
     return BudgetExceededError(
         msg,

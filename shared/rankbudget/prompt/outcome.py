@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+from ..budget.allocation import rank_of
 from ..conversation.selection import in_order_of_importance
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
 from ..report.words import warnings_for
@@ -63,11 +64,9 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
     if request.system:
         totals.append(BlockTotal(name="system", rank=rank("system"), granted=None, used=prices.system_tokens))
     if fitted.history is not None and request.history is not None:
-        own = request.history.rank
         used = fitted.history.tokens - inputs.measure.overhead
-        granted = fitted.granted["history"]
-        history_rank = rank("history") if own is None else own
-        totals.append(BlockTotal(name="history", rank=history_rank, granted=granted, used=used))
+        granted, own = fitted.granted["history"], rank_of(request.budget, request.history)
+        totals.append(BlockTotal(name="history", rank=own, granted=granted, used=used))
     for given in inputs.blocks:
         name, wish = given.block.name, prices.wishes[given.block.name]
         frame = wish.base if fitted.fits[name].pieces else 0

@@ -10,7 +10,6 @@ from typing import Any
 from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
 from ..budget.validation import check_count
-from ..conversation.arguments import check_messages, check_timeout
 from ..conversation.state import ThreadState
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
@@ -20,6 +19,7 @@ from ..messages.codec import Codec, DictCodec, finished
 from ..messages.measure import CodecMeasure, Measure
 from ..report.result import FitResult
 from ..segment import Block
+from .fit_messages import check_messages, check_timeout
 from .plan import Plan
 from .request import PromptRequest, Turn
 from .stages import plain_budget, plan_steps

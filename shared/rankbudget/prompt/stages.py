@@ -17,8 +17,8 @@ from .._drivers import Steps, drive
 from ..budget.token_budget import TokenBudget
 from ..errors import BudgetConfigError, BudgetExceededError
 from ..report.report import BudgetReport
-from .fitted import Rendered, fit, verify
-from .grants import Inputs, Prices, check_reader, grant, price, read
+from .fitted import fit, verify
+from .grants import check_reader, grant, price, read
 from .outcome import contents, needs, warnings
 from .plan import Plan
 from .question import price_with_short_question
@@ -45,7 +45,35 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
     grants = grant(request, inputs, prices)
     fitted = yield from fit(request, inputs, prices, grants)
     rendered = yield from verify(request, inputs, prices, fitted)
-    return _report(request, inputs, prices, rendered)
+    fitted, history, counter = rendered.fitted, rendered.fitted.history, request.counter
+    window, timeline = request.budget.context_window, inputs.timeline
+    # The same call again is another fit where a session or a summarizer remembers this one.
+    repeatable = request.summarizer is None and (timeline is None or not timeline.thread.remembers)
+    again = partial(_report_with, request, prices.limit)
+    report = BudgetReport(
+        limit=prices.limit,
+        total_tokens=rendered.total,
+        window=None if window == prices.limit else window,
+        reserve=prices.reserve,
+        safety=prices.safety,
+        warnings=partial(warnings, request, inputs, prices, rendered),
+        counter=counter.name,
+        exact=counter.exact,
+        model=request.budget.model,
+        covers=request.covers,
+        later=partial(contents, request, inputs, prices, rendered),
+        needs=partial(needs, request, inputs, prices, fitted, again) if repeatable else None,
+    )
+    return Plan(
+        messages=rendered.messages,
+        history=history.messages if history is not None else (),
+        kept=fitted.fits,
+        report=report,
+        counter=counter,
+        granted=fitted.granted,
+        layout=rendered.layout,
+        state=history.state if history is not None else None,
+    )
 
 
 def plain_budget(tokens: object) -> TokenBudget:
@@ -63,44 +91,6 @@ def plain_budget(tokens: object) -> TokenBudget:
 def _plain_budget(tokens: int) -> TokenBudget:
     ratios = {"memory": 0.43, "history": 0.57}
     return TokenBudget(context_window=tokens, reserve=0, ratios=ratios, max_system_ratio=None)
-
-
-# ---- report ---------------------------------------------------------------------------------------
-
-
-def _report(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> Plan:
-    """Returns the finished plan; what its report says is worked out when somebody looks."""
-    fitted, budget, counter = rendered.fitted, request.budget, request.counter
-    history, window = fitted.history, budget.context_window
-    # The same call again is another fit where a session or a summarizer remembers this one.
-    repeatable = request.summarizer is None and (
-        inputs.timeline is None or not inputs.timeline.thread.remembers
-    )
-    again = partial(_report_with, request, prices.limit)
-    report = BudgetReport(
-        limit=prices.limit,
-        total_tokens=rendered.total,
-        window=None if window == prices.limit else window,
-        reserve=prices.reserve,
-        safety=prices.safety,
-        warnings=lambda: warnings(request, inputs, prices, rendered),
-        counter=counter.name,
-        exact=counter.exact,
-        model=budget.model,
-        covers=request.covers,
-        later=lambda: contents(request, inputs, prices, rendered),
-        needs=partial(needs, request, inputs, prices, fitted, again) if repeatable else None,
-    )
-    return Plan(
-        messages=rendered.messages,
-        history=history.messages if history is not None else (),
-        kept=fitted.fits,
-        report=report,
-        counter=counter,
-        granted=fitted.granted,
-        layout=rendered.layout,
-        state=history.state if history is not None else None,
-    )
 
 
 def _report_with(request: PromptRequest, limit: int, more: int) -> BudgetReport:
