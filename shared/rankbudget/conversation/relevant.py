@@ -1,10 +1,4 @@
-"""Which part of a conversation stays when there is a question to serve.
-
-The current question always stays, with the tool step that the model has not answered yet. The newest messages
-come next, for a share of the room; the rest of it goes to what is worth its tokens: in a conversation with
-tools by `steps.py`, in a plain one to the most relevant turns. An answer never opens the conversation: the
-question of its turn is kept before it.
-"""
+"""Which part of a conversation stays when there is a question to serve: the newest, then what is relevant."""
 
 from __future__ import annotations
 

@@ -8,12 +8,11 @@ from typing import Any, get_args
 
 from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
-from ..budget.validation import check_choice
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, named_options
+from ..errors import BudgetConfigError, check_choice, named_options
 from ..messages.codec import Codec, DictCodec, content_text
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE

@@ -9,10 +9,9 @@ from typing import Any
 
 from ..budget.context_windows import context_window_of
 from ..budget.token_budget import TokenBudget
-from ..budget.validation import check_count, shown
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, CounterUnavailableError
+from ..errors import BudgetConfigError, CounterUnavailableError, check_count, shown
 from ..messages.measure import Measure
 from .stages import plain_budget
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
-from ..budget.validation import check_count
 from ..conversation.state import ThreadState
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, named_options
+from ..errors import BudgetConfigError, check_count, named_options
 from ..messages.codec import Codec, DictCodec, finished
 from ..messages.measure import CodecMeasure, Measure
 from ..report.result import FitResult
