@@ -8,16 +8,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .._drivers import Steps
-from ..errors import BudgetExceededError, MessageError
+from ..errors import BudgetExceededError
 from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened
 from .decisions import decisions_on
 from .selection import Selection, fill, minimum_sets
 from .state import Summary
 from .summary import summarize
-from .thread import FittedThread, Thread
+from .thread import FittedThread
 from .timeline import Broken, Timeline, Unit
 
-__all__ = ["Needs", "fit_thread", "least_tokens", "needs_of", "read_thread"]
+__all__ = ["Needs", "fit_thread", "least_tokens", "needs_of"]
 
 SUMMARY_SHARE = 0.3
 """Part of the history's room that a summary of what was dropped may take."""
@@ -29,30 +29,6 @@ class Needs(NamedTuple):
 
     exchanges: int = 0  # of the last exchanges and of the system messages
     must: int = 0  # of what must stay: system messages and, when it is among the messages, the question
-
-
-def read_thread(thread: Thread) -> Timeline:
-    """Returns the conversation, ready to be cut.
-
-    Raises:
-        MessageError: a message cannot be read, or needs a repair while `strict`.
-    """
-    timeline = Timeline(
-        thread.messages,
-        thread.codec,
-        thread.measure,
-        ended=thread.asked_elsewhere,
-        sent=thread.sent,
-        known=thread.known,
-    )
-    timeline.thread = thread
-    if thread.strict:
-        broken = timeline.leftovers() + [b for turn in timeline.turns() for b in turn.broken]
-        if broken:
-            listed = ", ".join([f"message {position}: {reason}" for position, reason in sorted(broken)[:10]])
-            msg = f"messages must be a valid conversation (got {listed}). Repair it, or pass strict=False."
-            raise MessageError(msg)
-    return timeline
 
 
 def needs_of(timeline: Timeline) -> Needs:

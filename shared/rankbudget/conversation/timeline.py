@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 from ..counting.blocks import must_be_answered, unanswered
+from ..errors import MessageError
 from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, content_text, says_nothing
 from ..messages.measure import Measure
-from .state import Prints, ThreadState
+from .state import Prints
 from .thread import Thread
 
 __all__ = ["NO_EDITS", "Broken", "Timeline", "Turn", "Unit"]
@@ -75,18 +76,20 @@ class Turn:
 
 
 class Timeline:
-    """Reads one list of host messages, oldest first; `thread` says what to do with it.
+    """Reads one list of host messages, oldest first.
 
     Args:
         messages: the conversation; never changed.
         codec: reads the host's message objects.
         measure: counts them.
         ended: something follows them in the prompt, so that no call at their end waits for its results.
-        sent: they go to the model as they are; a provider refuses a call without its results.
-        known: what a session remembers of the same conversation; what still holds of it is not read again.
+        thread: what to do with them; what a session remembers of them and still holds is not read again.
+
+    Raises:
+        MessageError: a message cannot be read, or needs a repair while the thread is strict.
     """
 
-    thread: Thread
+    thread: Thread  # where there is one
 
     def __init__(
         self,
@@ -95,15 +98,17 @@ class Timeline:
         measure: Measure,
         *,
         ended: bool = False,
-        sent: bool = False,
-        known: ThreadState | None = None,
+        thread: Thread | None = None,
     ) -> None:
         # A report reads dropped messages later, whatever the caller does to its list.
         self.messages = list(messages)
         self.codec = codec
         self.measure = measure
+        known, self._may_wait = None, not ended
+        if thread is not None:
+            self.thread, known, ended = thread, thread.known, thread.asked_elsewhere
+            self._may_wait = not (ended or thread.sent)
         self.ended = ended
-        self._may_wait = not (ended or sent)
         self.prints = Prints(codec, self.messages)
         self.known = known = known.continued_by(self.prints) if known is not None else None
         self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
@@ -119,6 +124,8 @@ class Timeline:
         self.newest = self.turns_read[0] if self._parse_one() else None
         question = self.newest.question if self.newest is not None else None
         self.asked = None if question is None else question.start  # where the newest question is
+        if thread is not None and thread.strict:
+            self._refuse_broken()
 
     def role(self, position: int) -> str:
         """Returns what one message is: its role, and "tool" for a user message that holds tool results."""
@@ -205,6 +212,13 @@ class Timeline:
         size = len(self.messages)
         opening = next(filter(self._asks, range(size)), size if self.ended else 0)
         return [(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
+
+    def _refuse_broken(self) -> None:
+        broken = self.leftovers() + [b for turn in self.turns() for b in turn.broken]
+        if broken:
+            listed = ", ".join([f"message {position}: {reason}" for position, reason in sorted(broken)[:10]])
+            msg = f"messages must be a valid conversation (got {listed}). Repair it, or pass strict=False."
+            raise MessageError(msg)
 
     def _find_pinned(self) -> list[int]:
         """Returns where the system messages are; in one fast pass where all of them come first."""

@@ -8,8 +8,9 @@ from typing import Any
 
 from .._drivers import Steps
 from ..budget.allocation import allocate, rank_of
-from ..conversation.fit import fit_thread, read_thread
+from ..conversation.fit import fit_thread
 from ..conversation.thread import FittedThread
+from ..conversation.timeline import Timeline
 from ..counting.profiles import apply_profile
 from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
@@ -202,9 +203,10 @@ def _smaller_history(
     """Returns the history within `over` tokens less, None when it cannot shrink; its summary stays."""
     assert inputs.timeline is not None
     thread = inputs.timeline.thread
-    thread = replace(thread, known=history.state or thread.known)
+    thread = replace(thread, known=history.state or thread.known, strict=False)
+    timeline = Timeline(thread.messages, thread.codec, thread.measure, thread=thread)
     limit = history.tokens - over
     try:
-        return (yield from fit_thread(read_thread(thread), limit, beside=prices.limit - limit))
+        return (yield from fit_thread(timeline, limit, beside=prices.limit - limit))
     except BudgetExceededError:
         return None

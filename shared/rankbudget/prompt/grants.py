@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..budget.allocation import Demand, allocate, demand_for, rank_of, with_absent
-from ..conversation.fit import Needs, least_tokens, needs_of, read_thread
+from ..conversation.fit import Needs, least_tokens, needs_of
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
 from ..errors import BudgetConfigError, BudgetExceededError, shown
@@ -66,9 +66,10 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             remembers=turn is not None,
             known=turn.known if turn is not None else None,
         )
+        timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
         others = {"any"} if sources is None else sources - {"history"}
         alone = not (others or request.blocks or inputs.turn.awaited)
-        inputs = replace(inputs, timeline=read_thread(thread), alone=alone)
+        inputs = replace(inputs, timeline=timeline, alone=alone)
     return _with_blocks(request, inputs) if request.blocks else inputs
 
 

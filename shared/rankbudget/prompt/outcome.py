@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from ..budget.allocation import rank_of
@@ -96,16 +96,12 @@ def _named(parts: Sequence[Part], history: Block) -> list[Part]:
     """Returns the decisions on a history of segments under the segments' own ids; messages keep theirs."""
     names = {f"history-{i}": s.id for i, s in enumerate(history.segments)}
 
-    def name(decision: Decision) -> Decision:
-        return replace(decision, segment_id=names.get(decision.segment_id, decision.segment_id))
+    def name(part: Part) -> Any:
+        if isinstance(part, DecisionRange):
+            return replace(part, expand=lambda: map(name, part.expand()))
+        return replace(part, segment_id=names.get(part.segment_id, part.segment_id))
 
-    def name_all(expand: Callable[[], Iterator[Decision]]) -> Iterator[Decision]:
-        return map(name, expand())
-
-    return [
-        replace(p, expand=partial(name_all, p.expand)) if isinstance(p, DecisionRange) else name(p)
-        for p in parts
-    ]
+    return [name(part) for part in parts]
 
 
 def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> list[str]:
@@ -134,7 +130,7 @@ def needs(
     """Returns what says how many more tokens bring back a piece that this plan dropped."""
 
     def refit(more: int) -> Kept:
-        return again(more).in_prompt()
+        return again(more).in_prompt() if more else report.in_prompt()
 
     dropped = sum([d.before for d in report.decisions if d.action == "trimmed"])
     most = 64 * (dropped + prices.limit) + 1024
@@ -147,21 +143,19 @@ def needs(
         }
         return _thresholds(request, inputs, prices), expected
 
-    return _Needs(report.in_prompt, refit, known, size=report.size, most=most).tokens
+    return _Needs(refit, known, size=report.size, most=most).tokens
 
 
 def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[tuple[str, str], int]:
     """Returns what each message of a conversation alone needs: it is kept in a known order."""
     timeline = inputs.timeline
     exact = inputs.measure.additive and not request.counter.band and request.profile is None
-    if timeline is None or not (exact and inputs.alone):
-        return {}
-    thread = timeline.thread
-    if thread.cut != "fill" or thread.query or request.history_tokens is not None:
+    by_age = request.cut == "fill" and not request.query and request.history_tokens is None
+    if timeline is None or not (exact and by_age and inputs.alone):
         return {}
     found: dict[tuple[str, str], int] = {}
     used = timeline.pinned_tokens - prices.room
-    for must, units in in_order_of_importance(timeline, thread.min_exchanges):
+    for must, units in in_order_of_importance(timeline, timeline.thread.min_exchanges):
         used += timeline.cost(units)
         for position in [p for unit in units for p in unit.positions()] if used > 0 and not must else ():
             name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
@@ -170,28 +164,18 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
 
 
 class _Needs:
-    """Answers for each dropped piece of one plan; every answer was tried out, one token less too.
-
-    Args:
-        kept: what the plan keeps.
-        refit: what it would keep with so many more tokens.
-        known: thresholds that need no refit, and first guesses at others, by block and id.
-        size: how many pieces the plan decided on.
-        most: more tokens than the whole input needs, whatever share of them a block gets.
-    """
+    """Answers for each dropped piece of one plan; every answer was tried out, one token less too."""
 
     def __init__(
         self,
-        kept: Callable[[], Kept],
-        refit: Callable[[int], Kept],
+        refit: Callable[[int], Kept],  # what the plan keeps with so many more tokens
         known: Callable[[], tuple[Thresholds, Thresholds]],
         *,
-        size: int,
-        most: int,
+        size: int,  # how many pieces the plan decided on
+        most: int,  # more tokens than the whole input needs, whatever share of them a block gets
     ) -> None:
         self._refit = refit
-        self._kept = kept
-        self._known = known
+        self._known = known  # thresholds that need no refit, and first guesses at others
         self._tried: dict[int, Kept] = {}
         self._left = max(_LEAST_REFITS, _MOST_PIECES // max(1, size))
         self._most = most
@@ -203,7 +187,7 @@ class _Needs:
         if piece in thresholds:
             return thresholds[piece]
         if not self._tried:
-            self._tried = {0: self._kept(), self._most: self._refit(self._most)}
+            self._tried = {more: self._refit(more) for more in (0, self._most)}
         if piece not in self._tried[self._most]:
             return 0
         high = min(n for n, kept in self._tried.items() if piece in kept)
@@ -215,7 +199,8 @@ class _Needs:
                 return None
             self._left -= 1
             guesses = [n for n in guesses if low < n < high]
-            middle = guesses.pop() if guesses else _between(low, high)
+            # Without a guess it looks close to `low`: nothing is known of how far to go.
+            middle = guesses.pop() if guesses else min((low + high) // 2, 2 * low + 64)
             self._tried[middle] = self._refit(middle)
             if piece in self._tried[middle]:
                 high = middle
@@ -226,8 +211,3 @@ class _Needs:
     @cached_property
     def _given(self) -> tuple[Thresholds, Thresholds]:
         return self._known()
-
-
-def _between(low: int, high: int) -> int:
-    """Returns where to look next: close to `low` while nothing is known of how far to go."""
-    return min((low + high) // 2, 2 * low + 64)

@@ -20,16 +20,7 @@ _LEAST = 16
 def price_with_short_question(
     request: PromptRequest, inputs: Inputs, error: BudgetExceededError
 ) -> tuple[PromptRequest, Prices]:
-    """Returns the request with its question cut so that it fits, and its prices.
-
-    Args:
-        request: what was asked for.
-        inputs: what was read of it.
-        error: says by how much it does not fit.
-
-    Raises:
-        BudgetExceededError: `error`, where the question may not be cut or cutting it does not help.
-    """
+    """Returns the request with its question cut so that it fits, and its prices; else raises `error`."""
     if request.question is None or request.shorten_question is None or "other" not in error.blocks:
         raise error
     if not request.shorten_question:

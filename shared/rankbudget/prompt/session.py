@@ -162,10 +162,10 @@ class BudgetSession:
         Args:
             messages: the whole conversation so far; None where this call does not know it.
             blocks: the other blocks that this call brings, as retrieved documents.
-            limit: see `fit`.
-            extra_tokens: see `fit`.
-            question: see `fit`.
-            tools: see `fit`.
+            limit: see `fit`, as the next three.
+            extra_tokens: of the prompt, in neither.
+            question: the current one.
+            tools: sent along.
             fields: any other field of a `PromptRequest`.
         """
         own = self.budget if isinstance(self.budget, TokenBudget) else plain_budget(self.budget)
@@ -241,14 +241,13 @@ class BudgetSession:
 
     def _completed(self, request: PromptRequest) -> PromptRequest:
         """Returns a request with what this session knows and the call did not give."""
-        given: dict[str, Any] = {}
         if request.summarizer is None and self.summarizer is not None:
-            given["summarizer"] = self.summarizer
+            request = replace(request, summarizer=self.summarizer)
         if request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout:
-            given["summary_timeout"] = self.summary_timeout
+            request = replace(request, summary_timeout=self.summary_timeout)
         if request.history is None and self._read is not None:
-            given["history"] = Block(name="history", messages=list(self._read()))
-        return replace(request, **given) if given else request
+            request = replace(request, history=Block(name="history", messages=list(self._read())))
+        return request
 
     def forget(self) -> None:
         """Forgets the conversation: its cut, its summary and its plan."""
@@ -296,7 +295,6 @@ class BudgetSession:
         """Sets where the stored conversation is read, so that documents can be planned before the history."""
         self._read = read
 
-    # ---- copies -----------------------------------------------------------------------------------
     def __getstate__(self) -> dict[str, Any]:
         """Returns all but the lock and the place the conversation is read from; attach it again."""
         return {**self.__dict__, "_lock": None, "_read": None}
