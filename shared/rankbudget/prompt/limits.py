@@ -58,8 +58,6 @@ class Limits:
             "ceiling": self.ceiling,
             "tools": self.tools,
             "measure": self.measure,
-            "min_exchanges": self.budget.min_exchanges,
-            "message_cap": self.budget.message_cap,
         }
 
 

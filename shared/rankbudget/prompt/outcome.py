@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..budget.allocation import rank_of
@@ -133,17 +132,17 @@ def needs(
         return again(more).in_prompt() if more else report.in_prompt()
 
     dropped = sum([d.before for d in report.decisions if d.action == "trimmed"])
-    most = 64 * (dropped + prices.limit) + 1024
-
-    def known() -> tuple[Thresholds, Thresholds]:
-        expected = {
+    return _Needs(
+        refit=refit,
+        thresholds=_thresholds(request, inputs, prices),
+        expected={
             (name, segment_id): tokens + prices.wishes[name].base - fitted.granted[name]
             for name, fit in fitted.fits.items()
             for segment_id, tokens in fit.needed().items()
-        }
-        return _thresholds(request, inputs, prices), expected
-
-    return _Needs(refit, known, size=report.size, most=most).tokens
+        },
+        left=max(_LEAST_REFITS, _MOST_PIECES // max(1, report.size)),
+        most=64 * (dropped + prices.limit) + 1024,
+    ).tokens
 
 
 def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[tuple[str, str], int]:
@@ -163,51 +162,40 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
     return found
 
 
+@dataclass(slots=True, kw_only=True)
 class _Needs:
     """Answers for each dropped piece of one plan; every answer was tried out, one token less too."""
 
-    def __init__(
-        self,
-        refit: Callable[[int], Kept],  # what the plan keeps with so many more tokens
-        known: Callable[[], tuple[Thresholds, Thresholds]],
-        *,
-        size: int,  # how many pieces the plan decided on
-        most: int,  # more tokens than the whole input needs, whatever share of them a block gets
-    ) -> None:
-        self._refit = refit
-        self._known = known  # thresholds that need no refit, and first guesses at others
-        self._tried: dict[int, Kept] = {}
-        self._left = max(_LEAST_REFITS, _MOST_PIECES // max(1, size))
-        self._most = most
+    refit: Callable[[int], Kept]  # what the plan keeps with so many more tokens
+    thresholds: Thresholds  # that need no refit
+    expected: Thresholds  # first guesses at others
+    left: int  # refits that may still be made
+    most: int  # more tokens than the whole input needs, whatever share of them a block gets
+    tried: dict[int, Kept] = field(default_factory=dict)
 
     def tokens(self, block: str, segment_id: str) -> int | None:
         """Returns how many more tokens the prompt needs for a piece; 0 if none help, None if unknown."""
         piece = (block, segment_id)
-        thresholds, expected = self._given
-        if piece in thresholds:
-            return thresholds[piece]
-        if not self._tried:
-            self._tried = {more: self._refit(more) for more in (0, self._most)}
-        if piece not in self._tried[self._most]:
+        if piece in self.thresholds:
+            return self.thresholds[piece]
+        if not self.tried:
+            self.tried = {more: self.refit(more) for more in (0, self.most)}
+        if piece not in self.tried[self.most]:
             return 0
-        high = min(n for n, kept in self._tried.items() if piece in kept)
-        low = max(n for n in self._tried if n < high)
-        guess = expected.get(piece, 0)
+        high = min(n for n, kept in self.tried.items() if piece in kept)
+        low = max(n for n in self.tried if n < high)
+        guess = self.expected.get(piece, 0)
         guesses = [guess - 1, guess]
         while high - low > 1:
-            if not self._left:
+            if not self.left:
                 return None
-            self._left -= 1
+            self.left -= 1
             guesses = [n for n in guesses if low < n < high]
             # Without a guess it looks close to `low`: nothing is known of how far to go.
             middle = guesses.pop() if guesses else min((low + high) // 2, 2 * low + 64)
-            self._tried[middle] = self._refit(middle)
-            if piece in self._tried[middle]:
+            self.tried[middle] = self.refit(middle)
+            if piece in self.tried[middle]:
                 high = middle
             else:
                 low = middle
         return high
-
-    @cached_property
-    def _given(self) -> tuple[Thresholds, Thresholds]:
-        return self._known()
