@@ -73,9 +73,9 @@ def fit_messages(
             pairs do not fit; they keep all the room there is. None never shortens.
         shorten_question: cuts the current question to what is free when it does not fit; otherwise it raises.
         summarizer: `(text, max_tokens) -> str`, writes a summary of what is dropped; None writes none.
-        summary_timeout: seconds one call of the summarizer may take, above 0; after that the conversation is
-            fitted without a summary and a warning says so. A blocking summarizer runs in a thread of its own,
-            so that it can be left behind. None: no timeout; it runs in the caller's thread.
+        summary_timeout: seconds one call of the summarizer may take, above 0; after that a warning says that
+            there is no summary. A blocking summarizer runs in a thread of its own. None: no timeout; it runs
+            in the caller's thread.
         strict: refuses a broken conversation instead of repairing it.
         session: remembers the cut and the summary between calls; its codec, measure, counter, tools and
             summarizer are used where the call gives none.

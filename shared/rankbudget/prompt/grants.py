@@ -37,8 +37,7 @@ class Inputs:
     blocks: tuple[BlockInput, ...] = ()
     hidden: tuple[Decision, ...] = ()
     tags: tuple[str, ...] = ()
-    alone: bool = False
-    """The history competes with nothing: no other block has a configured source."""
+    alone: bool = False  # the history competes with nothing: no other block has a configured source
 
 
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
@@ -143,46 +142,36 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     fixed += request.extra_tokens
     if fixed > limit:
         raise _fixed_too_large(inputs, fixed, system_tokens, limit)
-    prices = Prices(
+    competes = inputs.timeline is not None and not inputs.alone
+    return Prices(
         limit=limit,
         reserve=reserve,
         safety=safety,
         room=limit - fixed,
         system_tokens=system_tokens,
         system_text=system_text,
+        wishes=wishes_of(request, measure, inputs.blocks, inputs.tags) if inputs.blocks else {},
+        needs=needs_of(inputs.timeline) if competes and inputs.timeline else Needs(),
     )
-    if inputs.alone:
-        return prices
-    needs = prices.needs if inputs.timeline is None else needs_of(inputs.timeline)
-    return replace(prices, wishes=wishes_of(request, measure, inputs.blocks, inputs.tags), needs=needs)
 
 
 def _fixed_too_large(inputs: Inputs, fixed: int, system: int, limit: int) -> BudgetExceededError:
     history = 0 if inputs.timeline is None else least_tokens(inputs.timeline)
-    needed = fixed + history
+    needed, parts = fixed + history, {"system": system, "history": history, "other": fixed - system}
     msg = (
         f"what always stays needs {needed:,} tokens ({system:,} of them the system prompt, {history:,} the "
         f"conversation), the limit is {limit:,}. Shorten the system prompt, tools, template or question, "
         f"lower the reserve, or take a larger window."
     )
-    return BudgetExceededError(
-        msg,
-        limit=limit,
-        needed=needed,
-        blocks={"system": system, "history": history, "other": fixed - system},
-    )
+    return BudgetExceededError(msg, limit=limit, needed=needed, blocks=parts)
 
 
 def _check_system(request: PromptRequest, inputs: Inputs) -> int:
     """Returns the tokens of the system messages' texts, which the budget may bound."""
     timeline = inputs.timeline
-    messages = list(request.system)
-    if timeline is not None:
-        messages += [timeline.messages[p] for p in timeline.pinned]
-    if not messages:
-        return 0
-    texts = [content_text(request.codec.to_dict(m).get("content")) for m in messages]
-    tokens = sum(request.counter.count_many(texts))
+    pinned = [timeline.messages[p] for p in timeline.pinned] if timeline is not None else []
+    texts = [content_text(request.codec.to_dict(m).get("content")) for m in (*request.system, *pinned)]
+    tokens = sum(request.counter.count_many(texts)) if texts else 0
     request.budget.check_system(tokens)
     return tokens
 
@@ -196,8 +185,7 @@ class Grants:
 
     tokens: Mapping[str, int]
     demands: tuple[Demand, ...] = ()
-    whole: bool = False
-    """Everything fits as it is, so that nothing has to be shared out."""
+    whole: bool = False  # everything fits as it is, so that nothing has to be shared out
 
 
 def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
@@ -207,11 +195,8 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
     if inputs.alone:
         return Grants({"history": min(room, most)})
     demands = []
-    for given in inputs.blocks:
-        wish = prices.wishes[given.block.name]
-        demands.append(
-            demand_for(budget, given.block.name, wish.wanted, block=given.block, pinned=wish.pinned)
-        )
+    for name, wish, block in [(g.block.name, prices.wishes[g.block.name], g.block) for g in inputs.blocks]:
+        demands.append(demand_for(budget, name, wish.wanted, block=block, pinned=wish.pinned))
     if inputs.timeline is not None:
         must = needs.must
         if budget.preset == "rag" and must + sum([d.wanted for d in demands]) > room:
@@ -222,10 +207,10 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
     if inputs.turn.awaited:
         demands += _awaited(request, inputs.turn, room, demands)
     if budget.surplus != "keep" and _all_fits(inputs, room, demands):
-        tokens_of = {demand.name: demand.wanted for demand in demands}
-        if "history" in tokens_of:
-            tokens_of["history"] = room - sum([n for name, n in tokens_of.items() if name != "history"])
-        return Grants(tokens_of, tuple(demands), whole=True)
+        wanted = {demand.name: demand.wanted for demand in demands}
+        if "history" in wanted:
+            wanted["history"] = room - sum(wanted.values()) + wanted["history"]
+        return Grants(wanted, tuple(demands), whole=True)
     everyone = with_absent(budget, demands, sources=inputs.turn.sources)
     granted = dict(allocate(room, everyone, surplus=budget.surplus).grants)
     if inputs.turn.granted_history is not None and inputs.timeline is not None:
@@ -246,10 +231,7 @@ def _all_fits(inputs: Inputs, room: int, demands: Sequence[Demand]) -> bool:
 
 def _awaited(request: PromptRequest, turn: Turn, room: int, demands: Sequence[Demand]) -> list[Demand]:
     """Returns demands that reserve the share of each block that another call of this turn will bring."""
-    present = {demand.name for demand in demands}
-    missing = [name for name in sorted(turn.awaited) if name not in present]
-    if not missing:
-        return []
+    missing = sorted(turn.awaited.difference([demand.name for demand in demands]))
     unbounded = [demand_for(request.budget, name, UNBOUNDED) for name in missing]
     everyone = with_absent(request.budget, [*demands, *unbounded], sources=turn.sources)
     shares = allocate(room, everyone, surplus="keep").shares
