@@ -74,9 +74,8 @@ def resume(
 ) -> Selection | None:
     """Keeps from a remembered cut on while that fits, else moves the cut until half of the room is free.
 
-    When all of the conversation fits again, as written, the cut is dropped. When there is twice the room that
-    there was at the cut, it is chosen anew where that brings messages back. None when not even the last
-    exchanges fit.
+    It is dropped when all of the conversation fits again, as written. None when not even the last exchanges
+    fit.
     """
     cut = known.cut
     if (cut is not None or edits) and timeline.costs_at_most(room + timeline.pinned_tokens):
@@ -89,10 +88,9 @@ def resume(
     half = fill(timeline, room // 2, minimum)
     if kept is not None:
         return half if half is not None and half.tokens > kept.tokens else kept
-    if half is None:  # the last exchanges need more than half: keep just them
-        for units in minimum_sets(timeline, minimum)[:1]:
-            used = timeline.cost(units)
-            half = Selection(units, used) if used <= room else None
+    for units in minimum_sets(timeline, minimum)[:1] if half is None else ():
+        used = timeline.cost(units)  # the last exchanges need more than half: keep just them
+        half = Selection(units, used) if used <= room else None
     return half
 
 

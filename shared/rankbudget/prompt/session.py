@@ -159,14 +159,8 @@ class BudgetSession:
     ) -> PromptRequest:
         """Returns the request of one turn with the session's own budget, counter, codec and tools.
 
-        Args:
-            messages: the whole conversation so far; None where this call does not know it.
-            blocks: the other blocks that this call brings, as retrieved documents.
-            limit: see `fit`, as the next three.
-            extra_tokens: of the prompt, in neither.
-            question: the current one.
-            tools: sent along.
-            fields: any other field of a `PromptRequest`.
+        It takes what `fit` takes, the other blocks of this call, and any other field of a `PromptRequest`;
+        `messages` is None where this call does not know the conversation.
         """
         own = self.budget if isinstance(self.budget, TokenBudget) else plain_budget(self.budget)
         tools = self.tools if tools is None else tools
@@ -196,14 +190,7 @@ class BudgetSession:
         return PromptRequest(**{**given, **fields})
 
     def read_steps(self, request: PromptRequest) -> Steps[Plan]:
-        """Makes the plan for reading a stored conversation.
-
-        A thread that ends on a finished answer is read for a question that comes next: its last question and
-        answer are an exchange like any other.
-
-        Raises:
-            BudgetExceededError: what must stay does not fit.
-        """
+        """Makes the plan for reading a stored conversation; after a finished answer a question comes next."""
         messages = request.history.messages if request.history is not None else None
         if messages and finished(request.codec, messages):
             request = replace(request, asked_elsewhere=True)

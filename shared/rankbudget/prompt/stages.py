@@ -15,16 +15,20 @@ from functools import lru_cache, partial
 
 from .._drivers import Steps, drive
 from ..budget.token_budget import TokenBudget
+from ..compression.truncate import truncate_text
 from ..errors import BudgetConfigError, BudgetExceededError
+from ..messages.codec import content_text
 from ..report.report import BudgetReport
 from .fitted import fit, verify
-from .grants import check_reader, grant, price, read
+from .grants import Inputs, Prices, check_reader, grant, price, read
 from .outcome import contents, needs, warnings
 from .plan import Plan
-from .question import price_with_short_question
 from .request import PromptRequest, Turn
 
 __all__ = ["plain_budget", "plan_steps"]
+
+_SHORTENED, _LEAST_QUESTION = 4, 16
+"""How often a question is shortened, and the tokens below which it is not cut."""
 
 
 def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
@@ -41,7 +45,7 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
     try:
         prices = price(request, inputs)
     except BudgetExceededError as error:
-        request, prices = price_with_short_question(request, inputs, error)
+        request, prices = _price_with_short_question(request, inputs, error)
     grants = grant(request, inputs, prices)
     fitted = yield from fit(request, inputs, prices, grants)
     rendered = yield from verify(request, inputs, prices, fitted)
@@ -74,6 +78,32 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         layout=rendered.layout,
         state=history.state if history is not None else None,
     )
+
+
+def _price_with_short_question(
+    request: PromptRequest, inputs: Inputs, error: BudgetExceededError
+) -> tuple[PromptRequest, Prices]:
+    """Returns the request with its question cut so that it fits, and its prices; else raises `error`."""
+    if request.question is None or request.shorten_question is None or "other" not in error.blocks:
+        raise error
+    if not request.shorten_question:
+        msg = f"{error} Or set shorten_question=True of the budget, which cuts the question."
+        raise BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks) from None
+    before = inputs.measure.group([request.question])
+    text = content_text(request.codec.to_dict(request.question).get("content"))
+    most = request.counter.count(text)
+    last = error
+    for _ in range(_SHORTENED):
+        most -= last.needed - last.limit
+        if most < _LEAST_QUESTION:
+            break
+        shorter = truncate_text(text, most, request.counter, keep="both")
+        cut = replace(request, question=request.codec.with_text(request.question, shorter))
+        try:
+            return cut, replace(price(cut, inputs), question_before=before)
+        except BudgetExceededError as still:
+            last = still
+    raise error
 
 
 def plain_budget(tokens: object) -> TokenBudget:
