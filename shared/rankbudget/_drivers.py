@@ -121,18 +121,15 @@ def _state_result(run: Any) -> None:
 def _block(call: Call) -> Any:
     if call.function is None or inspect.iscoroutinefunction(call.function):
         name = getattr(call.function or call.awaitable, "__name__", "function")
-        msg = (
-            f"{name!r} must be blocking here (got an async function). "
-            "Use the async method (afit_messages, aassemble, ainvoke), or give a blocking function."
-        )
+        advice = "Use the async method (afit_messages, aassemble, ainvoke), or give a blocking function."
+        msg = f"{name!r} must be blocking here (got an async function). {advice}"
         raise TypeError(msg)
     return call.function(*call.arguments)
 
 
 async def _wait(call: Call) -> Any:
-    if call.awaitable is not None:
-        return await call.awaitable(*call.arguments)
-    if inspect.iscoroutinefunction(call.function):
-        return await call.function(*call.arguments)
-    assert call.function is not None
-    return await asyncio.to_thread(call.function, *call.arguments)
+    function = call.awaitable or call.function
+    assert function is not None
+    if call.awaitable is not None or inspect.iscoroutinefunction(function):
+        return await function(*call.arguments)
+    return await asyncio.to_thread(function, *call.arguments)

@@ -1,15 +1,13 @@
 """Shares the room of a prompt among its blocks, in whole tokens.
 
-The order of events; each one only moves tokens that are there:
+Each step only moves tokens that are there:
     1. Fixed sizes are set aside in rank order. Ratios share the rest, rounded down; without any ratio, blocks
        without a size share it equally.
     2. A block without a ratio or size of its own draws from the share of "memory", in rank order.
     3. Pinned content takes what others cannot use, then from lower ranks, then from higher ones, the least
-       important first; it never takes pinned content, and it takes what is beyond a block's minimum before
-       the minimum.
-    4. A block below its minimum takes what others cannot use, then from lower ranks, never what is pinned
-       there.
-    5. A block that goes first takes what others cannot use, then from lower ranks, down to their minimum.
+       important first, what is beyond a block's minimum before the minimum; never pinned content.
+    4. A block below its minimum takes the same from lower ranks.
+    5. A block that goes first takes the same from lower ranks, down to their minimum.
     6. What is still unused moves as the surplus rule says.
 """
 

@@ -1,20 +1,8 @@
-"""Budgets from YAML files: system defaults, and overrides by a profile of its own file or by name.
-
-A file::
-
-    llm:                                  # system defaults
-      context_window: 32768
-      max_response_tokens: 4096           # the longest answer: caps the reserve
-      budget_ratios: {memory: 0.30, history: 0.40, reserve: 0.30}
-    profiles:
-      nova:
-        preferred_llm:
-          model: "qwen2.5:14b-instruct"
-          budget_ratios: {memory: 0.35, history: 0.35}
+"""Budgets from YAML files: system defaults under `llm`, overrides by a profile of its own file or by name.
 
 A value of a later level replaces the same value of earlier levels, in either spelling: a reserve beside the
-ratios or among them, a block's size or its ratio. Other keys of these sections (temperature, base_url, ...)
-belong to the host and pass, except misspelt ones of ours.
+ratios or among them, a block's size or its ratio. Other keys (temperature, base_url, ...) belong to the host
+and pass, except misspelt ones of ours.
 """
 
 from __future__ import annotations

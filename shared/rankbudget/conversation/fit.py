@@ -220,8 +220,8 @@ def _put_together(
     warnings: tuple[str, ...] = (),
 ) -> FittedThread:
     """Returns what stays with the summary that `shown` shows, its decisions, and what a session remembers."""
-    chosen = selection.positions(timeline.pinned)
-    messages = selection.messages(timeline, chosen)
+    chosen, edits = selection.positions(timeline.pinned), selection.edits
+    messages = [edits.get(i, timeline.messages[i]) for i in chosen]
     tokens = timeline.measure.overhead + selection.tokens + timeline.pinned_tokens
     written: tuple[int, int] | None = None
     if shown is not None:

@@ -36,18 +36,13 @@ class Selection:
         """Returns the kept positions in order, `pinned` ones among them."""
         found = [*pinned, *self.run.positions] if self.run else list(pinned)
         for unit in self.units:
-            if unit.stop - unit.start == 1:  # most units are one message
-                found.append(unit.start)
-            else:
-                found.extend(unit.positions())
-        found.sort()
-        return found
+            found += [unit.start] if unit.stop - unit.start == 1 else unit.positions()
+        return sorted(found)
 
-    def messages(self, timeline: Timeline, chosen: Sequence[int] | None = None) -> list[Any]:
-        """Returns the messages that stay, shortened copies in the place of some; `chosen`: positions."""
+    def messages(self, timeline: Timeline) -> list[Any]:
+        """Returns the messages that stay, shortened copies in the place of some."""
         whole, edits = timeline.messages, self.edits
-        chosen = self.positions(timeline.pinned) if chosen is None else chosen
-        return [edits.get(i, whole[i]) for i in chosen] if edits else [whole[i] for i in chosen]
+        return [edits.get(i, whole[i]) for i in self.positions(timeline.pinned)]
 
 
 def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:

@@ -71,20 +71,15 @@ def wishes_of(
             framed = framed or not static
             show = _shower(request, block.name, tags)
             texts = [show(s, s.text) for s in block.segments]
-            costs = request.counter.count_many(texts)
-            if request.beside:
-                costs = [c + request.beside.get(s.id, 0) for c, s in zip(costs, block.segments, strict=True)]
+            counted = zip(block.segments, request.counter.count_many(texts), strict=True)
+            costs = [(s, tokens + request.beside.get(s.id, 0)) for s, tokens in counted]
             groups = {s.group for s in block.segments if s.pinned and s.group is not None}
-            pinned = [
-                cost
-                for cost, s in zip(costs, block.segments, strict=True)
-                if block.pinned or s.pinned or s.group in groups
-            ]
+            stay = [cost for s, cost in costs if block.pinned or s.pinned or s.group in groups]
             wishes[block.name] = Wish(
-                wanted=base + sum(costs),
+                wanted=base + sum([cost for _, cost in costs]),
                 base=base,
-                pinned=base + sum(pinned) if pinned else 0,
-                costs=dict(zip([s.id for s in block.segments], costs, strict=True)),
+                pinned=base + sum(stay) if stay else 0,
+                costs={s.id: cost for s, cost in costs},
             )
     return wishes
 
@@ -139,12 +134,8 @@ def as_shown(fits: Mapping[str, Fit], shown: Callable[[str, Segment, str], str])
 
 def _shower(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
     """Returns how a text of a segment of a block reads in the prompt, wrapping included."""
-    wrap = wrapper_of(name, tags) if request.render is None else _with_joint
+    wrap = wrapper_of(name, tags) if request.render is None else lambda _, text: text + JOINT
     shown = request.shown
     if shown is None:
         return wrap
     return lambda segment, text: wrap(segment, shown(name, segment, text))
-
-
-def _with_joint(_: Segment, text: str) -> str:
-    return text + JOINT

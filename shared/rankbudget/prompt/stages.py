@@ -1,12 +1,4 @@
-"""From a request to a plan, in stages. Each stage is a function over frozen values.
-
-read     request                  -> Inputs     the conversation, the blocks as their reader sees them
-price    request, Inputs          -> Prices     fixed cost, what blocks want, what the conversation needs
-grant    request, Inputs, Prices  -> Grants     integers: one allocation for all
-fit      ... Grants               -> Fitted     the conversation and each block within its grant
-verify   ... Fitted               -> Rendered   rendered and counted; lower ranks give up any excess
-report   ... Rendered             -> Plan       a decision and a reason for every piece
-"""
+"""From a request to a plan: read, price, grant, fit, verify, report; each a function over frozen values."""
 
 from __future__ import annotations
 
