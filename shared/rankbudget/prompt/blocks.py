@@ -15,19 +15,10 @@ from ..segment import Block, Decision, Scope, Segment
 from .layout import STATIC
 from .request import PromptRequest
 
-__all__ = ["UNBOUNDED", "BlockInput", "Wish", "as_shown", "fit_block", "for_reader", "wishes_of"]
+__all__ = ["UNBOUNDED", "Wish", "as_shown", "fit_block", "for_reader", "wishes_of"]
 
 UNBOUNDED = 1 << 40
 """More than any room."""
-
-
-@dataclass(frozen=True, slots=True)
-class BlockInput:
-    """A block as its reader sees it, with its rank and the question it should answer."""
-
-    block: Block
-    rank: int
-    query: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +43,12 @@ def for_reader(block: Block, reader: Scope | None) -> tuple[Block, list[Decision
 
 
 def wishes_of(
-    request: PromptRequest, measure: Measure, blocks: Sequence[BlockInput], tags: tuple[str, ...]
+    request: PromptRequest, measure: Measure, blocks: Sequence[Block], tags: tuple[str, ...]
 ) -> dict[str, Wish]:
     """Returns what each block wants, by name."""
     wishes: dict[str, Wish] = {}
     framed = False  # blocks that change every turn share one message, which is framed once
-    for given in blocks:
-        block = given.block
+    for block in blocks:
         if not block.segments:
             wishes[block.name] = Wish()
         elif request.cost is not None:  # the strategy prices the segments; here they would be counted twice
@@ -93,11 +83,9 @@ def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framin
     return tags + notice + measure.group([request.codec.make("system", "", origin=name)])
 
 
-def fit_block(
-    request: PromptRequest, given: BlockInput, wish: Wish, granted: int, tags: tuple[str, ...]
-) -> Fit:
+def fit_block(request: PromptRequest, block: Block, wish: Wish, granted: int, tags: tuple[str, ...]) -> Fit:
     """Returns what a block keeps within `granted` tokens, its frame included."""
-    block, counter, beside = given.block, request.counter, request.beside
+    counter, beside = request.counter, request.beside
     show = _shower(request, block.name, tags)
 
     def cost(segment: Segment, text: str) -> int:
@@ -114,7 +102,7 @@ def fit_block(
         limit=max(0, granted - wish.base),
         counter=counter,
         block=block.name,
-        query=given.query,
+        query=block.query or "",
         cost=request.cost or cost,
     )
     return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit

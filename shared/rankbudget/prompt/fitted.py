@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +15,8 @@ from ..conversation.timeline import Timeline
 from ..counting.profiles import apply_profile
 from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
-from .blocks import BlockInput, as_shown, fit_block
+from ..segment import Block
+from .blocks import as_shown, fit_block
 from .grants import Grants, Inputs, Prices
 from .layout import STATIC, Layout
 from .request import PromptRequest
@@ -46,16 +48,16 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
     overhead, timeline, rag = inputs.measure.overhead, inputs.timeline, request.budget.preset == "rag"
     shares = request.budget.surplus != "keep"
     history_takes = shares and rag and inputs.turn.granted_history is None
-    order: list[BlockInput | None] = [*inputs.blocks]
+    order: list[Block | None] = [*inputs.blocks]
     if timeline is not None and request.history is not None:
-        rank = rank_of(request.budget, request.history) if rag else 0
-        order.insert(sum([given.rank <= rank for given in inputs.blocks]), None)
+        ranks = [rank_of(request.budget, block) for block in (*inputs.blocks, request.history)]
+        order.insert(bisect_right(ranks[:-1], ranks[-1]) if rag else 0, None)
     tokens, unused, carry = grants.tokens, max(0, prices.room - sum(grants.tokens.values())), 0
     granted: dict[str, int] = {}
     fits: dict[str, Fit] = {}
     history: FittedThread | None = None
     for i, given in enumerate(order):
-        name = "history" if given is None else given.block.name
+        name = "history" if given is None else given.name
         granted[name] = tokens[name]
         if history_takes if given is None else shares:
             granted[name] += carry + (unused if i == len(order) - 1 else 0)
@@ -189,7 +191,7 @@ def _give_up(
     """Returns the fits after the lowest ranks gave up `over` tokens, and what of that is still missing."""
     made = dict(fits)
     for given in reversed(inputs.blocks):
-        name = given.block.name
+        name = given.name
         if made[name].pieces and over > 0:
             wish, before = prices.wishes[name], made[name].tokens
             made[name] = fit_block(request, given, wish, max(wish.pinned, before - over), inputs.tags)

@@ -15,8 +15,8 @@ from ..fitting.protocol import Fit
 from ..messages.codec import content_text
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.tags import own_tags
-from ..segment import Decision, Scope
-from .blocks import UNBOUNDED, BlockInput, Wish, for_reader, wishes_of
+from ..segment import Block, Decision, Scope
+from .blocks import UNBOUNDED, Wish, for_reader, wishes_of
 from .request import PromptRequest, Turn
 
 __all__ = ["Grants", "Inputs", "Prices", "check_reader", "grant", "price", "read"]
@@ -34,7 +34,7 @@ class Inputs:
     measure: Measure
     turn: Turn
     timeline: Timeline | None = None
-    blocks: tuple[BlockInput, ...] = ()
+    blocks: tuple[Block, ...] = ()  # in rank order, each with the question it should answer
     hidden: tuple[Decision, ...] = ()
     tags: tuple[str, ...] = ()
     alone: bool = False  # the history competes with nothing: no other block has a configured source
@@ -93,12 +93,12 @@ def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
     for given in request.blocks:
         block, unseen = for_reader(given, request.scope)
         hidden += unseen
-        blocks.append(BlockInput(block, rank_of(request.budget, block), block.query or question))
+        blocks.append(block if block.query or not question else replace(block, query=question))
     return replace(
         inputs,
-        blocks=tuple(sorted(blocks, key=lambda b: (b.rank, b.block.name))),
+        blocks=tuple(sorted(blocks, key=lambda block: (rank_of(request.budget, block), block.name))),
         hidden=tuple(hidden),
-        tags=own_tags(given.block.name for given in blocks),
+        tags=own_tags(block.name for block in blocks),
     )
 
 
@@ -134,7 +134,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     if request.ceiling is not None:
         safety = budget.safety_tokens(system_tokens=system, band=band)
     if request.render is not None:
-        empty = {given.block.name: _NOTHING for given in inputs.blocks}
+        empty = {block.name: _NOTHING for block in inputs.blocks}
         fixed = measure.total(list(request.render(empty, [])))
     else:
         question = measure.group([request.question]) if request.question is not None else 0
@@ -195,8 +195,9 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
     if inputs.alone:
         return Grants({"history": min(room, most)})
     demands = []
-    for name, wish, block in [(g.block.name, prices.wishes[g.block.name], g.block) for g in inputs.blocks]:
-        demands.append(demand_for(budget, name, wish.wanted, block=block, pinned=wish.pinned))
+    for block in inputs.blocks:
+        wish = prices.wishes[block.name]
+        demands.append(demand_for(budget, block.name, wish.wanted, block=block, pinned=wish.pinned))
     if inputs.timeline is not None:
         must = needs.must
         if budget.preset == "rag" and must + sum([d.wanted for d in demands]) > room:

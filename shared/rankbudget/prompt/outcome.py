@@ -67,12 +67,13 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
         granted, own = fitted.granted["history"], rank_of(request.budget, request.history)
         totals.append(BlockTotal(name="history", rank=own, granted=granted, used=used))
     for given in inputs.blocks:
-        name, wish = given.block.name, prices.wishes[given.block.name]
+        name, wish = given.name, prices.wishes[given.name]
         frame = wish.base if fitted.fits[name].pieces else 0
         used = fitted.fits[name].tokens - frame
         wanted = wish.wanted if request.cost is None else None
         granted = fitted.granted[name]
-        totals.append(BlockTotal(name=name, rank=given.rank, granted=granted, used=used, wanted=wanted))
+        own = rank_of(request.budget, given)
+        totals.append(BlockTotal(name=name, rank=own, granted=granted, used=used, wanted=wanted))
     if request.question is not None:
         used = inputs.measure.group([request.question])
         totals.append(BlockTotal(name="query", rank=rank("query"), granted=None, used=used))
