@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -50,8 +49,8 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
     history_takes = shares and rag and inputs.turn.granted_history is None
     order: list[Block | None] = [*inputs.blocks]
     if timeline is not None and request.history is not None:
-        ranks = [rank_of(request.budget, block) for block in (*inputs.blocks, request.history)]
-        order.insert(bisect_right(ranks[:-1], ranks[-1]) if rag else 0, None)
+        own = rank_of(request.budget, request.history) if rag else 0
+        order.insert(sum([rank_of(request.budget, block) <= own for block in inputs.blocks]), None)
     tokens, unused, carry = grants.tokens, max(0, prices.room - sum(grants.tokens.values())), 0
     granted: dict[str, int] = {}
     fits: dict[str, Fit] = {}
