@@ -61,11 +61,8 @@ class Allocation:
 def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterfall") -> Allocation:
     """Returns how many tokens of the room each block is granted.
 
-    Args:
-        room: tokens to share.
-        demands: what the blocks want; one for each name.
-        surplus: "waterfall": unused tokens flow to the next hungry block of a lower rank, except stable
-            blocks; "borrow": to any hungry block, the most important first; "keep": nowhere.
+    With the surplus "waterfall" unused tokens flow to the next hungry block of a lower rank, except stable
+    blocks; with "borrow" to any hungry block, the most important first; with "keep" nowhere.
 
     Raises:
         BudgetConfigError: `room` is negative.

@@ -78,12 +78,8 @@ class Turn:
 class Timeline:
     """Reads one list of host messages, oldest first.
 
-    Args:
-        messages: the conversation; never changed.
-        codec: reads the host's message objects.
-        measure: counts them.
-        ended: something follows them in the prompt, so that no call at their end waits for its results.
-        thread: what to do with them; what a session remembers of them and still holds is not read again.
+    When it is `ended`, something follows it in the prompt, so that no call at its end waits for its results.
+    What the session of a `thread` remembers and still holds is not read again.
 
     Raises:
         MessageError: a message cannot be read, or needs a repair while the thread is strict.
