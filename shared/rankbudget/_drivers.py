@@ -1,8 +1,4 @@
-"""Input and output, asked for instead of done: stages are written once, two drivers answer them.
-
-What needs a summary, an embedding or a remote count is a generator. It yields a `Call`; a driver makes the
-call and sends the result back, or throws the failure into the generator, which decides what that means.
-"""
+"""Input and output, asked for, not done: generators yield calls, a blocking or async driver makes them."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from .errors import check_call
+from .errors import named_options
 
 __all__ = ["Call", "Steps", "adrive", "awaiting", "blocking", "drive"]
 
@@ -23,17 +19,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call to something outside the pipeline.
+    """One call to something outside the pipeline, whose result is sent back or whose failure is thrown in."""
 
-    Args:
-        function: the blocking form; may be None when only an awaitable form exists.
-        arguments: positional arguments.
-        awaitable: the async form; without one, an async driver runs `function` in a thread.
-    """
-
-    function: Callable[..., Any] | None
+    function: Callable[..., Any] | None  # the blocking form; None when only an awaitable form exists
     arguments: tuple[Any, ...] = ()
-    awaitable: Callable[..., Awaitable[Any]] | None = None
+    awaitable: Callable[..., Awaitable[Any]] | None = None  # without one, `function` runs in a thread
 
 
 Steps = Generator[Call, Any, T]
@@ -92,15 +82,11 @@ def blocking(steps: Callable[P, Steps[T]]) -> Callable[P, T]:
         >>> size("four"), asyncio.run(awaiting(size)("four"))
         (4, 4)
     """
+    start = named_options(steps)
 
     @wraps(steps)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            started = steps(*args, **kwargs)
-        except TypeError as error:  # a generator has run nothing yet: the arguments were refused
-            check_call(steps, args, kwargs, error)
-            raise
-        return drive(started)
+        return drive(start(*args, **kwargs))
 
     _state_result(run)
     return run
@@ -109,15 +95,11 @@ def blocking(steps: Callable[P, Steps[T]]) -> Callable[P, T]:
 def awaiting(run: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Returns the async form of a function that `blocking` made, with its parameters and the name `a...`."""
     steps: Callable[P, Steps[T]] = run.__wrapped__  # type: ignore[attr-defined]  # `blocking` sets it
+    start = named_options(steps)
 
     @wraps(steps)
     async def arun(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            started = steps(*args, **kwargs)
-        except TypeError as error:
-            check_call(steps, args, kwargs, error)
-            raise
-        return await adrive(started)
+        return await adrive(start(*args, **kwargs))
 
     name, place = steps.__name__, steps.__qualname__.rpartition(".")[0]
     arun.__name__ = f"a{name}"
@@ -139,18 +121,15 @@ def _state_result(run: Any) -> None:
 def _block(call: Call) -> Any:
     if call.function is None or inspect.iscoroutinefunction(call.function):
         name = getattr(call.function or call.awaitable, "__name__", "function")
-        msg = (
-            f"{name!r} must be blocking here (got an async function). "
-            "Use the async method (afit_messages, aassemble, ainvoke), or give a blocking function."
-        )
+        advice = "Use the async method (afit_messages, aassemble, ainvoke), or give a blocking function."
+        msg = f"{name!r} must be blocking here (got an async function). {advice}"
         raise TypeError(msg)
     return call.function(*call.arguments)
 
 
 async def _wait(call: Call) -> Any:
-    if call.awaitable is not None:
-        return await call.awaitable(*call.arguments)
-    if inspect.iscoroutinefunction(call.function):
-        return await call.function(*call.arguments)
-    assert call.function is not None
-    return await asyncio.to_thread(call.function, *call.arguments)
+    function = call.awaitable or call.function
+    assert function is not None
+    if call.awaitable is not None or inspect.iscoroutinefunction(function):
+        return await function(*call.arguments)
+    return await asyncio.to_thread(function, *call.arguments)

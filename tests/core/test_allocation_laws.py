@@ -50,7 +50,7 @@ def test_grants_never_exceed_room_or_wish(room, wants, rule):
     assert sum(result.grants.values()) + result.unused == room
     assert result.unused >= 0
     assert [d.name for d in wants] == list(result.grants)
-    assert all(0 <= result[d.name] <= d.wanted for d in wants)
+    assert all(0 <= result.grants[d.name] <= d.wanted for d in wants)
 
 
 @given(rooms, demands(), rules)
@@ -59,7 +59,7 @@ def test_nobody_has_less_than_its_share_unless_a_minimum_took_it(room, wants, ru
     result = allocate(room, wants, surplus=rule)
     for d in wants:
         taken = any(o.minimum and o.rank < d.rank for o in wants)
-        assert taken or result[d.name] >= min(d.wanted, result.shares[d.name])
+        assert taken or result.grants[d.name] >= min(d.wanted, result.shares[d.name])
     sizes = sum(d.size or 0 for d in wants)
     if sizes <= room:
         assert all(result.shares[d.name] == d.size for d in wants if d.size is not None)
@@ -91,9 +91,9 @@ def test_pinned_content_is_met_wherever_it_fits(room, wants, rule):
     """All pinned content is granted when its sum fits; the grants stay within room and wishes."""
     result = allocate(room, wants, surplus=rule)
     assert sum(result.grants.values()) + result.unused == room
-    assert all(0 <= result[d.name] <= d.wanted for d in wants)
+    assert all(0 <= result.grants[d.name] <= d.wanted for d in wants)
     if sum(map(pinned_of, wants)) <= room:
-        assert all(result[d.name] >= pinned_of(d) for d in wants)
+        assert all(result.grants[d.name] >= pinned_of(d) for d in wants)
 
 
 @given(rooms, needy(), rules)
@@ -103,9 +103,9 @@ def test_a_minimum_is_missed_only_when_no_lower_rank_can_give(room, wants, rule)
     if sum(map(pinned_of, wants)) > room:
         return
     for d in wants:
-        if result[d.name] < needed_of(d):
+        if result.grants[d.name] < needed_of(d):
             assert result.unused == 0
-            assert all(result[o.name] <= pinned_of(o) for o in wants if o.rank > d.rank)
+            assert all(result.grants[o.name] <= pinned_of(o) for o in wants if o.rank > d.rank)
 
 
 @given(rooms, needy(), rules)
@@ -121,7 +121,7 @@ def test_a_minimum_is_lost_only_to_pins_and_to_minimums_of_higher_ranks(room, wa
             if o is not d
         )
         if result.shares[d.name] >= needed_of(d) and not others_ask:
-            assert result[d.name] >= needed_of(d)
+            assert result.grants[d.name] >= needed_of(d)
 
 
 @given(rooms, needy(), rules)
@@ -130,10 +130,10 @@ def test_a_block_that_goes_first_leaves_lower_ranks_their_minimum(room, wants, r
     result = allocate(room, wants, surplus=rule)
     plain = allocate(room, [dataclasses.replace(d, first=False) for d in wants], surplus="keep")
     for d in wants:
-        if d.first and result[d.name] < d.wanted:
+        if d.first and result.grants[d.name] < d.wanted:
             assert result.unused == 0
-            assert all(result[o.name] <= needed_of(o) for o in wants if o.rank > d.rank)
-        assert result[d.name] >= min(plain[d.name], needed_of(d))
+            assert all(result.grants[o.name] <= needed_of(o) for o in wants if o.rank > d.rank)
+        assert result.grants[d.name] >= min(plain.grants[d.name], needed_of(d))
 
 
 @given(rooms, demands(stable=False))
@@ -142,8 +142,8 @@ def test_nobody_starves_while_a_lower_rank_holds_surplus(room, wants):
     ranked = sorted((dataclasses.replace(d, minimum=0) for d in wants), key=lambda d: d.rank)
     result = allocate(room, ranked, surplus="waterfall")
     for i, hungry in enumerate(ranked):
-        if result[hungry.name] < hungry.wanted:
-            assert sum(result[d.name] for d in ranked[: i + 1]) >= sum(
+        if result.grants[hungry.name] < hungry.wanted:
+            assert sum(result.grants[d.name] for d in ranked[: i + 1]) >= sum(
                 result.shares[d.name] for d in ranked[: i + 1]
             )
 
@@ -152,7 +152,7 @@ def test_nobody_starves_while_a_lower_rank_holds_surplus(room, wants):
 def test_a_larger_room_never_grants_anybody_less(room, more, wants, rule):
     """With waterfall and keep every single grant grows or stays."""
     small, large = allocate(room, wants, surplus=rule), allocate(room + more, wants, surplus=rule)
-    assert all(large[d.name] >= small[d.name] for d in wants)
+    assert all(large.grants[d.name] >= small.grants[d.name] for d in wants)
 
 
 @given(rooms, st.integers(0, 300), demands(), st.sampled_from(["waterfall", "keep"]))
@@ -161,7 +161,7 @@ def test_minimums_move_no_more_than_what_rounding_leaves_over(room, more, wants,
     small, large = allocate(room, wants, surplus=rule), allocate(room + more, wants, surplus=rule)
     parted = [d for d in wants if d.ratio] or [d for d in wants if d.shareless]
     rounded = max(0, len(parted) - 1)
-    assert all(large[d.name] >= small[d.name] - rounded for d in wants)
+    assert all(large.grants[d.name] >= small.grants[d.name] - rounded for d in wants)
     assert sum(large.grants.values()) >= sum(small.grants.values()) - rounded
 
 
@@ -184,7 +184,7 @@ def test_borrow_leaves_no_token_while_anybody_is_hungry(room, wants):
 def test_a_stable_block_leaves_less_than_one_step_when_it_borrows(room, wants):
     """Only a hungry history may leave tokens unused, and fewer than an eighth of its share (at least one)."""
     result = allocate(room, wants, surplus="borrow")
-    hungry = [d for d in wants if result[d.name] < d.wanted]
+    hungry = [d for d in wants if result.grants[d.name] < d.wanted]
     if hungry and result.unused:
         assert {d.name for d in hungry} == {"history"}
         assert result.unused < max(1, result.shares["history"] // STEPS)

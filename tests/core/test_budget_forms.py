@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from rankbudget.budget.five_blocks import FIVE_BLOCKS
+from rankbudget.budget.context_windows import FIVE_BLOCKS
 from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 

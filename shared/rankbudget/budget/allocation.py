@@ -1,29 +1,27 @@
 """Shares the room of a prompt among its blocks, in whole tokens.
 
-The order of events; each one only moves tokens that are there:
+Each step only moves tokens that are there:
     1. Fixed sizes are set aside in rank order. Ratios share the rest, rounded down; without any ratio, blocks
        without a size share it equally.
     2. A block without a ratio or size of its own draws from the share of "memory", in rank order.
     3. Pinned content takes what others cannot use, then from lower ranks, then from higher ones, the least
-       important first; it never takes pinned content, and it takes what is beyond a block's minimum before
-       the minimum.
-    4. A block below its minimum takes what others cannot use, then from lower ranks, never what is pinned
-       there.
-    5. A block that goes first takes what others cannot use, then from lower ranks, down to their minimum.
+       important first, what is beyond a block's minimum before the minimum; never pinned content.
+    4. A block below its minimum takes the same from lower ranks.
+    5. A block that goes first takes the same from lower ranks, down to their minimum.
     6. What is still unused moves as the surplus rule says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..errors import BudgetConfigError
 from ..segment import Block
 from .token_budget import Surplus, TokenBudget
 from .validation import parts_of
 
-__all__ = ["STEPS", "Allocation", "Demand", "allocate", "demand_for", "with_absent"]
+__all__ = ["STEPS", "Allocation", "Demand", "allocate", "demand_for", "rank_of", "with_absent"]
 
 STEPS = 8
 """A stable block borrows in steps of 1/8 of its share: a limit that always changes would move its cut."""
@@ -33,29 +31,17 @@ _POOL = "memory"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What one block wants.
-
-    Args:
-        name: the block.
-        rank: its importance, 1 = cut last.
-        wanted: tokens it can use; any upper bound where the true number is unknown.
-        ratio: its share of the room, in proportion to the other ratios.
-        size: fixed tokens instead of a share.
-        minimum: tokens it should have, pinned ones included, at the cost of lower ranks.
-        pinned: tokens that are never cut, at the cost of anything that is not pinned.
-        first: it has all it wants before lower ranks have more than their minimum (`preset="rag"`).
-        stable: its grant should not change from turn to turn (history).
-    """
+    """What one block wants."""
 
     name: str
-    rank: int
-    wanted: int
-    ratio: float | None = None
-    size: int | None = None
-    minimum: int = 0
-    pinned: int = 0
-    first: bool = False
-    stable: bool = False
+    rank: int  # its importance, 1 = cut last
+    wanted: int  # tokens it can use; any upper bound where the true number is unknown
+    ratio: float | None = None  # its share of the room, in proportion to the other ratios
+    size: int | None = None  # fixed tokens instead of a share
+    minimum: int = 0  # tokens it should have, pinned ones included, at the cost of lower ranks
+    pinned: int = 0  # tokens that are never cut, at the cost of anything that is not pinned
+    first: bool = False  # it has all it wants before lower ranks have more than their minimum (preset "rag")
+    stable: bool = False  # its grant should not change from turn to turn (history)
 
     @property
     def shareless(self) -> bool:
@@ -65,30 +51,18 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """What every block is granted.
+    """What every block is granted."""
 
-    Args:
-        grants: tokens by block name, never more than wanted.
-        unused: tokens that no block holds; grants and unused tokens together are the room.
-        shares: tokens that were each block's own before any of them moved.
-    """
-
-    grants: Mapping[str, int]
-    unused: int
-    shares: Mapping[str, int] = field(default_factory=dict)
-
-    def __getitem__(self, name: str) -> int:
-        return self.grants.get(name, 0)
+    grants: Mapping[str, int]  # tokens by block name, never more than wanted
+    unused: int  # tokens that no block holds; with the grants they are the room
+    shares: Mapping[str, int]  # tokens that were each block's own before any of them moved
 
 
 def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterfall") -> Allocation:
     """Returns how many tokens of the room each block is granted.
 
-    Args:
-        room: tokens to share.
-        demands: what the blocks want; one for each name.
-        surplus: "waterfall": unused tokens flow to the next hungry block of a lower rank, except stable
-            blocks; "borrow": to any hungry block, the most important first; "keep": nowhere.
+    With the surplus "waterfall" unused tokens flow to the next hungry block of a lower rank, except stable
+    blocks; with "borrow" to any hungry block, the most important first; with "keep" nowhere.
 
     Raises:
         BudgetConfigError: `room` is negative.
@@ -107,12 +81,9 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
     ranked = sorted(demands, key=lambda demand: demand.rank)
     own = _shares(room, ranked)
     shares = list(own)
-    for i, demand in enumerate(ranked):
-        _fill_up(room, ranked, own, i, demand.pinned, [(False, _needed), (True, _needed), (True, _pinned)])
-    for i, demand in enumerate(ranked):
-        _fill_up(room, ranked, own, i, demand.minimum, [(False, _needed), (False, _pinned)])
-    for i, demand in enumerate(ranked):
-        _fill_up(room, ranked, own, i, demand.wanted if demand.first else 0, [(False, _needed)])
+    for target, rounds in _CLAIMS:
+        for i, demand in enumerate(ranked):
+            _fill_up(room, ranked, own, i, target(demand), rounds)
     grants = [min(tokens, demand.wanted) for tokens, demand in zip(own, ranked, strict=True)]
     if surplus == "waterfall":
         _flow_down(room, ranked, own, grants)
@@ -126,6 +97,11 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
     )
 
 
+def rank_of(budget: TokenBudget, block: Block) -> int:
+    """Returns the rank of a block: its own, else the budget's."""
+    return budget.rank_of(block.name) if block.rank is None else block.rank
+
+
 def demand_for(
     budget: TokenBudget,
     name: str,
@@ -134,11 +110,10 @@ def demand_for(
     block: Block | None = None,
     minimum: int = 0,
     pinned: int = 0,
-    stable: bool | None = None,
 ) -> Demand:
     """Returns the demand of one block, with the rank, ratio and size of the block or else of the budget.
 
-    All that a pinned block wants is pinned. `stable=None`: the history's grant is stable, except with "rag".
+    All that a pinned block wants is pinned. The history's grant is stable, except with "rag".
 
     Example:
         >>> demand = demand_for(TokenBudget(), "history", 500)
@@ -148,7 +123,7 @@ def demand_for(
     rank, ratio, size = budget.rank_of(name), budget.ratios.get(name), budget.sizes.get(name)
     if block is not None:
         pinned = max(pinned, wanted) if block.pinned else pinned
-        rank = rank if block.rank is None else block.rank
+        rank = rank_of(budget, block)
         if block.size is not None or block.ratio is not None:
             ratio, size = block.ratio, block.size
     return Demand(
@@ -160,7 +135,7 @@ def demand_for(
         minimum=minimum,
         pinned=pinned,
         first=budget.preset == "rag" and name == "knowledge" and size is None,
-        stable=name == "history" and budget.preset != "rag" if stable is None else stable,
+        stable=name == "history" and budget.preset != "rag",
     )
 
 
@@ -169,11 +144,8 @@ def with_absent(
 ) -> list[Demand]:
     """Returns the demands and, wanting nothing, the blocks that keep a share without content.
 
-    Args:
-        budget: gives the shares.
-        demands: the blocks that have content.
-        sources: names of the blocks that can have content in some turn. The shares of all other blocks go to
-            these before anything is granted. None: every block with a ratio keeps its share.
+    `sources` are the blocks that can have content in some turn; the shares of all others go to these before
+    anything is granted. None: every block with a ratio keeps its share.
 
     Example:
         >>> budget = TokenBudget()
@@ -229,6 +201,14 @@ def _pinned(demand: Demand) -> int:
 
 def _needed(demand: Demand) -> int:
     return min(max(demand.pinned, demand.minimum), demand.wanted)
+
+
+_CLAIMS: Sequence[tuple[Floor, Sequence[tuple[bool, Floor]]]] = (
+    (lambda demand: demand.pinned, [(False, _needed), (True, _needed), (True, _pinned)]),
+    (lambda demand: demand.minimum, [(False, _needed), (False, _pinned)]),
+    (lambda demand: demand.wanted if demand.first else 0, [(False, _needed)]),
+)
+"""What a block may have at the cost of others, and the rounds in which it takes that: steps 3 to 5."""
 
 
 def _fill_up(

@@ -1,7 +1,4 @@
-"""A model's context window: a number, what the host's model object knows, a server's answer, or a table.
-
-Nothing is guessed: an unknown model is an error that says how to go on, or the `default` the caller chose.
-"""
+"""A model's context window: a number, what the host's model object knows, a server's answer, or a table."""
 
 from __future__ import annotations
 
@@ -11,13 +8,10 @@ from typing import Any
 from ..counting.models import listed_limits, near_models
 from ..errors import BudgetConfigError, CounterUnavailableError, check_count, shown
 
-__all__ = ["context_window_of", "max_output_of", "name_of"]
+__all__ = ["FIVE_BLOCKS", "context_window_of", "five_block_sizes", "max_output_of", "name_of"]
 
 _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment")
-_SERVED = (
-    "num_ctx",
-    "n_ctx",
-)  # what Ollama and llama.cpp are asked to run with: less than the model can read
+_SERVED = ("num_ctx", "n_ctx")  # Ollama's and llama.cpp's, who may run a model with less than it can read
 _HOST_UNKNOWN = 3_900  # what LlamaIndex reports for a model it does not know
 
 
@@ -118,8 +112,42 @@ def _positive(value: Any) -> int | None:
 
 def _checked(value: Any, what: str) -> int:
     problems: list[str] = []
-    is_whole = isinstance(value, float) and value.is_integer()
-    window = check_count(what, int(value) if is_whole else value, problems, low=1)
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    window = check_count(what, whole, problems, low=1)
     if problems:
         raise BudgetConfigError.of(problems)
     return window
+
+
+# ---- the five-block form -----------------------------------------------------------------------------------
+
+_COLUMNS = (
+    "context_window",
+    "system",
+    "project",
+    "task",
+    "history",
+    "knowledge",
+    "query",
+    "reserve",
+    "safety",
+)
+_TABLE = {
+    "4K": (4_096, 300, 400, 300, 400, 800, 500, 1_200, 100),
+    "8K": (8_192, 500, 1_000, 500, 1_000, 2_000, 1_000, 2_000, 192),
+    "128K": (128_000, 1_000, 2_000, 1_000, 4_000, 8_000, 4_000, 8_000, 1_000),
+}
+FIVE_BLOCKS: Mapping[str, Mapping[str, int]] = {
+    name: dict(zip(_COLUMNS, sizes, strict=True)) for name, sizes in _TABLE.items()
+}
+"""Tokens by window; what the sizes leave of the window flows down the ranks."""
+_MODELS = {"claude-3-sonnet": "8K", "gpt-3.5-turbo": "4K"}  # specified below what their windows allow
+
+
+def five_block_sizes(model: str) -> dict[str, int]:
+    """Returns the table for a model; one whose window is unknown gets the 8K table."""
+    if model in _MODELS:
+        return dict(FIVE_BLOCKS[_MODELS[model]])
+    window = context_window_of(model, default=FIVE_BLOCKS["8K"]["context_window"])
+    fitting = [name for name in ("128K", "8K", "4K") if window >= FIVE_BLOCKS[name]["context_window"]]
+    return dict(FIVE_BLOCKS[fitting[0] if fitting else "4K"])

@@ -1,8 +1,4 @@
-"""Asks a local server how large a model's context window is: Ollama, LM Studio, vLLM and compatible servers.
-
-A server usually runs a model with less than the model could read, and silently cuts longer prompts. So the
-window of a running instance comes first, then a configured one, then the model's own limit.
-"""
+"""Asks a local server how large a model's context window is: a running one, a configured one, the model's."""
 
 from __future__ import annotations
 

@@ -155,14 +155,10 @@ class TokenBudget:
             >>> budget.blocks_total, budget.grand_total
             (5000, 8192)
         """
-        from .five_blocks import five_block_sizes  # loads the tables of models
+        from .context_windows import five_block_sizes  # loads the tables of models
 
         sizes = five_block_sizes(model)
-        plain = {
-            "context_window": sizes.pop("window"),
-            "reserve": sizes.pop("reserve"),
-            "safety": sizes.pop("safety"),
-        }
+        plain = {name: sizes.pop(name) for name in ("context_window", "reserve", "safety")}
         return cls(**{**plain, "keep_band": True, "ratios": {}, "sizes": sizes, "model": model, **fields})
 
     @classmethod
@@ -273,7 +269,7 @@ class TokenBudget:
         """Returns the largest prompt: window - reserve - safety.
 
         Args:
-            system_tokens: of them the system prompt.
+            system_tokens: of the system prompt.
             band: by what share the counter may be too low.
             ceiling: most tokens of the prompt beside the budget, from which the band is kept free, too.
 
@@ -320,14 +316,14 @@ class TokenBudget:
             most = self.context_window * parts_of(self.max_system_ratio) // PARTS
             words = f"{self.max_system_ratio:.0%} of the window of {self.context_window:,}"
             limits.append((most, words, "max_system_ratio"))
-        for most, words, setting in sorted(limits):
-            if system_tokens > most:
-                msg = (
-                    f"the system prompt must have at most {most:,} tokens, {words} (got {system_tokens:,}). "
-                    f"Shorten it or raise {setting}."
-                )
-                blocks = {"system": system_tokens}
-                raise BudgetExceededError(msg, limit=most, needed=system_tokens, blocks=blocks)
+        most, words, setting = min(limits, default=(system_tokens, "", ""))
+        if system_tokens > most:
+            msg = (
+                f"the system prompt must have at most {most:,} tokens, {words} (got {system_tokens:,}). "
+                f"Shorten it or raise {setting}."
+            )
+            blocks = {"system": system_tokens}
+            raise BudgetExceededError(msg, limit=most, needed=system_tokens, blocks=blocks)
 
     def rank_of(self, block: str) -> int:
         """Returns the rank of a block, 1 = cut last.

@@ -1,7 +1,4 @@
-"""Checks the values of a budget and collects every broken rule, so that one error names them all.
-
-One table says which check a field has.
-"""
+"""Checks the values of a budget by one table of rules, and collects every broken one."""
 
 from __future__ import annotations
 
@@ -20,14 +17,9 @@ __all__ = [
     "PARTS",
     "SHARE",
     "FrozenDict",
-    "check_choice",
-    "check_count",
-    "check_flag",
-    "check_number",
     "checked_fields",
     "parts_of",
     "ratio_problems",
-    "shown",
 ]
 
 _Value = TypeVar("_Value")
@@ -67,9 +59,9 @@ def parts_of(ratio: float) -> int:
     return round(ratio * PARTS)
 
 
-def _check_type(name: str, value: Any, problems: list[str], *, kind: type, allowed: str) -> Any:
-    if not isinstance(value, kind):
-        problems.append(f"{name} must be {allowed} (got {shown(value)})")
+def _check_name(name: str, value: Any, problems: list[str]) -> Any:
+    if not isinstance(value, str):
+        problems.append(f"{name} must be a model's name; a counter takes objects (got {shown(value)})")
     return value
 
 
@@ -79,12 +71,12 @@ _RULES: dict[str, Callable[[str, Any, list[str]], Any]] = {
     "context_window": partial(check_count, low=1),
     "reserve": _TOKENS_OR_SHARE,
     "safety": _TOKENS_OR_SHARE,
-    "keep_band": partial(_check_type, kind=bool, allowed="True or False"),
+    "keep_band": check_flag,
     "max_system_ratio": partial(check_number, high=1, above=True, allowed="a share above 0 to 1, or None"),
     "min_exchanges": check_count,
     "message_cap": partial(check_count, low=LEAST_MESSAGE_CAP, instead=NO_CAP),
     "shorten_question": check_flag,
-    "model": partial(_check_type, kind=str, allowed="a model's name; a counter takes objects"),
+    "model": _check_name,
     "max_output": partial(check_count, low=1),
     "surplus": partial(check_choice, allowed=("waterfall", "borrow", "keep")),
     "preset": partial(check_choice, allowed=(None, "chat", "rag")),

@@ -1,20 +1,8 @@
-"""Budgets from YAML files: system defaults, and overrides by a profile of its own file or by name.
-
-A file::
-
-    llm:                                  # system defaults
-      context_window: 32768
-      max_response_tokens: 4096           # the longest answer: caps the reserve
-      budget_ratios: {memory: 0.30, history: 0.40, reserve: 0.30}
-    profiles:
-      nova:
-        preferred_llm:
-          model: "qwen2.5:14b-instruct"
-          budget_ratios: {memory: 0.35, history: 0.35}
+"""Budgets from YAML files: system defaults under `llm`, overrides by a profile of its own file or by name.
 
 A value of a later level replaces the same value of earlier levels, in either spelling: a reserve beside the
-ratios or among them, a block's size or its ratio. Other keys of these sections (temperature, base_url, ...)
-belong to the host and pass, except misspelt ones of ours.
+ratios or among them, a block's size or its ratio. Other keys (temperature, base_url, ...) belong to the host
+and pass, except misspelt ones of ours.
 """
 
 from __future__ import annotations
@@ -183,21 +171,18 @@ def _merged(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
     for name in _MERGED:
         if name in merged:
             merged[name] = {**values.get(name, {}), **given.get(name, {})}
+    ratios, sized = given.get("ratios", {}), given.get("sizes", {})
     if "sizes" in merged:
-        merged["sizes"] = _without(merged["sizes"], given.get("ratios", {}))
-    inherited, sized = values.get("ratios", DEFAULT_RATIOS), given.get("sizes", {})
+        merged["sizes"] = {name: size for name, size in merged["sizes"].items() if name not in ratios}
+    inherited = values.get("ratios", DEFAULT_RATIOS)
     if any(name in inherited for name in sized):
-        merged["ratios"] = {**_shared_out(inherited, sized), **given.get("ratios", {})}
+        merged["ratios"] = {**_shared_out(inherited, sized), **ratios}
     return merged
-
-
-def _without(entries: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
-    return {name: value for name, value in entries.items() if name not in names}
 
 
 def _shared_out(ratios: Mapping[str, Any], sized: Container[str]) -> dict[str, Any]:
     """Returns the ratios of the blocks that have no size; they share those of the others in proportion."""
-    rest = _without(ratios, sized)
+    rest = {name: ratio for name, ratio in ratios.items() if name not in sized}
     try:
         factor = sum(ratios.values()) / sum(rest.values())
     except (TypeError, ZeroDivisionError):  # the budget reports a ratio that is not a number

@@ -1,7 +1,4 @@
-"""When what must stay does not fit: shorten its long texts, largest first.
-
-Only plain text is cut. System messages, tool arguments, thinking and media stay as they are.
-"""
+"""When what must stay does not fit: shorten its long plain texts, largest first."""
 
 from __future__ import annotations
 
@@ -9,11 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..compression.truncate import truncate_text
-from ..counting.protocol import TokenCounter
-from ..messages.codec import content_text
 from .timeline import Timeline, Unit
 
-__all__ = ["LEAST_TOKENS", "VERY_LEAST", "cap_units", "least_cost", "shortened"]
+__all__ = ["LEAST_TOKENS", "VERY_LEAST", "cap_units", "shortened"]
 
 LEAST_TOKENS = 200
 """No text of an exchange that could be dropped is cut below this."""
@@ -27,21 +22,14 @@ def cap_units(
     units: Sequence[Unit],
     room: int,
     *,
-    counter: TokenCounter,
     cuttable: Collection[int],
     floor: int,
 ) -> Mapping[int, int] | None:
-    """Returns how many tokens each long text may keep, by position; None when `units` cannot fit.
+    """Returns how many tokens each long text may keep, by position; None when `units` cannot fit the room.
 
-    Args:
-        timeline: the conversation.
-        units: what has to stay.
-        room: tokens for all of them.
-        counter: counts and cuts the texts.
-        cuttable: positions of the texts that may be cut.
-        floor: tokens that every text keeps at the least.
+    Only texts at the positions `cuttable` are cut, none of them below `floor` tokens.
     """
-    sizes = {position: counter.count(_text(timeline, position)) for position in cuttable}
+    sizes = {position: timeline.thread.counter.count(timeline.text(position)) for position in cuttable}
     sizes = {position: size for position, size in sizes.items() if size > floor}
     if not sizes:
         return None
@@ -49,7 +37,7 @@ def cap_units(
     for attempt in range(_ROUNDS + 1):
         level = floor if attempt == _ROUNDS else max(floor, _level(list(sizes.values()), allowed))
         caps = {position: level for position, size in sizes.items() if size > level}
-        over = timeline.cost(units, shortened(timeline, caps, counter)) - room
+        over = timeline.cost(units, shortened(timeline, caps)) - room
         if over <= 0:
             return caps
         if level == floor:
@@ -58,21 +46,13 @@ def cap_units(
     return None
 
 
-def least_cost(
-    timeline: Timeline, units: Sequence[Unit], *, counter: TokenCounter, cuttable: Collection[int]
-) -> int:
-    """Returns what units cost with each text at the positions `cuttable` as short as it may be."""
-    long = [position for position in cuttable if counter.count(_text(timeline, position)) > VERY_LEAST]
-    return timeline.cost(units, shortened(timeline, dict.fromkeys(long, VERY_LEAST), counter))
-
-
-def shortened(timeline: Timeline, caps: Mapping[int, int], counter: TokenCounter) -> dict[int, Any]:
+def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
     """Returns copies of the messages at the positions of `caps` with at most so many tokens of text."""
     from ..compression.structured import compress_structured  # loaded only where a result is shortened
 
-    made = {}
+    made, counter = {}, timeline.thread.counter
     for position, tokens in caps.items():
-        text = _text(timeline, position)
+        text = timeline.text(position)
         if timeline.role(position) == "tool":
             text = compress_structured(text, tokens, counter)
         else:
@@ -91,7 +71,3 @@ def _level(sizes: list[int], allowed: int) -> int:
         left -= size
         count -= 1
     return max(sizes)
-
-
-def _text(timeline: Timeline, position: int) -> str:
-    return content_text(timeline.codec.to_dict(timeline.messages[position]).get("content"))

@@ -1,8 +1,4 @@
-"""Chooses pieces that together hold the most worth for their tokens; every value counts once.
-
-One greedy pass: the piece that adds most for its price comes next. A piece whose values others brought
-meanwhile is rated again only when it comes to the top, so a thousand pieces cost little more than sorting.
-"""
+"""Chooses pieces that together hold the most worth for their tokens; every value counts once."""
 
 from __future__ import annotations
 
@@ -29,13 +25,10 @@ class Piece:
 
 
 def cover(pieces: Sequence[Piece], worth: Sequence[float], kept: Sequence[int], room: int) -> list[int]:
-    """Returns the pieces to keep beside those already kept, in the order they were chosen.
+    """Returns the pieces to keep beside those already `kept` and paid for, in the order they were chosen.
 
-    Args:
-        pieces: what there is to keep.
-        worth: what each value is worth, once.
-        kept: pieces that stay in any case; they are paid for.
-        room: tokens for the others.
+    The piece that adds most worth for its price comes next. One whose values others brought meanwhile is
+    rated again only when it comes to the top, so a thousand pieces cost little more than sorting.
 
     Example:
         Two cheap pieces hold more than the expensive one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,11 @@ from .timeline import Broken, Timeline
 
 __all__ = ["decisions_on"]
 
+_decision = partial(Decision, block="history")
+
 
 def decisions_on(
     timeline: Timeline,
-    block: str,
     chosen: list[int],
     broken: list[Broken],
     edits: Mapping[int, Any],
@@ -23,72 +24,48 @@ def decisions_on(
 ) -> list[Decision | DecisionRange]:
     """Returns what was kept, shortened, repaired away and dropped, in this order.
 
-    Args:
-        timeline: the conversation.
-        block: the block it is in.
-        chosen: positions that stay, oldest first.
-        broken: what no valid conversation may hold.
-        edits: shortened copies by position.
-        written: of a summary: how many kept messages come before it, and its tokens.
+    `written` says of a summary how many kept messages come before it, and its tokens.
     """
+    decide = partial(_decide, timeline, edits)
+    parts: list[Decision | DecisionRange] = []
 
-    def decide(position: int, action: Action, reason: str) -> Decision:
-        return _decision(timeline, block, edits, position, action, reason)
-
-    def spread(size: int, find: Callable[[], Sequence[int]], action: Action, reason: str) -> DecisionRange:
-        def expand() -> Iterator[Decision]:
+    def spread(size: int, find: Callable[[], Iterable[int]], action: Action, reason: str) -> None:
+        def expand() -> Any:
             return (decide(i, action, reason) for i in find())
 
-        return DecisionRange(block=block, action=action, reason=reason, size=size, expand=expand)
-
-    def dropped(start: int, stop: int) -> list[int]:
-        return sorted(set(range(start, stop)).difference(chosen, [position for position, _ in broken]))
+        if size:
+            made = DecisionRange(block="history", action=action, reason=reason, size=size, expand=expand)
+            parts.append(made)
 
     size = len(timeline.messages)
-    parts: list[Decision | DecisionRange] = []
-    whole = [i for i in chosen if i not in edits] if edits else chosen
+    whole = [i for i in chosen if i not in edits]
     if written is not None:
-        ahead = whole[: written[0]]  # only pinned messages come before a summary
-        if ahead:
-            parts.append(spread(len(ahead), lambda: ahead, "kept", "fits"))
-            whole = whole[len(ahead) :]
-        parts.append(_summary(block, size - len(chosen), written[1]))
-    if whole:
-        parts.append(spread(len(whole), lambda: whole, "kept", "fits"))
-    parts += [decide(i, "truncated", "message_cap") for i in chosen if i in edits] if edits else []
+        ahead, whole = whole[: written[0]], whole[written[0] :]  # only pinned ones come before a summary
+        spread(len(ahead), lambda: ahead, "kept", "fits")
+        replaced = size - len(chosen)
+        detail = f"It replaces {replaced:,} dropped message{'' if replaced == 1 else 's'}."
+        about = {"segment_id": "history-summary", "reason": "summary_of_dropped", "detail": detail}
+        parts.append(_decision(**about, action="summarized", before=0, after=written[1]))
+    spread(len(whole), lambda: whole, "kept", "fits")
+    parts += [decide(i, "truncated", "message_cap") for i in chosen if i in edits]
     parts += [decide(position, "trimmed", reason) for position, reason in broken]
-    roles = timeline.role
-    first = next((i for i in chosen if roles(i) not in PINNED_ROLES), size)
+    first = next((i for i in chosen if timeline.role(i) not in PINNED_ROLES), size)
+    named = {*chosen, *(position for position, _ in broken)}
     for start, stop, reason in ((0, first, "older_than_cut"), (first, size, "no_room")):
-        held = sum([start <= i < stop for i in (*chosen, *(position for position, _ in broken))])
-        if stop - start > held:
-            found = partial(dropped, start, stop)
-            parts.append(spread(stop - start - held, found, "trimmed", reason))
+        dropped = partial(_others, start, stop, named)
+        spread(stop - start - sum([start <= i < stop for i in named]), dropped, "trimmed", reason)
     return parts
 
 
-def _decision(
-    timeline: Timeline, block: str, edits: Mapping[int, Any], position: int, action: Action, reason: str
-) -> Decision:
-    message, measure = timeline.messages[position], timeline.measure
-    before = after = measure.group([message])
-    if action == "trimmed":
-        after = 0
-    elif position in edits:
-        after = measure.group([edits[position]])
-    elif timeline.role(position) in PINNED_ROLES:
+def _others(start: int, stop: int, named: set[int]) -> list[int]:
+    return [i for i in range(start, stop) if i not in named]
+
+
+def _decide(timeline: Timeline, edits: Mapping[int, Any], at: int, action: Action, reason: str) -> Decision:
+    message, group = timeline.messages[at], timeline.measure.group
+    before = group([message])
+    after = group([edits[at]]) if action == "truncated" else before if action == "kept" else 0
+    if action == "kept" and timeline.role(at) in PINNED_ROLES:
         reason = "pinned"
-    name = timeline.codec.message_id(message) or f"{block}-{position}"
-    return Decision(segment_id=name, block=block, action=action, reason=reason, before=before, after=after)
-
-
-def _summary(block: str, replaced: int, tokens: int) -> Decision:
-    return Decision(
-        segment_id=f"{block}-summary",
-        block=block,
-        action="summarized",
-        reason="summary_of_dropped",
-        before=0,
-        after=tokens,
-        detail=f"It replaces {replaced:,} dropped message{'' if replaced == 1 else 's'}.",
-    )
+    name = timeline.codec.message_id(message) or f"history-{at}"
+    return _decision(segment_id=name, action=action, reason=reason, before=before, after=after)

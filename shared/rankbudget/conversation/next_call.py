@@ -1,8 +1,4 @@
-"""What the next tool call will need: names, dates and codes, and how likely each is an argument again.
-
-Two signs speak for a value: it was an argument of the newest call with several, and it has digits without
-being a count or a price.
-"""
+"""What the next tool call will need: names, dates and codes, and how likely each is an argument again."""
 
 from __future__ import annotations
 
@@ -43,10 +39,7 @@ class Value:
 
 
 def values_of(units: Sequence[Said]) -> dict[str, Value]:
-    """Returns the names and numbers a next call may need, and the units that hold each.
-
-    Args:
-        units: what each unit says, oldest first.
+    """Returns the names and numbers a next call may need, and the units, oldest first, that hold each.
 
     Example:
         >>> found = values_of([Said("I am mia_li_3668.", [], []), Said("", ['{"user": "mia_li_3668"}'], [])])
@@ -62,7 +55,9 @@ def values_of(units: Sequence[Said]) -> dict[str, Value]:
         if len(arguments) >= ATTEMPT:
             newest_attempt = arguments
         called.update(dict.fromkeys(arguments))
-        for name in [*filter(_names_something, words_of[n]), *arguments, *_plain_leaves(unit.results)]:
+        leaves = [leaf for result in unit.results for leaf in _leaves(result)]
+        plain = [leaf for leaf in leaves if " " not in leaf and not leaf.isdigit()]
+        for name in [*filter(_names_something, words_of[n]), *arguments, *plain]:
             found.setdefault(name, Value()).units.add(n)
     # A plain word that was an argument counts in every unit that says it, and so does a phrase.
     phrases = [name for name in called if " " in name]
@@ -97,14 +92,6 @@ def _names_something(word: str) -> bool:
     if not _SHORTEST <= len(word) <= _LONGEST:
         return False
     return "_" in word or any(character.isdigit() for character in word)
-
-
-def _plain_leaves(results: Sequence[str]) -> Iterator[str]:
-    """Yields the single words in JSON results that are no mere number."""
-    for result in results:
-        for leaf in _leaves(result):
-            if " " not in leaf and not leaf.isdigit():
-                yield leaf
 
 
 def _leaves(text: str) -> Iterator[str]:

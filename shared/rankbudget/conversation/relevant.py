@@ -1,10 +1,4 @@
-"""Which part of a conversation stays when there is a question to serve.
-
-The current question always stays, with the tool step that the model has not answered yet. The newest messages
-come next, for a share of the room; the rest of it goes to what is worth its tokens: in a conversation with
-tools by `steps.py`, in a plain one to the most relevant turns. An answer never opens the conversation: the
-question of its turn is kept before it.
-"""
+"""Which part of a conversation stays when there is a question to serve: the newest, then what is relevant."""
 
 from __future__ import annotations
 
@@ -15,7 +9,6 @@ from ..relevance.turns import TurnScorer
 from ..segment import Segment
 from .selection import Selection, fill
 from .steps import keep_steps, texts_of
-from .thread import Thread
 from .timeline import Timeline, Turn, Unit
 
 __all__ = ["LOOKS_BACK", "relevant"]
@@ -26,9 +19,9 @@ NEWEST = 0.5
 """Share of the free room for the newest messages."""
 
 
-def relevant(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
+def relevant(timeline: Timeline, room: int) -> Selection | None:
     """Keeps the current turn and what serves the query; None when not even the current question fits."""
-    everything = fill(timeline, room, thread.min_exchanges)
+    everything = fill(timeline, room, timeline.thread.min_exchanges)
     if everything is not None and everything.complete:
         return everything
     turns = list(islice(timeline.turns(), LOOKS_BACK))
@@ -40,7 +33,7 @@ def relevant(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
     if not kept.add(timeline.pending_step(newest) if newest.question else newest.core(), newest):
         return None
     if any(unit.stop - unit.start > 1 for turn in turns for unit in turn.body):
-        return keep_steps(thread, timeline, turns, list(kept.units.values()), kept.left)
+        return keep_steps(timeline, turns, list(kept.units.values()), kept.left)
     units = [(unit, turn) for turn in reversed(turns) for unit in turn.units]
     newest_until = kept.left * (1 - NEWEST)
     for unit, turn in reversed(units):
@@ -50,7 +43,7 @@ def relevant(thread: Thread, timeline: Timeline, room: int) -> Selection | None:
     segments = [
         Segment(id=str(n), text="\n".join(texts_of(timeline, unit))) for n, (unit, _) in enumerate(units)
     ]
-    scores = TurnScorer().score(thread.query or "", segments)
+    scores = TurnScorer().score(timeline.thread.query or "", segments)
     for n in sorted(range(len(units)), key=lambda n: (-scores[n], -n)):
         kept.add([units[n][0]], units[n][1])
     return Selection(list(kept.units.values()), kept.used)

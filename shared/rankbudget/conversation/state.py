@@ -91,40 +91,23 @@ class Prints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadState:
-    """What one fit of a conversation leaves for the next one.
+    """What one fit of a conversation leaves for the next one."""
 
-    Args:
-        size: how many messages there were.
-        stop: where the newest turn began; the turns before it cannot change any more.
-        pinned: positions of system messages before `stop`.
-        start: the oldest position before `stop` that was kept, system messages apart.
-        tail: the oldest step of the newest turn that was kept.
-        kept_hash: hash of older system messages, of the messages from `start` to `stop`, and from `tail` on.
-        cut: which units stay; None while all of them do.
-        run: what stays of the turns before `stop`.
-        counted: first position, last position and tokens of each unit of the newest turn, in one array.
-        question_hash: hash of the newest question, which those tokens hold for.
-        whole: tokens of all turns before `stop` at the least.
-        caps: positions whose text was shortened, each with the most tokens it kept.
-        summary: the running summary.
-        refused_at: size of the conversation for which the summarizer failed; it is asked again when that
-            changes.
-    """
-
-    size: int = 0
-    stop: int = 0
-    pinned: tuple[int, ...] = ()
-    start: int = 0
-    tail: int = 0
-    kept_hash: int = 0
-    cut: Cut | None = None
-    run: KeptRun | None = None
+    size: int = 0  # how many messages there were
+    stop: int = 0  # where the newest turn began; the turns before it cannot change any more
+    pinned: tuple[int, ...] = ()  # positions of system messages before `stop`
+    start: int = 0  # the oldest position before `stop` that was kept, system messages apart
+    tail: int = 0  # the oldest step of the newest turn that was kept
+    kept_hash: int = 0  # of older system messages, of what is from `start` to `stop`, and from `tail` on
+    cut: Cut | None = None  # which units stay; None while all of them do
+    run: KeptRun | None = None  # what stays of the turns before `stop`
     counted: array[int] = field(default_factory=lambda: array("q"))
-    question_hash: int = 0
-    whole: int = 0
-    caps: tuple[tuple[int, int], ...] = ()
-    summary: Summary = Summary()
-    refused_at: int = -1
+    """Of each unit of the newest turn its first position, its last, its tokens."""
+    question_hash: int = 0  # of the newest question, which those tokens hold for
+    whole: int = 0  # tokens of all turns before `stop` at the least
+    caps: tuple[tuple[int, int], ...] = ()  # positions of shortened texts, with the most tokens of each
+    summary: Summary = Summary()  # the running one
+    refused_at: int = -1  # size for which the summarizer failed; it is asked again when that changes
 
     def continued_by(self, prints: Prints) -> ThreadState | None:
         """Returns what still holds of this state for the messages behind `prints`; None where nothing does.
@@ -149,7 +132,7 @@ class ThreadState:
         """Returns the counted tokens of the newest turn's units, by their start and stop."""
         flat = self.counted
         found = {(flat[i], flat[i + 1]): flat[i + 2] for i in range(0, len(flat), 3)}
-        if hash(prints.one(self.stop)) != self.question_hash:
+        if found and hash(prints.one(self.stop)) != self.question_hash:
             found.pop((self.stop, self.stop + 1), None)
         return found
 

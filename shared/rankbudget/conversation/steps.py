@@ -1,8 +1,4 @@
-"""Which steps of a conversation with tools stay: the newest, then those that hold what the next call needs.
-
-A result of an older step may be shortened, so that the step costs little; a later pass gives it back whole
-where that brings values for its tokens.
-"""
+"""Which steps of a conversation with tools stay: the newest, then what holds what the next call needs."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ from .capping import shortened
 from .coverage import Piece, cover
 from .next_call import Said, Value, likely, values_of
 from .selection import Selection
-from .thread import Thread
 from .timeline import NO_EDITS, Timeline, Turn, Unit
 
 __all__ = ["keep_steps", "texts_of"]
@@ -26,21 +21,15 @@ RESULT_TOKENS = 32
 _LONG = 2 * RESULT_TOKENS
 
 
-def keep_steps(
-    thread: Thread, timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], room: int
-) -> Selection:
-    """Keeps what must stay, and what else fits into `room` tokens.
+def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], room: int) -> Selection:
+    """Keeps the units that `stay` in any case, and what else of the turns, newest first, fits the room.
 
-    Args:
-        thread: how to fit.
-        timeline: the conversation.
-        turns: what may stay, newest first.
-        stay: units that stay in any case; they are paid for.
-        room: tokens for all others.
+    A result of an older step may be shortened, so that the step costs little; a later pass gives it back
+    whole where that brings values for its tokens.
     """
     units = [unit for turn in reversed(turns) for unit in turn.units]
     fixed = {unit.start for unit in stay}
-    copies = _short_results(thread, timeline, [unit for unit in units if unit.start not in fixed], room)
+    copies = _short_results(timeline, [unit for unit in units if unit.start not in fixed], room)
     values = values_of([_said(timeline, unit) for unit in units])
     pieces = _pieces(timeline, turns, copies, values)
     taken = [n for n, unit in enumerate(units) if unit.start in fixed]
@@ -76,12 +65,10 @@ def _arguments(neutral: Mapping[str, Any]) -> list[str]:
     return [str(call.get("function", {}).get("arguments") or "") for call in neutral.get("tool_calls") or ()]
 
 
-def _short_results(
-    thread: Thread, timeline: Timeline, units: Sequence[Unit], room: int
-) -> dict[int, Mapping[int, Any]]:
+def _short_results(timeline: Timeline, units: Sequence[Unit], room: int) -> dict[int, Mapping[int, Any]]:
     """Returns copies of long results by the start of their step, newest steps first, while they could fit."""
     found: dict[int, Mapping[int, Any]] = {}
-    left = 0 if thread.message_cap is None else room // RESULT_TOKENS
+    left = 0 if timeline.thread.message_cap is None else room // RESULT_TOKENS
     for unit in reversed(units):
         if left <= 0:
             break
@@ -93,7 +80,7 @@ def _short_results(
         }
         if caps:
             left -= len(caps)
-            copies = shortened(timeline, caps, thread.counter)
+            copies = shortened(timeline, caps)
             if timeline.cost([unit], copies) < timeline.tokens_of(unit):
                 found[unit.start] = copies
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..counting.protocol import TokenCounter
@@ -24,55 +24,33 @@ SUMMARY_TIMEOUT = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """One conversation on its way into a prompt; most fields are those of the `PromptRequest`.
-
-    Args:
-        measure: counts messages, as the whole request holds them.
-        block: the block's name in the report.
-        asked_elsewhere: the current question is not among the messages, so that all of them may go.
-        sent: the messages go to the model as they are, so that no call at their end still waits.
-        remembers: a session remembers the cut: it starts as it was, and moves down to half of the room when
-            it must.
-        known: what the session remembers.
-    """
+    """One conversation on its way into a prompt; what has no comment is as in `PromptRequest`."""
 
     messages: Sequence[Any]
     codec: Codec
     counter: TokenCounter
-    measure: Measure
-    cut: CutMode = "fill"
-    min_exchanges: int = 3
-    message_cap: int | None = 1000
-    shorten_question: bool = False
-    summarizer: Summarizer | None = None
-    summary_timeout: float | None = SUMMARY_TIMEOUT
-    strict: bool = False
-    query: str | None = None
-    block: str = "history"
-    asked_elsewhere: bool = False
-    sent: bool = False
-    remembers: bool = False
-    known: ThreadState | None = None
+    measure: Measure  # counts messages, as the whole request holds them
+    cut: CutMode
+    min_exchanges: int
+    message_cap: int | None
+    shorten_question: bool
+    summarizer: Summarizer | None
+    summary_timeout: float | None
+    strict: bool
+    query: str | None
+    asked_elsewhere: bool  # the current question is not among the messages, so that all of them may go
+    sent: bool
+    remembers: bool  # a session remembers the cut, and moves it down to half of the room when it must
+    known: ThreadState | None  # what the session remembers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedThread:
-    """A conversation that fits, and why it looks as it does.
+    """A conversation that fits, and why it looks as it does."""
 
-    Args:
-        messages: what stays; the objects that were given where they are whole.
-        tokens: of the whole request: messages, tools, priming.
-        untouched: everything stays as it was given.
-        decide: makes the decisions; they are read only with the report.
-        warnings: what went wrong on the way.
-        question: index of the current question in `messages`.
-        state: what a session should remember; None where nothing is.
-    """
-
-    messages: list[Any]
-    tokens: int
-    untouched: bool
-    decide: Callable[[], list[Decision | DecisionRange]]
-    warnings: tuple[str, ...] = field(default_factory=tuple)
-    question: int | None = None
-    state: ThreadState | None = None
+    messages: list[Any]  # what stays; the objects that were given where they are whole
+    tokens: int  # of the whole request: messages, tools, priming
+    decide: Callable[[], list[Decision | DecisionRange]]  # makes the decisions, when the report is read
+    warnings: tuple[str, ...]  # what went wrong on the way
+    question: int | None  # index of the current question in `messages`
+    state: ThreadState | None  # what a session should remember; None where nothing is

@@ -1,9 +1,8 @@
 """One conversation, read from its newest end: turns, units that stay or go together, pinned positions.
 
 A turn starts at a user message. Its units are that message, plain answers, and tool batches (a call with all
-its results). Old messages are read only when they are asked for, except their roles, which is one fast pass:
-system messages may be anywhere. A user message that holds tool results is part of the batch it answers, not a
-question.
+its results, which may be in a user message). Old messages are read only when they are asked for, except their
+roles, which is one fast pass: system messages may be anywhere.
 """
 
 from __future__ import annotations
@@ -14,9 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ..counting.blocks import must_be_answered, unanswered
-from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing
+from ..errors import MessageError
+from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, content_text, says_nothing
 from ..messages.measure import Measure
-from .state import Prints, ThreadState
+from .state import Prints
+from .thread import Thread
 
 __all__ = ["NO_EDITS", "Broken", "Timeline", "Turn", "Unit"]
 
@@ -41,11 +42,9 @@ class Unit:
 
     start: int
     stop: int
-    waiting: bool = False
-    """A tool call at the very end that still waits for (some of) its results."""
-    tokens: int = -1
-    holes: tuple[int, ...] = ()
-    """Positions inside that do not belong: results nobody asked for."""
+    waiting: bool = False  # a tool call at the very end that still waits for (some of) its results
+    tokens: int = -1  # counted when they are asked for
+    holes: tuple[int, ...] = ()  # positions inside that do not belong: results without a call
 
     def positions(self) -> Sequence[int]:
         """Returns the positions that belong."""
@@ -77,17 +76,16 @@ class Turn:
 
 
 class Timeline:
-    """Reads one list of host messages.
+    """Reads one list of host messages, oldest first.
 
-    Args:
-        messages: the conversation, oldest first; never changed.
-        codec: reads the host's message objects.
-        measure: counts them.
-        ended: something follows them in the prompt, so that no call at their end can still wait for its
-            results.
-        sent: they go to the model as they are; a provider refuses a call without its results.
-        known: what a session remembers of the same conversation; what still holds of it is not read again.
+    When it is `ended`, something follows it in the prompt, so that no call at its end waits for its results.
+    What the session of a `thread` remembers and still holds is not read again.
+
+    Raises:
+        MessageError: a message cannot be read, or needs a repair while the thread is strict.
     """
+
+    thread: Thread  # where there is one
 
     def __init__(
         self,
@@ -96,17 +94,20 @@ class Timeline:
         measure: Measure,
         *,
         ended: bool = False,
-        sent: bool = False,
-        known: ThreadState | None = None,
+        thread: Thread | None = None,
     ) -> None:
         # A report reads dropped messages later, whatever the caller does to its list.
         self.messages = list(messages)
         self.codec = codec
         self.measure = measure
+        known, self._may_wait = None, not ended
+        if thread is not None:
+            self.thread, known, ended = thread, thread.known, thread.asked_elsewhere
+            self._may_wait = not (ended or thread.sent)
         self.ended = ended
-        self._may_wait = not (ended or sent)
         self.prints = Prints(codec, self.messages)
         self.known = known = known.continued_by(self.prints) if known is not None else None
+        self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
         self._answers = answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
         self.turns_read: list[Turn] = []  # newest first, parsed on demand
@@ -116,13 +117,16 @@ class Timeline:
         self.pinned = list(known.pinned) if known is not None else self._find_pinned()
         if known is not None:
             self._read_roles(known.stop)
+        self.newest = self.turns_read[0] if self._parse_one() else None
+        question = self.newest.question if self.newest is not None else None
+        self.asked = None if question is None else question.start  # where the newest question is
+        if thread is not None and thread.strict:
+            self._refuse_broken()
 
     def role(self, position: int) -> str:
         """Returns what one message is: its role, and "tool" for a user message that holds tool results."""
         self._read_roles(position)
-        if self._roles[position] == _USER:
-            self._asks(position)
-        return _NAMES[self._roles[position]]
+        return _NAMES[_USER if self._asks(position) else self._roles[position]]
 
     def turns(self) -> Iterator[Turn]:
         """Yields the turns, newest first; each is parsed once."""
@@ -135,6 +139,8 @@ class Timeline:
 
     def tokens_of(self, unit: Unit) -> int:
         """Returns what a unit costs as it was written; counted once."""
+        if unit.tokens < 0:
+            unit.tokens = self._counted.get((unit.start, unit.stop), -1)
         if unit.tokens < 0:
             run = self.read(unit) if unit.holes else self.messages[unit.start : unit.stop]
             unit.tokens = self.measure.group(run)
@@ -161,6 +167,10 @@ class Timeline:
                 return False  # what was counted before is not counted again
         return left >= 0
 
+    def text(self, position: int) -> str:
+        """Returns the plain text of a message."""
+        return content_text(self.codec.to_dict(self.messages[position]).get("content"))
+
     def read(self, unit: Unit) -> Sequence[Any]:
         """Returns the messages of a unit."""
         return [self.messages[i] for i in unit.positions()]
@@ -174,13 +184,6 @@ class Timeline:
                 counts[position] = self.measure.group(self.messages[position : position + 1])
         return sum(counts.values())
 
-    @property
-    def newest(self) -> Turn | None:
-        """The newest turn, None where there is none."""
-        if not self.turns_read:
-            self._parse_one()
-        return self.turns_read[0] if self.turns_read else None
-
     def turn_number(self, start: int) -> int:
         """Returns the ordinal of the turn that starts at a position, 1 for the first.
 
@@ -189,7 +192,7 @@ class Timeline:
         """
         self._read_roles(0)
         if _ANSWERS in self._roles:
-            return sum([self._asks(i) for i, role in enumerate(self._roles[: start + 1]) if role == _USER])
+            return sum([self._asks(i) for i in range(start + 1)])
         return self._roles.count(_USER, 0, start + 1)
 
     def pending_step(self, turn: Turn) -> list[Unit]:
@@ -202,12 +205,16 @@ class Timeline:
     def leftovers(self) -> list[Broken]:
         """Returns what comes before the first user message and may not open a conversation."""
         self._read_roles(0)
-        opening = self._roles.find(_USER)
-        while opening >= 0 and not self._asks(opening):
-            opening = self._roles.find(_USER, opening + 1)
-        if opening < 0:
-            opening = len(self.messages) if self.ended else 0
+        size = len(self.messages)
+        opening = next(filter(self._asks, range(size)), size if self.ended else 0)
         return [(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
+
+    def _refuse_broken(self) -> None:
+        broken = self.leftovers() + [b for turn in self.turns() for b in turn.broken]
+        if broken:
+            listed = ", ".join([f"message {position}: {reason}" for position, reason in sorted(broken)[:10]])
+            msg = f"messages must be a valid conversation (got {listed}). Repair it, or pass strict=False."
+            raise MessageError(msg)
 
     def _find_pinned(self) -> list[int]:
         """Returns where the system messages are; in one fast pass where all of them come first."""
@@ -244,43 +251,27 @@ class Timeline:
 
     def _asks(self, position: int) -> bool:
         """Says whether a user message is a question; one that holds tool results is noted as such."""
-        if self._answers(self.messages[position]):
+        if self._roles[position] == _USER and self._answers(self.messages[position]):
             self._roles[position] = _ANSWERS
         return self._roles[position] == _USER
 
     def _parse_one(self) -> bool:
+        """Parses the newest turn that is not parsed yet; returns whether there was one."""
         roles = self._roles
         stop = self.turns_read[-1].start if self.turns_read else len(roles)
-        if stop <= 0:
-            return False
-        looked = stop  # nobody asks from here on
-        while True:
+        start, looked = -1, stop  # no question from `looked` on
+        while looked > 0 and start < 0:
             start = roles.rfind(_USER, self._unread, looked)
-            if start >= 0:
-                if self._answers(self.messages[start]):  # `_asks`, written out
-                    roles[start], looked = _ANSWERS, start
-                    continue
-                turn = self._parse(start, stop, asked=True)
-                self.turns_read.append(turn)
-                if self.known is not None and start == self.known.stop:
-                    counted = self.known.tokens_of_newest(self.prints)
-                    for unit in turn.units:
-                        unit.tokens = counted.get((unit.start, unit.stop), -1)
-                return True
-            looked = self._unread
-            if not looked:
-                break
-            self._read_roles(max(0, looked - _BLOCK))
-        if not self.turns_read and not self.ended:  # a thread without any user message is one turn
-            self.turns_read.append(self._parse(0, stop, asked=False))
-            return True
-        return False
-
-    def _parse(self, start: int, stop: int, *, asked: bool) -> Turn:
-        roles = self._roles
+            if start >= 0 and self._answers(self.messages[start]):  # `_asks`, written out
+                roles[start], looked, start = _ANSWERS, start, -1
+            elif start < 0:
+                looked = self._unread
+                self._read_roles(max(0, looked - _BLOCK))
+        if start < 0 and (stop <= 0 or self.turns_read or self.ended):
+            return False
         body: list[Unit] = []
         broken: list[Broken] = []
-        at = start + 1 if asked else start
+        at = start + 1  # a thread without any user message is one turn
         while at < stop:
             role = roles[at]
             if role == _ASSISTANT:
@@ -289,7 +280,9 @@ class Timeline:
             if role in (_TOOL, _ANSWERS):
                 broken.append((at, "orphan_result"))
             at += 1
-        return Turn(start, stop, Unit(start, start + 1) if asked else None, body, broken)
+        question = Unit(start, start + 1) if start >= 0 else None
+        self.turns_read.append(Turn(max(0, start), stop, question, body, broken))
+        return True
 
     def _parse_answer(self, at: int, stop: int, body: list[Unit], broken: list[Broken]) -> int:
         """Reads an assistant message, with the results of its calls; returns the position after them."""

@@ -8,20 +8,18 @@ from typing import Any, get_args
 
 from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
-from ..budget.validation import check_choice
-from ..conversation.arguments import check_timeout
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, named_options
+from ..errors import BudgetConfigError, check_choice, named_options
 from ..messages.codec import Codec, DictCodec, content_text
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
 from ..relevance.protocol import Scorer
 from ..segment import Block, Decision, Scope
 from .blocks import for_reader
-from .fit_messages import read_profile
+from .fit_messages import check_timeout, read_profile
 from .plan import Plan
 from .read_blocks import Blocks, check_history, read_blocks
 from .request import PromptRequest, Render, Shown
@@ -96,18 +94,25 @@ class Assembler:
         own = session.counter if session is not None else self.budget.model or "o200k_base"
         self.counter: TokenCounter = counter_for(own if counter is None else counter)
         self.codec: Codec = codec or (DictCodec() if session is None else session.codec)
-        self.measure = session.measure if measure is None and session is not None else measure
-        self.scorer = scorer
-        self.summarizer = summarizer
-        self.cut = cut
         self.session = session
         self.scope = scope
-        self.strict = strict
-        self.notice = notice
-        self.text = text
-        self.summary_timeout = summary_timeout
-        self.shown = shown
-        self.profile = None if profile is None else read_profile(profile, self.codec)
+        self._fields: dict[str, Any] = {
+            "budget": self.budget,
+            "counter": self.counter,
+            "codec": self.codec,
+            "measure": session.measure if measure is None and session is not None else measure,
+            "scorer": scorer,
+            "summarizer": summarizer,
+            "cut": cut,
+            "scope": scope,
+            "strict": strict,
+            "notice": notice,
+            "text": text,
+            "summary_timeout": summary_timeout,
+            "shown": shown,
+            "profile": None if profile is None else read_profile(profile, self.codec),
+            "shorten_question": self.budget.shorten_question,
+        }
 
     @blocking
     def assemble(
@@ -148,10 +153,7 @@ class Assembler:
         question, text = self._question(by_name.get("query"), query)
         history = self._history(by_name.get("history"))
         request = PromptRequest(
-            budget=self.budget,
-            counter=self.counter,
-            codec=self.codec,
-            measure=self.measure,
+            **self._fields,
             tools=tools,
             blocks=[b for b in by_name.values() if b.name not in _MESSAGES],
             system=self._messages(by_name["system"], "system") if "system" in by_name else (),
@@ -160,18 +162,7 @@ class Assembler:
             question_text=text,
             sources=frozenset(by_name) - {"system", "query"},
             render=render,
-            shown=self.shown,
-            scope=self.scope,
             hidden=tuple(hidden),
-            notice=self.notice,
-            text=self.text,
-            profile=self.profile,
-            scorer=self.scorer,
-            cut=self.cut,
-            strict=self.strict,
-            summarizer=self.summarizer,
-            summary_timeout=self.summary_timeout,
-            shorten_question=self.budget.shorten_question,
             task_turns=self._task_turns(by_name.get("task"), history),
         )
         steps = plan_steps if self.session is None else self.session.plan_steps

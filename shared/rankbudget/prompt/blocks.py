@@ -14,19 +14,10 @@ from ..segment import Block, Decision, Scope, Segment
 from .layout import STATIC
 from .request import PromptRequest
 
-__all__ = ["UNBOUNDED", "BlockInput", "Wish", "as_shown", "fit_block", "for_reader", "wishes_of"]
+__all__ = ["UNBOUNDED", "Wish", "as_shown", "fit_block", "for_reader", "wishes_of"]
 
 UNBOUNDED = 1 << 40
 """More than any room."""
-
-
-@dataclass(frozen=True, slots=True)
-class BlockInput:
-    """A block as its reader sees it, with its rank and the question it should answer."""
-
-    block: Block
-    rank: int
-    query: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +42,12 @@ def for_reader(block: Block, reader: Scope | None) -> tuple[Block, list[Decision
 
 
 def wishes_of(
-    request: PromptRequest, measure: Measure, blocks: Sequence[BlockInput], tags: tuple[str, ...]
+    request: PromptRequest, measure: Measure, blocks: Sequence[Block], tags: tuple[str, ...]
 ) -> dict[str, Wish]:
     """Returns what each block wants, by name."""
     wishes: dict[str, Wish] = {}
     framed = False  # blocks that change every turn share one message, which is framed once
-    for given in blocks:
-        block = given.block
+    for block in blocks:
         if not block.segments:
             wishes[block.name] = Wish()
         elif request.cost is not None:  # the strategy prices the segments; here they would be counted twice
@@ -70,20 +60,15 @@ def wishes_of(
             framed = framed or not static
             show = _shower(request, block.name, tags)
             texts = [show(s, s.text) for s in block.segments]
-            costs = request.counter.count_many(texts)
-            if request.beside:
-                costs = [c + request.beside.get(s.id, 0) for c, s in zip(costs, block.segments, strict=True)]
+            counted = zip(block.segments, request.counter.count_many(texts), strict=True)
+            costs = [(s, tokens + request.beside.get(s.id, 0)) for s, tokens in counted]
             groups = {s.group for s in block.segments if s.pinned and s.group is not None}
-            pinned = [
-                cost
-                for cost, s in zip(costs, block.segments, strict=True)
-                if block.pinned or s.pinned or s.group in groups
-            ]
+            stay = [cost for s, cost in costs if block.pinned or s.pinned or s.group in groups]
             wishes[block.name] = Wish(
-                wanted=base + sum(costs),
+                wanted=base + sum([cost for _, cost in costs]),
                 base=base,
-                pinned=base + sum(pinned) if pinned else 0,
-                costs=dict(zip([s.id for s in block.segments], costs, strict=True)),
+                pinned=base + sum(stay) if stay else 0,
+                costs={s.id: cost for s, cost in costs},
             )
     return wishes
 
@@ -97,11 +82,9 @@ def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framin
     return tags + notice + measure.group([request.codec.make("system", "", origin=name)])
 
 
-def fit_block(
-    request: PromptRequest, given: BlockInput, wish: Wish, granted: int, tags: tuple[str, ...]
-) -> Fit:
+def fit_block(request: PromptRequest, block: Block, wish: Wish, granted: int, tags: tuple[str, ...]) -> Fit:
     """Returns what a block keeps within `granted` tokens, its frame included."""
-    block, counter, beside = given.block, request.counter, request.beside
+    counter, beside = request.counter, request.beside
     show = _shower(request, block.name, tags)
 
     def cost(segment: Segment, text: str) -> int:
@@ -118,7 +101,7 @@ def fit_block(
         limit=max(0, granted - wish.base),
         counter=counter,
         block=block.name,
-        query=given.query,
+        query=block.query or "",
         cost=request.cost or cost,
     )
     return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit
@@ -138,12 +121,8 @@ def as_shown(fits: Mapping[str, Fit], shown: Callable[[str, Segment, str], str])
 
 def _shower(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
     """Returns how a text of a segment of a block reads in the prompt, wrapping included."""
-    wrap = wrapper_of(name, tags) if request.render is None else _with_joint
+    wrap = wrapper_of(name, tags) if request.render is None else lambda _, text: text + JOINT
     shown = request.shown
     if shown is None:
         return wrap
     return lambda segment, text: wrap(segment, shown(name, segment, text))
-
-
-def _with_joint(_: Segment, text: str) -> str:
-    return text + JOINT

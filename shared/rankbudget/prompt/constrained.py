@@ -1,9 +1,4 @@
-"""System prompt, question, history and retrieved texts in one list that fits: `build_constrained_prompt`.
-
-In order of importance: system prompt and question always; the documents where all of them fit, else the last
-exchanges and then the documents, best first, each whole or not at all; then older history. The messages are
-in reading order: system prompt, documents, history, question.
-"""
+"""System prompt, question, history and retrieved texts in one list that fits: `build_constrained_prompt`."""
 
 from __future__ import annotations
 
@@ -39,6 +34,8 @@ def build_constrained_prompt(
 ) -> list[Any]:
     """Returns messages that leave `output_reserve_tokens` of the window free, counted as the model sees them.
 
+    In order of importance: system prompt and question always; the documents where all of them fit, else the
+    last exchanges and then the documents, best first, each whole or not at all; then older history.
     `assemble_constrained_prompt` in this module takes the same arguments and also has the report.
 
     Args:
@@ -93,7 +90,14 @@ def assemble_constrained_prompt(
     counter = counter_for(model_name)
     documents = [_document(i, text) for i, text in enumerate(rag_context)]
     request = PromptRequest(
-        budget=_budget(max_tokens, output_reserve_tokens, model_name),
+        budget=TokenBudget(  # documents rank before history; what they leave is the history's
+            context_window=max_tokens - 1 if output_reserve_tokens == 1 else max_tokens,
+            reserve=0 if output_reserve_tokens == 1 else output_reserve_tokens,  # 1 would be a share
+            ratios={"knowledge": 1.0},
+            preset="rag",
+            max_system_ratio=None,
+            model=model_name,
+        ),
         counter=counter,
         codec=DictCodec(),
         blocks=(Block(name="knowledge", segments=documents, strategy="best_first"),),
@@ -120,18 +124,6 @@ def _check(question: Any, history: Any, documents: Any) -> None:
         problems += [f"rag_context[{i}] must be a text (got {documents[i]!r:.80})" for i in odd[:5]]
     if problems:
         raise BudgetConfigError.of(problems)
-
-
-def _budget(max_tokens: int, reserve: int, model: str) -> TokenBudget:
-    """Returns limits in which documents rank before history; what they leave is the history's."""
-    return TokenBudget(
-        context_window=max_tokens - 1 if reserve == 1 else max_tokens,
-        reserve=0 if reserve == 1 else reserve,  # a budget reads a reserve of 1 as a share
-        ratios={"knowledge": 1.0},
-        preset="rag",
-        max_system_ratio=None,
-        model=model,
-    )
 
 
 def _document(position: int, text: str) -> Segment:

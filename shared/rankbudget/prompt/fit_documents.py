@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .._drivers import drive
-from ..budget.validation import check_count, shown
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, named_options
+from ..errors import BudgetConfigError, check_count, named_options, shown
 from ..fitting.evidence import Evidence, Order
 from ..fitting.protocol import Cost, Fit, Piece, plain_cost
 from ..messages.codec import DictCodec

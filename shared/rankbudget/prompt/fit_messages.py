@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._drivers import Steps, awaiting, blocking
-from ..conversation.arguments import check_arguments, check_messages
+from ..budget.validation import LEAST_MESSAGE_CAP, NO_CAP
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile, profile_for
 from ..counting.protocol import Tool
-from ..errors import BudgetConfigError
+from ..errors import (
+    BudgetConfigError,
+    MessageError,
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    shown,
+)
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import Measure
 from ..report.report import FitResult
@@ -22,7 +30,7 @@ from .stages import plain_budget, plan_steps
 if TYPE_CHECKING:
     from .session import BudgetSession
 
-__all__ = ["afit_messages", "fit_messages", "read_profile"]
+__all__ = ["afit_messages", "check_messages", "check_timeout", "fit_messages", "read_profile"]
 
 _ALONE = frozenset({"history"})
 _DEFAULT_COUNTER = "o200k_base"
@@ -65,9 +73,9 @@ def fit_messages(
             pairs do not fit; they keep all the room there is. None never shortens.
         shorten_question: cuts the current question to what is free when it does not fit; otherwise it raises.
         summarizer: `(text, max_tokens) -> str`, writes a summary of what is dropped; None writes none.
-        summary_timeout: seconds one call of the summarizer may take, above 0; after that the conversation is
-            fitted without a summary and a warning says so. A blocking summarizer runs in a thread of its own,
-            so that it can be left behind. None: no timeout; it runs in the caller's thread.
+        summary_timeout: seconds one call of the summarizer may take, above 0; after that a warning says that
+            there is no summary. A blocking summarizer runs in a thread of its own. None: no timeout; it runs
+            in the caller's thread.
         strict: refuses a broken conversation instead of repairing it.
         session: remembers the cut and the summary between calls; its codec, measure, counter, tools and
             summarizer are used where the call gives none.
@@ -90,7 +98,7 @@ def fit_messages(
         >>> [m["content"] for m in result.messages], result.report.total_tokens
         (['question 97', 'question 98', 'question 99'], 24)
     """
-    check_arguments(locals())
+    _check(locals())
     if session is not None:
         codec, measure = codec or session.codec, measure or session.measure
         tools = session.tools if tools is None else tools
@@ -134,3 +142,41 @@ def read_profile(given: RenderingProfile | str, codec: Codec) -> RenderingProfil
         msg = f"profile must be a RenderingProfile or a name (got {given!r})."
         raise BudgetConfigError(msg)
     return None if profile == RenderingProfile() else profile
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    """Raises BudgetConfigError that names every number and word of a call that is not allowed."""
+    limit, minimum, cap = given["max_tokens"], given["min_exchanges"], given["message_cap"]
+    numbers = type(limit) is type(minimum) is type(cap) is int
+    words = given["cut"] == "fill" and given["shorten_question"] is False
+    usual = numbers and words and given["summary_timeout"] == SUMMARY_TIMEOUT
+    if usual and limit > 0 and minimum >= 0 and cap >= LEAST_MESSAGE_CAP:
+        return  # nearly every call
+    problems: list[str] = []
+    check_count("max_tokens", limit, problems, low=1)
+    check_choice("cut", given["cut"], problems, ("fill", "stable"))
+    check_count("min_exchanges", minimum, problems)
+    if cap is not None:
+        check_count("message_cap", cap, problems, low=LEAST_MESSAGE_CAP, instead=NO_CAP)
+    check_flag("shorten_question", given["shorten_question"], problems)
+    check_timeout(given["summary_timeout"], problems)
+    if problems:
+        raise BudgetConfigError.of(problems)
+
+
+def check_timeout(seconds: Any, problems: list[str]) -> None:
+    """Adds a problem when a summarizer cannot be given so many seconds."""
+    if seconds is not None:
+        words = "seconds above 0, or None for no timeout"
+        check_number("summary_timeout", seconds, problems, above=True, allowed=words)
+
+
+def check_messages(messages: Any) -> Sequence[Any]:
+    """Returns a conversation that can be read by position; raises MessageError for what is no list."""
+    if isinstance(messages, list):
+        return messages
+    if isinstance(messages, (str, bytes, bytearray, Mapping)) or not isinstance(messages, Iterable):
+        hint = "Put it in a list" if messages else "Give [] for an empty conversation"
+        msg = f"messages must be a list of messages, oldest first (got {shown(messages)}). {hint}."
+        raise MessageError(msg)
+    return messages if isinstance(messages, Sequence) else list(messages)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..budget.validation import check_count, shown
 from ..compression.truncate import truncate_text
 from ..counting import counter_for
-from ..errors import BudgetConfigError, named_options
+from ..errors import BudgetConfigError, check_count, named_options, shown
 from ..report.report import BlockTotal, BudgetReport, FitResult
 from ..segment import Action, Decision, Segment
 

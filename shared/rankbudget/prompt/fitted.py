@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._drivers import Steps
-from ..budget.allocation import allocate
-from ..conversation.fit import fit_thread, read_thread
+from ..budget.allocation import allocate, rank_of
+from ..conversation.fit import fit_thread
 from ..conversation.thread import FittedThread
+from ..conversation.timeline import Timeline
 from ..counting.profiles import apply_profile
 from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
-from .blocks import BlockInput, as_shown, fit_block
+from ..segment import Block
+from .blocks import as_shown, fit_block
 from .grants import Grants, Inputs, Prices
 from .layout import STATIC, Layout
 from .request import PromptRequest
@@ -39,44 +41,37 @@ class Fitted:
 def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) -> Steps[Fitted]:
     """Fits the history first, then the blocks in rank order; with preset "rag" it has its rank's place, too.
 
-    Each takes up to its grant and what the one before it left.
+    Each takes up to its grant and what the one before it left, except with surplus "keep". The history waits
+    for what others leave only with preset "rag", and not where an earlier call of the turn granted it.
     """
-    budget, measure, thread = request.budget, inputs.measure, inputs.thread
-    blocks_take, history_takes = _who_takes_rest(request, inputs)
-    order: list[BlockInput | None] = [*inputs.blocks]
-    if thread is not None and inputs.timeline is not None:
-        order.insert(_place_of_history(request, inputs.blocks) if budget.preset == "rag" else 0, None)
+    overhead, timeline, rag = inputs.measure.overhead, inputs.timeline, request.budget.preset == "rag"
+    shares = request.budget.surplus != "keep"
+    history_takes = shares and rag and inputs.turn.granted_history is None
+    order: list[Block | None] = [*inputs.blocks]
+    if timeline is not None and request.history is not None:
+        own = rank_of(request.budget, request.history) if rag else 0
+        order.insert(sum([rank_of(request.budget, block) <= own for block in inputs.blocks]), None)
     tokens, unused, carry = grants.tokens, max(0, prices.room - sum(grants.tokens.values())), 0
     granted: dict[str, int] = {}
     fits: dict[str, Fit] = {}
     history: FittedThread | None = None
     for i, given in enumerate(order):
-        name = "history" if given is None else given.block.name
+        name = "history" if given is None else given.name
         granted[name] = tokens[name]
-        if history_takes if given is None else blocks_take:
+        if history_takes if given is None else shares:
             granted[name] += carry + (unused if i == len(order) - 1 else 0)
         if given is not None:
             fits[name] = fit_block(request, given, prices.wishes[name], granted[name], inputs.tags)
             carry = granted[name] - fits[name].tokens
             continue
-        limit = granted[name] + measure.overhead
-        assert thread is not None
-        assert inputs.timeline is not None
-        history = yield from fit_thread(thread, inputs.timeline, limit, beside=prices.limit - limit)
-        used = history.tokens - measure.overhead
-        carry = granted[name] - used
-        if budget.preset != "rag" and inputs.blocks:
-            carry, (tokens, unused) = 0, _left_by_history(request, prices, grants, used)
+        assert timeline is not None
+        limit = granted[name] + overhead
+        history = yield from fit_thread(timeline, limit, beside=prices.limit - limit)
+        carry = limit - history.tokens
+        if not rag and inputs.blocks:
+            carry = 0
+            tokens, unused = _left_by_history(request, prices, grants, history.tokens - overhead)
     return Fitted(history=history, fits=fits, granted=granted)
-
-
-def _who_takes_rest(request: PromptRequest, inputs: Inputs) -> tuple[bool, bool]:
-    """Returns whether blocks, and the history, take what others left.
-
-    A history that was handed out earlier in the turn keeps its grant.
-    """
-    shares, waits = request.budget.surplus != "keep", request.budget.preset == "rag"
-    return shares, shares and waits and inputs.turn.granted_history is None
 
 
 def _left_by_history(
@@ -91,13 +86,6 @@ def _left_by_history(
     ]
     left = allocate(prices.room, demands, surplus=request.budget.surplus)
     return left.grants, left.unused
-
-
-def _place_of_history(request: PromptRequest, blocks: Sequence[BlockInput]) -> int:
-    """Returns how many blocks rank before the history."""
-    rank = request.history.rank if request.history is not None else None
-    rank = request.budget.rank_of("history") if rank is None else rank
-    return sum(given.rank <= rank for given in blocks)
 
 
 # ---- render and verify ----------------------------------------------------------------------------
@@ -202,7 +190,7 @@ def _give_up(
     """Returns the fits after the lowest ranks gave up `over` tokens, and what of that is still missing."""
     made = dict(fits)
     for given in reversed(inputs.blocks):
-        name = given.block.name
+        name = given.name
         if made[name].pieces and over > 0:
             wish, before = prices.wishes[name], made[name].tokens
             made[name] = fit_block(request, given, wish, max(wish.pinned, before - over), inputs.tags)
@@ -214,10 +202,12 @@ def _smaller_history(
     inputs: Inputs, prices: Prices, history: FittedThread, over: int
 ) -> Steps[FittedThread | None]:
     """Returns the history within `over` tokens less, None when it cannot shrink; its summary stays."""
-    assert inputs.thread is not None
-    thread = replace(inputs.thread, known=history.state or inputs.thread.known)
+    assert inputs.timeline is not None
+    thread = inputs.timeline.thread
+    thread = replace(thread, known=history.state or thread.known, strict=False)
+    timeline = Timeline(thread.messages, thread.codec, thread.measure, thread=thread)
     limit = history.tokens - over
     try:
-        return (yield from fit_thread(thread, read_thread(thread), limit, beside=prices.limit - limit))
+        return (yield from fit_thread(timeline, limit, beside=prices.limit - limit))
     except BudgetExceededError:
         return None

@@ -1,7 +1,4 @@
-"""The five-block form: system, project, task, history and knowledge as one tagged text.
-
-This file says how the text looks and how it is counted; the plan does the rest.
-"""
+"""The five-block form: system, project, task, history and knowledge as one tagged text."""
 
 from __future__ import annotations
 
@@ -236,10 +233,8 @@ def _message(item: Any, position: int) -> Mapping[str, Any]:
         return item
     role, content = getattr(item, "role", None), getattr(item, "content", None)
     if role is None or content is None:
-        msg = (
-            f"history[{position}] must be a dict, or an object with 'role' and 'content' "
-            f"(got a {type(item).__name__})"
-        )
+        kind = type(item).__name__
+        msg = f"history[{position}] must be a dict, or an object with 'role' and 'content' (got a {kind})"
         raise BudgetConfigError(msg)
     return {"role": str(getattr(role, "value", role)), "content": content}
 

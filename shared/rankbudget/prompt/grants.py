@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..budget.allocation import Demand, allocate, demand_for, with_absent
-from ..conversation.fit import Needs, least_tokens, needs_of, read_thread
+from ..budget.allocation import Demand, allocate, demand_for, rank_of, with_absent
+from ..conversation.fit import Needs, least_tokens, needs_of
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
 from ..errors import BudgetConfigError, BudgetExceededError, shown
@@ -15,13 +15,12 @@ from ..fitting.protocol import Fit
 from ..messages.codec import content_text
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.tags import own_tags
-from ..segment import Decision, Scope
-from .blocks import UNBOUNDED, BlockInput, Wish, for_reader, wishes_of
+from ..segment import Block, Decision, Scope
+from .blocks import UNBOUNDED, Wish, for_reader, wishes_of
 from .request import PromptRequest, Turn
 
 __all__ = ["Grants", "Inputs", "Prices", "check_reader", "grant", "price", "read"]
 
-_NO_NEEDS = Needs(0, 0)
 _NOTHING = Fit(pieces=(), tokens=0, decisions=())
 
 
@@ -34,13 +33,11 @@ class Inputs:
 
     measure: Measure
     turn: Turn
-    thread: Thread | None = None
     timeline: Timeline | None = None
-    blocks: tuple[BlockInput, ...] = ()
+    blocks: tuple[Block, ...] = ()  # in rank order, each with the question it should answer
     hidden: tuple[Decision, ...] = ()
     tags: tuple[str, ...] = ()
-    alone: bool = False
-    """The history competes with nothing: no other block has a configured source."""
+    alone: bool = False  # the history competes with nothing: no other block has a configured source
 
 
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
@@ -68,14 +65,15 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             remembers=turn is not None,
             known=turn.known if turn is not None else None,
         )
+        timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
         others = {"any"} if sources is None else sources - {"history"}
         alone = not (others or request.blocks or inputs.turn.awaited)
-        inputs = replace(inputs, thread=thread, timeline=read_thread(thread), alone=alone)
+        inputs = replace(inputs, timeline=timeline, alone=alone)
     return _with_blocks(request, inputs) if request.blocks else inputs
 
 
 def check_reader(request: PromptRequest) -> None:
-    """Raises BudgetConfigError for a reader or a summarizer that is none, whether this turn needs it or not."""
+    """Raises BudgetConfigError for a reader or a summarizer that is none, needed in this turn or not."""
     scope: Any = request.scope
     summarizer: Any = request.summarizer
     problems = []
@@ -89,26 +87,19 @@ def check_reader(request: PromptRequest) -> None:
 
 def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
     hidden, blocks = list(request.hidden), []
-    question = request.question_text or _last_question(inputs.timeline)
+    timeline, question = inputs.timeline, request.question_text
+    if not question and timeline is not None and timeline.asked is not None:
+        question = timeline.text(timeline.asked)
     for given in request.blocks:
         block, unseen = for_reader(given, request.scope)
         hidden += unseen
-        rank = request.budget.rank_of(block.name) if block.rank is None else block.rank
-        blocks.append(BlockInput(block, rank, block.query or question))
+        blocks.append(block if block.query or not question else replace(block, query=question))
     return replace(
         inputs,
-        blocks=tuple(sorted(blocks, key=lambda b: (b.rank, b.block.name))),
+        blocks=tuple(sorted(blocks, key=lambda block: (rank_of(request.budget, block), block.name))),
         hidden=tuple(hidden),
-        tags=own_tags(given.block.name for given in blocks),
+        tags=own_tags(block.name for block in blocks),
     )
-
-
-def _last_question(timeline: Timeline | None) -> str:
-    newest = timeline.newest if timeline is not None else None
-    if timeline is None or newest is None or newest.question is None:
-        return ""
-    neutral = timeline.codec.to_dict(timeline.messages[newest.question.start])
-    return content_text(neutral.get("content"))
 
 
 # ---- price ----------------------------------------------------------------------------------------
@@ -125,7 +116,7 @@ class Prices:
     system_tokens: int = 0  # the system prompt; system messages of the history are counted there
     system_text: int = 0  # the texts of all system messages
     wishes: Mapping[str, Wish] = field(default_factory=dict)  # what each block wants
-    needs: Needs = _NO_NEEDS  # what the conversation cannot do without
+    needs: Needs = field(default_factory=Needs)  # what the conversation cannot do without
     question_before: int = 0  # a question of its own before it was cut; 0 where it is whole
 
 
@@ -143,7 +134,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     if request.ceiling is not None:
         safety = budget.safety_tokens(system_tokens=system, band=band)
     if request.render is not None:
-        empty = {given.block.name: _NOTHING for given in inputs.blocks}
+        empty = {block.name: _NOTHING for block in inputs.blocks}
         fixed = measure.total(list(request.render(empty, [])))
     else:
         question = measure.group([request.question]) if request.question is not None else 0
@@ -151,50 +142,36 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     fixed += request.extra_tokens
     if fixed > limit:
         raise _fixed_too_large(inputs, fixed, system_tokens, limit)
-    prices = Prices(
+    competes = inputs.timeline is not None and not inputs.alone
+    return Prices(
         limit=limit,
         reserve=reserve,
         safety=safety,
         room=limit - fixed,
         system_tokens=system_tokens,
         system_text=system_text,
+        wishes=wishes_of(request, measure, inputs.blocks, inputs.tags) if inputs.blocks else {},
+        needs=needs_of(inputs.timeline) if competes and inputs.timeline else Needs(),
     )
-    if inputs.alone:
-        return prices
-    needs = prices.needs
-    if inputs.thread is not None and inputs.timeline is not None:
-        needs = needs_of(inputs.thread, inputs.timeline)
-    return replace(prices, wishes=wishes_of(request, measure, inputs.blocks, inputs.tags), needs=needs)
 
 
 def _fixed_too_large(inputs: Inputs, fixed: int, system: int, limit: int) -> BudgetExceededError:
-    history = 0
-    if inputs.thread is not None and inputs.timeline is not None:
-        history = least_tokens(inputs.thread, inputs.timeline)
-    needed = fixed + history
+    history = 0 if inputs.timeline is None else least_tokens(inputs.timeline)
+    needed, parts = fixed + history, {"system": system, "history": history, "other": fixed - system}
     msg = (
         f"what always stays needs {needed:,} tokens ({system:,} of them the system prompt, {history:,} the "
-        f"conversation), the limit is {limit:,}. Shorten the system prompt, tools, template or question, lower the reserve, or take a "
-        f"larger window."
+        f"conversation), the limit is {limit:,}. Shorten the system prompt, tools, template or question, "
+        f"lower the reserve, or take a larger window."
     )
-    return BudgetExceededError(
-        msg,
-        limit=limit,
-        needed=needed,
-        blocks={"system": system, "history": history, "other": fixed - system},
-    )
+    return BudgetExceededError(msg, limit=limit, needed=needed, blocks=parts)
 
 
 def _check_system(request: PromptRequest, inputs: Inputs) -> int:
     """Returns the tokens of the system messages' texts, which the budget may bound."""
     timeline = inputs.timeline
-    messages = list(request.system)
-    if timeline is not None:
-        messages += [timeline.messages[p] for p in timeline.pinned]
-    if not messages:
-        return 0
-    texts = [content_text(request.codec.to_dict(m).get("content")) for m in messages]
-    tokens = sum(request.counter.count_many(texts))
+    pinned = [timeline.messages[p] for p in timeline.pinned] if timeline is not None else []
+    texts = [content_text(request.codec.to_dict(m).get("content")) for m in (*request.system, *pinned)]
+    tokens = sum(request.counter.count_many(texts)) if texts else 0
     request.budget.check_system(tokens)
     return tokens
 
@@ -208,8 +185,7 @@ class Grants:
 
     tokens: Mapping[str, int]
     demands: tuple[Demand, ...] = ()
-    whole: bool = False
-    """Everything fits as it is, so that nothing has to be shared out."""
+    whole: bool = False  # everything fits as it is, so that nothing has to be shared out
 
 
 def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
@@ -219,12 +195,10 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
     if inputs.alone:
         return Grants({"history": min(room, most)})
     demands = []
-    for given in inputs.blocks:
-        wish = prices.wishes[given.block.name]
-        demands.append(
-            demand_for(budget, given.block.name, wish.wanted, block=given.block, pinned=wish.pinned)
-        )
-    if inputs.thread is not None:
+    for block in inputs.blocks:
+        wish = prices.wishes[block.name]
+        demands.append(demand_for(budget, block.name, wish.wanted, block=block, pinned=wish.pinned))
+    if inputs.timeline is not None:
         must = needs.must
         if budget.preset == "rag" and must + sum([d.wanted for d in demands]) > room:
             must = max(must, min(needs.exchanges, room // 2))  # long documents leave the last exchanges room
@@ -234,13 +208,13 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
     if inputs.turn.awaited:
         demands += _awaited(request, inputs.turn, room, demands)
     if budget.surplus != "keep" and _all_fits(inputs, room, demands):
-        tokens_of = {demand.name: demand.wanted for demand in demands}
-        if "history" in tokens_of:
-            tokens_of["history"] = room - sum([n for name, n in tokens_of.items() if name != "history"])
-        return Grants(tokens_of, tuple(demands), whole=True)
+        wanted = {demand.name: demand.wanted for demand in demands}
+        if "history" in wanted:
+            wanted["history"] = room - sum(wanted.values()) + wanted["history"]
+        return Grants(wanted, tuple(demands), whole=True)
     everyone = with_absent(budget, demands, sources=inputs.turn.sources)
     granted = dict(allocate(room, everyone, surplus=budget.surplus).grants)
-    if inputs.turn.granted_history is not None and inputs.thread is not None:
+    if inputs.turn.granted_history is not None and inputs.timeline is not None:
         granted["history"] = min(inputs.turn.granted_history, room)
     return Grants(granted, tuple(everyone))
 
@@ -258,10 +232,7 @@ def _all_fits(inputs: Inputs, room: int, demands: Sequence[Demand]) -> bool:
 
 def _awaited(request: PromptRequest, turn: Turn, room: int, demands: Sequence[Demand]) -> list[Demand]:
     """Returns demands that reserve the share of each block that another call of this turn will bring."""
-    present = {demand.name for demand in demands}
-    missing = [name for name in sorted(turn.awaited) if name not in present]
-    if not missing:
-        return []
+    missing = sorted(turn.awaited.difference([demand.name for demand in demands]))
     unbounded = [demand_for(request.budget, name, UNBOUNDED) for name in missing]
     everyone = with_absent(request.budget, [*demands, *unbounded], sources=turn.sources)
     shares = allocate(room, everyone, surplus="keep").shares

@@ -7,7 +7,7 @@ your own), question. Fresh text before the history would make every turn's promp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..conversation.summary import spoken_text
@@ -23,29 +23,17 @@ STATIC = ("system", "project", "task")
 
 @dataclass(slots=True, kw_only=True)
 class Layout:
-    """The parts of one prompt.
+    """The parts of one prompt."""
 
-    Args:
-        codec: makes host messages.
-        system: system messages.
-        static: static blocks by name, in order.
-        history: the conversation that stays.
-        asked: index in `history` of the current question, None when it is `question`.
-        volatile: blocks that change every turn by name, in order.
-        question: the current question as a message of its own.
-        notice: the sentence before inserted text; None leaves it out.
-        tags: names of tags besides the usual ones, which no text may spell.
-    """
-
-    codec: Codec
-    system: list[Any] = field(default_factory=list)
-    static: dict[str, Fit] = field(default_factory=dict)
-    history: list[Any] = field(default_factory=list)
-    asked: int | None = None
-    volatile: dict[str, Fit] = field(default_factory=dict)
-    question: Any = None
-    notice: str | None = None
-    tags: tuple[str, ...] = ()
+    codec: Codec  # makes host messages
+    system: list[Any]  # system messages
+    static: dict[str, Fit]  # static blocks by name, in order
+    history: list[Any]  # the conversation that stays
+    asked: int | None  # index in `history` of the current question, None when it is `question`
+    volatile: dict[str, Fit]  # blocks that change every turn by name, in order
+    question: Any  # the current question as a message of its own
+    notice: str | None  # the sentence before inserted text; None leaves it out
+    tags: tuple[str, ...]  # names of tags besides the usual ones, which no text may spell
 
     def around(self) -> tuple[list[Any], list[Any], list[Any]]:
         """Returns the messages before the history, before the question, and the question if it is apart."""
@@ -54,7 +42,8 @@ class Layout:
             for name, fit in self.static.items()
             if fit.pieces
         ]
-        changing = self.changing()
+        changing = "".join(self._block(name, fit) for name, fit in self.volatile.items() if fit.pieces)
+        changing = (self.notice + "\n" + changing if self.notice and changing else changing).rstrip("\n")
         inserted = [self.codec.make("system", changing, origin="context")] if changing else []
         return [*self.system, *static], inserted, [] if self.question is None else [self.question]
 
@@ -62,11 +51,6 @@ class Layout:
         """Returns the prompt as host messages, made of what `around` returned."""
         at = len(self.history) if self.asked is None or question else self.asked
         return [*front, *self.history[:at], *inserted, *self.history[at:], *question]
-
-    def changing(self) -> str:
-        """Returns the text of what changes every turn, "" when there is none."""
-        text = "".join(self._block(name, fit) for name, fit in self.volatile.items() if fit.pieces)
-        return "" if not text else (self.notice + "\n" + text if self.notice else text).rstrip("\n")
 
     def text(self) -> str:
         """Returns the prompt as tagged text, for completion models; empty blocks say so."""

@@ -9,10 +9,9 @@ from typing import Any
 
 from ..budget.context_windows import context_window_of
 from ..budget.token_budget import TokenBudget
-from ..budget.validation import check_count, shown
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, CounterUnavailableError
+from ..errors import BudgetConfigError, CounterUnavailableError, check_count, shown
 from ..messages.measure import Measure
 from .stages import plain_budget
 
@@ -59,8 +58,6 @@ class Limits:
             "ceiling": self.ceiling,
             "tools": self.tools,
             "measure": self.measure,
-            "min_exchanges": self.budget.min_exchanges,
-            "message_cap": self.budget.message_cap,
         }
 
 
@@ -73,17 +70,11 @@ def limits_of(
     counter: Any = None,
     tools: Sequence[Tool] | None = None,
 ) -> Limits:
-    """Returns the limits that these options stand for; with none of them, those of a window of 8,192 tokens.
+    """Returns the limits that these options mean; with none of them, those of a window of 8,192 tokens.
 
     Beside a budget a model says how to count and how long its answers may be; `max_tokens` is a ceiling.
-
-    Args:
-        budget: a TokenBudget, or its fields in a mapping.
-        max_tokens: most tokens of the prompt, from 1; alone it is all of the prompt, without a reserve.
-        context_window: the window in tokens, from 1, where the model does not say it.
-        model: gives window, answer and tokenizer.
-        counter: counts instead of the model's tokenizer; what `counter_for` takes.
-        tools: tool schemas sent along.
+    Alone, `max_tokens` is all of the prompt, without a reserve; `context_window` is for models that do not
+    say it.
 
     Raises:
         BudgetConfigError: an option is wrong, or the model's answer leaves nothing of its window.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..budget.allocation import rank_of
 from ..conversation.selection import in_order_of_importance
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
 from ..report.words import warnings_for
@@ -63,18 +63,17 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
     if request.system:
         totals.append(BlockTotal(name="system", rank=rank("system"), granted=None, used=prices.system_tokens))
     if fitted.history is not None and request.history is not None:
-        own = request.history.rank
         used = fitted.history.tokens - inputs.measure.overhead
-        granted = fitted.granted["history"]
-        history_rank = rank("history") if own is None else own
-        totals.append(BlockTotal(name="history", rank=history_rank, granted=granted, used=used))
+        granted, own = fitted.granted["history"], rank_of(request.budget, request.history)
+        totals.append(BlockTotal(name="history", rank=own, granted=granted, used=used))
     for given in inputs.blocks:
-        name, wish = given.block.name, prices.wishes[given.block.name]
+        name, wish = given.name, prices.wishes[given.name]
         frame = wish.base if fitted.fits[name].pieces else 0
         used = fitted.fits[name].tokens - frame
         wanted = wish.wanted if request.cost is None else None
         granted = fitted.granted[name]
-        totals.append(BlockTotal(name=name, rank=given.rank, granted=granted, used=used, wanted=wanted))
+        own = rank_of(request.budget, given)
+        totals.append(BlockTotal(name=name, rank=own, granted=granted, used=used, wanted=wanted))
     if request.question is not None:
         used = inputs.measure.group([request.question])
         totals.append(BlockTotal(name="query", rank=rank("query"), granted=None, used=used))
@@ -97,16 +96,12 @@ def _named(parts: Sequence[Part], history: Block) -> list[Part]:
     """Returns the decisions on a history of segments under the segments' own ids; messages keep theirs."""
     names = {f"history-{i}": s.id for i, s in enumerate(history.segments)}
 
-    def name(decision: Decision) -> Decision:
-        return replace(decision, segment_id=names.get(decision.segment_id, decision.segment_id))
+    def name(part: Part) -> Any:
+        if isinstance(part, DecisionRange):
+            return replace(part, expand=lambda: map(name, part.expand()))
+        return replace(part, segment_id=names.get(part.segment_id, part.segment_id))
 
-    def name_all(expand: Callable[[], Iterator[Decision]]) -> Iterator[Decision]:
-        return map(name, expand())
-
-    return [
-        replace(p, expand=partial(name_all, p.expand)) if isinstance(p, DecisionRange) else name(p)
-        for p in parts
-    ]
+    return [name(part) for part in parts]
 
 
 def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> list[str]:
@@ -135,33 +130,32 @@ def needs(
     """Returns what says how many more tokens bring back a piece that this plan dropped."""
 
     def refit(more: int) -> Kept:
-        return again(more).in_prompt()
+        return again(more).in_prompt() if more else report.in_prompt()
 
     dropped = sum([d.before for d in report.decisions if d.action == "trimmed"])
-    most = 64 * (dropped + prices.limit) + 1024
-
-    def known() -> tuple[Thresholds, Thresholds]:
-        expected = {
+    return _Needs(
+        refit=refit,
+        thresholds=_thresholds(request, inputs, prices),
+        expected={
             (name, segment_id): tokens + prices.wishes[name].base - fitted.granted[name]
             for name, fit in fitted.fits.items()
             for segment_id, tokens in fit.needed().items()
-        }
-        return _thresholds(request, inputs, prices), expected
-
-    return _Needs(report.in_prompt, refit, known, size=report.size, most=most).tokens
+        },
+        left=max(_LEAST_REFITS, _MOST_PIECES // max(1, report.size)),
+        most=64 * (dropped + prices.limit) + 1024,
+    ).tokens
 
 
 def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[tuple[str, str], int]:
     """Returns what each message of a conversation alone needs: it is kept in a known order."""
-    timeline, thread = inputs.timeline, inputs.thread
+    timeline = inputs.timeline
     exact = inputs.measure.additive and not request.counter.band and request.profile is None
-    if timeline is None or thread is None or not (exact and inputs.alone):
-        return {}
-    if thread.cut != "fill" or thread.query or request.history_tokens is not None:
+    by_age = request.cut == "fill" and not request.query and request.history_tokens is None
+    if timeline is None or not (exact and by_age and inputs.alone):
         return {}
     found: dict[tuple[str, str], int] = {}
     used = timeline.pinned_tokens - prices.room
-    for must, units in in_order_of_importance(timeline, thread.min_exchanges):
+    for must, units in in_order_of_importance(timeline, timeline.thread.min_exchanges):
         used += timeline.cost(units)
         for position in [p for unit in units for p in unit.positions()] if used > 0 and not must else ():
             name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
@@ -169,65 +163,40 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
     return found
 
 
+@dataclass(slots=True, kw_only=True)
 class _Needs:
-    """Answers for each dropped piece of one plan; every answer was tried out, one token less too.
+    """Answers for each dropped piece of one plan; every answer was tried out, one token less too."""
 
-    Args:
-        kept: what the plan keeps.
-        refit: what it would keep with so many more tokens.
-        known: thresholds that need no refit, and first guesses at others, by block and id.
-        size: how many pieces the plan decided on.
-        most: more tokens than the whole input needs, whatever share of them a block gets.
-    """
-
-    def __init__(
-        self,
-        kept: Callable[[], Kept],
-        refit: Callable[[int], Kept],
-        known: Callable[[], tuple[Thresholds, Thresholds]],
-        *,
-        size: int,
-        most: int,
-    ) -> None:
-        self._refit = refit
-        self._kept = kept
-        self._known = known
-        self._tried: dict[int, Kept] = {}
-        self._left = max(_LEAST_REFITS, _MOST_PIECES // max(1, size))
-        self._most = most
+    refit: Callable[[int], Kept]  # what the plan keeps with so many more tokens
+    thresholds: Thresholds  # that need no refit
+    expected: Thresholds  # first guesses at others
+    left: int  # refits that may still be made
+    most: int  # more tokens than the whole input needs, whatever share of them a block gets
+    tried: dict[int, Kept] = field(default_factory=dict)
 
     def tokens(self, block: str, segment_id: str) -> int | None:
         """Returns how many more tokens the prompt needs for a piece; 0 if none help, None if unknown."""
         piece = (block, segment_id)
-        thresholds, expected = self._given
-        if piece in thresholds:
-            return thresholds[piece]
-        if not self._tried:
-            self._tried = {0: self._kept(), self._most: self._refit(self._most)}
-        if piece not in self._tried[self._most]:
+        if piece in self.thresholds:
+            return self.thresholds[piece]
+        if not self.tried:
+            self.tried = {more: self.refit(more) for more in (0, self.most)}
+        if piece not in self.tried[self.most]:
             return 0
-        high = min(n for n, kept in self._tried.items() if piece in kept)
-        low = max(n for n in self._tried if n < high)
-        guess = expected.get(piece, 0)
+        high = min(n for n, kept in self.tried.items() if piece in kept)
+        low = max(n for n in self.tried if n < high)
+        guess = self.expected.get(piece, 0)
         guesses = [guess - 1, guess]
         while high - low > 1:
-            if not self._left:
+            if not self.left:
                 return None
-            self._left -= 1
+            self.left -= 1
             guesses = [n for n in guesses if low < n < high]
-            middle = guesses.pop() if guesses else _between(low, high)
-            self._tried[middle] = self._refit(middle)
-            if piece in self._tried[middle]:
+            # Without a guess it looks close to `low`: nothing is known of how far to go.
+            middle = guesses.pop() if guesses else min((low + high) // 2, 2 * low + 64)
+            self.tried[middle] = self.refit(middle)
+            if piece in self.tried[middle]:
                 high = middle
             else:
                 low = middle
         return high
-
-    @cached_property
-    def _given(self) -> tuple[Thresholds, Thresholds]:
-        return self._known()
-
-
-def _between(low: int, high: int) -> int:
-    """Returns where to look next: close to `low` while nothing is known of how far to go."""
-    return min((low + high) // 2, 2 * low + 64)

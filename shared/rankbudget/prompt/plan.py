@@ -18,27 +18,16 @@ __all__ = ["Assembly", "Plan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A finished prompt.
+    """A finished prompt."""
 
-    Args:
-        messages: the prompt as host messages; those kept whole are the objects that were given.
-        history: the part of the conversation that stays, question included when it was its last message.
-        kept: what each block kept, by block name.
-        report: why every piece was kept, shortened or dropped.
-        layout: the parts in their places; None where only a history was asked for.
-        counter: counted them.
-        granted: tokens granted to each block; the history's under "history".
-        state: what a session remembers of the conversation; None without one.
-    """
-
-    messages: Sequence[Any]
-    history: Sequence[Any]
-    kept: Mapping[str, Fit]
-    report: BudgetReport
+    messages: Sequence[Any]  # the prompt; messages kept whole are the objects that were given
+    history: Sequence[Any]  # what stays of the conversation, with the question when it was its last message
+    kept: Mapping[str, Fit]  # what each block kept, by block name
+    report: BudgetReport  # why every piece was kept, shortened or dropped
     counter: TokenCounter
-    granted: Mapping[str, int]
-    layout: Layout | None = None
-    state: ThreadState | None = None
+    granted: Mapping[str, int]  # tokens granted to each block; the history's under "history"
+    layout: Layout | None = None  # the parts in their places; None where only a history was asked for
+    state: ThreadState | None = None  # what a session remembers of the conversation; None without one
 
     @property
     def text(self) -> str:

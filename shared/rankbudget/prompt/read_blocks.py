@@ -22,25 +22,19 @@ Blocks = Sequence[Block] | Mapping[str, Any]
 def read_blocks(blocks: Blocks) -> list[Block]:
     """Returns blocks, each name once.
 
-    Example:
-        >>> [b.name for b in read_blocks({"system": "Be kind.", "knowledge": ["one", "two"], "history": []})]
-        ['system', 'knowledge', 'history']
-
     Raises:
         BudgetConfigError: a name twice, or something that is no block.
     """
-    found: list[Any]
     given: Any = blocks  # callers without type checks give anything
-    if isinstance(given, Mapping):
-        found = [_block(name, value) for name, value in given.items()]
-    elif not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
         msg = (
             f"blocks must be Block objects or a mapping (got a {type(given).__name__}). "
             "Give {'system': 'Be kind.', 'history': messages}, for example."
         )
         raise BudgetConfigError(msg)
-    else:
-        found = list(given)
+    found: list[Any] = list(given)
+    if isinstance(given, Mapping):
+        found = [_block(name, value) for name, value in given.items()]
     others: list[Any] = [b for b in found if not isinstance(b, Block)]
     if others:
         raise BudgetConfigError.of([f"blocks must be Block objects (got {other!r:.80})" for other in others])
@@ -99,9 +93,8 @@ def _block_of_items(name: str, items: list[Any]) -> Block:
     segments = [item for item in items if isinstance(item, Segment)]
     if items and len(segments) == len(items):
         return Block(name=name, segments=tuple(items))
-    if name in _CONVERSATIONS and not (
-        items and name != "history" and all(isinstance(i, str) for i in items)
-    ):
+    texts = items and name != "history" and all(isinstance(item, str) for item in items)
+    if name in _CONVERSATIONS and not texts:
         return Block(name=name, messages=items)
     if None in items:
         msg = f"block {name!r} must hold texts, segments or objects (got None at {items.index(None)})."
@@ -109,11 +102,7 @@ def _block_of_items(name: str, items: list[Any]) -> Block:
     made = [
         item
         if isinstance(item, Segment)
-        else Segment(
-            id=f"{name}-{i}",
-            text=str(item),
-            source=None if isinstance(item, str) else item,
-        )
+        else Segment(id=f"{name}-{i}", text=str(item), source=None if isinstance(item, str) else item)
         for i, item in enumerate(items)
     ]
     return Block(name=name, segments=tuple(made))

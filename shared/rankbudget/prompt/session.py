@@ -9,17 +9,16 @@ from typing import Any
 
 from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
-from ..budget.validation import check_count
-from ..conversation.arguments import check_messages, check_timeout
 from ..conversation.state import ThreadState
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, named_options
+from ..errors import BudgetConfigError, check_count, named_options
 from ..messages.codec import Codec, DictCodec, finished
 from ..messages.measure import CodecMeasure, Measure
 from ..report.report import FitResult
 from ..segment import Block
+from .fit_messages import check_messages, check_timeout
 from .plan import Plan
 from .request import PromptRequest, Turn
 from .stages import plain_budget, plan_steps
@@ -160,14 +159,8 @@ class BudgetSession:
     ) -> PromptRequest:
         """Returns the request of one turn with the session's own budget, counter, codec and tools.
 
-        Args:
-            messages: the whole conversation so far; None where this call does not know it.
-            blocks: the other blocks that this call brings, as retrieved documents.
-            limit: see `fit`.
-            extra_tokens: see `fit`.
-            question: see `fit`.
-            tools: see `fit`.
-            fields: any other field of a `PromptRequest`.
+        It takes what `fit` takes, the other blocks of this call, and any other field of a `PromptRequest`;
+        `messages` is None where this call does not know the conversation.
         """
         own = self.budget if isinstance(self.budget, TokenBudget) else plain_budget(self.budget)
         tools = self.tools if tools is None else tools
@@ -197,14 +190,7 @@ class BudgetSession:
         return PromptRequest(**{**given, **fields})
 
     def read_steps(self, request: PromptRequest) -> Steps[Plan]:
-        """Makes the plan for reading a stored conversation.
-
-        A thread that ends on a finished answer is read for a question that comes next: its last question and
-        answer are an exchange like any other.
-
-        Raises:
-            BudgetExceededError: what must stay does not fit.
-        """
+        """Makes the plan for reading a stored conversation; after a finished answer a question comes next."""
         messages = request.history.messages if request.history is not None else None
         if messages and finished(request.codec, messages):
             request = replace(request, asked_elsewhere=True)
@@ -242,14 +228,13 @@ class BudgetSession:
 
     def _completed(self, request: PromptRequest) -> PromptRequest:
         """Returns a request with what this session knows and the call did not give."""
-        given: dict[str, Any] = {}
         if request.summarizer is None and self.summarizer is not None:
-            given["summarizer"] = self.summarizer
+            request = replace(request, summarizer=self.summarizer)
         if request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout:
-            given["summary_timeout"] = self.summary_timeout
+            request = replace(request, summary_timeout=self.summary_timeout)
         if request.history is None and self._read is not None:
-            given["history"] = Block(name="history", messages=list(self._read()))
-        return replace(request, **given) if given else request
+            request = replace(request, history=Block(name="history", messages=list(self._read())))
+        return request
 
     def forget(self) -> None:
         """Forgets the conversation: its cut, its summary and its plan."""
@@ -297,7 +282,6 @@ class BudgetSession:
         """Sets where the stored conversation is read, so that documents can be planned before the history."""
         self._read = read
 
-    # ---- copies -----------------------------------------------------------------------------------
     def __getstate__(self) -> dict[str, Any]:
         """Returns all but the lock and the place the conversation is read from; attach it again."""
         return {**self.__dict__, "_lock": None, "_read": None}

@@ -1,8 +1,4 @@
-"""Settings written as plain data and read again: counters, sessions, summarizers.
-
-Functions are found by name in modules that are loaded already; data imports nothing. What cannot be written
-is never replaced: a counter raises when it is read, a summarizer is left out with a warning.
-"""
+"""Settings written as plain data and read again; functions are found by name in modules loaded already."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -119,28 +115,18 @@ def read_session(
 
 
 def summarizer_or_warning(summarizer: Any, *, pickled: bool) -> Any:
-    """Returns a summarizer that can be written, else None with a warning.
-
-    Args:
-        summarizer: None passes.
-        pickled: it is to be pickled; plain data holds none.
-    """
-    if summarizer is None or (pickled and _is_picklable(summarizer)):
-        return summarizer
+    """Returns a summarizer that can be written, else None with a warning; plain data cannot hold one."""
+    if summarizer is None:
+        return None
+    with suppress(Exception):  # a foreign object may refuse in any way
+        if pickled and pickle.dumps(summarizer):
+            return summarizer
     warnings.warn(
         "the summarizer is not picklable or cannot be plain data; pass summarizer= where this is loaded",
         UserWarning,
         stacklevel=3,
     )
     return None
-
-
-def _is_picklable(thing: Any) -> bool:
-    try:
-        pickle.dumps(thing)
-    except Exception:  # noqa: BLE001 - a foreign object may refuse in any way
-        return False
-    return True
 
 
 @contextmanager

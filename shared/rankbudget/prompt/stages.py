@@ -1,12 +1,4 @@
-"""From a request to a plan, in stages. Each stage is a function over frozen values.
-
-read     request                  -> Inputs     the conversation, the blocks as their reader sees them
-price    request, Inputs          -> Prices     fixed cost, what blocks want, what the conversation needs
-grant    request, Inputs, Prices  -> Grants     integers: one allocation for all
-fit      ... Grants               -> Fitted     the conversation and each block within its grant
-verify   ... Fitted               -> Rendered   rendered and counted; lower ranks give up any excess
-report   ... Rendered             -> Plan       a decision and a reason for every piece
-"""
+"""From a request to a plan: read, price, grant, fit, verify, report; each a function over frozen values."""
 
 from __future__ import annotations
 
@@ -15,16 +7,20 @@ from functools import lru_cache, partial
 
 from .._drivers import Steps, drive
 from ..budget.token_budget import TokenBudget
+from ..compression.truncate import truncate_text
 from ..errors import BudgetConfigError, BudgetExceededError
+from ..messages.codec import content_text
 from ..report.report import BudgetReport
-from .fitted import Rendered, fit, verify
+from .fitted import fit, verify
 from .grants import Inputs, Prices, check_reader, grant, price, read
 from .outcome import contents, needs, warnings
 from .plan import Plan
-from .question import price_with_short_question
 from .request import PromptRequest, Turn
 
 __all__ = ["plain_budget", "plan_steps"]
+
+_SHORTENED, _LEAST_QUESTION = 4, 16
+"""How often a question is shortened, and the tokens below which it is not cut."""
 
 
 def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
@@ -41,11 +37,65 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
     try:
         prices = price(request, inputs)
     except BudgetExceededError as error:
-        request, prices = price_with_short_question(request, inputs, error)
+        request, prices = _price_with_short_question(request, inputs, error)
     grants = grant(request, inputs, prices)
     fitted = yield from fit(request, inputs, prices, grants)
     rendered = yield from verify(request, inputs, prices, fitted)
-    return _report(request, inputs, prices, rendered)
+    fitted, history, counter = rendered.fitted, rendered.fitted.history, request.counter
+    window, timeline = request.budget.context_window, inputs.timeline
+    # The same call again is another fit where a session or a summarizer remembers this one.
+    repeatable = request.summarizer is None and (timeline is None or not timeline.thread.remembers)
+    again = partial(_report_with, request, prices.limit)
+    report = BudgetReport(
+        limit=prices.limit,
+        total_tokens=rendered.total,
+        window=None if window == prices.limit else window,
+        reserve=prices.reserve,
+        safety=prices.safety,
+        warnings=partial(warnings, request, inputs, prices, rendered),
+        counter=counter.name,
+        exact=counter.exact,
+        model=request.budget.model,
+        covers=request.covers,
+        later=partial(contents, request, inputs, prices, rendered),
+        needs=partial(needs, request, inputs, prices, fitted, again) if repeatable else None,
+    )
+    return Plan(
+        messages=rendered.messages,
+        history=history.messages if history is not None else (),
+        kept=fitted.fits,
+        report=report,
+        counter=counter,
+        granted=fitted.granted,
+        layout=rendered.layout,
+        state=history.state if history is not None else None,
+    )
+
+
+def _price_with_short_question(
+    request: PromptRequest, inputs: Inputs, error: BudgetExceededError
+) -> tuple[PromptRequest, Prices]:
+    """Returns the request with its question cut so that it fits, and its prices; else raises `error`."""
+    if request.question is None or request.shorten_question is None or "other" not in error.blocks:
+        raise error
+    if not request.shorten_question:
+        msg = f"{error} Or set shorten_question=True of the budget, which cuts the question."
+        raise BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks) from None
+    before = inputs.measure.group([request.question])
+    text = content_text(request.codec.to_dict(request.question).get("content"))
+    most = request.counter.count(text)
+    last = error
+    for _ in range(_SHORTENED):
+        most -= last.needed - last.limit
+        if most < _LEAST_QUESTION:
+            break
+        shorter = truncate_text(text, most, request.counter, keep="both")
+        cut = replace(request, question=request.codec.with_text(request.question, shorter))
+        try:
+            return cut, replace(price(cut, inputs), question_before=before)
+        except BudgetExceededError as still:
+            last = still
+    raise error
 
 
 def plain_budget(tokens: object) -> TokenBudget:
@@ -63,42 +113,6 @@ def plain_budget(tokens: object) -> TokenBudget:
 def _plain_budget(tokens: int) -> TokenBudget:
     ratios = {"memory": 0.43, "history": 0.57}
     return TokenBudget(context_window=tokens, reserve=0, ratios=ratios, max_system_ratio=None)
-
-
-# ---- report ---------------------------------------------------------------------------------------
-
-
-def _report(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> Plan:
-    """Returns the finished plan; what its report says is worked out when somebody looks."""
-    fitted, budget, counter = rendered.fitted, request.budget, request.counter
-    history, window = fitted.history, budget.context_window
-    # The same call again is another fit where a session or a summarizer remembers this one.
-    repeatable = request.summarizer is None and (inputs.thread is None or not inputs.thread.remembers)
-    again = partial(_report_with, request, prices.limit)
-    report = BudgetReport(
-        limit=prices.limit,
-        total_tokens=rendered.total,
-        window=None if window == prices.limit else window,
-        reserve=prices.reserve,
-        safety=prices.safety,
-        warnings=lambda: warnings(request, inputs, prices, rendered),
-        counter=counter.name,
-        exact=counter.exact,
-        model=budget.model,
-        covers=request.covers,
-        later=lambda: contents(request, inputs, prices, rendered),
-        needs=partial(needs, request, inputs, prices, fitted, again) if repeatable else None,
-    )
-    return Plan(
-        messages=rendered.messages,
-        history=history.messages if history is not None else (),
-        kept=fitted.fits,
-        report=report,
-        counter=counter,
-        granted=fitted.granted,
-        layout=rendered.layout,
-        state=history.state if history is not None else None,
-    )
 
 
 def _report_with(request: PromptRequest, limit: int, more: int) -> BudgetReport:

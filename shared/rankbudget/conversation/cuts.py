@@ -1,0 +1,204 @@
+"""Cuts that move rarely, so that a provider's prompt cache stays warm, and what a session remembers of one.
+
+stable  needs no memory: of the cuts that leave between a third of the room and the room, the one at a turn
+        whose number is divisible by the largest power of two;
+resume  a remembered cut, kept while it fits, then moved so far that half of the room is free again; chosen
+        anew when there is twice the room there was.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from .selection import Selection, fill, minimum_sets
+from .state import Cut, KeptRun, Summary, ThreadState
+from .timeline import Broken, Timeline, Turn, Unit
+
+__all__ = ["remembered", "resume", "stable"]
+
+
+def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
+    """Keeps a run whose start moves only when it must; None when none holds the last exchanges."""
+    floor = room // 3
+    least = len(list(islice(timeline.turns(), max(1, minimum))))
+    units: list[Unit] = []
+    used = 0
+    cuts: list[tuple[int, int, int]] = []  # turns, units and tokens of every cut above the floor
+    for count, turn in enumerate(timeline.turns(), start=1):
+        start = used
+        for unit in reversed(turn.units):
+            used += timeline.tokens_of(unit)
+            if used > room:
+                break
+            units.append(unit)
+        if used > room:
+            if cuts:  # numbered last: by now all that stays has been read
+                newest = timeline.turn_number(units[0].start)
+                best = max(
+                    (_trailing_zeros(newest + 1 - turns), turns, kept, tokens) for turns, kept, tokens in cuts
+                )
+                return Selection(units[: best[2]], best[3])
+            return _inside(timeline, turn, start, units, room) if count >= least else None
+        if used >= floor and count >= least:
+            cuts.append((count, len(units), used))
+    return Selection(units, used, complete=True)
+
+
+def _inside(timeline: Timeline, turn: Turn, used: int, units: list[Unit], room: int) -> Selection | None:
+    """Cuts inside a turn too long for the room: its question stays, its older steps go."""
+    kept = [u for u in units if u.start < turn.start or u.start >= turn.stop]
+    if turn.question:
+        kept.append(turn.question)
+        used += timeline.tokens_of(turn.question)
+    best: tuple[int, int, int] | None = None
+    for index in range(len(turn.body) - 1, -1, -1):
+        used += timeline.tokens_of(turn.body[index])
+        if used > room:
+            break
+        if used >= room // 3:
+            best = max(best or (-1, 0, 0), (_trailing_zeros(index), -index, used))
+    if best is None:
+        return None
+    return Selection(kept + turn.body[-best[1] :], best[2])
+
+
+def _trailing_zeros(number: int) -> int:
+    return (number & -number).bit_length() - 1 if number else 64
+
+
+def resume(
+    timeline: Timeline, room: int, minimum: int, known: ThreadState, edits: Mapping[int, Any]
+) -> Selection | None:
+    """Keeps from a remembered cut on while that fits, else moves the cut until half of the room is free.
+
+    It is dropped when all of the conversation fits again, as written. None when not even the last exchanges
+    fit.
+    """
+    cut = known.cut
+    if (cut is not None or edits) and timeline.costs_at_most(room + timeline.pinned_tokens):
+        whole = fill(timeline, room, 0)
+        if whole is not None:
+            return whole
+    kept = _from_cut(timeline, known, room, edits)
+    if kept is not None and (cut is None or _beside_question(timeline, room) < 2 * cut.room):
+        return kept
+    half = fill(timeline, room // 2, minimum)
+    if kept is not None:
+        return half if half is not None and half.tokens > kept.tokens else kept
+    for units in minimum_sets(timeline, minimum)[:1] if half is None else ():
+        used = timeline.cost(units)  # the last exchanges need more than half: keep just them
+        half = Selection(units, used) if used <= room else None
+    return half
+
+
+def _beside_question(timeline: Timeline, room: int) -> int:
+    """Returns the room for all but the current question, which may be long today and short tomorrow."""
+    newest = timeline.newest
+    if newest is None or newest.question is None or timeline.ended:
+        return room
+    return room - timeline.tokens_of(newest.question)
+
+
+def _from_cut(
+    timeline: Timeline, known: ThreadState, room: int, edits: Mapping[int, Any]
+) -> Selection | None:
+    """Returns what a remembered cut keeps; None when that is too much, or no valid conversation any more."""
+    cut, run = known.cut, known.run
+    units: list[Unit] = []
+    used, stop = (run.tokens, run.stop) if run else (0, 0)
+    for turn in timeline.turns():
+        kept = turn.units
+        if cut is not None:
+            kept = [u for u in kept if u.start >= cut.edge or u.start in cut.starts]
+            pending = timeline.pending_step(turn) if turn is timeline.newest else ()
+            if not all(unit in kept for unit in pending):
+                return None  # a call after this step was repaired away: the model has not answered it yet
+            if kept and turn.question is not None and kept[0] is not turn.question:
+                return None  # the conversation was edited: its answers may not stay without their question
+        units += kept
+        used += timeline.cost(kept, edits)
+        if used > room:
+            return None
+        if turn.start <= stop or (cut is not None and turn.start <= cut.oldest):
+            break
+    return Selection(units, used, complete=cut is None, cut=cut, run=run, edits=edits)
+
+
+# ---- what a session remembers of it ----------------------------------------------------------------------
+
+
+def remembered(
+    timeline: Timeline,
+    selection: Selection,
+    broken: Sequence[Broken],
+    summary: Summary | None,
+    *,
+    failed: bool,
+) -> ThreadState:
+    """Returns what a session remembers after a fit: positions, counts and hashes.
+
+    Without a new summary the last one stays; a summarizer that `failed` is not asked again for the same
+    messages.
+    """
+    known, newest, size = timeline.known, timeline.newest, len(timeline.messages)
+    if summary is None:
+        summary = known.summary if known is not None else Summary()
+    stop = newest.start if newest is not None else 0
+    cut = selection.cut
+    if not selection.complete and cut is None:
+        starts = frozenset([unit.start for unit in selection.units])
+        cut = Cut(starts, size, min(starts, default=size), _beside_question(timeline, selection.room))
+    start = min(stop, cut.oldest if cut is not None else 0)
+    tail = min([unit.start for unit in selection.units if unit.start > stop], default=size)
+    pinned = tuple([p for p in timeline.pinned if p < stop])
+    counted, whole = _counts(timeline, tail)
+    return ThreadState(
+        size=size,
+        stop=stop,
+        tail=tail,
+        pinned=pinned,
+        start=start,
+        kept_hash=timeline.prints.hash_of_kept(pinned, start, stop, tail, size),
+        cut=cut,
+        counted=counted,
+        question_hash=hash(timeline.prints.one(stop)) if newest is not None else 0,
+        run=None if selection.edits else _closed(timeline, selection, broken, stop),
+        whole=whole,
+        caps=tuple(selection.caps.items()),
+        refused_at=size if failed else known.refused_at if known is not None else -1,
+        summary=summary,
+    )
+
+
+def _counts(timeline: Timeline, tail: int) -> tuple[array[int], int]:
+    """Returns the tokens of the newest turn's units, and what all turns before it cost at the least.
+
+    Of the newest turn its question is counted, and steps that the kept hash covers.
+    """
+    known, newest = timeline.known, array("q")
+    older = since = 0
+    for turn in timeline.turns_read:
+        counted = [unit for unit in turn.units if unit.tokens > 0]
+        if turn is timeline.newest:
+            for unit in counted:
+                if not unit.holes and (unit.start >= tail or unit is turn.question):
+                    newest.extend((unit.start, unit.stop, unit.tokens))
+            continue
+        tokens = sum([unit.tokens for unit in counted])
+        older += tokens
+        if known is not None and turn.start >= known.stop:
+            since += tokens
+    return newest, max(older, since + known.whole) if known is not None else older
+
+
+def _closed(timeline: Timeline, selection: Selection, broken: Sequence[Broken], stop: int) -> KeptRun:
+    """Returns what stays of all turns but the newest, which may still grow."""
+    run = selection.run or KeptRun(0, 0, (), ())
+    older = [unit for unit in selection.units if unit.start < stop]
+    positions = sorted([i for unit in older for i in unit.positions()])
+    tokens = run.tokens + timeline.cost(older)
+    closed = tuple([one for one in broken if one[0] < stop])
+    return KeptRun(stop, tokens, (*run.positions, *positions), closed)
