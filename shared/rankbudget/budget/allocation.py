@@ -21,8 +21,6 @@ from ..segment import Block
 from .token_budget import Surplus, TokenBudget
 from .validation import parts_of
 
-__all__ = ["STEPS", "Allocation", "Demand", "allocate", "demand_for", "rank_of", "with_absent"]
-
 STEPS = 8
 """A stable block borrows in steps of 1/8 of its share: a limit that always changes would move its cut."""
 _POOL = "memory"

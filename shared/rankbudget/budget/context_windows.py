@@ -8,8 +8,6 @@ from typing import Any
 from ..counting.models import listed_limits, near_models
 from ..errors import BudgetConfigError, CounterUnavailableError, check_count, shown
 
-__all__ = ["FIVE_BLOCKS", "context_window_of", "five_block_sizes", "max_output_of", "name_of"]
-
 _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment")
 _SERVED = ("num_ctx", "n_ctx")  # Ollama's and llama.cpp's, who may run a model with less than it can read
 _HOST_UNKNOWN = 3_900  # what LlamaIndex reports for a model it does not know

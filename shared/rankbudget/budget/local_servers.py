@@ -11,8 +11,6 @@ from urllib.request import Request, urlopen
 
 from ..errors import BudgetConfigError
 
-__all__ = ["served_window"]
-
 _SECONDS = 3.0
 _OLLAMA_DEFAULT = 4_096  # with less than 24 GiB of video memory, when nothing is configured
 _MOST_BYTES = 8_000_000

@@ -27,8 +27,6 @@ from .validation import (
     ratio_problems,
 )
 
-__all__ = ["DEFAULT_RANKS", "Preset", "Surplus", "TokenBudget"]
-
 Surplus = Literal["waterfall", "borrow", "keep"]
 """Where unused tokens go: down the ranks, to any hungry block, or nowhere."""
 Preset = Literal["chat", "rag"]

@@ -9,19 +9,6 @@ from typing import Any, NoReturn, TypeVar
 from ..errors import check_choice, check_count, check_flag, check_number, shown
 from ..segment import check_block_name
 
-__all__ = [
-    "DEFAULT_RATIOS",
-    "DEFAULT_RESERVE",
-    "LEAST_MESSAGE_CAP",
-    "NO_CAP",
-    "PARTS",
-    "SHARE",
-    "FrozenDict",
-    "checked_fields",
-    "parts_of",
-    "ratio_problems",
-]
-
 _Value = TypeVar("_Value")
 PARTS = 1_000_000_000
 """Shares are computed in billionths: 29 % of 100 is 29, although 100 * 0.29 is 28.999... in floats."""

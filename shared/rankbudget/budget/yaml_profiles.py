@@ -15,8 +15,6 @@ from typing import Any
 from ..errors import BudgetConfigError, check_number, misspelt, shown
 from .validation import DEFAULT_RATIOS, SHARE
 
-__all__ = ["read_profile"]
-
 _RENAMED = {"max_response_tokens": "max_output", "budget_ratios": "ratios"}
 _MERGED = ("ratios", "sizes", "ranks")
 _DEFAULTS, _OVERRIDES = "llm", "preferred_llm"

@@ -8,8 +8,6 @@ from typing import Any
 from ..compression.truncate import truncate_text
 from .timeline import Timeline, Unit
 
-__all__ = ["LEAST_TOKENS", "VERY_LEAST", "cap_units", "shortened"]
-
 LEAST_TOKENS = 200
 """No text of an exchange that could be dropped is cut below this."""
 VERY_LEAST = 16

@@ -6,8 +6,6 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Piece", "cover"]
-
 POWER = 0.3
 """Gain is divided by tokens to this power: 0 would ignore the price, 1 prefers many short pieces."""
 NEWEST = 0.2

@@ -17,8 +17,6 @@ from .selection import Selection, fill, minimum_sets
 from .state import Cut, KeptRun, Summary, ThreadState
 from .timeline import Broken, Timeline, Turn, Unit
 
-__all__ = ["remembered", "resume", "stable"]
-
 
 def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Keeps a run whose start moves only when it must; None when none holds the last exchanges."""

@@ -10,8 +10,6 @@ from ..messages.codec import PINNED_ROLES
 from ..segment import Action, Decision, DecisionRange
 from .timeline import Broken, Timeline
 
-__all__ = ["decisions_on"]
-
 _decision = partial(Decision, block="history")
 
 

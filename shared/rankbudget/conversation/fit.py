@@ -17,8 +17,6 @@ from .summary import summarize
 from .thread import FittedThread
 from .timeline import Broken, Timeline, Unit
 
-__all__ = ["Needs", "fit_thread", "least_tokens", "needs_of"]
-
 SUMMARY_SHARE = 0.3
 """Part of the history's room that a summary of what was dropped may take."""
 _ROUNDS = 8

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["Said", "Value", "likely", "values_of"]
-
 WEIGHTS = {"base": -4.0, "attempt": 3.0, "digit": 2.0, "amount": -4.0}
 """What each sign adds to the log-odds that a value is an argument of the next call."""
 ATTEMPT = 3

@@ -11,8 +11,6 @@ from .selection import Selection, fill
 from .steps import keep_steps, texts_of
 from .timeline import Timeline, Turn, Unit
 
-__all__ = ["LOOKS_BACK", "relevant"]
-
 LOOKS_BACK = 2_000
 """Turns that are read; older ones are dropped."""
 NEWEST = 0.5

@@ -14,8 +14,6 @@ from typing import Any
 from .state import Cut, KeptRun
 from .timeline import NO_EDITS, Timeline, Unit
 
-__all__ = ["Selection", "fill", "in_order_of_importance", "minimum_sets"]
-
 
 @dataclass(slots=True)
 class Selection:

@@ -10,8 +10,6 @@ from typing import Any
 
 from ..messages.codec import Codec
 
-__all__ = ["Cut", "KeptRun", "Prints", "Summary", "ThreadState", "digest_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cut:

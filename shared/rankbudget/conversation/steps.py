@@ -12,8 +12,6 @@ from .next_call import Said, Value, likely, values_of
 from .selection import Selection
 from .timeline import NO_EDITS, Timeline, Turn, Unit
 
-__all__ = ["keep_steps", "texts_of"]
-
 NEWEST_STEPS = 0.25
 """Share of the free room for the newest steps."""
 RESULT_TOKENS = 32

@@ -13,8 +13,6 @@ from ..messages.tags import escape_text
 from .state import Summary, digest_of
 from .timeline import Timeline
 
-__all__ = ["announced", "spoken_text", "summarize"]
-
 
 def summarize(timeline: Timeline, chosen: Sequence[int], share: int) -> Steps[tuple[Summary, Any, str]]:
     """Returns a summary, the message that shows it in at most `share` tokens or None, and a warning or "".

@@ -12,8 +12,6 @@ from ..messages.measure import Measure
 from ..segment import Decision, DecisionRange
 from .state import ThreadState
 
-__all__ = ["SUMMARY_TIMEOUT", "CutMode", "FittedThread", "Summarizer", "Thread"]
-
 CutMode = Literal["fill", "stable"]
 Summarizer = Callable[..., Any]
 """`(text: str, max_tokens: int) -> str`, blocking or awaitable."""

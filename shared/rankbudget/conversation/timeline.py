@@ -19,8 +19,6 @@ from ..messages.measure import Measure
 from .state import Prints
 from .thread import Thread
 
-__all__ = ["NO_EDITS", "Broken", "Timeline", "Turn", "Unit"]
-
 NO_EDITS: Mapping[int, Any] = MappingProxyType({})
 """Nothing is shortened."""
 Broken = tuple[int, str]

@@ -26,8 +26,6 @@ from .request import PromptRequest, Render, Shown
 from .session import BudgetSession
 from .stages import plain_budget, plan_steps
 
-__all__ = ["Assembler"]
-
 _MESSAGES = ("system", "history", "query")
 """Blocks that are host messages."""
 

@@ -14,8 +14,6 @@ from ..segment import Block, Decision, Scope, Segment
 from .layout import STATIC
 from .request import PromptRequest
 
-__all__ = ["UNBOUNDED", "Wish", "as_shown", "fit_block", "for_reader", "wishes_of"]
-
 UNBOUNDED = 1 << 40
 """More than any room."""
 

@@ -17,8 +17,6 @@ from .plan import Plan
 from .request import PromptRequest
 from .stages import plan_steps
 
-__all__ = ["assemble_constrained_prompt", "build_constrained_prompt"]
-
 _HEADER = "Here are relevant documents:\n"
 
 

@@ -21,8 +21,6 @@ from ..segment import Block, Scope, Segment
 from .request import PromptRequest
 from .stages import plain_budget, plan_steps
 
-__all__ = ["fit_documents"]
-
 
 @named_options
 def fit_documents(

@@ -30,8 +30,6 @@ from .stages import plain_budget, plan_steps
 if TYPE_CHECKING:
     from .session import BudgetSession
 
-__all__ = ["afit_messages", "check_messages", "check_timeout", "fit_messages", "read_profile"]
-
 _ALONE = frozenset({"history"})
 _DEFAULT_COUNTER = "o200k_base"
 

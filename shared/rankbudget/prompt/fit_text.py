@@ -10,8 +10,6 @@ from ..errors import BudgetConfigError, check_count, named_options, shown
 from ..report.report import BlockTotal, BudgetReport, FitResult
 from ..segment import Action, Decision, Segment
 
-__all__ = ["fit_text"]
-
 
 @named_options
 def fit_text(

@@ -20,8 +20,6 @@ from .grants import Grants, Inputs, Prices
 from .layout import STATIC, Layout
 from .request import PromptRequest
 
-__all__ = ["Fitted", "Rendered", "fit", "verify"]
-
 _ROUNDS, _HALVING = 12, 6
 """Most rounds of giving up, and those in which half of the excess is asked for."""
 

@@ -21,8 +21,6 @@ from ..segment import Block, Provenance, Scope, Segment
 from .request import PromptRequest
 from .stages import plan_steps
 
-__all__ = ["BlockAssembler"]
-
 _SUMMARY = "[Summary of earlier conversation"
 
 

@@ -19,8 +19,6 @@ from ..segment import Block, Decision, Scope
 from .blocks import UNBOUNDED, Wish, for_reader, wishes_of
 from .request import PromptRequest, Turn
 
-__all__ = ["Grants", "Inputs", "Prices", "check_reader", "grant", "price", "read"]
-
 _NOTHING = Fit(pieces=(), tokens=0, decisions=())
 
 

@@ -15,8 +15,6 @@ from ..fitting.protocol import Fit
 from ..messages.codec import PINNED_ROLES, Codec
 from ..messages.tags import escape_text, placeholder, render_block, role_line, wrapper_of
 
-__all__ = ["STATIC", "Layout"]
-
 STATIC = ("system", "project", "task")
 """Blocks that stand before the history."""
 

@@ -15,8 +15,6 @@ from ..errors import BudgetConfigError, CounterUnavailableError, check_count, sh
 from ..messages.measure import Measure
 from .stages import plain_budget
 
-__all__ = ["Limits", "ModelFacts", "limits_of"]
-
 UNKNOWN = 1 << 62
 """A window that nothing states."""
 

@@ -16,8 +16,6 @@ from .grants import Inputs, Prices
 from .layout import STATIC
 from .request import PromptRequest
 
-__all__ = ["Again", "contents", "needs", "warnings"]
-
 Kept = frozenset[tuple[str, str]]
 """Block and id of every piece that is in a prompt."""
 

@@ -13,8 +13,6 @@ from ..fitting.protocol import Fit
 from ..report.report import BudgetReport
 from .layout import Layout
 
-__all__ = ["Assembly", "Plan"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

@@ -11,8 +11,6 @@ from typing import Any
 
 from .session import BudgetSession
 
-__all__ = ["SessionPool"]
-
 
 class SessionPool:
     """Keeps one session for each thread; the one not used for longest is forgotten. Safe to use from threads.

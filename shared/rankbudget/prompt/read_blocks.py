@@ -10,8 +10,6 @@ from typing import Any
 from ..errors import BudgetConfigError
 from ..segment import Block, Segment
 
-__all__ = ["Blocks", "check_history", "read_blocks"]
-
 _CONVERSATIONS = ("system", "history", "query")
 """Blocks that may be made of host messages."""
 

@@ -19,8 +19,6 @@ from ..relevance.protocol import Scorer
 from ..report.report import Covers
 from ..segment import Block, Decision, Scope, Segment
 
-__all__ = ["PromptRequest", "Render", "Shown", "Turn"]
-
 Render = Callable[[Mapping[str, Fit], list[Any]], Sequence[Any]]
 """Makes the final host messages from the kept pieces by block and the kept history: a host's own template."""
 Shown = Callable[[str, Segment, str], str]

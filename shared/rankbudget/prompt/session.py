@@ -23,8 +23,6 @@ from .plan import Plan
 from .request import PromptRequest, Turn
 from .stages import plain_budget, plan_steps
 
-__all__ = ["BudgetSession"]
-
 _BELIEVED = 4
 """One report may raise what the host adds to this part of the prompt; more takes two in a row."""
 

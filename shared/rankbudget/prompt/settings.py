@@ -17,17 +17,6 @@ from ..errors import BudgetConfigError, BudgetError, shown
 from ..messages.codec import Codec
 from .session import BudgetSession
 
-__all__ = [
-    "function_name",
-    "function_named",
-    "read_counter",
-    "read_session",
-    "summarizer_or_warning",
-    "typed_errors",
-    "write_counter",
-    "write_session",
-]
-
 
 def function_name(function: Any) -> str | None:
     """Returns "module:name" where that finds the function again, else None.

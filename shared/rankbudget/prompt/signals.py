@@ -10,8 +10,6 @@ from typing import Any
 
 from ..segment import Provenance
 
-__all__ = ["segment_signals"]
-
 _SCORES = ("relevance_score", "score")
 _SOURCES = ("source", "file_name")
 

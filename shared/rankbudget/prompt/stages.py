@@ -17,8 +17,6 @@ from .outcome import contents, needs, warnings
 from .plan import Plan
 from .request import PromptRequest, Turn
 
-__all__ = ["plain_budget", "plan_steps"]
-
 _SHORTENED, _LEAST_QUESTION = 4, 16
 """How often a question is shortened, and the tokens below which it is not cut."""
 
