@@ -145,7 +145,7 @@ class LangChainCodec:
             for message in messages
         ]
 
-    def with_text(self, message: Any, text: str) -> Any:
+    def with_text(self, message: Any, text: str | Sequence[str]) -> Any:
         fields = message.__dict__
         update: dict[str, Any] = {
             "content": replace_text(fields["content"], text),

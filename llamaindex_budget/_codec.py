@@ -97,7 +97,7 @@ class ChatCodec:
             if (fields := message.__dict__) is not None
         ]
 
-    def with_text(self, message: Any, text: str) -> Any:
+    def with_text(self, message: Any, text: str | Sequence[str]) -> Any:
         edited = copy_message(message)
         texts = iter(spread_text([b.text for b in edited.blocks if isinstance(b, TextBlock)], text))
         blocks: list[Any] = [

@@ -218,3 +218,26 @@ def test_a_note_after_the_question_is_no_answer() -> None:
             assert thread[-2] in read(session, thread)
         except BudgetExceededError:
             assert limit < 3 + 34 + 5
+
+
+@draws()
+@given(sizes=st.lists(st.sampled_from([3, 6, 400, 900]), min_size=2, max_size=5), room=st.integers(250, 900))
+def test_captions_stay_beside_their_images(sizes: list[int], room: int) -> None:
+    """Of a message with several texts the long ones are shortened, each in its place; the short ones stay whole."""
+    content: list[dict[str, Any]] = []
+    for number, size in enumerate(sizes):
+        content.append({"type": "text", "text": f"t{number} " + "word " * size})
+        content.append({"type": "refusal", "refusal": f"r{number}"})  # a block that is no text
+    chat = [{"role": "user", "content": "look"}, {"role": "assistant", "content": content}]
+    chat.append({"role": "user", "content": "and now?"})
+    try:
+        kept = fit_messages(chat, max_tokens=room, counter=COUNTER).messages
+    except BudgetExceededError:
+        return
+    blocks = next((m["content"] for m in kept if m["role"] == "assistant"), content)
+    assert [b["type"] for b in blocks] == [b["type"] for b in content]
+    for found, given_block in zip(blocks, content, strict=True):
+        if given_block["type"] == "refusal" or len(given_block["text"].split()) < 10:
+            assert found == given_block
+        else:
+            assert found["text"].split()[0] == given_block["text"].split()[0]

@@ -175,6 +175,18 @@ def test_an_embedding_that_raises_is_typed() -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+@pytest.mark.parametrize("option", ["cost", "scorer"])
+def test_what_fails_while_a_block_is_fitted_is_typed(option: str) -> None:
+    """A cost, or a scorer, that raises is said with the block it was asked for."""
+
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    given = broken if option == "cost" else SimpleNamespace(score=broken)
+    with pytest.raises(BudgetError, match="fitting the block 'knowledge' failed: ZeroDivisionError"):
+        fit_documents(["a b c", "d e f " * 20], max_tokens=9, query="a", **{option: given})
+
+
 def test_a_name_for_a_model_that_is_nearly_known_is_hinted() -> None:
     """An unknown window says which known model has nearly that name."""
     with pytest.raises(CounterUnavailableError, match=r"did you mean 'gemini-2\.5'"):

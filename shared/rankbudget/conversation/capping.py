@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..compression.truncate import truncate_text
@@ -50,12 +51,19 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
 
     made, counter = {}, timeline.thread.counter
     for position, tokens in caps.items():
-        text = timeline.text(position)
-        if timeline.role(position) == "tool":
-            text = compress_structured(text, tokens, counter)
+        is_result = timeline.role(position) == "tool"
+        cut: Callable[..., str] = compress_structured if is_result else partial(truncate_text, keep="both")
+        texts = timeline.texts(position)
+        sizes = counter.count_many(texts)
+        level = _level(sizes, tokens)
+        # Each long block is cut by itself, so that a caption stays beside its image.
+        if len(texts) > 1 and level >= VERY_LEAST:
+            parts: Any = [
+                t if n <= level else cut(t, level, counter) for t, n in zip(texts, sizes, strict=True)
+            ]
         else:
-            text = truncate_text(text, tokens, counter, keep="both")
-        made[position] = timeline.codec.with_text(timeline.messages[position], text)
+            parts = cut("\n".join(texts), tokens, counter)
+        made[position] = timeline.codec.with_text(timeline.messages[position], parts)
     return made
 
 

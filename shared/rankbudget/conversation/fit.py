@@ -96,7 +96,7 @@ def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetEx
     step_words = ", the newest tool call, its results" if step else ""
     advice = (
         ", or set shorten_question=True (a TokenBudget has it, and fit_messages)"
-        if asked and question and not timeline.thread.shorten_question
+        if asked and question > VERY_LEAST and not timeline.thread.shorten_question
         else ""
     )
     msg = (

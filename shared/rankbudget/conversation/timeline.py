@@ -14,7 +14,7 @@ from typing import Any
 
 from ..counting.blocks import must_be_answered, unanswered
 from ..errors import MessageError
-from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, content_text, says_nothing
+from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing, texts_of
 from ..messages.measure import Measure
 from .state import Prints
 from .thread import Thread
@@ -165,9 +165,13 @@ class Timeline:
                 return False  # what was counted before is not counted again
         return left >= 0
 
+    def texts(self, position: int) -> list[str]:
+        """Returns the plain texts of a message, one for each text block."""
+        return texts_of(self.codec.to_dict(self.messages[position]).get("content"))
+
     def text(self, position: int) -> str:
         """Returns the plain text of a message."""
-        return content_text(self.codec.to_dict(self.messages[position]).get("content"))
+        return "\n".join(self.texts(position))
 
     def read(self, unit: Unit) -> Sequence[Any]:
         """Returns the messages of a unit."""

@@ -72,8 +72,11 @@ class Codec(Protocol):
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
         """Returns for each message a text or a tuple of texts that changes with its content."""
 
-    def with_text(self, message: Any, text: str) -> Any:
-        """Returns a copy marked as edited, with `text` as its text: other blocks stay, stale usage goes."""
+    def with_text(self, message: Any, text: str | Sequence[str]) -> Any:
+        """Returns a copy marked as edited with another text, or one for each of its text blocks.
+
+        Other blocks stay; stale usage goes.
+        """
 
     def make(self, role: str, text: str, *, origin: str) -> Any:
         """Returns a new host message marked as inserted by `origin` ("summary", "context", ...)."""
@@ -173,7 +176,7 @@ class DictCodec:
             for m in messages
         ]
 
-    def with_text(self, message: Any, text: str) -> Any:
+    def with_text(self, message: Any, text: str | Sequence[str]) -> Any:
         key = _content_key(message)
         edited = {**message, key: replace_text(message.get(key), text)}
         edited.pop("usage", None)
@@ -243,16 +246,19 @@ def _is_blank(block: Any) -> bool:
 
 def content_text(content: Any) -> str:
     """Returns the plain text of a message's content; atomic blocks have none."""
-    if isinstance(content, str):
-        return content
-    return "\n".join([text for block in blocks_of(content) if (text := block_text(block)) is not None])
+    return content if isinstance(content, str) else "\n".join(texts_of(content))
 
 
-def replace_text(content: Any, text: str) -> Any:
+def texts_of(content: Any) -> list[str]:
+    """Returns the text of each text block of a message's content."""
+    return [text for block in blocks_of(content) if (text := block_text(block)) is not None]
+
+
+def replace_text(content: Any, text: str | Sequence[str]) -> Any:
     """Returns content whose plain text is `text`; atomic blocks keep their places, a list stays a list."""
     if not isinstance(content, (list, tuple)):
         return text
-    texts = iter(spread_text([t for block in content if (t := block_text(block)) is not None], text))
+    texts = iter(spread_text(texts_of(content), text))
     blocks: list[Any] = []
     for block in content:
         if block_text(block) is None:
@@ -264,12 +270,15 @@ def replace_text(content: Any, text: str) -> Any:
     return [*blocks, {"type": "text", "text": rest}] if rest else blocks
 
 
-def spread_text(texts: Sequence[str], text: str) -> list[str]:
+def spread_text(texts: Sequence[str], text: str | Sequence[str]) -> list[str]:
     """Returns what of a shortened text belongs to each of the texts it was made of; "" where nothing does.
 
+    Texts that were shortened one by one are given as they are.
     What is left of the start and of the end goes back to where it was, so that a caption stays beside its
     image; anything else goes to the text in which the start was cut.
     """
+    if not isinstance(text, str):
+        return list(text)
     if len(texts) < 2:  # noqa: PLR2004 - nothing to divide
         return [text]
     whole = "\n".join(texts)

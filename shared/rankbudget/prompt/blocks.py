@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from ..errors import named_failure
 from ..fitting import block as fitting
 from ..fitting.protocol import Fit
 from ..messages.measure import Measure
@@ -93,15 +94,16 @@ def fit_block(request: PromptRequest, block: Block, wish: Wish, granted: int, ta
     segments = block.segments
     if block.pinned:
         segments = tuple([replace(s, pinned=True) for s in segments])
-    fit = fitting.fit_block(
-        segments,
-        strategy=fitting.strategy_for(block.name, block.strategy, scorer=request.scorer),
-        limit=max(0, granted - wish.base),
-        counter=counter,
-        block=block.name,
-        query=block.query or "",
-        cost=request.cost or cost,
-    )
+    with named_failure(f"fitting the block {block.name!r}"):  # scorers, costs and strategies from outside
+        fit = fitting.fit_block(
+            segments,
+            strategy=fitting.strategy_for(block.name, block.strategy, scorer=request.scorer),
+            limit=max(0, granted - wish.base),
+            counter=counter,
+            block=block.name,
+            query=block.query or "",
+            cost=request.cost or cost,
+        )
     return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit
 
 

@@ -9,6 +9,7 @@ from ..counting import counter_for
 from ..errors import BudgetConfigError, check_count, named_options, shown
 from ..report.report import BlockTotal, BudgetReport, FitResult
 from ..segment import Action, Decision, Segment
+from .stages import plain_budget
 
 
 @named_options
@@ -41,6 +42,7 @@ def fit_text(
     if problems:
         raise BudgetConfigError.of(problems)
     measured = counter_for(counter)
+    max_tokens = plain_budget(max_tokens).limit(band=measured.band) if max_tokens else 0
     before = measured.count(text)
     if query and before > max_tokens:
         from ..compression.extractive import extract
