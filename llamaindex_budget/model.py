@@ -53,7 +53,7 @@ def budget_model(
         budget_or_session: the limits; a session brings its budget, its counter and its summarizer, and
             learns what the host adds around history and nodes. None takes the window and the answer of the
             LLM.
-        max_tokens: most tokens of a request, from 1; beside a budget the smaller wins.
+        max_tokens: most tokens of a request, from 1; a smaller budget or window of the LLM wins.
         counter: counts instead of the LLM's tokenizer; anything `counter_for` takes.
         on_report: is called with the report of every fit; a template or a structured request may be fitted
             in two steps.
