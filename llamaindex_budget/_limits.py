@@ -115,6 +115,7 @@ class Door:
         spare = needed = 0
         for _ in range(_ROUNDS):
             request = PromptRequest(
+                # Without `max_system_ratio`: the system messages of a finished request hold nodes, too.
                 budget=plain_budget(max(1, limit - spare)),
                 counter=self.counter,
                 codec=codec,
