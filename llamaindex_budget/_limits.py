@@ -77,7 +77,7 @@ class Door:
         return counter_of(None, budget.model if own is None and budget is not None else own, llm=self.llm)
 
     def limit(self, arguments: Mapping[str, Any]) -> int:
-        """Returns the most tokens of a request: where the LLM's window is known, its answer fits beside it."""
+        """Returns the most tokens of a request; where the window is known, the answer fits beside it."""
         given, window = self.limits, known_window(self.llm)
         limits = [] if given.inner is None else [Door(self.llm, given.inner).limit(arguments)]
         if given.max_tokens is not None:

@@ -34,7 +34,7 @@ from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
 from ._options import check_part
 from ._render import Part, Rendering, as_is, with_prompt
-from ._serialize import add_settings, is_lost, opened, read_settings, tokenizer_name
+from ._serialize import add_settings, is_lost, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
 
@@ -239,8 +239,9 @@ class SessionMemory(BaseMemory):
         # that is not picklable raises its own error: another one would count something else.
         summarizer = summarizer_or_warning(self._given["summarizer"], pickled=True)
         state = {**self._fields(), **self._given, "summarizer": summarizer, "one_call": self._one_call}
-        name = tokenizer_name(self.tokenizer_fn)
-        state["tokenizer"] = None if is_lost(name) else name
+        add_settings(state, None, None, self.tokenizer_fn)
+        if is_lost(state["tokenizer"]):
+            del state["tokenizer"]
         return {"__dict__": state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

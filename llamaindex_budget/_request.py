@@ -41,7 +41,7 @@ def schemas_in(llm: Any, arguments: Mapping[str, Any]) -> list[Any]:
 
 
 def forms_of(output_cls: Any, llm: Any) -> tuple[dict[str, Any], ...]:
-    """Returns the ways in which the LLM may be told an output class: as a format, a tool or an instruction."""
+    """Returns how the LLM may be told an output class: as a format, and as a tool or an instruction."""
     told: dict[str, Any] = {"tools": [get_function_tool(output_cls)]}
     if not llm.metadata.is_function_calling_model or llm.pydantic_program_mode == PydanticProgramMode.LLM:
         told = {"instructions": PydanticOutputParser(output_cls).format("")}

@@ -23,15 +23,7 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import STORED
 from ._counters import tiktoken_name
 
-__all__ = [
-    "add_settings",
-    "class_named",
-    "database_of",
-    "is_lost",
-    "opened",
-    "read_settings",
-    "tokenizer_name",
-]
+__all__ = ["add_settings", "class_named", "database_of", "is_lost", "opened", "read_settings"]
 
 _LOST = "lost:"
 
@@ -82,8 +74,8 @@ def _tokenizer_named(name: str) -> Any:
     return found
 
 
-def tokenizer_name(tokenizer_fn: Any) -> str | None:
-    """Returns what finds a tokenizer again, None for the global one; "lost:" before one that nothing finds."""
+def _tokenizer_name(tokenizer_fn: Any) -> str | None:
+    """Returns what finds a tokenizer again: None finds the global one, and nothing what is "lost:"."""
     encoding = tiktoken_name(tokenizer_fn)
     if encoding is not None:
         return f"tiktoken:{encoding}"
@@ -101,7 +93,7 @@ def add_settings(
     data: dict[str, Any], session: BudgetSession | None, counter: Any, tokenizer_fn: Any
 ) -> None:
     """Adds a part's session, else its counter, and the name of its tokenizer to its plain data."""
-    name = None if tokenizer_fn is None else tokenizer_name(tokenizer_fn)
+    name = None if tokenizer_fn is None else _tokenizer_name(tokenizer_fn)
     data["tokenizer"] = None if counter is not None and is_lost(name) else name  # then the counter counts
     if session is not None:
         data["session"] = write_session(session)
