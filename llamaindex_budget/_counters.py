@@ -1,24 +1,39 @@
-"""LlamaIndex's tokenizers and models as token counters."""
+"""What LlamaIndex's tokenizers and models count with; the window and the answer of a model."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import llama_index.core
+from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import LLMMetadata
+from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms.llm import LLM
 from llama_index.core.utils import get_tokenizer
 
 from rankbudget import TokenBudget, TokenCounter, counter_for
+from rankbudget.adapters import context_window_of
 from rankbudget.errors import BudgetConfigError
 
-__all__ = ["counter_for_llm", "counter_of", "settings_counter", "tiktoken_name"]
+__all__ = [
+    "answer_in",
+    "answer_of",
+    "counter_for_llm",
+    "counter_named",
+    "counter_of",
+    "known_window",
+    "settings_counter",
+    "tiktoken_name",
+    "window_of",
+]
 
 _NAMELESS = LLMMetadata().model_name
 """What a model without a name is called."""
+_ANSWERS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "num_predict")
+"""The names under which a request says how long its answer may be."""
 
 
 def counter_of(
@@ -46,7 +61,11 @@ def counter_for_llm(llm: LLM) -> TokenCounter:
             return counter_for(tokenizer)
         except BudgetConfigError:  # LlamaIndex asks for no more than `encode`
             return counter_of(tokenizer.encode)
-    name = llm.metadata.model_name
+    return counter_named(llm.metadata.model_name)
+
+
+def counter_named(name: str) -> TokenCounter:
+    """Returns the counter of a model's name: its own, the global tokenizer's, or an estimate."""
     if not name or name == _NAMELESS:
         return settings_counter()
     counter, chosen = counter_for(name), llama_index.core.global_tokenizer
@@ -55,6 +74,31 @@ def counter_for_llm(llm: LLM) -> TokenCounter:
     # LlamaIndex sets its own at its first count.
     own = getattr(chosen, "keywords", None) == {"allowed_special": "all"}
     return counter if own and tiktoken_name(chosen) == "cl100k_base" else counter_of(chosen)
+
+
+def window_of(llm: BaseLLM) -> int:
+    """Returns the window to plan with: the one an LLM states, less where its server is asked for less."""
+    stated: int = llm.metadata.context_window
+    return min(stated, context_window_of(llm, default=stated))
+
+
+def known_window(llm: BaseLLM) -> int | None:
+    """Returns the window an LLM really has, None where it shows only LlamaIndex's default."""
+    window = context_window_of(llm, default=DEFAULT_CONTEXT_WINDOW)
+    return None if window == DEFAULT_CONTEXT_WINDOW else window
+
+
+def answer_of(llm: BaseLLM) -> int | None:
+    """Returns the longest answer the user chose on an LLM, None where it is an integration's default."""
+    stated = llm.metadata.num_output
+    chosen = stated if stated > 1 and stated != DEFAULT_NUM_OUTPUTS else None
+    return answer_in(getattr(llm, "additional_kwargs", None)) or chosen
+
+
+def answer_in(arguments: Any) -> int | None:
+    """Returns the longest answer that the arguments of a request ask for."""
+    given = [arguments.get(name) for name in _ANSWERS] if isinstance(arguments, Mapping) else []
+    return max((n for n in given if isinstance(n, int) and n > 0), default=None)
 
 
 def settings_counter() -> TokenCounter:

@@ -16,7 +16,7 @@ from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, plain
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
-from ._counters import counter_of
+from ._counters import answer_in, answer_of, counter_of, known_window
 from ._events import send_report
 from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
@@ -77,16 +77,21 @@ class Door:
         return counter_of(None, budget.model if own is None and budget is not None else own, llm=self.llm)
 
     def limit(self, arguments: Mapping[str, Any]) -> int:
-        """Returns the most tokens of a request; a longer answer that the call asks for is kept free."""
-        given = self.limits
+        """Returns the most tokens of a request; where the window is known, the answer fits beside it."""
+        given, window = self.limits, known_window(self.llm)
         limits = [] if given.inner is None else [Door(self.llm, given.inner).limit(arguments)]
         if given.max_tokens is not None:
             limits.append(given.max_tokens)
-        if given.budget is not None or given.max_tokens is None:
-            budget = given.budget or budget_for(self.llm)
-            answer = arguments.get("max_tokens")
-            longer = max(0, answer - budget.reserve_tokens()) if isinstance(answer, int) else 0
-            limits.append(budget.limit(band=self.counter.band) - longer)
+        budget = given.budget
+        if budget is None and given.max_tokens is None:
+            budget = budget_for(self.llm)
+        elif window is not None:
+            budget = budget or budget_for(self.llm, context_window=window)
+            budget = budget.replace(context_window=min(window, budget.context_window))
+        if budget is not None:
+            beside = None if window is None else max(1, window - (answer_of(self.llm) or 0))
+            longer = max(0, (answer_in(arguments) or 0) - budget.reserve_tokens())
+            limits.append(budget.limit(band=self.counter.band, ceiling=beside) - longer)
         return min(limits)
 
     def metadata(self) -> LLMMetadata:
@@ -110,6 +115,7 @@ class Door:
         spare = needed = 0
         for _ in range(_ROUNDS):
             request = PromptRequest(
+                # Without `max_system_ratio`: the system messages of a finished request hold nodes, too.
                 budget=plain_budget(max(1, limit - spare)),
                 counter=self.counter,
                 codec=codec,

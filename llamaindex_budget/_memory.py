@@ -34,7 +34,7 @@ from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
 from ._options import check_part
 from ._render import Part, Rendering, as_is, with_prompt
-from ._serialize import add_settings, opened, read_settings
+from ._serialize import add_settings, is_lost, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
 
@@ -76,6 +76,7 @@ class SessionMemory(BaseMemory):
             """Returns the call that reads the stored messages, and pairs of memory blocks and contents."""
 
     def __init__(self, **data: Any) -> None:
+        one_call = data.pop("one_call", None)  # of a copy, whose original had an LLM
         check_part(type(self), data, beside=OPTIONS)
         given = {name: data.pop(name, None) for name in ("session", "prompt", "counter", "summarizer")}
         llm, session, counter = data.pop("llm", None), given["session"], given["counter"]
@@ -93,7 +94,7 @@ class SessionMemory(BaseMemory):
         self._given = {**given, "counter": counter, "summarizer": as_summarizer(given["summarizer"])}
         self._derived = derived
         self._has_budget = limits is not None
-        self._one_call = None if llm is None else one_call_limit(llm)
+        self._one_call = one_call if llm is None else one_call_limit(llm)
         self._use(session or self._own_session())
 
     @classmethod
@@ -227,6 +228,7 @@ class SessionMemory(BaseMemory):
     def _with_settings(self, data: dict[str, Any]) -> dict[str, Any]:
         """Returns the plain data of the memory with its session, counter and tokenizer in it."""
         add_settings(data, self._given["session"], self._given["counter"], self.tokenizer_fn)
+        data["one_call"] = self._one_call
         summarizer_or_warning(self._given["summarizer"], pickled=False)
         if self.token_limit == self._derived:
             data.pop("token_limit", None)  # it is the budget's
@@ -236,8 +238,10 @@ class SessionMemory(BaseMemory):
         # The base deletes what cannot be pickled from the live object; here the state is a copy. A counter
         # that is not picklable raises its own error: another one would count something else.
         summarizer = summarizer_or_warning(self._given["summarizer"], pickled=True)
-        state = {**self._fields(), **self._given, "summarizer": summarizer}
+        state = {**self._fields(), **self._given, "summarizer": summarizer, "one_call": self._one_call}
         add_settings(state, None, None, self.tokenizer_fn)
+        if is_lost(state["tokenizer"]):
+            del state["tokenizer"]
         return {"__dict__": state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -249,7 +253,7 @@ class SessionMemory(BaseMemory):
         session = copy.deepcopy(self._session, memo)
         given = {**self._given, "session": session if self._given["session"] is not None else None}
         fields = opened(copy.deepcopy(self._fields(), memo))
-        twin = type(self)(**fields, **given, tokenizer_fn=self.tokenizer_fn)
+        twin = type(self)(**fields, **given, tokenizer_fn=self.tokenizer_fn, one_call=self._one_call)
         twin._use(session)  # noqa: SLF001 - its own kind
         memo[id(self)] = twin
         return twin

@@ -8,12 +8,15 @@ from typing import Any
 
 from llama_index.core.agent.utils import messages_to_xml_format
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+from llama_index.core.output_parsers import PydanticOutputParser
+from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.tools import BaseTool
+from llama_index.core.types import PydanticProgramMode
 
 from ._codec import ChatCodec
 
-__all__ = ["FixedPrompt", "FlatConversation", "StepCodec", "schema_of", "schemas_in"]
+__all__ = ["FixedPrompt", "FlatConversation", "StepCodec", "forms_of", "schemas_in"]
 
 _TOOL_KEYS = ("tools", "functions", "built_in_tools")
 _TEXT_KEYS = ("response_format", "text_format", "format", "instructions", "system_prompt")
@@ -37,8 +40,15 @@ def schemas_in(llm: Any, arguments: Mapping[str, Any]) -> list[Any]:
     return [_plain(schema) for schema in found]
 
 
-def schema_of(output_cls: Any) -> dict[str, Any]:
-    """Returns the schema of an output class as a request holds it."""
+def forms_of(output_cls: Any, llm: Any) -> tuple[dict[str, Any], ...]:
+    """Returns how the LLM may be told an output class: as a format, and as a tool or an instruction."""
+    told: dict[str, Any] = {"tools": [get_function_tool(output_cls)]}
+    if not llm.metadata.is_function_calling_model or llm.pydantic_program_mode == PydanticProgramMode.LLM:
+        told = {"instructions": PydanticOutputParser(output_cls).format("")}
+    return {"response_format": _schema_of(output_cls)}, told
+
+
+def _schema_of(output_cls: Any) -> dict[str, Any]:
     return {
         "type": "json_schema",
         "json_schema": {"name": output_cls.__name__, "schema": output_cls.model_json_schema()},
@@ -47,7 +57,7 @@ def schema_of(output_cls: Any) -> dict[str, Any]:
 
 def _plain(schema: Any) -> Any:
     if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
-        return schema_of(schema)
+        return _schema_of(schema)
     if isinstance(schema, BaseTool):
         return schema.metadata.to_openai_tool(skip_length_check=True)
     dump = getattr(schema, "model_dump", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import llama_index.core
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
@@ -22,7 +23,9 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import STORED
 from ._counters import tiktoken_name
 
-__all__ = ["add_settings", "class_named", "database_of", "opened", "read_settings"]
+__all__ = ["add_settings", "class_named", "database_of", "is_lost", "opened", "read_settings"]
+
+_LOST = "lost:"
 
 
 def class_named(name: Any, base: Any, option: str) -> Any:
@@ -71,19 +74,34 @@ def _tokenizer_named(name: str) -> Any:
     return found
 
 
+def _tokenizer_name(tokenizer_fn: Any) -> str | None:
+    """Returns what finds a tokenizer again: None finds the global one, and nothing what is "lost:"."""
+    encoding = tiktoken_name(tokenizer_fn)
+    if encoding is not None:
+        return f"tiktoken:{encoding}"
+    name = function_name(tokenizer_fn)
+    if name is None and tokenizer_fn is not llama_index.core.global_tokenizer:
+        return f"{_LOST}{tokenizer_fn!r}"  # another tokenizer must not count in its place
+    return name
+
+
+def is_lost(name: str | None) -> bool:
+    return name is not None and name.startswith(_LOST)
+
+
 def add_settings(
     data: dict[str, Any], session: BudgetSession | None, counter: Any, tokenizer_fn: Any
 ) -> None:
     """Adds a part's session, else its counter, and the name of its tokenizer to its plain data."""
-    encoding = tiktoken_name(tokenizer_fn)
-    data["tokenizer"] = f"tiktoken:{encoding}" if encoding is not None else function_name(tokenizer_fn)
+    name = None if tokenizer_fn is None else _tokenizer_name(tokenizer_fn)
+    data["tokenizer"] = None if counter is not None and is_lost(name) else name  # then the counter counts
     if session is not None:
         data["session"] = write_session(session)
     if isinstance(counter, str):
         data["counter"] = counter
     elif counter is not None and session is None:
         written = write_counter(counter)
-        if written is not None and written.startswith("lost:"):  # a tokenizer object may have a named counter
+        if is_lost(written):  # a tokenizer object may have a named counter
             written = write_counter(counter_for(counter))
         data["counting"] = written
 

@@ -8,12 +8,14 @@ from contextvars import ContextVar
 from typing import Any
 
 from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.response_synthesizers.refine import DEFAULT_RESPONSE_PADDING_SIZE
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import plain_budget
 
 from ._codec import STORED, ChatCodec
+from ._counters import answer_of, window_of
 from ._options import check_values
 from .models import as_summarizer
 
@@ -62,10 +64,9 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
         BudgetConfigError: a field is wrong.
     """
     check_values({"llm": llm})
-    metadata = llm.metadata
-    reserve = metadata.num_output if metadata.num_output > 1 else 256
+    reserve = answer_of(llm) or DEFAULT_NUM_OUTPUTS
     limit = getattr(llm, "request_limit", None)  # of a `budget_model`
-    window = metadata.context_window if limit is None else limit + reserve
+    window = window_of(llm) if limit is None else limit + reserve
     own = {"context_window": window, "reserve": reserve, "max_system_ratio": None}
     return TokenBudget.from_dict({**own, **fields})
 

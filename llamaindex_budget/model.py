@@ -22,7 +22,7 @@ from rankbudget.errors import BudgetConfigError, named_options, shown
 from ._codec import shallow_copy
 from ._limits import Door, Limits, as_text
 from ._options import check_values
-from ._request import FixedPrompt, schema_of
+from ._request import FixedPrompt, forms_of
 from ._sharing import adopt
 
 __all__ = ["budget_model"]
@@ -53,7 +53,7 @@ def budget_model(
         budget_or_session: the limits; a session brings its budget, its counter and its summarizer, and
             learns what the host adds around history and nodes. None takes the window and the answer of the
             LLM.
-        max_tokens: most tokens of a request, from 1; beside a budget the smaller wins.
+        max_tokens: most tokens of a request, from 1; a smaller budget or window of the LLM wins.
         counter: counts instead of the LLM's tokenizer; anything `counter_for` takes.
         on_report: is called with the report of every fit; a template or a structured request may be fitted
             in two steps.
@@ -224,10 +224,12 @@ def _predict(door: Door, _: Any, prompt: Any, **variables: Any) -> Steps[_Reques
 def _structured(
     door: Door, method: Any, output_cls: Any, prompt: Any, llm_kwargs: Any = None, **variables: Any
 ) -> Steps[_Request]:
-    # The LLM adds its system prompt to such a request afterwards.
-    schema = {"response_format": schema_of(output_cls), "system_prompt": door.llm.system_prompt}
-    beside = {**(llm_kwargs or {}), **schema}
-    made = door.variables(prompt, variables, beside)
+    # The LLM adds its system prompt to such a request afterwards, and chooses the form of the schema.
+    made, beside = variables, {**(llm_kwargs or {}), "system_prompt": door.llm.system_prompt}
+    forms = forms_of(output_cls, door.llm)
+    for form in forms:
+        made = door.variables(prompt, made, {**beside, **form})
+    beside |= forms[0]
     if method is not getattr(LLM, method.__name__):  # it may send the request itself, past `chat`
         messages = prompt.format_messages(llm=door.llm, **made)
         kept = yield from door.fit_steps(messages, beside)
@@ -240,7 +242,9 @@ _STEPS: dict[Any, str] = {
     _complete: "complete stream_complete acomplete astream_complete",
     _with_tools: "chat_with_tools stream_chat_with_tools achat_with_tools astream_chat_with_tools",
     _predict: "predict stream apredict astream",
-    _structured: "structured_predict astructured_predict",
+    _structured: (
+        "structured_predict stream_structured_predict astructured_predict astream_structured_predict"
+    ),
 }
 _CHECKED: dict[str, Callable[..., Steps[_Request]]] = {
     name: steps for steps, names in _STEPS.items() for name in names.split()

@@ -13,6 +13,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from rankbudget.adapters import default_embedder, typed_errors
 from rankbudget.errors import BudgetConfigError, named_options, shown
 
+from ._counters import window_of
 from ._options import check_part, check_values
 
 __all__ = ["OfflineEmbedding", "as_summarizer", "embedder", "summarizer"]
@@ -40,9 +41,8 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
     @property
     def input_window(self) -> int:
         """Most tokens that text and summary may have together: the window less instruction and answer."""
-        metadata = self.llm.metadata
-        beside = len(self.task) + max(0, metadata.num_output)  # a token is at least one character
-        return max(1, metadata.context_window - beside)
+        beside = len(self.task) + max(0, self.llm.metadata.num_output)  # a token is at least one character
+        return max(1, window_of(self.llm) - beside)
 
     def __getstate__(self) -> dict[str, Any]:
         # LlamaIndex deletes what cannot be pickled from the model that is pickled, so a copy is.

@@ -231,10 +231,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns plain data that survives JSON: limits, session, names of counter and tokenizer."""
         data: dict[str, Any] = super().to_dict(**kwargs)
-        tokenizer = self.tokenizer_fn if self.counter is None else None
-        add_settings(data, self.session, self.counter, tokenizer)
-        if tokenizer is not None and data["tokenizer"] is None:
-            data["tokenizer"] = f"lost:{tokenizer!r}"  # another tokenizer must not count in its place
+        add_settings(data, self.session, self.counter, self.tokenizer_fn if self.counter is None else None)
         return data
 
     @classmethod

@@ -13,15 +13,16 @@ from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
 from llama_index.core.indices.prompt_helper import DEFAULT_PADDING as PAD
 from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.llms.structured_llm import StructuredLLM
+from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
 
-from rankbudget import TokenCounter
-from rankbudget.adapters import JOINT, typed_errors
+from rankbudget import TokenBudget, TokenCounter
+from rankbudget.adapters import JOINT, plain_budget, typed_errors
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
-from ._counters import counter_of
+from ._counters import counter_for_llm, counter_named, counter_of, known_window
 from ._events import send_report
 from ._limits import fit_texts
 from ._options import check_part
@@ -50,7 +51,8 @@ class BudgetPromptHelper(PromptHelper):
     Args:
         context_window: tokens the model can read and write together, from 1.
         num_output: tokens kept for the answer.
-        tokenizer: a LlamaIndex tokenizer; used for chat templates too.
+        tokenizer: a LlamaIndex tokenizer; used for chat templates too. Without one, without a counter and a
+            budget with a model, the LLM that is asked counts, or the model of `from_llm_metadata`.
         budget: limits to take instead of window and num_output.
         session: a session whose budget and counter are shared.
         counter: a model or encoding name, or what else `counter_for` takes.
@@ -70,8 +72,9 @@ class BudgetPromptHelper(PromptHelper):
     """
 
     _counter: TokenCounter = PrivateAttr()
+    _chosen: bool = PrivateAttr()  # else an LLM that is given counts
     _scorer: Any = PrivateAttr(default=None)
-    _safety: int = PrivateAttr(default=0)
+    _budget: TokenBudget | None = PrivateAttr(default=None)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         options.update(zip(_STOCK_OPTIONS, args, strict=False))
@@ -84,15 +87,19 @@ class BudgetPromptHelper(PromptHelper):
             super().__init__(**options)
         if counter is None and session is not None:
             counter = session.counter
-        self._counter = counter_of(options.get("tokenizer"), counter or (budget and budget.model))
-        self._safety = budget.safety_tokens(band=self._counter.band) if budget is not None else 0
-        self._scorer = scorer
+        counter = counter or (budget and budget.model)
+        self._counter = counter_of(options.get("tokenizer"), counter)
+        self._chosen = counter is not None or options.get("tokenizer") is not None
+        self._scorer, self._budget = scorer, budget
 
     @classmethod
     def from_llm_metadata(cls, llm_metadata: LLMMetadata, *args: Any, **options: Any) -> BudgetPromptHelper:
-        """Returns a helper with the window and the answer of a model."""
+        """Returns a helper with the window, the answer and the tokenizer of a model."""
         num_output = DEFAULT_NUM_OUTPUTS if llm_metadata.num_output == -1 else llm_metadata.num_output
-        return cls(llm_metadata.context_window, num_output, *args, **options)
+        made = cls(llm_metadata.context_window, num_output, *args, **options)
+        if not made._chosen:
+            made._counter = counter_named(llm_metadata.model_name)
+        return made
 
     @classmethod
     def class_name(cls) -> str:
@@ -108,7 +115,7 @@ class BudgetPromptHelper(PromptHelper):
         if not chunks:
             return [""] if text_chunks else []
         room = self._get_available_chunk_size(prompt, 1, min(padding, _SPARE), llm, tools)
-        return [JOINT.join(self._kept(prompt, chunks, room).values())]
+        return [JOINT.join(self._kept(prompt, chunks, room, llm).values())]
 
     def truncate(
         self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
@@ -117,25 +124,53 @@ class BudgetPromptHelper(PromptHelper):
         if not text_chunks or _builds_an_index(prompt):
             return super().truncate(prompt, text_chunks, padding, llm, tools)
         room = self._get_available_chunk_size(prompt, 1, padding, llm, tools)
-        kept = self._kept(prompt, text_chunks, room)
+        kept = self._kept(prompt, text_chunks, room, llm)
         return [kept.get(i, "") for i in range(len(text_chunks))]
 
-    def _kept(self, prompt: BasePromptTemplate, chunks: Sequence[str], room: int) -> dict[int, str]:
+    def get_text_splitter_given_prompt(
+        self, prompt: Any, num_chunks: int = 1, padding: int = PAD, llm: Any = None, tools: Any = None
+    ) -> TokenTextSplitter:
+        """Returns a splitter into chunks that fit the prompt, counted as the model counts them."""
+        size = self._get_available_chunk_size(prompt, num_chunks, padding, llm, tools)
+        counter = self._counter_for(llm)
+        return TokenTextSplitter(
+            separator=self.separator,
+            chunk_size=size,
+            chunk_overlap=int(self.chunk_overlap_ratio * size),
+            tokenizer=lambda text: [0] * counter.count(text),  # it asks for the length alone
+        )
+
+    def _kept(self, prompt: BasePromptTemplate, chunks: Sequence[str], room: int, llm: Any) -> dict[int, str]:
         query = str(prompt.kwargs.get("query_str") or "")
-        kept, report = fit_texts(chunks, room, query, self._counter, self._scorer)
+        kept, report = fit_texts(chunks, room, query, self._counter_for(llm), self._scorer)
         send_report(report)
         return kept
+
+    def _counter_for(self, llm: Any) -> TokenCounter:
+        return self._counter if self._chosen or llm is None else counter_for_llm(_model(llm))
+
+    def _window_and_safety(self, llm: Any) -> tuple[int, int]:
+        """Returns the smaller window of helper and LLM, and what an estimate may be too low by."""
+        known = None if llm is None else known_window(_model(llm))
+        window = self.context_window if known is None else min(known, self.context_window)
+        band = self._counter_for(llm).band
+        if self._budget is not None:
+            return window, self._budget.safety_tokens(band=band)
+        if hasattr(_model(llm), "request_limit"):  # a `budget_model`, whose window leaves it out
+            return window, 0
+        return window, plain_budget(max(1, window - self.num_output)).safety_tokens(band=band)
 
     def _get_available_chunk_size(
         self, prompt: Any, num_chunks: int = 1, padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> int:
         fixed = self._fixed_tokens(prompt, llm, tools)
-        limit = self.context_window - self.num_output - self._safety
+        window, safety = self._window_and_safety(llm)
+        limit = window - self.num_output - safety
         size = (limit - fixed) // num_chunks - padding
         if size < 1:
             msg = (
                 f"The prompt without its chunks must leave 1 token for each (got {fixed} tokens, {size} "
-                f"left of window {self.context_window}, answer {self.num_output}, safety {self._safety}, "
+                f"left of window {window}, answer {self.num_output}, safety {safety}, "
                 f"padding {padding}). Shorten the template, system prompt, history or tools."
             )
             raise BudgetExceededError(
@@ -155,10 +190,14 @@ class BudgetPromptHelper(PromptHelper):
             messages = get_empty_prompt_messages(prompt)
         else:
             messages = [ChatMessage(role=MessageRole.USER, content=get_empty_prompt_txt(prompt))]
-        model = llm.llm if isinstance(llm, StructuredLLM) else llm
-        if model is not None and model.system_prompt:
-            messages = [ChatMessage(role=MessageRole.SYSTEM, content=model.system_prompt), *messages]
-        return self._counter.count_messages([CODEC.to_dict(m) for m in messages], schemas or None)
+        if llm is not None and _model(llm).system_prompt:
+            messages = [ChatMessage(role=MessageRole.SYSTEM, content=_model(llm).system_prompt), *messages]
+        counter = self._counter_for(llm)
+        return counter.count_messages([CODEC.to_dict(m) for m in messages], schemas or None)
+
+
+def _model(llm: Any) -> Any:
+    return llm.llm if isinstance(llm, StructuredLLM) else llm
 
 
 def _builds_an_index(prompt: BasePromptTemplate) -> bool:

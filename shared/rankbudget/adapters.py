@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._drivers import Call, Steps, adrive, awaiting, blocking, drive
+from .budget.context_windows import context_window_of
 from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
 from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
@@ -83,6 +84,7 @@ __all__ = [
     "called_in",
     "check_options",
     "content_text",
+    "context_window_of",
     "default_embedder",
     "drive",
     "escape_text",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from llama_index.core.prompts import PromptTemplate
+from llama_index.core.chat_engine import ContextChatEngine
+from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
 from llama_index.core.schema import MetadataMode
 
 from llamaindex_budget import (
@@ -13,10 +14,20 @@ from llamaindex_budget import (
     BudgetMemory,
     BudgetNodePostprocessor,
     HistorySummaryMemoryBlock,
+    budget_model,
 )
-from rankbudget import TokenBudget
+from rankbudget import BudgetExceededError, BudgetSession, TokenBudget
 from rankbudget.errors import BudgetConfigError
-from tests.llamaindex.models import ListStore, exchanges, nodes, say, tokens, words
+from tests.llamaindex.models import (
+    FixedRetriever,
+    ListStore,
+    PlayLLM,
+    exchanges,
+    nodes,
+    say,
+    tokens,
+    words,
+)
 
 CHAT = [say("system", "RULE"), *exchanges(20), say("user", "last")]
 
@@ -34,6 +45,44 @@ def test_the_hosts_prompt_is_counted() -> None:
         assert 100 < tokens(kept) <= 300
     with pytest.raises(BudgetConfigError, match="prompt must be"):
         _memory(prompt=3)
+
+
+@pytest.mark.parametrize("told", ["memory", "postprocessor", "stored", "budget", "door"])
+@pytest.mark.parametrize("rules", [300, 400])
+async def test_a_quarter_of_the_window_is_checked_where_the_system_prompt_is_seen(
+    told: str, rules: int
+) -> None:
+    """A part that sees the engine's system prompt refuses more than a quarter of its budget's window; the last door, whose system messages hold nodes, does not."""
+    prompt = words(rules)
+    template = ChatPromptTemplate.from_messages(
+        [("system", prompt + "\n{context_str}"), ("user", "{query_str}")]
+    )
+    session = BudgetSession(TokenBudget(context_window=1500, reserve=200), counter="cl100k_base")
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        chat_history=[say("system", prompt)] if told == "stored" else [],
+        session=session,
+        prompt=prompt if told == "memory" else None,
+    )
+    shared = {"budget": session.budget} if told == "budget" else {"session": session}
+    seen = {"postprocessor": prompt, "budget": template}.get(told)
+    llm = PlayLLM(requests=[], window=4000, reply=200)
+    engine = ContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(9, 30)),
+        llm=budget_model(llm, session) if told == "door" else llm,
+        memory=memory,
+        node_postprocessors=[BudgetNodePostprocessor(prompt=seen, counter="cl100k_base", **shared)],
+        system_prompt=None if told == "stored" else prompt,
+    )
+    if rules > 1500 // 4 and told != "door":
+        with pytest.raises(BudgetExceededError, match=r"375 tokens, 25%"):
+            engine.chat("what?")
+        with pytest.raises(BudgetExceededError, match=r"375 tokens, 25%"):
+            await engine.achat("what?")
+    else:
+        engine.chat("what?")
+        await engine.achat("and then?")
+        assert rules < min(llm.sizes())
+        assert max(llm.sizes()) <= session.budget.limit()
 
 
 @pytest.mark.parametrize("prompt", ["You are kind.", PromptTemplate("{context_str} {query_str}")])

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import llama_index.core
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage
@@ -302,10 +303,22 @@ def test_a_lambda_tokenizer_is_lost_loudly_never_from_the_live_memory() -> None:
     restored = pickle.loads(pickle.dumps(memory))
     assert memory.tokenizer_fn("a b") == ["a", "b"]
     assert restored.get_all() == memory.get_all()
+    written = json.loads(json.dumps(memory.to_dict()))
+    with pytest.raises(BudgetConfigError, match=r"lambda.*not loaded here"):
+        BudgetChatMemoryBuffer.from_dict(written)
+    assert BudgetChatMemoryBuffer.from_dict(written, tokenizer_fn=length).get_all() == memory.get_all()
     with pytest.raises(BudgetConfigError, match="not loaded here"):
         BudgetChatMemoryBuffer.from_dict(
             {**_memory(tokenizer_fn=length).to_dict(), "tokenizer": "nowhere:tokenizer"}
         )
+
+
+def test_the_global_tokenizer_is_the_global_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A memory that counts with LlamaIndex's global tokenizer loads where that has no name."""
+    monkeypatch.setattr(llama_index.core, "global_tokenizer", lambda text: text.split())
+    memory = _memory()
+    for restored in (BudgetChatMemoryBuffer.from_dict(memory.to_dict()), pickle.loads(pickle.dumps(memory))):
+        assert restored.get() == memory.get()
 
 
 def test_an_unknown_store_is_a_typed_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -19,12 +20,13 @@ from llama_index.core.llms.mock import (
 )
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import PromptTemplate
+from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai import OpenAI, OpenAIResponses
 from llama_index.llms.openai_like import OpenAILike
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
-from llamaindex_budget import budget_model
+from llamaindex_budget import BudgetPromptHelper, budget_model
 from llamaindex_budget._request import FixedPrompt, StepCodec
 from rankbudget import BudgetExceededError, TokenBudget
 from rankbudget.testing.server import Reply, StrictModelServer
@@ -216,6 +218,36 @@ async def test_structured_answers(server: StrictModelServer, native: bool) -> No
     schema = 150
     assert max(r.prompt_tokens + (schema if native else 0) for r in server.requests) <= WINDOW - REPLY
     _accepted(server, 4)
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("fields", [1, 6, 12])
+@pytest.mark.parametrize("way", ["compact", "tree_summarize", "simple_summarize", "stream"])
+async def test_nodes_fit_beside_the_schema_of_an_answer(
+    server: StrictModelServer, native: bool, fields: int, way: str
+) -> None:
+    """The helper sees no `output_cls`: the nodes are shortened beside its schema, nothing is refused."""
+    names = [f"a_rather_long_field_name_number_{i}" for i in range(fields)]
+    made: Any = create_model("Made", **dict.fromkeys(names, (str, ...)))
+    values = dict.fromkeys(names, "tea")
+    server.default = (
+        Reply(text=json.dumps(values)) if native else Reply(text="", tool_calls=[("Made", values)])
+    )
+    llm = _bounded(server, should_use_structured_outputs=native)
+    helper = BudgetPromptHelper.from_llm_metadata(llm.metadata)
+    given = [f"Fact {i}. " + "Some words here. " * 30 for i in range(9)]
+    if way == "stream":
+        prompt = PromptTemplate("Use {context_str} for {query_str}")
+        asked: dict[str, Any] = {"context_str": "\n\n".join(given), "query_str": "What is it?"}
+        assert list(llm.stream_structured_predict(made, prompt, **asked))
+        assert [part async for part in await llm.astream_structured_predict(made, prompt, **asked)]
+    else:
+        synthesizer = get_response_synthesizer(
+            llm=llm, prompt_helper=helper, response_mode=ResponseMode(way), output_cls=made
+        )
+        synthesizer.get_response("What is it?", given)
+        await synthesizer.aget_response("What is it?", given)
+    _accepted(server, 2)
 
 
 class _Talkative(PlayLLM):

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import hypothesis
 import llama_index.core
 import pytest
+from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.llms import MockLLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
+from llama_index.llms.ollama import Ollama
 from llama_index.llms.openai import OpenAI, OpenAIResponses
 
-from llamaindex_budget import budget_for, budget_model
+from llamaindex_budget import (
+    BudgetChatMemoryBuffer,
+    BudgetNodePostprocessor,
+    budget_for,
+    budget_model,
+    summarizer,
+)
 from llamaindex_budget._counters import counter_for_llm
 from rankbudget import BudgetConfigError, BudgetExceededError, BudgetSession, TokenBudget, counter_for
-from tests.llamaindex.models import PlayLLM, exchanges, say, strict_llm, words
+from tests.drawing import draws
+from tests.llamaindex.models import PlayLLM, exchanges, nodes, say, strict_llm, words
 
 WINDOW, REPLY = 1000, 200
 LONG = [say("system", "RULE"), *exchanges(60), say("user", "and now?")]
@@ -105,6 +115,53 @@ def test_the_window_is_the_models_the_budgets_or_the_sessions() -> None:
             assert limit - 50 < made.metadata.context_window - REPLY <= max(limit, 1024)
     budget_model(llm, budget, max_tokens=250).chat(LONG)
     assert 80 < llm.sizes()[-1] <= 250
+
+
+@draws()
+@hypothesis.given(
+    window=st.integers(300, 3000),
+    reply=st.integers(30, 250),
+    own=st.one_of(
+        st.integers(20, 200_000),
+        st.builds(TokenBudget, context_window=st.integers(300, 200_000), reserve=st.integers(2, 200)),
+    ),
+    calls=st.sampled_from([{}, {"max_tokens": 100}, {"max_completion_tokens": 100}]),
+)
+def test_prompt_and_answer_fit_the_models_own_window(
+    window: int, reply: int, own: Any, calls: dict[str, int]
+) -> None:
+    """A number or a budget that is larger than the model's window, or leaves less than its answer, does not switch it off."""
+    llm = budget_model(PlayLLM(requests=[], window=window, reply=reply), own)
+    llm.chat(LONG, **calls)
+    [sent] = llm.sizes()
+    assert sent + max([reply, *calls.values()]) <= window
+    assert sent <= (own if isinstance(own, int) else own.limit())
+    assert llm.request_limit + reply <= window
+
+
+def test_a_window_that_is_not_stated_shrinks_nothing() -> None:
+    """LlamaIndex's default metadata says nothing; a model's name may."""
+    for llm, limit in ((MockLLM(), 50_000), (_like(), 50_000), (_like(model="gpt-4"), 8192 - 256)):
+        assert budget_model(llm, 50_000).request_limit == limit
+    budget = TokenBudget(context_window=20_000, reserve=1000)
+    assert budget_model(MockLLM(), budget).request_limit == 19_000
+
+
+@pytest.mark.parametrize("context_window", [131_072, 8192])
+def test_ollama_is_asked_for_what_it_is_sent(context_window: int) -> None:
+    """`num_ctx` and `num_predict` in `additional_kwargs` are what Ollama runs with, whatever the model could read."""
+    sent = {"num_ctx": 8192, "num_predict": 2000}
+    llm = Ollama("llama3", context_window=context_window, additional_kwargs=sent)
+    assert {**llm._model_kwargs, **sent} == llm._model_kwargs
+    exact = {"counter": "cl100k_base"}
+    for made in (budget_model(llm, **exact), budget_model(llm, 100_000, **exact)):
+        assert made.request_limit == budget_for(llm).limit() == 6192
+    assert TokenBudget.for_model(llm).context_window == 8192
+    assert summarizer(llm).input_window < 8192
+    memory = BudgetChatMemoryBuffer.from_defaults(exchanges(4000), llm=llm, **exact)
+    assert memory.fit("and now?").report.total_tokens <= 6192
+    kept = BudgetNodePostprocessor(llm=llm, **exact).postprocess_nodes(nodes(99), query_str="and now?")
+    assert sum(counter_for("cl100k_base").count(node.text) for node in kept) <= 6192
 
 
 def test_a_longer_answer_asked_for_in_the_call_is_kept_free() -> None:

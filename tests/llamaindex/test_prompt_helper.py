@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.indices.prompt_helper import PromptHelper
@@ -14,15 +16,18 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
 from llama_index.core.settings import Settings
 from llama_index.core.tools import FunctionTool
+from llama_index.llms.ollama import Ollama
 
 from llamaindex_budget import (
     BudgetChatMemoryBuffer,
     BudgetNodePostprocessor,
     BudgetPromptHelper,
     budget_for,
+    budget_model,
 )
 from rankbudget import BudgetExceededError, BudgetSession, TokenBudget, counter_for
-from tests.llamaindex.models import FixedRetriever, PlayLLM, exchanges, nodes, tokens, words
+from tests.drawing import draws
+from tests.llamaindex.models import FixedRetriever, PlayLLM, exchanges, nodes, strict_llm, tokens, words
 
 COUNTER = counter_for("cl100k_base")
 CHUNKS = [n.text for n in nodes(20)]
@@ -62,6 +67,51 @@ def test_a_tokenizer_of_ones_own_counts_chat_templates_too() -> None:
     helper = BudgetPromptHelper(context_window=400, num_output=100, tokenizer=list)
     [text] = helper.repack(CHAT, CHUNKS)
     assert len(text) <= 400 - 100 - len("Use  only.")
+
+
+JAVA = (
+    "getUserAccountManagerFactoryBean().setApplicationContextInitializerClassName(registryPostProcessor);\n"
+)
+
+
+@draws()
+@given(
+    name=st.sampled_from(["gpt-4o", "gpt-4", "gpt-4o-mini", "claude-3-opus", "llama-3-8b"]),
+    texts=st.lists(st.sampled_from([JAVA * 9, JAVA * 3, words(40), "Grüße aus Łódź. " * 20]), min_size=1),
+    way=st.sampled_from(["metadata", "llm", "both", "bounded"]),
+)
+def test_the_models_own_tokenizer_decides(name: str, texts: list[str], way: str) -> None:
+    """Every way to name the model counts with its tokenizer, and leaves the band of an estimate free: packing, cutting and splitting."""
+    llm = strict_llm("http://127.0.0.1:9/v1", model=name, context_window=2000, max_tokens=300)
+    if way == "bounded":
+        llm = budget_model(llm)
+    helper = (
+        BudgetPromptHelper(2000, 300) if way == "llm" else BudgetPromptHelper.from_llm_metadata(llm.metadata)
+    )
+    asked: dict[str, Any] = {} if way == "metadata" else {"llm": llm}
+    counter = counter_for(name)
+    most = 1700 / (1 + counter.band)
+    prompt, index = PromptTemplate("{context_str} {query_str}"), PromptTemplate("List: {context_str}")
+    [packed] = helper.repack(prompt, texts, **asked)
+    splitter = helper.get_text_splitter_given_prompt(prompt, **asked)
+    for text in [
+        packed,
+        "\n\n".join(helper.truncate(prompt, texts, **asked)),
+        *helper.repack(index, texts, **asked),
+        *splitter.split_text("\n".join(texts)),
+    ]:
+        assert counter.count(text) <= most
+
+
+def test_a_chosen_counter_stays_and_the_smaller_window_wins() -> None:
+    """A counter or tokenizer that was given counts beside any model; a model's own smaller window bounds the helper's."""
+    llm = strict_llm("http://127.0.0.1:9/v1", model="gpt-4o", context_window=600, max_tokens=100)
+    for options in ({"counter": len}, {"tokenizer": list}):
+        helper = BudgetPromptHelper.from_llm_metadata(llm.metadata, **options)
+        assert len(helper.repack(CHAT, CHUNKS, llm=llm)[0]) <= 500
+    ollama = Ollama("llama3", context_window=131_072, additional_kwargs={"num_ctx": 2000})
+    helper = BudgetPromptHelper.from_llm_metadata(ollama.metadata, counter="cl100k_base")
+    assert COUNTER.count(helper.repack(CHAT, CHUNKS, llm=ollama)[0]) <= 2000 - 256
 
 
 def test_truncating_spends_what_is_there() -> None:

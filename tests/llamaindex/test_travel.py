@@ -192,6 +192,22 @@ def test_a_postprocessor_counts_after_the_journey_as_before(leave: Callable[[Any
         assert [n.text for n in leave(post).postprocess_nodes(found, query_str="item?")] == kept
 
 
+@ways
+@pytest.mark.parametrize("kind", [BudgetChatMemoryBuffer, BudgetMemory])
+def test_a_copy_leaves_the_synthesizer_what_the_original_left(leave: Callable[[Any], Any], kind: Any) -> None:
+    """A memory made with an LLM keeps free what a synthesizer needs for one call; so does its copy, and a copy of that."""
+    more = {"chat_store": ListStore()} if kind is BudgetMemory else {}
+    memory = kind.from_defaults(llm=PlayLLM(requests=[], window=3000, reply=300), **more)
+    kept = [len(BudgetNodePostprocessor(memory=memory).postprocess_nodes(nodes(90, 60), query_str="item?"))]
+    for _ in range(2):
+        in_a_list = kind is BudgetMemory and leave is LEAVE["dict"]
+        memory = _in_a_list(memory) if in_a_list else leave(memory)
+        post = BudgetNodePostprocessor(memory=memory)
+        kept.append(len(post.postprocess_nodes(nodes(90, 60), query_str="item?")))
+    assert 0 < kept[0] < 90
+    assert len(set(kept)) == 1
+
+
 @pytest.mark.parametrize("leave", [LEAVE["deepcopy"], LEAVE["pickle"]])
 def test_parts_that_share_a_session_still_share_one(leave: Callable[[Any], Any]) -> None:
     """Memory and postprocessor that leave together share one session afterwards, and not the old one."""

@@ -83,8 +83,12 @@ def _known(model: Any) -> tuple[int | None, int | None]:
     profile = profile if isinstance(profile, Mapping) else {}
     # Not `num_output`: it is what the host asks for, mostly a default, and limits nothing.
     said = _positive(_attribute(_attribute(model, "metadata"), "context_window"))
+    extra = _attribute(
+        model, "additional_kwargs"
+    )  # where LlamaIndex's models keep what their server is asked
+    extra = extra if isinstance(extra, Mapping) else {}
     windows = [
-        *[_positive(_attribute(model, served)) for served in _SERVED],
+        *[_positive(extra.get(served, _attribute(model, served))) for served in _SERVED],
         _positive(profile.get("max_input_tokens")),
         None if said == _HOST_UNKNOWN and listed[0] else said,
         listed[0],
