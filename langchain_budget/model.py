@@ -15,9 +15,10 @@ from langchain_core.runnables.configurable import RunnableConfigurableAlternativ
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import Steps, adrive, drive, limits_of
+from rankbudget.adapters import Plan, Steps, adrive, drive, limits_of
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
+from ._convert import as_tools
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
 from .agents import AgentBudget, thread_id
@@ -98,12 +99,11 @@ def budget_model(
 
 
 def guarded(
-    model: Any, agent: AgentBudget, planned: Sequence[Any], on_report: Callable[[BudgetReport], Any]
+    model: Any, agent: AgentBudget, planned: Planned, on_report: Callable[[BudgetReport], Any]
 ) -> Any:
-    """Returns the model with the limits of an agent's plan; the planned messages are not counted again."""
-    ids = [*map(id, planned)]
+    """Returns the model with the limits of an agent's plan; a request as it was planned is not counted again."""
     return _wrapped(
-        model, None, lambda each, _: RequestBudget(agent, on_report, getattr(each, _FIELD, None), ids)
+        model, None, lambda each, _: RequestBudget(agent, on_report, getattr(each, _FIELD, None), planned)
     )
 
 
@@ -131,6 +131,23 @@ def _wrapped(model: Any, budget: Any, limited: Callable[[Any, Any], RequestBudge
     return model.model_copy(update=update)
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A request as an earlier door planned it."""
+
+    messages: Sequence[Any]
+    tools: Sequence[Any] | None
+    plan: Plan
+
+    def is_still(self, request: Sequence[Any], limits: HostLimits) -> bool:
+        """Returns whether a request has the same messages, no more tools, and still the room."""
+        return (
+            list(map(id, request)) == list(map(id, self.messages))
+            and limits.counter.overhead(limits.tools) <= limits.counter.overhead(self.tools)
+            and self.plan.report.total_tokens <= limits.most
+        )
+
+
 @dataclass(eq=False)
 class RequestBudget:
     """A limit for every request of a bounded model, and a remembered cut for every named thread."""
@@ -138,15 +155,16 @@ class RequestBudget:
     agent: AgentBudget
     on_report: Callable[[BudgetReport], Any] | None
     inner: RequestBudget | None  # of a model that is bounded twice: the smaller limit counts
-    planned: Sequence[int] = ()  # the ids of messages that an earlier door planned
+    planned: Planned | None = None
+    tools: Sequence[Any] = ()  # what a model has bound that keeps its tools itself
 
     def steps(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
         """Returns what may be sent for a request: messages, or for a completion model the same texts."""
         if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
             return request
-        if self.planned and list(map(id, request)) == self.planned:
-            return request
         limits = self.limits(model, asked)
+        if self.planned is not None and self.planned.is_still(request, limits):
+            return request
         if isinstance(model, BaseLLM):
             for text in [request] if isinstance(request, str) else request:
                 needed = limits.counter.count(text)
@@ -160,7 +178,7 @@ class RequestBudget:
                     )
             return request
         thread = None
-        if self.planned:  # the plan has its cut and its summary already
+        if self.planned is not None:  # the plan has its cut and its summary already
             limits = replace(limits, summarizer=None)
         else:
             thread = thread_id() or (_SESSION if limits.summarizer is not None else None)
@@ -176,7 +194,8 @@ class RequestBudget:
         named = asked.get("model")
         called: Any = named if isinstance(named, str) else model.bind(**answer) if answer else model
         own = called if self.agent.model is None else self.agent.model
-        limits = self.agent.limits_for(own).with_tools(schemas_in(arguments))
+        tools = [*(as_tools(self.tools) or ()), *(schemas_in(arguments) or ())]
+        limits = self.agent.limits_for(own).with_tools(tools)
         if self.inner is not None:
             most = self.inner.limits(model, asked).most
             limits = replace(limits, ceiling=min(most, limits.most))
@@ -236,7 +255,22 @@ def _bounded_class(own: type[Any]) -> type[Any]:
         method = getattr(own, name, None)
         if method not in (None, getattr(BaseChatModel, name, None), getattr(BaseLLM, name, None)):
             setattr(made, name, _checked(method))
+    if getattr(own, "bind_tools", None) not in (None, BaseChatModel.bind_tools):
+        setattr(made, "bind_tools", _counted(own.bind_tools))  # noqa: B010 - its type does not say it has one
     return made
+
+
+def _counted(bind_tools: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a model class's `bind_tools`; what it binds counts even where a request does not carry it."""
+
+    @functools.wraps(bind_tools)
+    def bind(self: Any, tools: Sequence[Any], **options: Any) -> Any:
+        made = bind_tools(self, tools, **options)
+        if not isinstance(made, _Bounded):  # a binding, which passes the tools on with each request
+            return made
+        return _bounded(made, replace(getattr(self, _FIELD), tools=[*tools]))
+
+    return bind
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
