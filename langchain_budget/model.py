@@ -45,6 +45,7 @@ def budget_model(
     budget_or_session: TokenBudget | BudgetSession | Mapping[str, Any] | None = None,
     *,
     max_tokens: int | None = None,
+    context_window: int | None = None,
     counter: Any = None,
     on_report: Callable[[BudgetReport], Any] | None = None,
 ) -> ModelT:
@@ -62,6 +63,7 @@ def budget_model(
         budget_or_session: the limits; a session brings its budget, counter and summarizer. None takes the
             model's window.
         max_tokens: most tokens of a request, from 1; beside a budget the smaller wins.
+        context_window: the window in tokens, from 1, where the model does not state it.
         counter: counts instead of the model's tokenizer.
         on_report: is called with the report of every request to a chat model.
 
@@ -90,7 +92,8 @@ def budget_model(
         budget = TokenBudget.from_dict(budget)
 
     def limited(each: Any, its_budget: Any) -> RequestBudget:
-        agent = AgentBudget(budget=its_budget, **options)
+        stated = context_window if its_budget is budget else None  # a fallback has a window of its own
+        agent = AgentBudget(budget=its_budget, context_window=stated, **options)
         made = RequestBudget(agent, on_report, getattr(each, _FIELD, None))
         made.limits(each, {})  # raises now where the limit is unknown
         return made

@@ -19,8 +19,8 @@ from pydantic import Field
 
 from langchain_budget import BudgetMiddleware, budget_model
 from langchain_budget._codec import CODEC
-from rankbudget import counter_for
-from rankbudget.errors import BudgetExceededError
+from rankbudget import TokenBudget, counter_for
+from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from tests.drawing import draws
 
 EXACT = counter_for("gpt-4o")
@@ -103,3 +103,21 @@ def test_a_bounded_model_counts_the_tools_bound_to_it(keeps: bool) -> None:
     bounded = budget_model(model, max_tokens=600, counter="gpt-4o", on_report=reports.append)
     bounded.bind_tools([search] * 3).invoke([*thread, HumanMessage("And now?")])
     assert model.requests[0] == reports[0].total_tokens <= 600
+
+
+def test_a_window_that_a_model_does_not_state_may_be_given() -> None:
+    """Every request keeps to it; a fallback keeps to its own, or to this one where it has none; a budget has one itself."""
+    thread = [kind("word " * 30) for _ in range(200) for kind in (HumanMessage, AIMessage)]
+    reports: list[Any] = []
+    options: Any = {"context_window": 2000, "counter": "gpt-4o", "on_report": reports.append}
+    small = Model(profile={"max_input_tokens": 1000})
+    for model in (Model(), Model().with_fallbacks([small]), Model().with_fallbacks([Model()])):
+        bounded = budget_model(model, **options)
+        for each in (bounded, *getattr(bounded, "fallbacks", ())):
+            each.invoke([*thread, HumanMessage("And now?")])
+    assert [report.limit for report in reports] == [1400, 1400, 700, 1400, 1400]
+    assert all(report.limit / 3 < report.total_tokens <= report.limit for report in reports)
+    with pytest.raises(BudgetConfigError, match="context_window"):
+        budget_model(Model(), TokenBudget(context_window=1000), context_window=2000)
+    with pytest.raises(BudgetConfigError, match="context_window"):
+        budget_model(Model(), context_window=0)
