@@ -16,7 +16,7 @@ from rankbudget.adapters import Call, Plan, Steps, adrive, content_text, drive, 
 
 from ._codec import CODEC
 from ._convert import as_tools
-from ._options import LimitOptions, SharedCopy, checked
+from ._options import LimitOptions, SharedCopy, checked, send_report
 from ._supported import require
 from .agents import AgentBudget, thread_id
 from .model import Planned, guarded
@@ -51,7 +51,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         retry: after a `ContextOverflowError` the call is tried once more with three quarters of what was
             sent.
         tool_result_tokens: most tokens of one tool result as it enters the state; None leaves results whole.
-        on_report: is called with the report of every model call.
+        on_report: is called with the report of every model call; what it raises is logged.
         keep: for how many threads the cut is remembered; the one not used for longest is forgotten.
         limits: model (instead of the one that is called), max_tokens, context_window, counter, summarizer
             and summary_timeout, as in `BudgetTrimmer`; with a summarizer, runs need a `thread_id`.
@@ -138,8 +138,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _send_report(self, request: ModelRequest[Any], report: BudgetReport) -> None:
         """Puts the figures into `stream_mode="custom"`, which callbacks' events do not reach."""
-        if self.on_report is not None:
-            self.on_report(report)
+        send_report(self.on_report, report)
         writer = getattr(request.runtime, "stream_writer", None)
         if writer is not None:
             figures = {"total_tokens": report.total_tokens, "limit": report.limit}

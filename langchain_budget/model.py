@@ -20,7 +20,7 @@ from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededErro
 
 from ._convert import as_tools
 from ._limits import HostLimits, limit_of, schemas_in
-from ._options import checked
+from ._options import checked, send_report
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, inner_name
 
@@ -65,7 +65,7 @@ def budget_model(
         max_tokens: most tokens of a request, from 1; beside a budget the smaller wins.
         context_window: the window in tokens, from 1, where the model does not state it.
         counter: counts instead of the model's tokenizer.
-        on_report: is called with the report of every request to a chat model.
+        on_report: is called with the report of every request to a chat model; what it raises is logged.
 
     Raises:
         BudgetConfigError: an option is wrong.
@@ -186,8 +186,7 @@ class RequestBudget:
         else:
             thread = thread_id() or (_SESSION if limits.summarizer is not None else None)
         plan = yield from self.agent.plan(request, limits, thread=thread)
-        if self.on_report is not None:
-            self.on_report(plan.report)
+        send_report(self.on_report, plan.report)
         return _Fitted(plan.history, by=self)
 
     def limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> HostLimits:
