@@ -104,7 +104,7 @@ WEIGHTS: Mapping[Sequence[str], Sequence[Weight]] = {
     ),
     TALKS: [
         *_weights("relevance.turns", "NEAR", "FURTHER", "SPEAKER"),
-        *_weights("fitting.evidence", ("TURN_ODDS", 0), ("TURN_ODDS", 1)),
+        *_weights("fitting.evidence", "SENTENCE_SLOPE"),
     ],
     AGENTS: [
         *_weights(

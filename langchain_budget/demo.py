@@ -12,7 +12,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnablePassthrough
 
 from rankbudget import BudgetSession, CounterUnavailableError
-from rankbudget.cli.demo import CLIENTS, CONTEXT, Half, Task, model_errors
+from rankbudget.cli.demo import CLIENTS, CONTEXT, Half, Task
 
 from .trimmer import BudgetTrimmer
 
@@ -38,14 +38,13 @@ def run(task: Task) -> Half:
     )
     if task.model is not None:
         chain |= RunnablePassthrough.assign(answer=(lambda done: done["prompt"]) | _model(task))
-    with model_errors(task.model):
-        done = chain.invoke(
-            {
-                "system": task.system,
-                "history": convert_to_messages([dict(message) for message in task.history]),
-                "question": task.question,
-            }
-        )
+    done = chain.invoke(
+        {
+            "system": task.system,
+            "history": convert_to_messages([dict(message) for message in task.history]),
+            "question": task.question,
+        }
+    )
     return Half(
         prompt=convert_to_openai_messages(done["prompt"].to_messages()),
         passages={document.id: document.page_content for document in done["documents"]},

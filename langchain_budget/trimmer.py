@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from typing_extensions import override
 
@@ -72,6 +72,16 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
             raise BudgetConfigError(msg)
 
     # ---- as a Runnable -----------------------------------------------------------------------------------
+    @property
+    @override
+    def InputType(self) -> Any:
+        return list[AnyMessage] | dict[str, Any]
+
+    @property
+    @override
+    def OutputType(self) -> Any:
+        return list[AnyMessage] | dict[str, Any]
+
     @override
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         return self._call_with_config(self._run, input, config, **kwargs)

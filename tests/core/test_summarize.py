@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -276,3 +277,34 @@ def test_almost_filler_is_none():
     """A text made to send a pattern matcher astray is judged, and stays."""
     assert not is_filler("hope this " * 28 + "x?!#y")
     assert not is_filler("let me know if " * 18 + "?x")
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_summarizer_that_hangs_leaves_few_threads(*, asynchronous: bool) -> None:
+    """After some calls that never came back it is not asked again, until one of them returns; then it is."""
+    release = threading.Event()
+
+    def hang(text: str, max_tokens: int) -> str:
+        release.wait(30)
+        return "fine"
+
+    def ask() -> str:
+        steps = summarize_steps(["a b c"], max_tokens=9, counter=WORDS, summarizer=hang, timeout=0.01)
+        return asyncio.run(adrive(steps)) if asynchronous else drive(steps)
+
+    def hanging() -> int:
+        return sum(thread.name == "rankbudget-summary" for thread in threading.enumerate())
+
+    before = hanging()
+    try:
+        for _ in range(20):
+            with pytest.raises(SummaryError, match="must answer within"):
+                ask()
+        assert 0 < hanging() - before <= 8
+    finally:
+        release.set()
+    while hanging() > before:
+        time.sleep(0.01)
+    assert (
+        drive(summarize_steps(["a b c"], max_tokens=9, counter=WORDS, summarizer=hang, timeout=5)) == "fine"
+    )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +18,7 @@ from ..report.report import BudgetReport
 from ..segment import Segment
 from .reading import read_chat, read_passages
 
-__all__ = ["CLIENTS", "CONTEXT", "Half", "Task", "model_errors", "run_demo"]
+__all__ = ["CLIENTS", "CONTEXT", "Half", "Task", "run_demo"]
 
 QUESTION = "What happens when the last three exchanges of a conversation do not fit?"
 _LINE = "-" * 20
@@ -111,7 +110,14 @@ def run_demo(
     done: dict[str, Half] = {}
     for name, run in halves.items():
         _say(f"running {name}")
-        done[name] = half = run(task)
+        try:
+            done[name] = half = run(task)
+        except Exception as error:
+            if model is None or isinstance(error, BudgetError):
+                raise
+            said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            msg = f"model {model!r} did not answer: {said}"
+            raise BudgetError(msg) from error
         print(f"\n== {name} ==\n{half.report.table()}")
         sent = _tokens_sent(half, task)
         print(f"counted again on what was sent: {sent:,} tokens, {len(half.prompt)} messages")
@@ -120,18 +126,6 @@ def run_demo(
     for answer, names in _answers(done, task).items():
         print(f"{' and '.join(names)}: {answer}")
     return 0 if same else 1
-
-
-@contextmanager
-def model_errors(model: str | None) -> Iterator[None]:
-    """Turns what a model's client raises into one line that names the model."""
-    try:
-        yield
-    except Exception as error:
-        if model is None or isinstance(error, BudgetError):
-            raise
-        msg = f"model {model!r} did not answer: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        raise BudgetError(msg) from error
 
 
 def _half(module: str) -> Any:

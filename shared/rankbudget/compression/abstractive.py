@@ -7,6 +7,7 @@ import concurrent.futures
 import contextvars
 import inspect
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ __all__ = ["Summarizer", "summarize_steps"]
 
 _SO_FAR = "Summary so far:\n"
 _NEW = "\n\nNew:\n"
+_MOST_LATE = 8
+"""Calls of one summarizer that may hang in their threads; until one returns, it is not asked again."""
 
 
 Summarizer = Callable[[str, int], Any]
@@ -150,10 +153,18 @@ def _call(summarizer: Summarizer, text: str, max_tokens: int, timeout: float | N
     def ask() -> Any:
         return summarizer(text, max_tokens)
 
+    if _late[id(summarizer)] >= _MOST_LATE:
+        raise _LateError
+
     async def ask_async() -> Any:
         if form is not None:
             return await _awaited(form(text, max_tokens), timeout)
-        answer = await _awaited(asyncio.wrap_future(_in_thread(ask)), timeout)
+        future = _in_thread(ask)
+        try:
+            answer = await _awaited(asyncio.wrap_future(future), timeout)
+        except _LateError:
+            _abandon(summarizer, future)
+            raise
         return await _awaited(answer, timeout) if inspect.isawaitable(answer) else answer
 
     def ask_blocking() -> Any:
@@ -162,6 +173,7 @@ def _call(summarizer: Summarizer, text: str, max_tokens: int, timeout: float | N
         else:
             future = _in_thread(ask)
             if not concurrent.futures.wait([future], timeout).done:
+                _abandon(summarizer, future)
                 raise _LateError
             answer = future.result()
         if inspect.isawaitable(answer):
@@ -190,6 +202,23 @@ def _in_thread(work: Callable[[], Any]) -> concurrent.futures.Future[Any]:
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(run,), daemon=True, name="rankbudget-summary").start()
     return future
+
+
+_late: Counter[int] = Counter()
+_late_lock = threading.Lock()
+
+
+def _abandon(summarizer: Summarizer, future: concurrent.futures.Future[Any]) -> None:
+    """Counts a call that is left behind in its thread, until it returns."""
+
+    def count(one: int) -> None:
+        with _late_lock:
+            _late[id(summarizer)] += one
+            if not _late[id(summarizer)]:
+                del _late[id(summarizer)]
+
+    count(1)
+    future.add_done_callback(lambda _: count(-1))
 
 
 async def _awaited(answer: Awaitable[Any], timeout: float | None) -> Any:

@@ -25,9 +25,15 @@ _TAG = re.compile(
 )
 _ANY = "|".join(f"(?P<{name}>{words})" for name, words in _NAMES.items())
 _LABEL = re.compile(
-    rf"^[ \t]*(?:#{{1,6}} +)?(?:\*\*)?(?:{_ANY})(?:\*\*)?[ \t]*(?::(?:\*\*)?[ \t]*\n?|\n(?=\S))",
+    rf"^[ \t]*(?:#{{1,6}} +)?(?:\*\*)?(?:{_ANY})(?:[ #]{{1,2}}\d{{1,4}})?(?:\*\*)?[ \t]*(?::(?:\*\*)?[ \t]*\n?|\n(?=\S))",
     re.IGNORECASE | re.MULTILINE,
 )
+_INSTRUCTED = re.compile(
+    r"(?=[^\n]{0,400}\b(?:you are|you must|your (?:task|job)|answer|respond|reply|use only|based on)\b)"
+    r"[^\n]{1,400}(?:\n[ \t]*\n\s*(?=\S)|\s*\Z)",
+    re.IGNORECASE,
+)
+"""A first paragraph of one line that tells the model what to do."""
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 
 
@@ -91,9 +97,13 @@ def _tag_pairs(prompt: str) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
 def _labelled(text: str) -> list[PromptPart]:
     labels = list(_LABEL.finditer(text))
     ends = [*[label.start() for label in labels], len(text)]
-    parts = [_part("system" if labels else "document", "", text[: ends[0]])] if ends[0] else []
-    for label, end in zip(labels, ends[1:], strict=True):
-        category = next(name for name in _NAMES if label.group(name) is not None)
+    categories = [next(name for name in _NAMES if label.group(name) is not None) for label in labels]
+    # Before a question alone there is what it asks about; before other parts there are instructions.
+    leading: Category = "system" if {*categories} - {"query"} else "document"
+    start = instructed.end() if leading == "document" and (instructed := _INSTRUCTED.match(text)) else 0
+    parts = [_part("system", "", text[:start])] if start else []
+    parts += [_part(leading, "", text[start : ends[0]])] if ends[0] > start else []
+    for label, category, end in zip(labels, categories, ends[1:], strict=True):
         parts.append(_part(category, label.group(), text[label.end() : end]))
     return parts
 
@@ -109,10 +119,10 @@ def _category(tag: str) -> Category:
 
 
 def _with_question(parts: list[PromptPart]) -> list[PromptPart]:
-    """Returns the parts with the last paragraph as the question."""
+    """Returns the parts with the last paragraph as the question; behind a label it must end as one."""
     last = parts[-1]
-    if last.category != "document" or last.before:
-        return parts
     cut = max((match.end() for match in _PARAGRAPH.finditer(last.text)), default=0)
-    documents = [_part("document", "", last.text[:cut])] if cut else []
+    if last.category != "document" or (last.before and not (cut and last.text.endswith("?"))):
+        return parts
+    documents = [_part("document", last.before, last.text[:cut])] if cut else []
     return [*parts[:-1], *documents, PromptPart("query", "", last.text[cut:], last.after)]

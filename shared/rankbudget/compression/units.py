@@ -14,9 +14,15 @@ __all__ = ["Unit", "UnitKind", "split_units"]
 
 UnitKind = Literal["sentence", "code", "json", "table"]
 
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$|[^|]+\|[^|]+\|.*$|[^\t]+\t[^\t]+$")
-_INDENTED = re.compile(r"(?: {4,}|\t)\S")
+_FENCED = r"[ \t]*(`{3,}(?!`)|~{3,}(?!~)).*\n(?:(?![ \t]*\1[ \t\r]*$).*\n)*.*\n?"
+_ROW = r"[ \t]*\|.*\|[ \t]*|[^|\n]+\|[^|\n]+\|.*|[^\t\n]+\t[^\t\n]+"
+_BLOCKS: tuple[tuple[UnitKind, re.Pattern[str]], ...] = (
+    ("code", re.compile(_FENCED, re.MULTILINE)),
+    ("table", re.compile(rf"(?:(?:{_ROW})(?:\n|\Z)){{2,}}")),
+    # An indented block needs a blank line before it: otherwise it continues a list item.
+    ("code", re.compile(r"(?:(?<![^\n]\n)|(?<=\n\r\n))(?:(?: {4,}|\t)\S.*(?:\n|\Z)){2,}")),
+)
+_BRACKET = re.compile(r"[ \t]*[{\[]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)')
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _NUMBERING = re.compile(r"\s*(?:\d{1,3}|[A-Za-z])\.\s*$")
@@ -54,58 +60,34 @@ def split_units(text: str) -> list[Unit]:
 
 def _blocks(text: str) -> Iterator[tuple[UnitKind, str]]:
     """Yields the blocks of a text, and as "sentence" the prose between them."""
-    lines = text.splitlines(keepends=True)
-    prose = i = tried = 0
-    while i < len(lines):
-        kind, end = _block_at(lines, i)
-        if end == i and i >= tried and lines[i].lstrip()[:1] in ("{", "["):
+    prose = at = tried = 0
+    while at < len(text):
+        found = ((kind, match.end()) for kind, pattern in _BLOCKS if (match := pattern.match(text, at)))
+        kind, end = next(found, ("sentence", at))
+        if end == at >= tried and _BRACKET.match(text, at):
             kind = "json"
-            end, tried = _json_at(lines, i)  # brackets that hold no JSON are read once
-        if end == i:
-            i += 1
-            continue
-        if prose < i:
-            yield "sentence", "".join(lines[prose:i])
-        yield kind, "".join(lines[i:end])
-        prose = i = end
-    if prose < len(lines):
-        yield "sentence", "".join(lines[prose:])
+            end, tried = _json_end(text, at)  # brackets that hold no JSON are read once
+        if end > at:
+            if prose < at:
+                yield "sentence", text[prose:at]
+            yield kind, text[at:end]
+            prose = at = end
+        else:
+            at = text.find("\n", at) + 1 or len(text)
+    if prose < len(text):
+        yield "sentence", text[prose:]
 
 
-def _block_at(lines: list[str], start: int) -> tuple[UnitKind, int]:
-    """Returns which block begins at a line, and the line after its end (`start` where none begins)."""
-    fence = _FENCE.match(lines[start])
-    if fence and lines[start].endswith("\n"):
-        end = start + 1
-        while end < len(lines) and lines[end].strip() != fence.group(1):
-            end += 1
-        return "code", min(end + 1, len(lines))
-    end = _run_end(lines, start, _ROW)
-    if end > start:
-        return "table", end
-    # An indented block needs a blank line before it: otherwise it continues a list item.
-    if start == 0 or not lines[start - 1].strip():
-        return "code", _run_end(lines, start, _INDENTED)
-    return "sentence", start
-
-
-def _run_end(lines: list[str], start: int, pattern: re.Pattern[str]) -> int:
-    """Returns the end of the matching lines from `start` on; `start` where fewer than two match."""
-    end = start
-    while end < len(lines) and pattern.match(lines[end].rstrip("\n")):
-        end += 1
-    return end if end - start > 1 else start
-
-
-def _json_at(lines: list[str], start: int) -> tuple[int, int]:
-    """Returns the end of the JSON at a line (`start` where there is none) and of the lines read."""
-    depth = 0
-    for end in range(start + 1, len(lines) + 1):
-        bare = _STRING.sub("", lines[end - 1])
+def _json_end(text: str, at: int) -> tuple[int, int]:
+    """Returns the end of the JSON at a line (`at` where there is none) and of what was read."""
+    depth, end = 0, at
+    while end < len(text):
+        start, end = end, text.find("\n", end) + 1 or len(text)
+        bare = _STRING.sub("", text[start:end])
         depth += sum(map(bare.count, "{[")) - sum(map(bare.count, "}]"))
         if depth <= 0:
-            return (start if parse("".join(lines[start:end])) is None else end), end
-    return start, len(lines)
+            return (at if parse(text[at:end]) is None else end), end
+    return at, len(text)
 
 
 def _joined_quotes(pieces: tuple[str, ...]) -> list[str]:

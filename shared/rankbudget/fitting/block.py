@@ -67,15 +67,6 @@ def fit_block(
 
     Pinned segments stay with their groups and are paid for first; the strategy picks from the others.
 
-    Args:
-        segments: what the block holds, in the order it should appear.
-        strategy: picks what stays.
-        limit: most tokens, as `cost` counts.
-        counter: counts texts.
-        block: the block's name, for decisions and errors.
-        query: what the block should answer.
-        cost: tokens of a text as it is shown for a segment; None counts each text and a newline.
-
     Raises:
         BudgetExceededError: pinned segments need more than `limit`.
         BudgetConfigError: the strategy broke a rule of `FitStrategy`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -23,10 +24,6 @@ __all__ = ["BestFirst", "Evidence", "Memories", "Order"]
 
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
-TURN_ODDS = (-5.0, 0.9)
-"""Base and slope from a turn's score to the log-odds that it holds evidence."""
-OWN_SCORE_ODDS = (-2.0, 1.5)
-"""The same for normalised scores a caller brings."""
 SENTENCE_SLOPE = 0.3
 """What a sentence of a turn or a scored segment loses per spread it falls behind the best of its segment."""
 
@@ -59,7 +56,6 @@ class Evidence:
     """
 
     _ranking: MemoryScorer | None = None
-    _by_score = False
 
     def __init__(
         self,
@@ -91,7 +87,7 @@ class Evidence:
         del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
         costs = [price(segment, segment.text) for segment in segments]
-        rater = _Rater(query, segments, self._scorer, ranking=self._ranking, by_score=self._by_score)
+        rater = _Rater(query, segments, self._scorer or default_scorer(), self._ranking)
         if sum(costs) <= limit:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
@@ -139,8 +135,6 @@ class BestFirst(Evidence):
         (['a', 'c'], 4)
     """
 
-    _by_score = True
-
     def __init__(self, **options: Any) -> None:
         super().__init__(compress=False, **options)
 
@@ -156,19 +150,6 @@ class Memories(Evidence):
     Args:
         scorer: rates nearness; a `MemoryScorer` brings its own weights; None takes the default mix.
         options: `compress`, `dedup` and `order`, as of `Evidence`.
-
-    Example:
-        >>> from datetime import datetime
-        >>> from rankbudget import counter_for
-        >>> old, new = datetime(2024, 5, 1), datetime(2025, 6, 1)
-        >>> memories = [
-        ...     Segment(id="trip", text="Ann had green tea in London.", priority=10, created_at=old),
-        ...     Segment(id="health", text="Ann cannot drink black tea.", priority=100, created_at=new),
-        ... ]
-        >>> counter, question = counter_for("o200k_base"), "Which tea did Ann have in London?"
-        >>> fit = Memories().fit(memories, limit=8, counter=counter, block="memory", query=question)
-        >>> [piece.segment.id for piece in fit.pieces]
-        ['health']
     """
 
     def __init__(self, *, scorer: Scorer | None = None, **options: Any) -> None:
@@ -216,46 +197,45 @@ def _in_order(kept: Iterable[int], rater: _Rater, order: Order) -> list[int]:
     return best if order == "score" else best[::2] + best[1::2][::-1]
 
 
+@dataclass(eq=False)
 class _Rater:
     """Rates segments when asked, and their sentences only then: few questions need them."""
 
-    def __init__(
-        self,
-        query: str,
-        segments: Sequence[Segment],
-        scorer: Scorer | None,
-        *,
-        ranking: MemoryScorer | None = None,
-        by_score: bool = False,
-    ) -> None:
-        self._query = query
-        self._segments = segments
-        self._scorer = scorer or default_scorer()
-        self._ranking = ranking
-        self._by_score = by_score
-        given = [segment.score for segment in segments if segment.score is not None]
-        self._given = given if len(given) == len(segments) else None
-        self._turns = self._given is None and all(segment.role for segment in segments)
+    query: str
+    segments: Sequence[Segment]
+    scorer: Scorer
+    ranking: MemoryScorer | None
+
+    @cached_property
+    def given(self) -> list[float]:
+        """The segments' own scores, where all have one."""
+        scores = [segment.score for segment in self.segments if segment.score is not None]
+        return scores if len(scores) == len(self.segments) else []
+
+    @cached_property
+    def turns(self) -> bool:
+        """Whether they are turns of a conversation without scores."""
+        return not self.given and all(segment.role for segment in self.segments)
 
     @cached_property
     def documents(self) -> list[float]:
-        """Log-odds that each segment holds evidence."""
+        """How likely each segment holds evidence."""
         near = self._near()
         shifts = self._shifts(near)
         return [rating + shift for rating, shift in zip(near, shifts, strict=True)]
 
     @cached_property
     def sentences(self) -> list[list[float]]:
-        """Log-odds that each sentence of each segment holds evidence, by itself and by its segment."""
-        texts = [split_sentences(segment.text) for segment in self._segments]
+        """How likely each sentence of each segment holds evidence, by itself and by its segment."""
+        texts = [split_sentences(segment.text) for segment in self.segments]
         if all(len(pieces) == 1 for pieces in texts):
             return [[rating] for rating in self.documents]
-        if self._given is None and not self._turns:
-            rows = rate_sentences(self._query, self._segments, self._scorer)
+        if not self.given and not self.turns:
+            rows = rate_sentences(self.query, self.segments, self.scorer)
             shifts = self._shifts([max(row) for row in rows])
             return [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
         flat = [Segment(id=str(i), text=text) for i, pieces in enumerate(texts) for text in pieces]
-        near = iter(normalised(self._scorer.score(self._query, flat)))
+        near = iter(normalised(self.scorer.score(self.query, flat)))
         found = []
         for rating, pieces in zip(self.documents, texts, strict=True):
             own = [next(near) for _ in pieces]
@@ -263,16 +243,11 @@ class _Rater:
         return found
 
     def _near(self) -> list[float]:
-        if self._given is not None:
-            base, slope = OWN_SCORE_ODDS
-            return [base + slope * score for score in normalised(self._given)]
-        if self._by_score:
-            return self._scorer.score(self._query, self._segments)
-        if self._turns:
-            base, slope = TURN_ODDS
-            scores = TurnScorer(self._scorer).score(self._query, self._segments)
-            return [base + slope * score for score in scores]
-        return rate_documents(self._query, self._segments, self._scorer)
+        if self.given:
+            return normalised(self.given)
+        if self.turns:
+            return TurnScorer(self.scorer).score(self.query, self.segments)
+        return rate_documents(self.query, self.segments, self.scorer)
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
-        return self._ranking.shifts(near, self._segments) if self._ranking else [0.0] * len(near)
+        return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
 from ..counting.protocol import TokenCounter
@@ -24,6 +25,7 @@ MOST_TRIES = 64
 """Lengths that are tried for a cut: its price differs from the count of its words by a few tokens at most."""
 
 
+@dataclass(eq=False)
 class Packing:
     """Takes the longest start of `units` that fits `limit`, and the start of the sentence behind it.
 
@@ -35,26 +37,18 @@ class Packing:
     smaller one kept. `pieces` is what is kept, by position.
     """
 
-    def __init__(
-        self,
-        segments: Sequence[Segment],
-        costs: Sequence[int],
-        price: Cost,
-        counter: TokenCounter,
-        units: Sequence[Unit],
-        limit: int,
-        *,
-        skip: int,
-    ) -> None:
-        self._segments = segments
-        self._costs = costs
-        self._price = price
-        self._counter = counter
-        self._units = units
-        self._limit = limit
-        self._taken: dict[int, list[int]] = {}
-        self.pieces: dict[int, Piece] = {}
-        stopped_at = self._take(skip=skip)
+    segments: Sequence[Segment]
+    costs: Sequence[int]  # of whole segments
+    price: Cost
+    counter: TokenCounter
+    units: Sequence[Unit]
+    limit: int
+    skip: int = 0
+    pieces: dict[int, Piece] = field(default_factory=dict, init=False)
+    _taken: dict[int, list[int]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        stopped_at = self._take()
         if stopped_at is not None:
             self._take_start(*stopped_at)
 
@@ -64,9 +58,9 @@ class Packing:
         Where `price` escapes a text that is kept in part, the limit may lack the tokens that escaping adds.
         """
         found: dict[str, int] = {}
-        everything, used, most = sum(self._costs), 0, 0
+        everything, used, most = sum(self.costs), 0, 0
         for i, j, tokens in self._priced():
-            name = self._segments[i].id
+            name = self.segments[i].id
             if i not in self.pieces and name not in found:
                 least = tokens if j == WHOLE else min(tokens, self._shortest(i, j))
                 found[name] = min(everything, max(most, used + least))
@@ -82,16 +76,16 @@ class Packing:
     def _priced(self) -> Iterator[tuple[int, int, int]]:
         """Yields each unit with the tokens it adds; all sentences of a text add up to its price."""
         spent: dict[int, tuple[int, int]] = {}
-        for i, j in self._units:
+        for i, j in self.units:
             if j == WHOLE:
-                yield i, j, self._costs[i]
+                yield i, j, self.costs[i]
                 continue
             sentences = self._sentences(i)
             number, before = spent.get(i, (0, 0))
             if number + 1 == len(sentences):
-                after = self._costs[i]
+                after = self.costs[i]
             elif number == 0:
-                after = self._price(self._segments[i], "") + self._longest_form(sentences, j)
+                after = self.price(self.segments[i], "") + self._longest_form(sentences, j)
             else:
                 after = before + self._longest_form(sentences, j)
             spent[i] = number + 1, after
@@ -101,17 +95,17 @@ class Packing:
         """Returns the most tokens a sentence has, at the start of a text or behind another sentence."""
         text = sentences[j]
         if text[:1].isspace():
-            return max(self._counter.count(text), self._counter.count(text.lstrip()))
-        return self._counter.count(text if j == 0 or sentences[j - 1][-1:].isspace() else f" {text}")
+            return max(self.counter.count(text), self.counter.count(text.lstrip()))
+        return self.counter.count(text if j == 0 or sentences[j - 1][-1:].isspace() else f" {text}")
 
-    def _take(self, *, skip: int) -> tuple[Unit, int] | None:
+    def _take(self) -> tuple[Unit, int] | None:
         """Takes units while they fit; returns the first that does not, and the room left for it."""
         taken: list[tuple[int, int, int]] = []
         used = 0
         behind: Unit | None = None
         for number, (i, j, tokens) in enumerate(self._priced()):
-            may_skip = number < skip
-            if used + tokens <= self._limit and (may_skip or behind is None):
+            may_skip = number < self.skip
+            if used + tokens <= self.limit and (may_skip or behind is None):
                 used += tokens
                 taken.append((i, j, tokens))
                 self._taken.setdefault(i, []).append(j)
@@ -120,7 +114,7 @@ class Packing:
             if not may_skip:
                 break
         self.pieces = {i: self._piece(i) for i in self._taken}
-        while (over := self._used() - self._limit) > 0:
+        while (over := self._used() - self.limit) > 0:
             taken_back, changed = 0, set()
             while taken_back * 4 < over:  # a wrapping may make a text cost up to four times its words
                 i, j, tokens = taken.pop()
@@ -135,21 +129,21 @@ class Packing:
                     self.pieces[i] = self._piece(i)
                 else:
                     del self._taken[i]
-        return (behind, self._limit - used) if behind else None
+        return (behind, self.limit - used) if behind else None
 
     def _take_start(self, unit: Unit, room: int) -> None:
         """Takes as many words of a sentence as fit; nothing of what stays whole or goes whole."""
         i, j = unit
         if j == WHOLE:
             return
-        segment, before, wrapping = self._segments[i], 0, self._wrapping(i)
+        segment, before, wrapping = self.segments[i], 0, self._wrapping(i)
         if i in self.pieces:
             before, wrapping = self.pieces[i].rendition.tokens, 0
-        free = min(room, self._limit - self._used())
+        free = min(room, self.limit - self._used())
         longest = room - wrapping
         for most in range(longest, max(SHORTEST_CUT - 1, longest - MOST_TRIES), -1):
             text = self._text(i, cut=(j, self._start(i, j, most)))
-            tokens = self._price(segment, text)
+            tokens = self.price(segment, text)
             if tokens - before <= free:
                 self._taken.setdefault(i, []).append(j)
                 self.pieces[i] = Piece(segment, Rendition(kind="truncated", text=text, tokens=tokens))
@@ -159,30 +153,30 @@ class Packing:
         """Returns the words at the start of a sentence that have `most` tokens, or part of the first."""
         sentence = self._sentences(i)[j]
         ends = [word.end() for word in islice(_WORD.finditer(sentence), most)]
-        fit = bisect_right(ends, most, key=lambda end: self._counter.count(sentence[:end]))
-        return sentence[: ends[fit - 1]] if fit else self._counter.truncate(sentence, most)
+        fit = bisect_right(ends, most, key=lambda end: self.counter.count(sentence[:end]))
+        return sentence[: ends[fit - 1]] if fit else self.counter.truncate(sentence, most)
 
     def _shortest(self, i: int, j: int) -> int:
         """Returns the tokens of the shortest start of a sentence that is kept of a segment."""
         text = self._start(i, j, SHORTEST_CUT).strip()
-        return max(SHORTEST_CUT + self._wrapping(i), self._price(self._segments[i], text))
+        return max(SHORTEST_CUT + self._wrapping(i), self.price(self.segments[i], text))
 
     def _wrapping(self, i: int) -> int:
         """Returns the tokens around a text, less two that may merge with its ends."""
-        return max(0, self._price(self._segments[i], "") - 2)
+        return max(0, self.price(self.segments[i], "") - 2)
 
     def _used(self) -> int:
         return sum([piece.rendition.tokens for piece in self.pieces.values()])
 
     def _sentences(self, i: int) -> tuple[str, ...]:
-        return split_sentences(self._segments[i].text)
+        return split_sentences(self.segments[i].text)
 
     def _piece(self, i: int) -> Piece:
-        segment, taken = self._segments[i], self._taken[i]
+        segment, taken = self.segments[i], self._taken[i]
         if taken[0] == WHOLE or len(taken) == len(self._sentences(i)):
-            return whole(segment, self._costs[i])
+            return whole(segment, self.costs[i])
         text = self._text(i)
-        return Piece(segment, Rendition(kind="compressed", text=text, tokens=self._price(segment, text)))
+        return Piece(segment, Rendition(kind="compressed", text=text, tokens=self.price(segment, text)))
 
     def _text(self, i: int, cut: tuple[int, str] | None = None) -> str:
         """Returns the sentences that are taken of a segment, in their order, and the start of a cut one."""

@@ -1,9 +1,4 @@
-"""Selective: what matters stays whole, other segments are shortened, old filler goes.
-
-The analysis needs no model: the newest segments, and those with a decision, a commitment, a correction, a
-preference, names or numbers, are worth keeping whole; other segments become "[Earlier: ...]"; pleasantries
-and doubles go first. A plan of your own overrules it, and holds even where everything fits.
-"""
+"""Selective: what matters stays whole, other segments are shortened, old filler goes; no model is needed."""
 
 from __future__ import annotations
 

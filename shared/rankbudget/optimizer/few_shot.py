@@ -197,9 +197,7 @@ def _likeness(examples: Sequence[Mapping[str, Any]], scorer: Scorer) -> Likeness
         embedder = default_embedder()
     if embedder is None:
         terms = [frozenset(content_terms(text)) for text in texts]
-        return lambda one, others: [
-            len(terms[one] & terms[i]) / max(len(terms[one] | terms[i]), 1) for i in others
-        ]
+        return lambda one, others: [_shared(terms[one], terms[i]) for i in others]
     vectors = embedder.vectors(texts)
 
     def by_meaning(one: int, others: Sequence[int]) -> list[float]:
@@ -238,3 +236,9 @@ def _labels(examples: Sequence[Mapping[str, Any]]) -> list[str]:
     recur = len(outputs) >= _LABEL_REPEATS * len(distinct)
     short = all(len(output) <= _LONGEST_LABEL for output in distinct)
     return outputs if recur and short else [""] * len(examples)
+
+
+def _shared(first: frozenset[str], second: frozenset[str]) -> float:
+    """Returns the share of the words of two texts that both have."""
+    both = 0 if first.isdisjoint(second) else len(first & second)
+    return both / max(len(first) + len(second) - both, 1)

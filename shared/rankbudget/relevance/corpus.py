@@ -1,9 +1,4 @@
-"""Word statistics of a list of texts, built once and kept while memory lasts.
-
-Scoring the same segments against the next question costs only the question: texts are analysed once each
-(`word_counts`) and lists of texts are indexed once each (`TermIndex.of`). Both caches are bounded by the
-characters they hold on to.
-"""
+"""Word statistics of texts, made once and kept in caches that are bounded by characters."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Relevance by meaning: the cosine between the vector of the query and the vector of each text.
-
-The default vectors are wordllama's static embedding, which ships inside its wheel: no download, no network,
-no torch. Any function from texts to vectors plugs in instead. This file owns wordllama; numpy is imported
-only where vectors are.
-"""
+"""Relevance by meaning: cosines of wordllama's static vectors, or of vectors of your own; owns wordllama."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ import importlib.util
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +49,6 @@ class Embedder:
     Args:
         embed: texts in, one vector each out; None takes wordllama's static embedding.
         name: what saved indexes call it; defaults to the function's own name.
-
-    Example:
-        >>> embedder = Embedder(lambda texts: [[float(len(text)), 0.0] for text in texts], name="length")
-        >>> embedder.vectors(["abc", "ab"]).tolist()
-        [[1.0, 0.0], [1.0, 0.0]]
     """
 
     def __init__(self, embed: EmbedFunction | None = None, *, name: str | None = None) -> None:
@@ -115,15 +105,14 @@ class EmbeddingScorer(TextScorer):
     """
 
     def __init__(self, embed: Embedder | EmbedFunction | None = None) -> None:
-        self._given = embed
-        self._embedder: Embedder | None = embed if isinstance(embed, Embedder) else None
+        self._embed = embed
 
-    @property
+    @cached_property
     def embedder(self) -> Embedder:
         """The embedder, made on first use: loading the default takes a third of a second."""
-        if self._embedder is None:
-            self._embedder = Embedder(self._given) if callable(self._given) else default_embedder()
-        return self._embedder
+        if isinstance(self._embed, Embedder):
+            return self._embed
+        return Embedder(self._embed) if self._embed else default_embedder()
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""

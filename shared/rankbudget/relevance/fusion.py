@@ -1,8 +1,4 @@
-"""Relevance from several scorers at once, each brought to one scale first.
-
-Scores are centred and divided by their spread before they are mixed. Mixing raw scores lets the one with the
-widest range decide alone, and mixing ranks forgets how clear the winner was.
-"""
+"""Relevance from several scorers at once, each brought to mean 0 and spread 1 before they are mixed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""An index of texts by meaning, kept in memory and saved to a folder.
-
-numpy compares the query with every text, which is exact and fastest up to about 100,000 texts; FAISS takes
-over above that where it is installed, or when asked for. This file owns faiss.
-"""
+"""An index of texts by meaning, kept in memory and saved to a folder; owns faiss."""
 
 from __future__ import annotations
 

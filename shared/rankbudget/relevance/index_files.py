@@ -1,8 +1,4 @@
-"""The file of a saved embedding index: a checksum, lines of JSON, and the numbers of the vectors.
-
-Nothing in it can run code or name another file. It is replaced as a whole, so a crash while saving leaves the
-old index.
-"""
+"""The file of a saved index: a checksum, lines of JSON and numbers; nothing in it can run code."""
 
 from __future__ import annotations
 

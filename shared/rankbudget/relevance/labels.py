@@ -1,8 +1,4 @@
-"""Relevance of labelled examples: a label that fits the question lifts all its examples.
-
-One lucky match does not decide: a label is rated by its best example and, where vectors are at hand, by the
-middle of its examples and its name.
-"""
+"""Relevance of labelled examples: a label that fits the question lifts all its examples."""
 
 from __future__ import annotations
 
@@ -31,8 +27,8 @@ _NOT_NAME = re.compile(r"[\W_]+")
 class LabelScorer:
     """Rates examples by how likely their label is, then by themselves; no label counts as a middling one.
 
-    Args:
-        scorer: rates single examples; None takes the default mix of words and meaning.
+    A label is rated by its best example and, where vectors are at hand, by the middle of its examples and its
+    name. `scorer` rates single examples, by default by words and meaning.
     """
 
     def __init__(self, scorer: Scorer | None = None) -> None:

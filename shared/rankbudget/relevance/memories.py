@@ -1,8 +1,4 @@
-"""Which memories matter now: near the question, important, recent, of a lasting kind.
-
-The parts are brought to one scale before they are weighed: cosines of one question lie within 0.2, priorities
-within 1.
-"""
+"""Which memories matter now: near the question, important, recent, of a lasting kind."""
 
 from __future__ import annotations
 
@@ -70,14 +66,6 @@ class MemoryScorer:
         weights: how much each part counts.
         similarity: rates nearness to the question; None takes the default mix of words and meaning.
         now: the moment recency counts from; None takes the newest memory's.
-
-    Example:
-        >>> memories = [
-        ...     Segment(id="old", text="likes tea", kind="fact", created_at=datetime(2025, 1, 1)),
-        ...     Segment(id="new", text="likes tea", kind="core", created_at=datetime(2025, 1, 31)),
-        ... ]
-        >>> [round(score, 2) for score in MemoryScorer().score("tea?", memories)]
-        [0.33, 0.45]
     """
 
     def __init__(

@@ -1,9 +1,4 @@
-"""Texts to sentences, losing nothing: the pieces put together are the text again.
-
-A space before a sentence goes with that sentence and a line break ends the piece before it. Cut there, token
-counts of pieces add up to the count of the whole (measured on 20,000 cuts), so a budget can be filled
-sentence by sentence without counting the text again and again.
-"""
+"""Texts to sentences, cut where the token counts of the pieces add up to the count of the whole."""
 
 from __future__ import annotations
 
@@ -25,9 +20,7 @@ _ABBREVIATIONS = frozenset(
     vs viz u.s u.k e.g i.e a.m p.m z.b d.h bzw usw ca bspw nr abb ej sra srta dra pág núm jan feb mar apr
     jun jul aug sep sept oct nov dec""".split()
 )
-_BEFORE_NUMBERS = frozenset(
-    {"no", "nos", "art", "fig", "figs", "op", "ch", "p", "pp", "vol", "vols", "nr", "núm"}
-)
+_BEFORE_NUMBERS = frozenset("no nos art fig figs op ch p pp vol vols nr núm".split())
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)$")
 _NOT_SPACE = re.compile(r"[^ ]")
 _SHORTEST = re.compile(r"\S\s*\S")

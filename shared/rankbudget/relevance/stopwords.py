@@ -1,7 +1,4 @@
-"""Function and question words: a rare one would weigh like a name in a small collection.
-
-Only queries lose them; texts keep all their words. Folded as `words.fold` folds.
-"""
+"""Function and question words, folded as `words.fold` folds: only queries lose them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Relevance of turns: a turn's own, its neighbours', its passage's and its speaker's.
-
-What was talked about spans many turns, and few of them hold the words of the question. So passages of four
-lengths are rated as if they were documents, and each turn adds the rating of the best passage it stands in.
-Whom the question names most likely said it.
-"""
+"""Relevance of turns: their own, their neighbours', that of the passages they stand in, their speaker's."""
 
 from __future__ import annotations
 
@@ -33,10 +28,10 @@ _MOST_WORDS = 6
 
 
 class TurnScorer:
-    """Rates turns by themselves, their neighbours, their passage and their speaker.
+    """Rates turns; `scorer` rates single texts, by default the mix of words and meaning.
 
-    Args:
-        scorer: rates single texts; None takes the default mix of words and meaning.
+    What was talked about spans many turns, and few of them hold the words of the question: each turn adds the
+    rating of the best passage it stands in. Whom the question names most likely said it.
     """
 
     def __init__(self, scorer: Scorer | None = None) -> None:
@@ -91,8 +86,7 @@ def _opening(text: str) -> str:
 def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment]]:
     """Returns overlapping passages of about `words` words: first turn, turn after the last, and the text.
 
-    They start at fixed distances from the beginning, so that a turn added at the end leaves all but the last
-    ones as they were.
+    They start at fixed distances, so that a turn added at the end leaves all but the last ones as they were.
     """
     return _PASSAGES.get((words, texts), lambda key: _cut(key[1], key[0]))
 

@@ -1,9 +1,4 @@
-"""Text to terms: what two texts must share to be about the same thing.
-
-Words are folded (case, accents, Arabic vowel marks), stemmed lightly, and stripped of function words in
-queries. Scripts without spaces between words (Chinese, Japanese, Korean, Thai, Khmer, Lao, Burmese) become
-overlapping character pairs, which need no dictionary.
-"""
+"""Text to terms: words folded and stemmed, scripts without spaces in overlapping character pairs."""
 
 from __future__ import annotations
 
