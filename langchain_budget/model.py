@@ -19,7 +19,7 @@ from rankbudget.adapters import Plan, Steps, adrive, drive, limits_of
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
 from ._convert import as_tools
-from ._limits import HostLimits, limit_of, schemas_in
+from ._limits import HostLimits, holds, limit_of, schemas_in
 from ._options import checked, send_report
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, inner_name
@@ -187,7 +187,7 @@ class RequestBudget:
             thread = thread_id() or (_SESSION if limits.summarizer is not None else None)
         plan = yield from self.agent.plan(request, limits, thread=thread)
         send_report(self.on_report, plan.report)
-        return _Fitted(plan.history, by=self)
+        return _Fitted(plan.messages, by=self)
 
     def limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> HostLimits:
         """Returns the limits of one request; its arguments are read before the model's own fields."""
@@ -198,6 +198,7 @@ class RequestBudget:
         own = called if self.agent.model is None else self.agent.model
         tools = [*(as_tools(self.tools) or ()), *(schemas_in(arguments) or ())]
         limits = self.agent.limits_for(own).with_tools(tools)
+        limits = replace(limits, held=limits.held or holds(model, asked))
         if self.inner is not None:
             most = self.inner.limits(model, asked).most
             limits = replace(limits, ceiling=min(most, limits.most))
