@@ -196,6 +196,9 @@ def _is_plain(fields: Mapping[str, Any]) -> bool:
 def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Any]:
     """Returns each tool call once, the longer form of those that are kept twice, and the other content."""
     content = fields["content"]
+    beside = fields["additional_kwargs"].get("tool_outputs")  # OpenAI's own calls, in LangChain's older form
+    if isinstance(beside, list):
+        content = [*(content if isinstance(content, list) else [content] if content else ()), *beside]
     listed = content if isinstance(content, list) else []
     rest = [b for b in content if not _is_call(b)] if isinstance(content, list) else content
     calls = [_call(c) for c in fields.get("tool_calls") or ()]
