@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypedDict, TypeVar, cast
 
+from langchain_core.documents import Document
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import BasePromptTemplate
@@ -213,6 +214,7 @@ _RULES: dict[str, tuple[Any, str]] = {
     "embeddings": (_with_one_of(*_EMBEDS), "an embedding model, a function from texts to vectors, or None"),
     "on_report": (_blocking, "a blocking callable that takes a report, or None"),
     "get_session_history": (callable, "a callable that returns a BaseChatMessageHistory"),
+    "documents": (_list_of(Document), "a list of Documents"),
     "example": (Mapping, "a dict"),
     "examples": (_list_of(Mapping), "a list of dicts"),
     "input_keys": (_list_of(str), "a list of names, or None"),
