@@ -219,6 +219,11 @@ class _Bounded:
 
     __getstate__: Callable[[], Any]
 
+    def forget(self, thread_id: Any) -> bool:
+        """Forgets the cut and the summary of a thread; returns whether it was known."""
+        known: bool = getattr(self, _FIELD).agent.forget(thread_id)
+        return known
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _empty, (type(self).__mro__[2],), self.__getstate__()
 

@@ -22,6 +22,7 @@ from langchain_budget._codec import CODEC
 from rankbudget import TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from tests.drawing import draws
+from tests.langchain.running import on_thread
 
 EXACT = counter_for("gpt-4o")
 
@@ -121,3 +122,16 @@ def test_a_window_that_a_model_does_not_state_may_be_given() -> None:
         budget_model(Model(), TokenBudget(context_window=1000), context_window=2000)
     with pytest.raises(BudgetConfigError, match="context_window"):
         budget_model(Model(), context_window=0)
+
+
+def test_a_bounded_model_forgets_a_thread() -> None:
+    """As the middleware does: the next request of the thread is fitted anew; bound to tools, it is the same model."""
+    thread = [kind("word " * 30) for _ in range(20) for kind in (HumanMessage, AIMessage)]
+    bounded: Any = budget_model(Model(requests=[]), max_tokens=600, counter="gpt-4o")
+    for name in ("a", "b"):
+        with on_thread(name):
+            bounded.invoke([*thread, HumanMessage("And now?")])
+    assert bounded.forget("a")
+    assert not bounded.forget("a")
+    assert bounded.bind(stop=["x"]).forget("b")
+    assert not bounded.forget("c")
