@@ -195,10 +195,7 @@ def _is_plain(fields: Mapping[str, Any]) -> bool:
 
 def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Any]:
     """Returns each tool call once, the longer form of those that are kept twice, and the other content."""
-    content = fields["content"]
-    beside = fields["additional_kwargs"].get("tool_outputs")  # OpenAI's own calls, in LangChain's older form
-    if isinstance(beside, list):
-        content = [*(content if isinstance(content, list) else [content] if content else ()), *beside]
+    content = _content_of(fields)
     listed = content if isinstance(content, list) else []
     rest = [b for b in content if not _is_call(b)] if isinstance(content, list) else content
     calls = [_call(c) for c in fields.get("tool_calls") or ()]
@@ -213,6 +210,14 @@ def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[dict[str, Any]], An
             forms = (twin["function"], other["function"])
             twin["function"] = max(forms, key=lambda form: len(form["arguments"]))
     return calls or _older_calls(fields["additional_kwargs"]), rest
+
+
+def _content_of(fields: Mapping[str, Any]) -> Any:
+    """Returns the content, with OpenAI's own calls, which LangChain's older form keeps beside it."""
+    content, beside = fields["content"], fields["additional_kwargs"].get("tool_outputs")
+    if not isinstance(beside, list):
+        return content
+    return [*(content if isinstance(content, list) else [content] if content else ()), *beside]
 
 
 def _older_calls(extra: Mapping[str, Any]) -> list[dict[str, Any]]:

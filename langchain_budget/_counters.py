@@ -77,7 +77,7 @@ def _model_counter(model: BaseLanguageModel[Any]) -> HostCounter:
 
 
 def _counting_client(model: Any) -> Any:
-    """Returns the client with which a model asks its provider for counts: one request for each, of valid lists.
+    """Returns the client with which a model asks its provider for counts.
 
     Anthropic's integration holds it as `_client`, Google's as `client`.
     """

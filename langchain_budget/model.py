@@ -104,7 +104,7 @@ def budget_model(
 def guarded(
     model: Any, agent: AgentBudget, planned: Planned, on_report: Callable[[BudgetReport], Any]
 ) -> Any:
-    """Returns the model with the limits of an agent's plan; a request as it was planned is not counted again."""
+    """Returns the model with the limits of an agent's plan; what was planned is not counted again."""
     return _wrapped(
         model, None, lambda each, _: RequestBudget(agent, on_report, getattr(each, _FIELD, None), planned)
     )

@@ -137,7 +137,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         return replace(done, messages=kept, value=kept if key is None else {**done.value, key: done.report})
 
     def _check_spelling(self, given: Sequence[str]) -> None:
-        """Raises for a key that is surely a misspelt slot: its content would be neither counted nor fitted."""
+        """Raises for a key that is surely a misspelt slot: its content would not be counted."""
         slots = [*self._keys.values(), *ALIASES.values()]
         missing = [key for key in slots if key not in given]
         for key in given:
