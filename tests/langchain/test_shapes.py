@@ -157,7 +157,8 @@ def pairs(messages: Sequence[Any]) -> tuple[int, int]:
     calls = results = 0
     for message in messages:
         blocks = message.content if isinstance(message.content, list) else []
-        kinds = [block["type"] for block in blocks]
+        beside = message.additional_kwargs.get("tool_outputs", [])
+        kinds = [block["type"] for block in (*blocks, *beside)]
         calls += len(getattr(message, "tool_calls", ())) + ("function_call" in message.additional_kwargs)
         hosted = ("server_tool_use", "server_tool_call", "computer_call", "mcp_approval_request")
         calls += sum(map(kinds.count, hosted))
