@@ -87,7 +87,7 @@ def to_segments(
     """Returns documents, example dicts, messages or plain texts as segments; each carries its host object.
 
     An item's own id names its segment; without one, or for the second of the same id, its place in the list
-    does. A document's metadata gives score, priority, date, confidence and title where it says them.
+    does. A document's metadata gives score and title, and what only memories are ranked by or tags show.
     """
     segments: list[Segment] = []
     seen: set[str] = set()

@@ -66,11 +66,24 @@ def _model_counter(model: BaseLanguageModel[Any]) -> HostCounter:
     named = counter_for(name or "o200k_base")
     if not counts_itself(model) or (name is not None and named.exact and model.custom_get_token_ids is None):
         return HostCounter(named)
+    client = _counting_client(model)
+    if client is not None and name is not None and model.custom_get_token_ids is None:
+        return HostCounter(counter_for(client, model=name))
     try:
         model.get_num_tokens_from_messages([HumanMessage("a")])
     except (NotImplementedError, AttributeError, ImportError):  # as for fine-tuned models and deployments
         return HostCounter(named)
     return HostCounter(counter_for(model.get_num_tokens), ListMeasure(model.get_num_tokens_from_messages))
+
+
+def _counting_client(model: Any) -> Any:
+    """Returns the client with which a model asks its provider for counts.
+
+    Anthropic's integration holds it as `_client`, Google's as `client`.
+    """
+    clients = [getattr(model, name, None) for name in ("_client", "client")]
+    places = [(client, getattr(client, name, None)) for client in clients for name in ("messages", "models")]
+    return next((client for client, place in places if callable(getattr(place, "count_tokens", None))), None)
 
 
 def counts_itself(model: Any) -> bool:

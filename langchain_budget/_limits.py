@@ -27,16 +27,21 @@ _SCHEMA_NAMES = (
 """What the integrations call the schema of a structured answer that is no tool."""
 
 
+_STORED = ("previous_response_id", "conversation", "cached_content")
+"""What the integrations call that which a provider stores and adds to a request."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class HostLimits(Limits):
     """Limits of LangChain's messages, with what summarizes those that are dropped."""
 
     summarizer: Summarizer | None = None
     summary_timeout: float | None = SUMMARY_TIMEOUT
+    held: bool = False  # the provider adds older messages that it stores
 
     def fields(self) -> dict[str, Any]:
         """Returns these limits as fields of a `PromptRequest`."""
-        own = {"summarizer": self.summarizer, "summary_timeout": self.summary_timeout}
+        own = {name: getattr(self, name) for name in ("summarizer", "summary_timeout", "held")}
         return {**Limits.fields(self), **own, "codec": CODEC}
 
     def session(self, *, measure: Measure | None = None, sources: Sequence[str] = ()) -> BudgetSession:
@@ -92,6 +97,7 @@ def limits_for(
         **{**vars(limits), "measure": None if host is None else host.measure},
         summarizer=as_summarizer(summarizer),
         summary_timeout=summary_timeout,
+        held=holds(*unwrapped(model)),
     )
     return made.with_tools(bound_tools(model) if tools is None else as_tools(tools))
 
@@ -128,6 +134,13 @@ def limit_of(session: BudgetSession, max_tokens: int | None) -> tuple[TokenBudge
 def bound_tools(model: Any) -> list[dict[str, Any]] | None:
     """Returns the tools and output schemas that are bound to a model; None when there are none."""
     return schemas_in(unwrapped(model)[1])
+
+
+def holds(model: Any, arguments: Mapping[str, Any]) -> bool:
+    """Returns whether a request names messages that its provider stores and adds."""
+    given = {**(getattr(model, "model_kwargs", None) or {}), **arguments}
+    named = any(given.get(name) or getattr(model, name, None) for name in _STORED)
+    return named or bool(getattr(model, "use_previous_response_id", False))
 
 
 def schemas_in(arguments: Mapping[str, Any]) -> list[dict[str, Any]] | None:

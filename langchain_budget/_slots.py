@@ -43,7 +43,7 @@ _OPTIONS = {
     "query": "question_key",
 }
 """The option that names the key of each slot."""
-_ALIASES = {"history": "chat_history", "documents": "context", "question": "input"}
+ALIASES = {"history": "chat_history", "documents": "context", "question": "input"}
 """What LangChain's own chains call the slots; read where the usual key is not in the input."""
 
 
@@ -91,7 +91,7 @@ class SlotSettings(LimitSettings):
     def _keys_in(self, names: Iterable[str]) -> dict[str, str]:
         """Returns the keys among `names` by slot; aliases are read where the usual key is missing."""
         known = set(names)
-        found = {slot: key if key in known else _ALIASES.get(key, key) for slot, key in self._keys.items()}
+        found = {slot: key if key in known else ALIASES.get(key, key) for slot, key in self._keys.items()}
         return {slot: key for slot, key in found.items() if key in known}
 
     # ---- one request -------------------------------------------------------------------------------------

@@ -76,6 +76,7 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
+        check_values({"documents": documents})
         kept = self.fit(documents, query).segments
         return [s.source if s.source.page_content == s.text else from_segment(s, s.text) for s in kept]
 

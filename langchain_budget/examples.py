@@ -83,6 +83,7 @@ class BudgetExampleSelector(BaseExampleSelector):
     def add_example(self, example: dict[str, str]) -> Any:
         """Adds an example; selections that are under way do not see it."""
         check_values({"example": example})
+        example_text(example, self.example_prompt)  # raises now where the prompt needs other fields
         cast("list[Any]", self.examples).append(example)
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,13 +12,14 @@ from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from typing_extensions import Unpack, override
 
 from rankbudget import BudgetReport, TokenBudget
-from rankbudget.adapters import Call, Steps, adrive, content_text, drive, truncate_text
+from rankbudget.adapters import Call, Plan, Steps, adrive, content_text, drive, truncate_text
 
 from ._codec import CODEC
-from ._options import LimitOptions, SharedCopy, checked
+from ._convert import as_tools
+from ._options import LimitOptions, SharedCopy, checked, send_report
 from ._supported import require
 from .agents import AgentBudget, thread_id
-from .model import guarded
+from .model import Planned, guarded
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
 from langchain.agents.middleware import (  # noqa: E402 - the line above names the extra
@@ -50,7 +51,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         retry: after a `ContextOverflowError` the call is tried once more with three quarters of what was
             sent.
         tool_result_tokens: most tokens of one tool result as it enters the state; None leaves results whole.
-        on_report: is called with the report of every model call.
+        on_report: is called with the report of every model call; what it raises is logged.
         keep: for how many threads the cut is remembered; the one not used for longest is forgotten.
         limits: model (instead of the one that is called), max_tokens, context_window, counter, summarizer
             and summary_timeout, as in `BudgetTrimmer`; with a summarizer, runs need a `thread_id`.
@@ -107,37 +108,37 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _steps(self, request: ModelRequest[Any], handler: Any, awaitable: Any) -> Steps[Answer]:
         settings, system = request.model_settings, request.system_message
+        tools = as_tools([*request.tools, *_structured_tools(request.response_format)])
         fit = partial(
             self._budget.steps,
             request.messages,
             model=request.model.bind(**settings) if settings else request.model,
             system=system,
-            tools=[*request.tools, *_structured_tools(request.response_format)],
+            tools=tools or (),
             thread=thread_id(),
         )
         sent: list[BudgetReport] = []  # of a request that a later middleware changed
 
-        def send(kept: list[Any]) -> Call:
+        def send(kept: list[Any], plan: Plan) -> Call:
             sent.clear()
-            planned = kept if system is None else [system, *kept]
+            planned = Planned(kept if system is None else [system, *kept], tools, plan)
             model = guarded(request.model, self._budget, planned, sent.append)
             return Call(handler, (request.override(messages=kept, model=model),), awaitable)
 
         kept, plan = yield from fit()
         try:
-            answer = yield send(kept)
+            answer = yield send(kept, plan)
         except ContextOverflowError:
             if not self.retry:
                 raise
             kept, plan = yield from fit(refused=plan)
-            answer = yield send(kept)
+            answer = yield send(kept, plan)
         self._send_report(request, sent[-1] if sent else plan.report)
         return _with_update(request, kept, answer) if self.persist else cast("Answer", answer)
 
     def _send_report(self, request: ModelRequest[Any], report: BudgetReport) -> None:
         """Puts the figures into `stream_mode="custom"`, which callbacks' events do not reach."""
-        if self.on_report is not None:
-            self.on_report(report)
+        send_report(self.on_report, report)
         writer = getattr(request.runtime, "stream_writer", None)
         if writer is not None:
             figures = {"total_tokens": report.total_tokens, "limit": report.limit}

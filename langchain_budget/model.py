@@ -15,11 +15,12 @@ from langchain_core.runnables.configurable import RunnableConfigurableAlternativ
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import Steps, adrive, drive, limits_of
+from rankbudget.adapters import Plan, Steps, adrive, drive, limits_of
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
-from ._limits import HostLimits, limit_of, schemas_in
-from ._options import checked
+from ._convert import as_tools
+from ._limits import HostLimits, holds, limit_of, schemas_in
+from ._options import checked, send_report
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, inner_name
 
@@ -44,6 +45,7 @@ def budget_model(
     budget_or_session: TokenBudget | BudgetSession | Mapping[str, Any] | None = None,
     *,
     max_tokens: int | None = None,
+    context_window: int | None = None,
     counter: Any = None,
     on_report: Callable[[BudgetReport], Any] | None = None,
 ) -> ModelT:
@@ -61,8 +63,9 @@ def budget_model(
         budget_or_session: the limits; a session brings its budget, counter and summarizer. None takes the
             model's window.
         max_tokens: most tokens of a request, from 1; beside a budget the smaller wins.
+        context_window: the window in tokens, from 1, where the model does not state it.
         counter: counts instead of the model's tokenizer.
-        on_report: is called with the report of every request to a chat model.
+        on_report: is called with the report of every request to a chat model; what it raises is logged.
 
     Raises:
         BudgetConfigError: an option is wrong.
@@ -89,7 +92,8 @@ def budget_model(
         budget = TokenBudget.from_dict(budget)
 
     def limited(each: Any, its_budget: Any) -> RequestBudget:
-        agent = AgentBudget(budget=its_budget, **options)
+        stated = context_window if its_budget is budget else None  # a fallback has a window of its own
+        agent = AgentBudget(budget=its_budget, context_window=stated, **options)
         made = RequestBudget(agent, on_report, getattr(each, _FIELD, None))
         made.limits(each, {})  # raises now where the limit is unknown
         return made
@@ -98,12 +102,11 @@ def budget_model(
 
 
 def guarded(
-    model: Any, agent: AgentBudget, planned: Sequence[Any], on_report: Callable[[BudgetReport], Any]
+    model: Any, agent: AgentBudget, planned: Planned, on_report: Callable[[BudgetReport], Any]
 ) -> Any:
-    """Returns the model with the limits of an agent's plan; the planned messages are not counted again."""
-    ids = [*map(id, planned)]
+    """Returns the model with the limits of an agent's plan; what was planned is not counted again."""
     return _wrapped(
-        model, None, lambda each, _: RequestBudget(agent, on_report, getattr(each, _FIELD, None), ids)
+        model, None, lambda each, _: RequestBudget(agent, on_report, getattr(each, _FIELD, None), planned)
     )
 
 
@@ -131,6 +134,23 @@ def _wrapped(model: Any, budget: Any, limited: Callable[[Any, Any], RequestBudge
     return model.model_copy(update=update)
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A request as an earlier door planned it."""
+
+    messages: Sequence[Any]
+    tools: Sequence[Any] | None
+    plan: Plan
+
+    def is_still(self, request: Sequence[Any], limits: HostLimits) -> bool:
+        """Returns whether a request has the same messages, no more tools, and still the room."""
+        return (
+            list(map(id, request)) == list(map(id, self.messages))
+            and limits.counter.overhead(limits.tools) <= limits.counter.overhead(self.tools)
+            and self.plan.report.total_tokens <= limits.most
+        )
+
+
 @dataclass(eq=False)
 class RequestBudget:
     """A limit for every request of a bounded model, and a remembered cut for every named thread."""
@@ -138,15 +158,16 @@ class RequestBudget:
     agent: AgentBudget
     on_report: Callable[[BudgetReport], Any] | None
     inner: RequestBudget | None  # of a model that is bounded twice: the smaller limit counts
-    planned: Sequence[int] = ()  # the ids of messages that an earlier door planned
+    planned: Planned | None = None
+    tools: Sequence[Any] = ()  # what a model has bound that keeps its tools itself
 
     def steps(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
         """Returns what may be sent for a request: messages, or for a completion model the same texts."""
         if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
             return request
-        if self.planned and list(map(id, request)) == self.planned:
-            return request
         limits = self.limits(model, asked)
+        if self.planned is not None and self.planned.is_still(request, limits):
+            return request
         if isinstance(model, BaseLLM):
             for text in [request] if isinstance(request, str) else request:
                 needed = limits.counter.count(text)
@@ -160,14 +181,13 @@ class RequestBudget:
                     )
             return request
         thread = None
-        if self.planned:  # the plan has its cut and its summary already
+        if self.planned is not None:  # the plan has its cut and its summary already
             limits = replace(limits, summarizer=None)
         else:
             thread = thread_id() or (_SESSION if limits.summarizer is not None else None)
         plan = yield from self.agent.plan(request, limits, thread=thread)
-        if self.on_report is not None:
-            self.on_report(plan.report)
-        return _Fitted(plan.history, by=self)
+        send_report(self.on_report, plan.report)
+        return _Fitted(plan.messages, by=self)
 
     def limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> HostLimits:
         """Returns the limits of one request; its arguments are read before the model's own fields."""
@@ -176,7 +196,9 @@ class RequestBudget:
         named = asked.get("model")
         called: Any = named if isinstance(named, str) else model.bind(**answer) if answer else model
         own = called if self.agent.model is None else self.agent.model
-        limits = self.agent.limits_for(own).with_tools(schemas_in(arguments))
+        tools = [*(as_tools(self.tools) or ()), *(schemas_in(arguments) or ())]
+        limits = self.agent.limits_for(own).with_tools(tools)
+        limits = replace(limits, held=limits.held or holds(model, asked))
         if self.inner is not None:
             most = self.inner.limits(model, asked).most
             limits = replace(limits, ceiling=min(most, limits.most))
@@ -196,6 +218,11 @@ class _Bounded:
     """What every bounded class adds to its model's class."""
 
     __getstate__: Callable[[], Any]
+
+    def forget(self, thread_id: Any) -> bool:
+        """Forgets the cut and the summary of a thread; returns whether it was known."""
+        known: bool = getattr(self, _FIELD).agent.forget(thread_id)
+        return known
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _empty, (type(self).__mro__[2],), self.__getstate__()
@@ -236,7 +263,22 @@ def _bounded_class(own: type[Any]) -> type[Any]:
         method = getattr(own, name, None)
         if method not in (None, getattr(BaseChatModel, name, None), getattr(BaseLLM, name, None)):
             setattr(made, name, _checked(method))
+    if getattr(own, "bind_tools", None) not in (None, BaseChatModel.bind_tools):
+        setattr(made, "bind_tools", _counted(own.bind_tools))  # noqa: B010 - its type does not say it has one
     return made
+
+
+def _counted(bind_tools: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a model class's `bind_tools`; what it binds counts even where a request does not carry it."""
+
+    @functools.wraps(bind_tools)
+    def bind(self: Any, tools: Sequence[Any], **options: Any) -> Any:
+        made = bind_tools(self, tools, **options)
+        if not isinstance(made, _Bounded):  # a binding, which passes the tools on with each request
+            return made
+        return _bounded(made, replace(getattr(self, _FIELD), tools=[*tools]))
+
+    return bind
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:

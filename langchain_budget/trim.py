@@ -32,6 +32,8 @@ __all__ = ["trim_messages"]
 Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]] | None
 _RESULT_CAP = 1000
 """Most tokens a result of the newest tool call keeps where they cannot all stay whole."""
+_SHORTEST = HumanMessage(".")
+"""In the place of a question while only what follows it is counted: counters are given valid lists alone."""
 _ENCODINGS = ("o200k_base", "cl100k_base", "o200k_harmony", "p50k_base", "r50k_base")
 
 
@@ -200,7 +202,7 @@ class _Trim:
         least = int(bool(steps) and not newer and CODEC.role(given[-1]) == "tool")
         for count in range(len(steps), least - 1, -1):
             rest = [m for step in steps[len(steps) - count :] for m in step] + newer
-            if count and not self.fits([*pinned, *rest]):
+            if count and not self.fits([*pinned, _SHORTEST, *rest]):
                 continue
             found = self._cut(question, pinned, rest, end=True)
             if found is not None and (rest or not kept):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,10 +14,10 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializa
 from typing_extensions import override
 
 from rankbudget.adapters import Steps, adrive, drive
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, misspelt
 
 from ._convert import as_messages
-from ._slots import SlotSettings, Trimmed, render_prompt, reported
+from ._slots import ALIASES, SlotSettings, Trimmed, render_prompt, reported
 
 __all__ = ["BudgetTrimmer", "Trimmed"]
 
@@ -114,7 +114,10 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         key, prompt = self.report_key, self.prompt
         if isinstance(value, Mapping):
             show = None if prompt is None else partial(render_prompt, prompt)
-            keys = self._keys_in([*getattr(prompt, "input_variables", ()), *value])
+            rendered = getattr(prompt, "input_variables", ())
+            keys = self._keys_in([*rendered, *value])
+            if prompt is None or rendered:
+                self._check_spelling([str(key) for key in value if key not in rendered])
             if prompt is None and all(value.get(name) is None for name in keys.values()):
                 allowed, given = ", ".join(self._keys.values()), ", ".join(map(str, value)) or "none"
                 msg = (
@@ -132,6 +135,16 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
             done = yield from self._slots_steps(slots, {"history": self.history_key}, self._show_history)
         kept = done.value[self.history_key]
         return replace(done, messages=kept, value=kept if key is None else {**done.value, key: done.report})
+
+    def _check_spelling(self, given: Sequence[str]) -> None:
+        """Raises for a key that is surely a misspelt slot: its content would not be counted."""
+        slots = [*self._keys.values(), *ALIASES.values()]
+        missing = [key for key in slots if key not in given]
+        for key in given:
+            meant = misspelt(key, missing) if key not in slots else ""
+            if meant and abs(len(meant) - len(key)) <= 1:
+                msg = f"the input has the key {key!r}, which no slot reads. Did you mean {meant!r}?"
+                raise BudgetConfigError(msg)
 
     def _show_history(self, slots: Mapping[str, Any]) -> list[BaseMessage]:
         return render_prompt(self.prompt, slots[self.history_key])

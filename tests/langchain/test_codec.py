@@ -1,15 +1,18 @@
-"""Tool results in the content of human messages, as ChatAnthropic takes them."""
+"""LangChain messages as the core reads them: results in human messages, and what is no message yet."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from hypothesis import given
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, convert_to_messages
 
-from langchain_budget import BudgetTrimmer, trim_messages
-from langchain_budget._codec import CODEC
+from langchain_budget import BudgetTrimmer, pre_model_hook, trim_messages
+from langchain_budget._codec import CODEC, NeedsConversionError
 from rankbudget import BudgetExceededError, fit_messages
 from rankbudget.testing import Application, WordCounter, applications, check_outcome, snapshot
 from tests.drawing import draws
@@ -94,3 +97,69 @@ def test_the_laws_hold_with_results_in_human_messages(application: Application) 
     except BudgetExceededError as error:
         found = error
     check_outcome(chat, found, limit=limit, counter=COUNTER, codec=CODEC, before=before)
+
+
+NO_MESSAGES = [
+    ("human", "hi"),
+    "hi",
+    {"role": "user", "content": "hi"},
+    None,
+    3,
+    Document(page_content="hi"),
+    RemoveMessage(id="a"),
+]
+READERS: list[Any] = [
+    CODEC.role,
+    lambda item: CODEC.roles([item]),
+    lambda item: CODEC.kinds([item], 0),
+    CODEC.to_dict,
+    CODEC.call_ids,
+    CODEC.result_id,
+    CODEC.answers,
+    CODEC.message_id,
+    lambda item: CODEC.fingerprints([item]),
+    lambda item: CODEC.with_text(item, "a"),
+    CODEC.copy,
+]
+
+
+@pytest.mark.parametrize("item", NO_MESSAGES, ids=lambda item: type(item).__name__)
+@pytest.mark.parametrize("read", READERS)
+def test_what_is_no_message_has_to_be_converted(read: Any, item: Any) -> None:
+    """Every method says so in the same way, whichever the core calls first."""
+    with pytest.raises(NeedsConversionError, match="must be converted"):
+        read(item)
+
+
+@draws()
+@given(applications(user_results=True), st.data())
+def test_tuples_and_dicts_among_messages_change_nothing(
+    application: Application, data: st.DataObject
+) -> None:
+    """Some items of a list as tuples or dicts: the same contents as from the list of messages, or the same error."""
+    chat = convert_to_messages(application.fresh())
+    limit = application.limit(COUNTER)
+    plain = [i for i, m in enumerate(chat) if m.type in ("human", "ai") and isinstance(m.content, str)]
+    plain = [i for i in plain if not CODEC.call_ids(chat[i])]
+    mixed: list[Any] = list(chat)
+    for place in data.draw(st.sets(st.sampled_from(plain))) if plain else ():
+        kind, text = chat[place].type, chat[place].content
+        mixed[place] = data.draw(st.sampled_from([(kind, text), {"role": kind, "content": text}]))
+    trimmer = BudgetTrimmer(max_tokens=limit, counter=COUNTER, cut=application.cut)
+    hook = pre_model_hook(max_tokens=limit, counter=COUNTER)
+    doors: list[Any] = [
+        trimmer.invoke,
+        lambda given: asyncio.run(trimmer.ainvoke(given)),
+        lambda given: hook.invoke({"messages": given})["llm_input_messages"],
+        lambda given: trimmer.invoke({"history": given})["history"],
+    ]
+    for door in doors:
+        assert outcome(door, mixed) == outcome(door, chat)
+
+
+def outcome(door: Any, messages: list[Any]) -> Any:
+    """Returns the contents that a door lets through, or why it refuses the list."""
+    try:
+        return [(m.type, m.content) for m in door(messages)]
+    except BudgetExceededError as error:
+        return str(error)

@@ -74,3 +74,17 @@ def test_a_selector_can_be_copied(copied: Any) -> None:
         assert again.select_examples({"input": "q3"}) == selector.select_examples({"input": "q3"})
         again.add_example({"input": "q9", "output": "a9"})
         assert (len(again.examples), len(selector.examples)) == (6, 5)
+
+
+@pytest.mark.parametrize(
+    "shown", [CHAT, PromptTemplate.from_template("{input} {output}")], ids=["chat", "text"]
+)
+@pytest.mark.parametrize("added", [{"input": "a"}, {}, {"inputs": "a", "output": "b"}, "a", None])
+def test_an_example_that_cannot_be_shown_is_not_added(shown: Any, added: Any) -> None:
+    """It raises where it is added, and later selections work."""
+    selector = BudgetExampleSelector(EXAMPLES[:2], max_tokens=50, example_prompt=shown)
+    with pytest.raises(BudgetConfigError, match="example"):
+        selector.add_example(added)
+    assert selector.examples == EXAMPLES[:2]
+    selector.add_example({"input": "q9", "output": "a9"})
+    assert selector.select_examples({"input": "q9"})[0]["output"] == "a9"

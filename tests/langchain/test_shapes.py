@@ -108,6 +108,18 @@ class Responses(OpenAI):
         self.say("user", [{"type": "mcp_approval_response", "approval_request_id": "m1", "approve": True}])
 
 
+class OlderResponses(Responses):
+    """The provider's tools beside the content, as `output_version="v0"` writes them."""
+
+    def say(self, role: str, content: Any, **fields: Any) -> None:
+        listed = content if role == "assistant" and isinstance(content, list) else []
+        beside = [block for block in listed if block["type"] in {"computer_call", "mcp_approval_request"}]
+        if beside:
+            fields["additional_kwargs"] = {"tool_outputs": beside}
+            content = [block for block in content if block not in beside]
+        super().say(role, content, **fields)
+
+
 class Legacy(OpenAI):
     """Functions, older than tools."""
 
@@ -121,7 +133,7 @@ class Legacy(OpenAI):
             self.messages.append(FunctionMessage(text, name=name))
 
 
-SHAPES = [OpenAI, Vertex, Ollama, Anthropic, Standard, Responses, Legacy]
+SHAPES = [OpenAI, Vertex, Ollama, Anthropic, Standard, Responses, OlderResponses, Legacy]
 
 
 def written(shape: type[Shape], turns: Sequence[tuple[str, str, int]]) -> list[Any]:
@@ -145,7 +157,8 @@ def pairs(messages: Sequence[Any]) -> tuple[int, int]:
     calls = results = 0
     for message in messages:
         blocks = message.content if isinstance(message.content, list) else []
-        kinds = [block["type"] for block in blocks]
+        beside = message.additional_kwargs.get("tool_outputs", [])
+        kinds = [block["type"] for block in (*blocks, *beside)]
         calls += len(getattr(message, "tool_calls", ())) + ("function_call" in message.additional_kwargs)
         hosted = ("server_tool_use", "server_tool_call", "computer_call", "mcp_approval_request")
         calls += sum(map(kinds.count, hosted))

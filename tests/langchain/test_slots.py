@@ -190,3 +190,52 @@ def test_langchains_own_names_are_slots(limit: int) -> None:
     one, other = trimmer.fit(usual), trimmer.fit(theirs)
     assert list(one.value.values()) == list(other.value.values())
     assert one.report.total_tokens == other.report.total_tokens <= limit
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("histroy", "history"),
+        ("documnets", "documents"),
+        ("quetsion", "question"),
+        ("chat_histroy", "chat_history"),
+    ],
+)
+def test_a_misspelt_slot_raises_with_the_name_that_was_meant(wrong: str, right: str) -> None:
+    """Its content would be neither counted nor fitted; a key beside the right one, or of the prompt, is the user's own."""
+    slots: dict[str, Any] = {"question": QUESTION, wrong: [("human", "hi")]}
+    if right == "question":
+        slots = {"history": [HumanMessage("hi")], wrong: QUESTION}
+    with pytest.raises(BudgetConfigError, match=f"{wrong!r}.*{right!r}"):
+        BudgetTrimmer(max_tokens=100).invoke(slots)
+    own = ChatPromptTemplate([("human", f"{{question}} {{{wrong}}}")])
+    given_values = {"question": QUESTION, wrong: "mine"}
+    assert BudgetTrimmer(max_tokens=100, prompt=own).invoke(given_values) == given_values
+    for key in ("user", "histories", "document_ids", "session", "questions", "language", "inputs"):
+        assert BudgetTrimmer(max_tokens=100).invoke({"question": QUESTION, key: 1})[key] == 1
+
+
+@pytest.mark.parametrize("signal", [{"priority": 100}, {"created_at": "2026-01-01"}])
+@pytest.mark.parametrize("place", range(1, 6))
+def test_priority_and_date_rank_memories_and_not_documents(place: int, signal: dict[str, Any]) -> None:
+    """As the documentation says."""
+    facts = [
+        "Ann likes green tea in the morning.",
+        "Bob moved to Paris last spring.",
+        "The garden needs water twice a week.",
+        "Carl works at the harbour office.",
+        "Dina plays violin on Sundays.",
+        "Erik bakes rye bread at home.",
+    ]
+    least = {"priority": 1, "created_at": "2020-01-01"}
+    found = [Document(text, metadata=least) for text in facts]
+    marked = [Document(text, metadata=signal if i == place else least) for i, text in enumerate(facts)]
+    trimmer = BudgetTrimmer(max_tokens=75, counter=EXACT)
+    asked = {"question": "What about it?"}
+    assert facts[place] in [d.page_content for d in trimmer.invoke({**asked, "memory": marked})["memory"]]
+    kept = [
+        [d.page_content for d in trimmer.invoke({**asked, "documents": given})["documents"]]
+        for given in (found, marked)
+    ]
+    assert kept[0] == kept[1]
+    assert len(kept[0]) < len(facts)

@@ -177,3 +177,14 @@ def test_a_wrong_call_is_a_typed_error() -> None:
     for call in calls:
         with pytest.raises(BudgetError):
             call()
+
+
+@pytest.mark.parametrize("given", [["a"], [HumanMessage("a")], "a", None, [Document("a"), None], 5])
+async def test_a_compressor_takes_documents_alone(given: Any) -> None:
+    """Anything else raises what every wrong option raises."""
+    compressor = BudgetDocumentCompressor(max_tokens=20)
+    with pytest.raises(BudgetConfigError, match="documents must be a list of Documents"):
+        compressor.compress_documents(given, "q")
+    with pytest.raises(BudgetConfigError, match="documents must be a list of Documents"):
+        await compressor.acompress_documents(given, "q")
+    assert compressor.compress_documents([], "q") == []

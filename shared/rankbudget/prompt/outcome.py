@@ -106,6 +106,8 @@ def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
     """Returns what went wrong on the way and what the totals do not show."""
     budget, history = request.budget, rendered.fitted.history
     noted = list(history.warnings) if history is not None else []
+    if request.held:
+        noted.append("the provider adds what it stores of this conversation, which is not counted")
     if inputs.hidden:
         noted.append(f"out_of_scope: {len(inputs.hidden)} segments belong to other users or projects")
     limits = [budget.sizes["system"]] if "system" in budget.sizes else []

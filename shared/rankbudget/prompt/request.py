@@ -41,6 +41,7 @@ class PromptRequest:
     question_text: str = ""  # what blocks should answer; "" takes the history's last question
     asked_elsewhere: bool = False  # the host adds the question itself, so all of the history may go
     sent: bool = False  # goes to the model as it is: a call that still waits for results is dropped
+    held: bool = False  # the provider adds older messages that it stores; they are not counted
     ceiling: int | None = None  # most tokens of the whole prompt, beside the budget
     history_tokens: int | None = None  # most tokens of the kept history, beside the budget
     extra_tokens: int = 0  # tokens of the prompt that are in none of these
