@@ -241,3 +241,16 @@ def test_captions_stay_beside_their_images(sizes: list[int], room: int) -> None:
             assert found == given_block
         else:
             assert found["text"].split()[0] == given_block["text"].split()[0]
+
+
+@pytest.mark.parametrize("session", [False, True])
+@pytest.mark.parametrize("room", [600, 1_200])
+def test_a_long_result_of_the_last_exchanges_is_shortened(*, session: bool, room: int) -> None:
+    """The room is used for what the last answers were made of, also when the model has answered."""
+    chat = [user("look"), says("", "a"), result("a", words(5_000)), says("found"), user("how many?")]
+    held = BudgetSession(room, counter=COUNTER)
+    for size in (3, 5) if session else (5,):
+        fitted = held.fit(chat[:size]) if session else fit_messages(chat, max_tokens=room, counter=COUNTER)
+    assert [m["role"] for m in fitted.messages] == [m["role"] for m in chat]
+    assert room // 3 < fitted.report.total_tokens <= room
+    assert [d.action for d in fitted.report.decisions] == ["kept"] * 4 + ["truncated"]

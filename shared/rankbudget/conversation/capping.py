@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..compression.truncate import truncate_text
+from .selection import Selection, fill
 from .timeline import Timeline, Unit
 
 LEAST_TOKENS = 200
@@ -14,6 +15,23 @@ LEAST_TOKENS = 200
 VERY_LEAST = 16
 """No text at all is cut below this."""
 _ROUNDS = 4
+
+
+def fill_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | None:
+    """Keeps as much as fits; the step of the last exchanges that does not is shortened to what is left.
+
+    Where there is a summarizer, the step goes into the summary.
+    """
+    found, thread = fill(timeline, room, minimum), timeline.thread
+    if found is None or not found.rest or thread.message_cap is None or thread.summarizer is not None:
+        return found
+    left, texts = room - found.tokens, [i for unit in found.rest for i in unit.positions()]
+    caps = cap_units(timeline, found.rest, left, cuttable=texts, floor=LEAST_TOKENS)
+    if caps is None:
+        return found
+    edits = shortened(timeline, caps)
+    tokens = found.tokens + timeline.cost(found.rest, edits)
+    return Selection([*found.units, *found.rest], tokens, edits=edits, caps=caps)
 
 
 def cap_units(

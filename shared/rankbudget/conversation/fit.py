@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .._drivers import Steps
 from ..errors import BudgetExceededError
-from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened
+from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, fill_shortened, shortened
 from .decisions import decisions_on
 from .selection import Selection, fill, minimum_sets
 from .state import Summary
@@ -126,7 +126,7 @@ def _select_by_parts(timeline: Timeline, room: int) -> Selection | None:
 
         edits = shortened(timeline, dict(known.caps)) if known.caps else {}
         found = resume(timeline, room, minimum, known, edits)
-        if found is not None and found.edits:
+        if found is not None and edits and found.edits is edits:
             found.caps = dict(known.caps)
     elif timeline.thread.cut == "stable":
         from .cuts import stable
@@ -136,7 +136,7 @@ def _select_by_parts(timeline: Timeline, room: int) -> Selection | None:
         from .relevant import relevant  # scorers are loaded only by those who ask
 
         found = relevant(timeline, room)
-    found = found or fill(timeline, room, minimum) or _select_least(timeline, room)
+    found = found or fill_shortened(timeline, room, minimum) or _select_least(timeline, room)
     if found is not None:
         found.room = room
     return found

@@ -29,6 +29,7 @@ class Selection:
         default_factory=lambda: NO_EDITS
     )  # most tokens of each shortened text, by position
     room: int = 0  # tokens that there were to choose for
+    rest: Sequence[Unit] = ()  # the step of the last exchanges that came next and did not fit
 
     def positions(self, pinned: Sequence[int] = ()) -> list[int]:
         """Returns the kept positions in order, `pinned` ones among them."""
@@ -47,31 +48,36 @@ def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit."""
     kept: list[Unit] = []
     used, tokens_of = 0, timeline.tokens_of
-    for must, link in in_order_of_importance(timeline, minimum):
+    for importance, link in in_order_of_importance(timeline, minimum):
         with_link = used
         for unit in link:
             with_link += tokens_of(unit)
         if with_link > room:
-            return None if must else Selection(kept, used)
+            rest = link if importance == STEPS else ()
+            return None if importance == MUST else Selection(kept, used, rest=rest)
         kept += link
         used = with_link
     return Selection(kept, used, complete=True)
 
 
-def in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[bool, list[Unit]]]:
-    """Yields what to add next, and whether it must stay: last exchanges, their steps, older turns."""
+MUST, STEPS, OLDER = range(3)
+"""The last exchanges, their other steps, and older turns."""
+
+
+def in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[int, list[Unit]]]:
+    """Yields what to add next, and what it is: `MUST`, `STEPS` or `OLDER`."""
     turns = timeline.turns()
     newest = []
     for turn in islice(turns, max(1, minimum)):
         newest.append(turn)
-        yield True, turn.core()
+        yield MUST, turn.core()
     for turn in newest:
         for unit in reversed(turn.body[:-1]):
-            yield False, [unit]
+            yield STEPS, [unit]
     for turn in turns:
-        yield False, turn.core()
+        yield OLDER, turn.core()
         for unit in reversed(turn.body[:-1]):
-            yield False, [unit]
+            yield OLDER, [unit]
 
 
 def minimum_sets(timeline: Timeline, minimum: int) -> list[list[Unit]]:

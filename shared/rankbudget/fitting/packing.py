@@ -139,7 +139,8 @@ class Packing:
             before, wrapping = self.pieces[i].rendition.tokens, 0
         free = min(room, self.limit - self._used())
         longest = room - wrapping
-        for most in range(longest, max(SHORTEST_CUT - 1, longest - MOST_TRIES), -1):
+        least = SHORTEST_CUT if self.pieces else 1  # a short start is better than nothing at all
+        for most in range(longest, max(least - 1, longest - MOST_TRIES), -1):
             text = self._text(i, cut=(j, self._start(i, j, most)))
             tokens = self.price(segment, text)
             if tokens - before <= free:

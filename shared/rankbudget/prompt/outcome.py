@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..budget.allocation import rank_of
-from ..conversation.selection import in_order_of_importance
+from ..conversation.selection import OLDER, in_order_of_importance
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
 from ..report.words import warnings_for
 from ..segment import Block, Decision, DecisionRange
@@ -155,9 +155,9 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
         return {}
     found: dict[tuple[str, str], int] = {}
     used = timeline.pinned_tokens - prices.room
-    for must, units in in_order_of_importance(timeline, timeline.thread.min_exchanges):
+    for importance, units in in_order_of_importance(timeline, timeline.thread.min_exchanges):
         used += timeline.cost(units)
-        for position in [p for unit in units for p in unit.positions()] if used > 0 and not must else ():
+        for position in [p for unit in units for p in unit.positions()] if used > 0 and importance == OLDER else ():
             name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
             found["history", name] = used
     return found
