@@ -66,11 +66,16 @@ def parse_prompt(prompt: str) -> list[PromptPart]:
 
 
 def split_paragraphs(text: str) -> list[tuple[str, str]]:
-    """Returns the paragraphs of a text and the space after each; an indented one continues the last."""
+    """Returns the paragraphs of a text and the space after each; an indented one continues the last.
+
+    A block of code between fences is in one paragraph.
+    """
     found: list[tuple[str, str]] = []
-    start = 0
+    start = counted = fences = 0
     for match in _PARAGRAPH.finditer(text):
-        if match.start() > start and match.group()[-1] == "\n":
+        fences += text.count("```", counted, match.start())
+        counted = match.start()
+        if match.start() > start and match.group()[-1] == "\n" and fences % 2 == 0:
             found.append((text[start : match.start()], match.group()))
             start = match.end()
     if start < len(text):
@@ -120,7 +125,8 @@ def _category(tag: str) -> Category:
 def _with_question(parts: list[PromptPart]) -> list[PromptPart]:
     """Returns the parts with the last paragraph as the question; behind a label it must end as one."""
     last = parts[-1]
-    cut = max((match.end() for match in _PARAGRAPH.finditer(last.text)), default=0)
+    paragraphs = split_paragraphs(last.text)
+    cut = len(last.text) - len(paragraphs[-1][0]) if paragraphs else 0
     if last.category != "document" or (last.before and not (cut and last.text.endswith("?"))):
         return parts
     documents = [_part("document", last.before, last.text[:cut])] if cut else []

@@ -226,12 +226,12 @@ class TokenOptimizer:
         """Returns for each text what `fit_documents` keeps of it in the tokens aimed at, "" for nothing."""
         tokens = self.counter.count_many([f"{text}\n" for text in given])
         ratings = self._relevance("document", given, query)
-        target = self._target(tokens, ratings, query, low=low)
+        target, clearest = self._target(tokens, ratings, query, low=low)
         if target >= sum(tokens):
             return dict(zip(given, given, strict=True))
         scores = ratings if self._own_analyzer else [None] * len(given)
         segments = [
-            Segment(id=str(i), text=text, score=score)
+            Segment(id=str(i), text=text, score=score, pinned=i == clearest)
             for i, (text, score) in enumerate(zip(given, scores, strict=True))
         ]
         fitted = fit_documents(segments, max_tokens=target, query=query, counter=self.counter, compress=low)
@@ -242,20 +242,23 @@ class TokenOptimizer:
             applied.append("extractive")
         return stays
 
-    def _target(self, tokens: Sequence[int], ratings: Sequence[float], query: str, *, low: bool) -> int:
-        """Returns how many tokens of documents stay: fewer where some clearly answer."""
+    def _target(
+        self, tokens: Sequence[int], ratings: Sequence[float], query: str, *, low: bool
+    ) -> tuple[int, int | None]:
+        """Returns how many tokens of documents stay, fewer where some clearly answer, and which one must."""
         config, total = self.config, sum(tokens)
         least, best = self.analyzer.config.min_relevance_threshold, max(ratings, default=0.0)
         if not query.strip() or best < least or not least:
-            return total  # where none stands out, none is known to be irrelevant
+            return total, None  # where none stands out, none is known to be irrelevant
         share = config.long_ratio if low or total >= config.long_tokens else config.ratio
         target = total - int(total * share)
         below, above = max(pairwise(sorted(ratings)), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
         gap = above - below
         if gap >= _DECISIVE_GAP or gap * len(set(content_words(query))) >= _DECISIVE_WORDS:
             clear = [n for n, rating in zip(tokens, ratings, strict=True) if rating >= above]
-            return min(target, sum(clear))
-        return target if low else max(target, *tokens)
+            clearest = max(range(len(tokens)), key=lambda i: ratings[i])
+            return max(min(target, sum(clear)), tokens[clearest]), clearest
+        return (target if low else max(target, *tokens)), None
 
     def _system(self, system: str | None, applied: list[str]) -> str | None:
         if not system or not self.config.compress_system_prompt:
@@ -279,7 +282,7 @@ class TokenOptimizer:
             relevant = any(relevance[i] >= limits.min_relevance_threshold for i in turn)
             if (
                 age <= self.config.recent_turns
-                or (relevant and age <= limits.max_history_turns)
+                or (relevant and (age <= limits.max_history_turns or not self._own_analyzer))
                 or any(m.get("role") in ("system", "tool") or m.get("tool_calls") for m in messages)
             ):
                 kept.extend(messages)
