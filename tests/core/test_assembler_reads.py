@@ -204,3 +204,10 @@ def test_pieces_cost_what_a_host_shows_and_stay_what_they_read() -> None:
     assert all(p.rendition.text == p.segment.text for p in pieces if p.whole)
     assert str(shown.messages).count("a long heading") == len(pieces)
     assert shown.report.total_tokens == counter_for("o200k_base").count_messages(shown.messages) <= 130
+
+
+def test_a_message_alone_is_the_block() -> None:
+    """A system prompt or question given as one message is read as a list of it."""
+    system, asked = {"role": "system", "content": "Be kind."}, {"role": "user", "content": "q"}
+    made = Assembler(200).assemble({"system": system, "query": asked})
+    assert list(made.messages) == [system, asked]

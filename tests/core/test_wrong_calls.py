@@ -112,6 +112,8 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "tools": {"type": "function"}}, "tools"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "profile": "nonesuch"}, "profile"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "profile": 5}, "profile"),
+    (Assembler(99).assemble, {"blocks": {"query": "a"}, "query": "b"}, "query must be given once"),
+    (Assembler(99).assemble, {"blocks": {"knowledge": {"a": "b"}}}, "block 'knowledge' must be a text"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "summarizer": 5}, "summarizer must be a callable"),
     (Assembler(99, summarizer="x").assemble, {"blocks": {"task": "a"}}, "summarizer must be a callable"),  # type: ignore[arg-type]
     (Assembler(99, scope="ann").assemble, {"blocks": {"task": "a"}}, "scope must be a Scope"),  # type: ignore[arg-type]

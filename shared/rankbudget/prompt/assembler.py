@@ -171,6 +171,9 @@ class Assembler:
     def _question(self, block: Block | None, query: Any) -> tuple[Any, str]:
         """Returns the question as a host message and as text; None and "" when it is in the history."""
         asked = self._messages(block, "user")[-1:] if block is not None else []
+        if asked and query:
+            msg = "query must be given once (got a block and query=). Leave one of them out."
+            raise BudgetConfigError(msg)
         question = asked[0] if asked else query
         if question is None or question == "":
             return None, ""
