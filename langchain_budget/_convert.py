@@ -89,6 +89,9 @@ def to_segments(
     An item's own id names its segment; without one, or for the second of the same id, its place in the list
     does. A document's metadata gives score and title, and what only memories are ranked by or tags show.
     """
+    if isinstance(items, (str, Mapping)) or not isinstance(items, Iterable):
+        msg = f"{prefix}s must be a list (got a {type(items).__name__})"
+        raise MessageError(msg)
     segments: list[Segment] = []
     seen: set[str] = set()
     for place, item in enumerate(items):

@@ -236,7 +236,14 @@ def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:
             made: Any = prompt.format_prompt(**values)
         else:
             made = prompt.invoke(values, config={"callbacks": []})
-    except (KeyError, IndexError) as error:
+    except Exception as error:
+        if type(error).__name__ == "UndefinedError":  # jinja2's, which may not be installed
+            msg = (
+                f"the prompt cannot be rendered: {error}. A slot may be empty: test it, {{% if documents %}}"
+            )
+            raise BudgetConfigError(msg) from error
+        if not isinstance(error, (KeyError, IndexError)):
+            raise
         known = ", ".join(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
         msg = f"the prompt needs {error} (got {known}); pass it, or bind it with prompt.partial(..)"
         raise BudgetConfigError(msg) from error
@@ -249,6 +256,13 @@ def placeholders_in(template: Any) -> set[str]:
     for part in getattr(template, "messages", ()):
         found |= {part.variable_name} if isinstance(part, MessagesPlaceholder) else placeholders_in(part)
     return found
+
+
+def formats_in(template: Any) -> set[str]:
+    """Returns the formats of a template's texts, those of templates inside it included."""
+    prompt = getattr(template, "prompt", [])
+    parts = [*getattr(template, "messages", ()), *(prompt if isinstance(prompt, list) else [prompt])]
+    return {getattr(template, "template_format", "")}.union(*map(formats_in, parts))
 
 
 def system_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

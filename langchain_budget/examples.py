@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, cast
@@ -11,7 +11,7 @@ from langchain_core.example_selectors import BaseExampleSelector
 
 from rankbudget import FewShotSelector
 from rankbudget.adapters import JOINT, CodecMeasure
-from rankbudget.errors import named_fields
+from rankbudget.errors import BudgetConfigError, named_fields, shown
 
 from ._codec import CODEC
 from ._convert import example_messages, example_text
@@ -88,6 +88,10 @@ class BudgetExampleSelector(BaseExampleSelector):
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the best examples for the input, best first."""
+        given: Any = input_variables
+        if not isinstance(given, Mapping):
+            msg = f"input_variables must be a dict (got {shown(given)})"
+            raise BudgetConfigError(msg)
         keys = self.input_keys if self.input_keys is not None else list(input_variables)
         values = [input_variables[key] for key in keys if key in input_variables]
         query = "\n".join(str(getattr(value, "text", value)) for value in values)
@@ -97,8 +101,8 @@ class BudgetExampleSelector(BaseExampleSelector):
             if self.max_tokens is not None:
                 limits["max_tokens"] = max(0, self.max_tokens - self._measure.overhead)
         else:
-            shown = partial(example_text, prompt=self.example_prompt)
-            limits |= {"counter": self._counter, "render": shown, "join": self.separator}
+            render = partial(example_text, prompt=self.example_prompt)
+            limits |= {"counter": self._counter, "render": render, "join": self.separator}
         found = self._selector.select(query, list(self.examples), self.k, self.diversity, **limits)
         return [_doubled(example) for example in found] if self.double_braces else found
 

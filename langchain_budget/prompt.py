@@ -11,6 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, get_buffer_string
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate
+from pydantic import BaseModel
 from typing_extensions import Self, override
 
 from rankbudget.adapters import NOTICE, PLACEHOLDERS, Steps, adrive, drive, render_block, wrapper_of
@@ -18,9 +19,12 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import document_text, example_messages, example_text, to_segments
-from ._slots import SlotSettings, Trimmed, placeholders_in, render_prompt, reported
+from ._slots import SlotSettings, Trimmed, formats_in, placeholders_in, render_prompt, reported
 
 __all__ = ["BudgetChatPromptTemplate"]
+
+_LEFT_OUT = {"history": "Earlier conversation left out.", "knowledge": "Context left out."}
+"""What a slot says whose content was dropped: an empty message would be refused."""
 
 
 class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
@@ -28,7 +32,8 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
 
     A variable that is a `MessagesPlaceholder` gets messages: a conversation as it is, examples as turns,
     documents and memories in one system message. One inside a text gets text. Inserted text is put in tags
-    it cannot close and is announced as data. The event `context_budget` carries the report.
+    it cannot close and is announced as data. A template in jinja2 or mustache that loops over a variable gets
+    its objects as they are, in mustache their fields. The event `context_budget` carries the report.
 
     Args:
         template: the prompt template; `from_messages` makes it.
@@ -119,21 +124,28 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         template = self.template
         names = [*template.input_variables, *template.optional_variables, *template.partial_variables]
         blocks = {key: slot for slot, key in self._keys_in(names).items() if slot != "query"}
-        placeholders = placeholders_in(template)
+        placeholders, formats = placeholders_in(template), formats_in(template)
+        walked = not formats.isdisjoint(("jinja2", "mustache"))
 
         def show(given: Mapping[str, Any]) -> list[BaseMessage]:
             written = dict(given)
             for key, slot in blocks.items():
-                if key in written:
-                    write = self._as_turns if key in placeholders else self._as_text
-                    written[key] = write(slot, written[key])
+                if key not in written:
+                    continue
+                items = written[key] or []
+                items = [items] if isinstance(items, str) else items
+                if key in placeholders:
+                    written[key] = self._as_turns(slot, items)
+                    continue
+                empty = (_LEFT_OUT if values[key] else PLACEHOLDERS).get(slot, "")
+                text = self._as_text(slot, items) if items else empty
+                written[key] = _Walked(items, text, as_fields="mustache" in formats) if walked else text
             return render_prompt(template, written)
 
         return self._slots_steps(values, self._keys_in([*names, *values]), show)
 
-    def _as_turns(self, block: str, value: Any) -> list[BaseMessage]:
+    def _as_turns(self, block: str, items: list[Any]) -> list[BaseMessage]:
         """Returns a slot as messages: a conversation as it is, examples as turns, else one message."""
-        items: list[Any] = ([value] if value else []) if isinstance(value, str) else list(value)
         if all(isinstance(item, BaseMessage) for item in items):
             return items
         if block != "examples":
@@ -149,11 +161,8 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
             turns += [item] if isinstance(item, BaseMessage) else example_messages(item, self.example_prompt)
         return turns
 
-    def _as_text(self, block: str, value: Any) -> str:
-        if block == "history":
-            return value if isinstance(value, str) else get_buffer_string(value) or PLACEHOLDERS["history"]
-        items = [value] if isinstance(value, str) and value else value
-        return self._tagged(block, items) if items else PLACEHOLDERS.get(block, "")
+    def _as_text(self, block: str, items: list[Any]) -> str:
+        return get_buffer_string(items) if block == "history" else self._tagged(block, items)
 
     def _tagged(self, block: str, items: Any) -> str:
         """Returns items as one text in tags, after the notice."""
@@ -175,3 +184,30 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
     @override
     def pretty_repr(self, html: bool = False) -> str:
         return self.template.pretty_repr(html=html)
+
+
+class _Walked(list[Any]):
+    """A slot as jinja2 and mustache read it: text where it is printed, objects where it is looped over."""
+
+    _CHEVRON_return_scope_when_falsy = True  # mustache prints the text of an empty slot, too
+
+    def __init__(self, items: Sequence[Any], text: str, *, as_fields: bool) -> None:
+        # Mustache reads the fields of dicts alone.
+        super().__init__([dict(i) if as_fields and isinstance(i, BaseModel) else i for i in items])
+        self._text = text
+
+    @override
+    def __str__(self) -> str:
+        return self._text
+
+    @override
+    def __format__(self, spec: str) -> str:
+        return format(self._text, spec)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._text, name)  # `{{ documents.strip() }}`
+
+    def __add__(self, other: Any) -> Any:
+        return self._text + other
+
+    __iadd__ = __add__  # `{{ documents | indent }}`

@@ -119,9 +119,11 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
             if prompt is None or rendered:
                 self._check_spelling([str(key) for key in value if key not in rendered])
             if prompt is None and all(value.get(name) is None for name in keys.values()):
-                allowed, given = ", ".join(self._keys.values()), ", ".join(map(str, value)) or "none"
+                allowed = ", ".join(self._keys.values())
+                given = ", ".join(f"{k}=None" if v is None else str(k) for k, v in value.items())
                 msg = (
-                    f"the input must have a key of {allowed} (got {given}). Name yours with history_key= etc."
+                    f"the input must have a value for {allowed} (got {given or 'none'}). "
+                    "Name yours with history_key= etc."
                 )
                 raise BudgetConfigError(msg)
             done = yield from self._slots_steps(value, keys, show)

@@ -170,6 +170,8 @@ def test_a_wrong_call_is_a_typed_error() -> None:
         lambda: memory.save_context({"input": "1"}, {"a": "x", "b": "y"}),
         lambda: hook.invoke({}),
         lambda: hook.invoke({"messages": 5}),
+        *(lambda value=value: compressor.fit(value, "q") for value in (5, None, "x", [5])),
+        *(lambda value=value: selector.select_examples(value) for value in (5, None, "x", ["x"])),
         lambda: selector.add_example(5),  # type: ignore[arg-type]  # the mistake
         lambda: trim_messages(THREAD, max_tokens=5),  # type: ignore[call-arg]  # the mistake
         lambda: BudgetMessageHistory.around(5, max_tokens=5),  # type: ignore[arg-type]  # the mistake
@@ -188,3 +190,20 @@ async def test_a_compressor_takes_documents_alone(given: Any) -> None:
     with pytest.raises(BudgetConfigError, match="documents must be a list of Documents"):
         await compressor.acompress_documents(given, "q")
     assert compressor.compress_documents([], "q") == []
+
+
+@pytest.mark.parametrize("key", ["history", "documents", "examples", "memory"])
+@pytest.mark.parametrize("text", [True, False])
+async def test_none_is_an_empty_slot_of_a_template(key: str, text: bool) -> None:
+    """None is formatted as an empty list is, inside a text and in a placeholder, sync and async."""
+    slot = ("system", f"x {{{key}}}") if text else MessagesPlaceholder(key)
+    prompt = BudgetChatPromptTemplate.from_messages([slot, ("human", "{question}")], max_tokens=50)
+    none, empty = {key: None, "question": "q"}, {key: [], "question": "q"}
+    assert prompt.invoke(none) == await prompt.ainvoke(none) == prompt.invoke(empty)
+
+
+@pytest.mark.parametrize("key", ["history", "documents", "question"])
+def test_a_trimmer_says_that_a_key_holds_nothing(key: str) -> None:
+    """A key that is there is not said to be missing."""
+    with pytest.raises(BudgetConfigError, match=rf"must have a value for .*got {key}=None"):
+        BudgetTrimmer(max_tokens=50).invoke({key: None})
