@@ -12,6 +12,7 @@ from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import LLMMetadata
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms.llm import LLM
+from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.utils import get_tokenizer
 
 from rankbudget import TokenBudget, TokenCounter, counter_for
@@ -54,7 +55,11 @@ def counter_of(
 
 
 def counter_for_llm(llm: LLM) -> TokenCounter:
-    """Returns the counter of an LLM: its own tokenizer's, its model's, the global one's, or an estimate."""
+    """Returns the counter of an LLM: its limits', its own tokenizer's, its model's, or an estimate."""
+    llm = llm.llm if isinstance(llm, StructuredLLM) else llm
+    bounded: TokenCounter | None = getattr(llm, "request_counter", None)  # of a `budget_model`
+    if bounded is not None:
+        return bounded
     tokenizer: Any = getattr(llm, "tokenizer", None)
     if tokenizer is not None:
         try:

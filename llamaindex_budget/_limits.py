@@ -73,8 +73,12 @@ class Door:
 
     @property
     def counter(self) -> TokenCounter:
-        own, budget = self.limits.counter, self.limits.budget
-        return counter_of(None, budget.model if own is None and budget is not None else own, llm=self.llm)
+        own, budget, inner = self.limits.counter, self.limits.budget, self.limits.inner
+        if own is None and budget is not None:
+            own = budget.model
+        if own is None and inner is not None:
+            return Door(self.llm, inner).counter
+        return counter_of(None, own, llm=self.llm)
 
     def limit(self, arguments: Mapping[str, Any]) -> int:
         """Returns the most tokens of a request; where the window is known, the answer fits beside it."""

@@ -15,7 +15,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 
-from rankbudget import BudgetReport, BudgetSession, TokenBudget
+from rankbudget import BudgetReport, BudgetSession, TokenBudget, TokenCounter
 from rankbudget.adapters import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError, named_options, shown
 
@@ -111,6 +111,11 @@ class _BudgetLLM:
     def request_limit(self) -> int:
         """Most tokens of a request."""
         return _door(self).limit({})
+
+    @property
+    def request_counter(self) -> TokenCounter:
+        """What counts a request."""
+        return _door(self).counter
 
     def __reduce__(self) -> tuple[Any, ...]:
         door = _door(self)

@@ -147,7 +147,7 @@ class BudgetPromptHelper(PromptHelper):
         return kept
 
     def _counter_for(self, llm: Any) -> TokenCounter:
-        return self._counter if self._chosen or llm is None else counter_for_llm(_model(llm))
+        return self._counter if self._chosen or llm is None else counter_for_llm(llm)
 
     def _window_and_safety(self, llm: Any) -> tuple[int, int]:
         """Returns the smaller window of helper and LLM, and what an estimate may be too low by."""
