@@ -15,7 +15,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import NOTICE, Call, adrive, plain_budget, plan_steps
 
-from ._codec import PINNED, copy_message, pending
+from ._codec import PINNED, check_messages, copy_message, pending
 from ._memory import SessionMemory
 from ._serialize import database_of, opened, read_block, read_settings, written_block
 from .blocks import HistorySummaryMemoryBlock
@@ -71,13 +71,20 @@ class BudgetMemory(SessionMemory, Memory):
         return Call(lambda: asyncio_run(aread()), awaitable=aread)
 
     # ---- writing ---------------------------------------------------------------------------------
+    async def aput(self, message: ChatMessage) -> None:
+        """Stores a message."""
+        check_messages([message])
+        await super().aput(message)
+
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
         """Stores messages; none is fine."""
+        check_messages(messages)
         if messages:
             await super().aput_messages(messages)
 
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Replaces the conversation."""
+        check_messages(messages)
         self._forget()
         await super().aset(messages)
 

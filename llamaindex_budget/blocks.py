@@ -18,7 +18,7 @@ from rankbudget.errors import SummaryError
 
 from ._codec import CODEC, copy_message
 from ._counters import settings_counter
-from ._options import check_part
+from ._options import by_name, check_part
 from .models import as_summarizer
 
 __all__ = [
@@ -67,6 +67,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     _tokens: TokenCounter | None = PrivateAttr(default=None)
     _asked: str = PrivateAttr(default="")
 
+    @by_name
     def __init__(self, **options: Any) -> None:
         check_part(type(self), options)
         with typed_errors():
@@ -182,6 +183,7 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     max_tokens: int = Field(default=500, ge=1)
     waiting: list[str] = Field(default_factory=list)  # what the summary does not hold yet
 
+    @by_name
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         if self.summarizer != "extractive":

@@ -161,7 +161,7 @@ class _Request(NamedTuple):
     sent: tuple[Any, Any] | None = None  # limits and messages; None where another method sends the request
 
 
-_sending: ContextVar[tuple[Any, Any]] = ContextVar("rankbudget_sending", default=(None, None))
+_sending: ContextVar[tuple[Any, Any]] = ContextVar("rankbudget_sending", default=(None, object()))
 """Limits and messages of the request under way: a method of an LLM may call another with the same request."""
 
 
