@@ -26,6 +26,7 @@ __all__ = [
     "counter_named",
     "counter_of",
     "known_window",
+    "request_counter_of",
     "settings_counter",
     "tiktoken_name",
     "window_of",
@@ -55,11 +56,7 @@ def counter_of(
 
 
 def counter_for_llm(llm: LLM) -> TokenCounter:
-    """Returns the counter of an LLM: its limits', its own tokenizer's, its model's, or an estimate."""
-    llm = llm.llm if isinstance(llm, StructuredLLM) else llm
-    bounded: TokenCounter | None = getattr(llm, "request_counter", None)  # of a `budget_model`
-    if bounded is not None:
-        return bounded
+    """Returns the counter of an LLM: its own tokenizer's, its model's, the global one's, or an estimate."""
     tokenizer: Any = getattr(llm, "tokenizer", None)
     if tokenizer is not None:
         try:
@@ -67,6 +64,13 @@ def counter_for_llm(llm: LLM) -> TokenCounter:
         except BudgetConfigError:  # LlamaIndex asks for no more than `encode`
             return counter_of(tokenizer.encode)
     return counter_named(llm.metadata.model_name)
+
+
+def request_counter_of(llm: LLM) -> TokenCounter:
+    """Returns the counter of an LLM's limits, where `budget_model` gave it some, else its own."""
+    # Not for nodes: a host's helper counts them again with another tokenizer, and splits what it finds too long.
+    llm = llm.llm if isinstance(llm, StructuredLLM) else llm
+    return getattr(llm, "request_counter", None) or counter_for_llm(llm)
 
 
 def counter_named(name: str) -> TokenCounter:

@@ -17,7 +17,7 @@ from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import adrive, plan_steps, typed_errors
 
 from ._codec import CODEC
-from ._counters import counter_of
+from ._counters import counter_of, request_counter_of
 from ._events import send_report
 from ._options import by_name, check_part
 from ._sharing import budget_for
@@ -85,7 +85,7 @@ class BudgetFunctionAgent(FunctionAgent):
         budget = self.budget or budget_for(self.llm)
         return BudgetSession(
             budget,
-            counter=counter_of(None, self.counter or budget.model, llm=self.llm),
+            counter=counter_of(None, self.counter or budget.model or request_counter_of(self.llm)),
             codec=CODEC,
             summarizer=self.summarizer,
         )
