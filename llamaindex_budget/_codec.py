@@ -24,9 +24,19 @@ from llama_index.core.base.llms.types import (
 )
 
 from rankbudget.adapters import ROLES, call_reference, finished, spread_text
-from rankbudget.errors import MessageError
+from rankbudget.errors import MessageError, shown
 
-__all__ = ["CODEC", "PINNED", "STORED", "ChatCodec", "copy_message", "defused", "pending", "shallow_copy"]
+__all__ = [
+    "CODEC",
+    "PINNED",
+    "STORED",
+    "ChatCodec",
+    "check_messages",
+    "copy_message",
+    "defused",
+    "pending",
+    "shallow_copy",
+]
 
 MARK = "rankbudget"
 """The `additional_kwargs` key under which edited and inserted messages say so."""
@@ -132,6 +142,16 @@ def pending(question: Any, stored: Sequence[ChatMessage]) -> str | None:
         return text
     asked = next((m for m in reversed(stored) if CODEC.role(m) == "user"), None)
     return None if asked is not None and asked.content == text else text
+
+
+def check_messages(messages: Any) -> None:
+    """Raises MessageError for what is no list of LlamaIndex's messages."""
+    readable = isinstance(messages, Sequence) and not isinstance(messages, str)
+    for message in messages if readable else [messages]:
+        if not isinstance(message, ChatMessage):
+            hint = 'Give ChatMessage(role="user", content="...")'
+            msg = f"messages must be a list of LlamaIndex's ChatMessage (got {shown(message)}). {hint}."
+            raise MessageError(msg)
 
 
 def copy_message(message: ChatMessage) -> ChatMessage:

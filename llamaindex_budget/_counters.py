@@ -12,6 +12,7 @@ from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import LLMMetadata
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW, DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms.llm import LLM
+from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.utils import get_tokenizer
 
 from rankbudget import TokenBudget, TokenCounter, counter_for
@@ -25,6 +26,7 @@ __all__ = [
     "counter_named",
     "counter_of",
     "known_window",
+    "request_counter_of",
     "settings_counter",
     "tiktoken_name",
     "window_of",
@@ -62,6 +64,13 @@ def counter_for_llm(llm: LLM) -> TokenCounter:
         except BudgetConfigError:  # LlamaIndex asks for no more than `encode`
             return counter_of(tokenizer.encode)
     return counter_named(llm.metadata.model_name)
+
+
+def request_counter_of(llm: LLM) -> TokenCounter:
+    """Returns the counter of an LLM's limits, where `budget_model` gave it some, else its own."""
+    # Not for nodes: a host's helper counts them again with another tokenizer, and splits what it finds too long.
+    llm = llm.llm if isinstance(llm, StructuredLLM) else llm
+    return getattr(llm, "request_counter", None) or counter_for_llm(llm)
 
 
 def counter_named(name: str) -> TokenCounter:

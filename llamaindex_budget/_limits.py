@@ -15,7 +15,7 @@ from rankbudget import Block, BudgetReport, BudgetSession, Segment, TokenBudget,
 from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, plain_budget, plan_steps
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import CODEC
+from ._codec import CODEC, check_messages
 from ._counters import answer_in, answer_of, counter_of, known_window
 from ._events import send_report
 from ._render import QUESTIONS
@@ -73,8 +73,12 @@ class Door:
 
     @property
     def counter(self) -> TokenCounter:
-        own, budget = self.limits.counter, self.limits.budget
-        return counter_of(None, budget.model if own is None and budget is not None else own, llm=self.llm)
+        own, budget, inner = self.limits.counter, self.limits.budget, self.limits.inner
+        if own is None and budget is not None:
+            own = budget.model
+        if own is None and inner is not None:
+            return Door(self.llm, inner).counter
+        return counter_of(None, own, llm=self.llm)
 
     def limit(self, arguments: Mapping[str, Any]) -> int:
         """Returns the most tokens of a request; where the window is known, the answer fits beside it."""
@@ -106,6 +110,7 @@ class Door:
         self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> Steps[Sequence[ChatMessage]]:
         """Returns what of a request fits in the form the model reads; the same sequence where all does."""
+        check_messages(messages)
         limit, session = self.limit(arguments), self.limits.session
         budget = self.limits.budget or TokenBudget()
         tools = schemas_in(self.llm, arguments) or None

@@ -32,7 +32,7 @@ from ._codec import CODEC, STORED, copy_message, defused, pending
 from ._convert import measured
 from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
-from ._options import check_part
+from ._options import by_name, check_part
 from ._render import Part, Rendering, as_is, with_prompt
 from ._serialize import add_settings, is_lost, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
@@ -75,6 +75,7 @@ class SessionMemory(BaseMemory):
         def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
             """Returns the call that reads the stored messages, and pairs of memory blocks and contents."""
 
+    @by_name
     def __init__(self, **data: Any) -> None:
         one_call = data.pop("one_call", None)  # of a copy, whose original had an LLM
         check_part(type(self), data, beside=OPTIONS)

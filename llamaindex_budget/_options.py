@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
@@ -14,7 +15,9 @@ from rankbudget import BudgetSession, Scorer, TokenBudget
 from rankbudget.adapters import check_options
 from rankbudget.errors import BudgetConfigError, check_count, shown
 
-__all__ = ["check_part", "check_values"]
+__all__ = ["by_name", "check_part", "check_values"]
+
+F = TypeVar("F", bound=Callable[..., None])
 
 _KINDS: dict[str, tuple[Any, str]] = {
     "budget": ((TokenBudget, Mapping), "a TokenBudget; give a number of tokens as the limit option"),
@@ -34,6 +37,20 @@ def check_part(owner: type, given: Mapping[str, Any], *, beside: Iterable[str] =
     fields = [name for name in getattr(owner, "model_fields", ()) if not name.startswith("_")]
     check_options(owner.__name__, given, sorted({*fields, *beside}))
     check_values(given)
+
+
+def by_name(init: F) -> F:
+    """Makes options given by position a BudgetConfigError."""
+
+    @functools.wraps(init)
+    def call(self: Any, *args: Any, **options: Any) -> None:
+        if args:
+            name, known = type(self).__name__, ", ".join(sorted(type(self).model_fields))
+            msg = f"{name} must be given its options by name (got {shown(args[0])}). Its options: {known}."
+            raise BudgetConfigError(msg)
+        init(self, **options)
+
+    return cast("F", call)
 
 
 def check_values(given: Mapping[str, Any]) -> None:

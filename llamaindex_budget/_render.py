@@ -17,7 +17,7 @@ from rankbudget.adapters import JOINT, Fit, PromptRequest, Shown, escape_text, r
 
 from ._codec import PINNED, copy_message
 from ._convert import media_cost
-from .blocks import BudgetMemoryBlock
+from .blocks import BudgetMemoryBlock, KnowledgeMemoryBlock
 
 __all__ = ["QUESTIONS", "Part", "Rendering", "as_is", "with_prompt"]
 
@@ -39,17 +39,17 @@ class Part:
     def of(cls, memory_block: BaseMemoryBlock[Any], content: Any, session: BudgetSession) -> Part:
         """Returns the content of a memory block."""
         name = memory_block.name
-        segments, media = [], {}
         given = [content] if isinstance(content, str) else list(content)
+        segments, media = [], {}
         for i, item in enumerate(given):
-            segment, text, source = f"{name}-{i}", "", None
-            if isinstance(item, (str, TextBlock)):
-                text = item if isinstance(item, str) else item.text
-            else:
-                source, media[segment] = item, media_cost(item, session.counter)
+            segment, text, source = f"{name}-{i}", _text_of(item), None
+            if text is None:
+                text, source, media[segment] = "", item, media_cost(item, session.counter)
             if text or source is not None:
-                score = 1.0 - i / (len(given) + 1) if len(given) > 1 else None
-                segments.append(Segment(id=segment, text=text, score=score, source=source))
+                segments.append(Segment(id=segment, text=text, source=source))
+        # A retriever's texts come best first, and a picture cannot be rated by the question.
+        if media or isinstance(memory_block, KnowledgeMemoryBlock):
+            segments = _by_position(segments)
         own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
         block = Block(
             name=f"{name}-block" if name in _OWN_NAMES else name,
@@ -112,6 +112,16 @@ class Rendering:
             messages.append(ChatMessage(role=MessageRole.USER, blocks=content))
         else:
             messages[at] = _with_blocks(messages[at], before=content)
+
+
+def _by_position(segments: Sequence[Segment]) -> list[Segment]:
+    last = len(segments) + 1
+    return [replace(segment, score=1.0 - i / last) for i, segment in enumerate(segments)]
+
+
+def _text_of(item: Any) -> str | None:
+    """Returns the text of a block's item, None for media and messages."""
+    return item.text if isinstance(item, TextBlock) else item if isinstance(item, str) else None
 
 
 def as_is(_: str, __: Segment, text: str) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import llama_index.core
+from llama_index.core.bridge.pydantic import ValidationError
+from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
@@ -23,7 +27,16 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import STORED
 from ._counters import tiktoken_name
 
-__all__ = ["add_settings", "class_named", "database_of", "is_lost", "opened", "read_settings"]
+__all__ = [
+    "add_settings",
+    "class_named",
+    "database_of",
+    "is_lost",
+    "opened",
+    "read_block",
+    "read_settings",
+    "written_block",
+]
 
 _LOST = "lost:"
 
@@ -59,6 +72,33 @@ def opened(values: dict[str, Any]) -> dict[str, Any]:
     if database is None or "sql_store" in values:
         return values
     return {**values, "sql_store": SQLAlchemyChatStore(**database)}
+
+
+def written_block(block: BaseMemoryBlock[Any]) -> dict[str, Any]:
+    """Returns a memory block as plain data; a warning names what plain data cannot hold."""
+    kind = type(block)
+    live = {name: field.default for name, field in kind.model_fields.items() if field.exclude}
+    given = {
+        name: getattr(block, name) for name, default in live.items() if getattr(block, name) is not default
+    }
+    named = {name: value for name, value in given.items() if isinstance(value, str)}
+    lost = [f"{name}=" for name in given if name not in named]
+    if lost:
+        msg = f"memory block {block.name!r} is written without {', '.join(lost)}: it cannot be plain data. "
+        warnings.warn(f"{msg}Pass memory_blocks= where this is loaded.", UserWarning, stacklevel=3)
+    return {"class": kind.__name__, **block.model_dump(mode="json"), **named}
+
+
+def read_block(data: Mapping[str, Any]) -> BaseMemoryBlock[Any]:
+    """Returns the memory block that `written_block` wrote."""
+    values = dict(data)
+    kind = class_named(values.pop("class", None), BaseMemoryBlock, "memory_blocks")
+    try:
+        return kind(**values)  # type: ignore[no-any-return]
+    except (TypeError, ValidationError) as error:  # a model or store in it is no plain data
+        name = values.get("name")
+        msg = f"memory block {name!r} ({kind.__name__}) cannot be made from plain data. Pass memory_blocks=."
+        raise BudgetConfigError(msg) from error
 
 
 def _tokenizer_named(name: str) -> Any:

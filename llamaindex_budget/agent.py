@@ -17,9 +17,9 @@ from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import adrive, plan_steps, typed_errors
 
 from ._codec import CODEC
-from ._counters import counter_of
+from ._counters import counter_of, request_counter_of
 from ._events import send_report
-from ._options import check_part
+from ._options import by_name, check_part
 from ._sharing import budget_for
 from .model import budget_model
 from .models import as_summarizer
@@ -56,6 +56,7 @@ class BudgetFunctionAgent(FunctionAgent):
     _structure: Any = PrivateAttr(default=None)
     _runs: Any = PrivateAttr(default_factory=WeakKeyDictionary)
 
+    @by_name
     def __init__(self, **data: Any) -> None:
         check_part(type(self), data, beside=WORKFLOW_KWARGS)
         with typed_errors():
@@ -84,7 +85,7 @@ class BudgetFunctionAgent(FunctionAgent):
         budget = self.budget or budget_for(self.llm)
         return BudgetSession(
             budget,
-            counter=counter_of(None, self.counter or budget.model, llm=self.llm),
+            counter=counter_of(None, self.counter or budget.model or request_counter_of(self.llm)),
             codec=CODEC,
             summarizer=self.summarizer,
         )

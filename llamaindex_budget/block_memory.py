@@ -9,15 +9,15 @@ from typing import Any
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.memory import BaseMemoryBlock, Memory
+from llama_index.core.memory import Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import NOTICE, Call, adrive, plain_budget, plan_steps
 
-from ._codec import PINNED, copy_message, pending
+from ._codec import PINNED, check_messages, copy_message, pending
 from ._memory import SessionMemory
-from ._serialize import class_named, database_of, opened, read_settings
+from ._serialize import database_of, opened, read_block, read_settings, written_block
 from .blocks import HistorySummaryMemoryBlock
 
 __all__ = ["BudgetMemory"]
@@ -71,13 +71,20 @@ class BudgetMemory(SessionMemory, Memory):
         return Call(lambda: asyncio_run(aread()), awaitable=aread)
 
     # ---- writing ---------------------------------------------------------------------------------
+    async def aput(self, message: ChatMessage) -> None:
+        """Stores a message."""
+        check_messages([message])
+        await super().aput(message)
+
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
         """Stores messages; none is fine."""
+        check_messages(messages)
         if messages:
             await super().aput_messages(messages)
 
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Replaces the conversation."""
+        check_messages(messages)
         self._forget()
         await super().aset(messages)
 
@@ -133,13 +140,12 @@ class BudgetMemory(SessionMemory, Memory):
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002 - the host's signature
         """Returns plain data that survives JSON: limits, blocks, names of counters, and the conversation.
 
-        A conversation in a database is written as the database's address.
+        A conversation in a database is written as the database's address. What a block holds of this process,
+        as a function or a model, is left out; a warning names it.
         """
         left_out = {"memory_blocks", "memory_blocks_template", "tokenizer_fn", "sql_store"}
         data: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
-        data["memory_blocks"] = [
-            {"class": type(b).__name__, **b.model_dump(mode="json")} for b in self.memory_blocks
-        ]
+        data["memory_blocks"] = [written_block(b) for b in self.memory_blocks]
         database = database_of(self.sql_store, self.session_id)
         if database is not None:
             data["database"] = database
@@ -154,13 +160,14 @@ class BudgetMemory(SessionMemory, Memory):
         Args:
             data: what was written. Messages in it go into a new store, unless `sql_store=` is given.
             kwargs: replace what was written.
+
+        Raises:
+            BudgetConfigError: a tokenizer, a counter or a block cannot be made from plain data.
         """
         values = opened(read_settings(data, kwargs))
         messages = [ChatMessage.model_validate(m) for m in values.pop("messages", ())]
         if "memory_blocks" not in kwargs:
-            blocks = [dict(block) for block in values.get("memory_blocks", ())]
-            kinds = [class_named(b.pop("class", None), BaseMemoryBlock, "memory_blocks") for b in blocks]
-            values["memory_blocks"] = [kind(**b) for kind, b in zip(kinds, blocks, strict=True)]
+            values["memory_blocks"] = [read_block(block) for block in values.get("memory_blocks", ())]
         memory = cls(**values)
         if messages and "sql_store" not in kwargs:
             asyncio_run(memory.sql_store.set_messages(memory.session_id, messages))

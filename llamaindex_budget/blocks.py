@@ -18,7 +18,7 @@ from rankbudget.errors import SummaryError
 
 from ._codec import CODEC, copy_message
 from ._counters import settings_counter
-from ._options import check_part
+from ._options import by_name, check_part
 from .models import as_summarizer
 
 __all__ = [
@@ -39,7 +39,8 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     Args:
         name: its name and tag.
         text: what it says; or
-        read: a function of the conversation that returns what it says, plain or async.
+        read: a function of the conversation that returns what it says, plain or async: a text, or a list of
+            texts, of which those that answer the question stay, in their order.
         rank: importance, 1 = cut last; its `priority` makes a stock `Memory` cut in the same order.
         pinned: never cut.
         size: fixed number of tokens in a `BudgetMemory`, instead of what its rank gets.
@@ -66,6 +67,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     _tokens: TokenCounter | None = PrivateAttr(default=None)
     _asked: str = PrivateAttr(default="")
 
+    @by_name
     def __init__(self, **options: Any) -> None:
         check_part(type(self), options)
         with typed_errors():
@@ -81,6 +83,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         return self._tokens
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **_: Any) -> Any:
+        self._asked = _question(messages)
         if self.read is None:
             return self.text
         found = self.read(list(messages or ()))
@@ -112,6 +115,11 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
             return None
         kept = fit_documents(texts, max_tokens=room, query=self._asked, counter=self.tokens).segments
         return [TextBlock(text=s.text) for s in kept] or None
+
+
+def _question(messages: list[ChatMessage] | None) -> str:
+    said = [m.content for m in messages or () if CODEC.role(m) == "user" and m.content]
+    return said[-1] if said else ""
 
 
 class SystemMemoryBlock(BudgetMemoryBlock):
@@ -150,11 +158,10 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
         if self.retriever is None:
             return await super()._aget(messages, **block_kwargs)
-        asked = [m.content for m in messages or () if CODEC.role(m) == "user" and m.content]
-        if not asked:
+        self._asked = _question(messages)
+        if not self._asked:
             return []
-        self._asked = asked[-1]
-        found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(asked[-1]))
+        found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(self._asked))
         texts = dict.fromkeys(item.get_content(MetadataMode.LLM) for item in found)
         return [TextBlock(text=text) for text in texts if text]
 
@@ -176,6 +183,7 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     max_tokens: int = Field(default=500, ge=1)
     waiting: list[str] = Field(default_factory=list)  # what the summary does not hold yet
 
+    @by_name
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         if self.summarizer != "extractive":

@@ -70,11 +70,13 @@ class few_shot_function:  # noqa: N801 - used as a function
         for name, value in (("max_tokens", max_tokens), ("max_examples", max_examples)):
             if value is not None:
                 check_count(name, value, problems)
-        if isinstance(examples, (str, Mapping)) or not isinstance(examples, Iterable):
-            problems.append(f"examples must be a list of mappings (got {shown(examples)})")
+        listed = not isinstance(examples, (str, Mapping)) and isinstance(examples, Iterable)
+        self.examples: list[Any] = list(examples) if listed else []
+        wrong = [e for e in self.examples if not isinstance(e, Mapping)] if listed else [examples]
+        if wrong:
+            problems.append(f"examples must be a list of mappings (got {shown(wrong[0])})")
         if problems:
             raise BudgetConfigError.of(problems)
-        self.examples = list(examples)
         self.max_tokens = _share(shared_budget(budget, session)) if max_tokens is None else max_tokens
         self.max_examples = max_examples
         self.render = render

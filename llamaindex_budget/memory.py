@@ -15,7 +15,7 @@ from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 from rankbudget import BudgetSession
 from rankbudget.adapters import Call
 
-from ._codec import copy_message
+from ._codec import check_messages, copy_message
 from ._memory import SessionMemory
 from ._serialize import class_named, read_settings
 
@@ -83,30 +83,36 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     # ---- writing ---------------------------------------------------------------------------------
     def put(self, message: ChatMessage) -> None:
         """Stores a copy of a message."""
+        check_messages([message])
         with self._lock:
             super().put(copy_message(message))
 
     async def aput(self, message: ChatMessage) -> None:
         """Stores a copy of a message."""
+        check_messages([message])
         await super().aput(copy_message(message))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
         """Stores copies of messages, none of another thread between them."""
+        check_messages(messages)
         with self._lock:
             super().put_messages(messages)
 
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
         """Stores copies of messages, in order."""
+        check_messages(messages)
         for message in messages:
             await self.aput(message)
 
     def set(self, messages: list[ChatMessage]) -> None:
         """Replaces the conversation by copies of `messages`."""
+        check_messages(messages)
         with self._lock:
             super().set([copy_message(m) for m in messages])
 
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Replaces the conversation by copies of `messages`."""
+        check_messages(messages)
         await super().aset([copy_message(m) for m in messages])
 
     def reset(self) -> None:

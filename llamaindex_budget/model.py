@@ -15,7 +15,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 
-from rankbudget import BudgetReport, BudgetSession, TokenBudget
+from rankbudget import BudgetReport, BudgetSession, TokenBudget, TokenCounter
 from rankbudget.adapters import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError, named_options, shown
 
@@ -112,6 +112,11 @@ class _BudgetLLM:
         """Most tokens of a request."""
         return _door(self).limit({})
 
+    @property
+    def request_counter(self) -> TokenCounter:
+        """What counts a request."""
+        return _door(self).counter
+
     def __reduce__(self) -> tuple[Any, ...]:
         door = _door(self)
         return _bounded, (door.llm, door.limits)
@@ -156,7 +161,7 @@ class _Request(NamedTuple):
     sent: tuple[Any, Any] | None = None  # limits and messages; None where another method sends the request
 
 
-_sending: ContextVar[tuple[Any, Any]] = ContextVar("rankbudget_sending", default=(None, None))
+_sending: ContextVar[tuple[Any, Any]] = ContextVar("rankbudget_sending", default=(None, object()))
 """Limits and messages of the request under way: a method of an LLM may call another with the same request."""
 
 

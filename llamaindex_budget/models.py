@@ -14,7 +14,7 @@ from rankbudget.adapters import default_embedder, typed_errors
 from rankbudget.errors import BudgetConfigError, named_options, shown
 
 from ._counters import window_of
-from ._options import check_part, check_values
+from ._options import by_name, check_part, check_values
 
 __all__ = ["OfflineEmbedding", "as_summarizer", "embedder", "summarizer"]
 
@@ -97,6 +97,7 @@ class OfflineEmbedding(BaseEmbedding):
 
     _vectors: Any = PrivateAttr(default=None)
 
+    @by_name
     def __init__(self, **fields: Any) -> None:
         check_part(type(self), fields)
         with typed_errors():

@@ -29,7 +29,7 @@ from ._convert import emptied, media_tokens, seen_parts, shortened, to_segments
 from ._counters import counter_of
 from ._events import dispatcher, send_report
 from ._memory import SessionMemory
-from ._options import check_part
+from ._options import by_name, check_part
 from ._render import with_prompt
 from ._serialize import add_settings, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
@@ -108,6 +108,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
     _session: BudgetSession | None = PrivateAttr(default=None)
     _scorer: Any = PrivateAttr(default=None)
 
+    @by_name
     def __init__(self, **options: Any) -> None:
         check_part(type(self), options, beside=("token_limit",))
         most = options.pop("token_limit", None)

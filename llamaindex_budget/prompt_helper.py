@@ -22,7 +22,7 @@ from rankbudget.adapters import JOINT, plain_budget, typed_errors
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC
-from ._counters import counter_for_llm, counter_named, counter_of, known_window
+from ._counters import counter_named, counter_of, known_window, request_counter_of
 from ._events import send_report
 from ._limits import fit_texts
 from ._options import check_part
@@ -147,7 +147,7 @@ class BudgetPromptHelper(PromptHelper):
         return kept
 
     def _counter_for(self, llm: Any) -> TokenCounter:
-        return self._counter if self._chosen or llm is None else counter_for_llm(_model(llm))
+        return self._counter if self._chosen or llm is None else request_counter_of(llm)
 
     def _window_and_safety(self, llm: Any) -> tuple[int, int]:
         """Returns the smaller window of helper and LLM, and what an estimate may be too low by."""

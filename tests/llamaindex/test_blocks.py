@@ -6,7 +6,9 @@ import asyncio
 import json
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.memory import BaseMemoryBlock, Memory, StaticMemoryBlock
@@ -27,6 +29,7 @@ from llamaindex_budget import (
 from llamaindex_budget._codec import CODEC
 from rankbudget import BudgetExceededError, TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError
+from tests.drawing import draws
 from tests.llamaindex.models import (
     FixedRetriever,
     ListStore,
@@ -270,6 +273,29 @@ def test_a_context_engine_with_blocks_fits() -> None:
     assert len(llm.requests) == 4
     assert max(llm.sizes()) <= 4096 - 256
     assert all("Project fact 0" in _text(messages) for messages, _ in llm.requests)
+
+
+@draws()
+@hypothesis.given(place=st.integers(0, 60), as_block=st.booleans(), stored=st.booleans())
+def test_of_a_blocks_texts_those_stay_that_answer(place: int, as_block: bool, stored: bool) -> None:
+    """Wherever a list has it, the text that answers is kept, and all in their order; a stock memory, too."""
+    facts = [f"Customer {i} lives at {i} Hill Road and pays by invoice." for i in range(60)]
+    facts.insert(place, "The red piano in Oslo costs 999 euros.")
+    question = "What does the red piano in Oslo cost?"
+    said = [TextBlock(text=fact) if as_block else fact for fact in facts]
+    block = BudgetMemoryBlock(name="facts", read=lambda _: said)
+    memory = _memory(chat_history=[], token_limit=400, memory_blocks=[block])
+    if stored:
+        memory.put(say("user", question))
+    found = _text(memory.get(question))
+    assert "999" in found
+    kept = [found.index(fact) for fact in facts if fact in found]
+    assert len(kept) > 1
+    assert kept == sorted(kept)
+    texts = asyncio.run(block.aget([say("user", question)]))
+    fewer = asyncio.run(block.atruncate([TextBlock(text=fact) for fact in facts], 700))
+    assert len(texts) == 61
+    assert any("999" in text.text for text in fewer)
 
 
 def test_it_survives_json() -> None:

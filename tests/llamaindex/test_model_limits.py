@@ -6,6 +6,7 @@ from typing import Any
 
 import hypothesis
 import llama_index.core
+import pydantic
 import pytest
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
@@ -17,7 +18,9 @@ from llama_index.llms.openai import OpenAI, OpenAIResponses
 
 from llamaindex_budget import (
     BudgetChatMemoryBuffer,
+    BudgetFunctionAgent,
     BudgetNodePostprocessor,
+    BudgetPromptHelper,
     budget_for,
     budget_model,
     summarizer,
@@ -29,6 +32,12 @@ from tests.llamaindex.models import PlayLLM, exchanges, nodes, say, strict_llm, 
 
 WINDOW, REPLY = 1000, 200
 LONG = [say("system", "RULE"), *exchanges(60), say("user", "and now?")]
+
+
+class Answer(pydantic.BaseModel):
+    text: str
+
+
 TOOL = FunctionTool.from_defaults(lambda q: q, name="search", description=words(90, "archive"))
 
 
@@ -69,6 +78,28 @@ def test_what_writes_a_prompt_around_is_counted() -> None:
 
 
 # ---------------------------------------------------------------- limits
+@pytest.mark.parametrize(
+    "bounded",
+    [
+        lambda llm: budget_model(llm, 900, counter=len),
+        lambda llm: budget_model(llm, BudgetSession(900, counter=len)),
+        lambda llm: budget_model(budget_model(llm, 900, counter=len), 800),
+        lambda llm: budget_model(llm, 900, counter=len).as_structured_llm(Answer),
+    ],
+)
+def test_a_helper_counts_as_the_bounded_llm_it_is_given(bounded: Any) -> None:
+    """Counted otherwise, it would plan what the LLM's own limit then cuts, or leave room unused."""
+    llm = bounded(_like())
+    assert BudgetPromptHelper(500, 100)._counter_for(llm).count("four") == 4
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # the host's own
+async def test_an_agent_counts_as_the_bounded_llm_it_is_given() -> None:
+    llm = budget_model(_like(), 900, counter=len)
+    found = await BudgetFunctionAgent(llm=llm).fit([ChatMessage("one " * 100) for _ in range(9)])
+    assert 0 < sum(len(m.content or "") for m in found) <= 900
+
+
 def test_the_counter_is_the_models() -> None:
     """A known model is counted with its own tokenizer and media table; a nameless one with LlamaIndex's."""
     assert counter_for_llm(OpenAI("gpt-4o", api_key="none")) is counter_for("gpt-4o")

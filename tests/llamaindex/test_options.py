@@ -12,8 +12,8 @@ from llama_index.core.llms import MockLLM
 
 import llamaindex_budget as lb
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.errors import BudgetConfigError
-from tests.llamaindex.models import PlayLLM
+from rankbudget.errors import BudgetConfigError, MessageError
+from tests.llamaindex.models import ListStore, PlayLLM
 
 PARTS: dict[str, tuple[Callable[..., Any], dict[str, Any], list[str]]] = {
     "postprocessor": (
@@ -87,6 +87,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("agent", {"summarizer": 3}, "summarizer must be"),
     ("few shot", {"max_examples": -1}, "max_examples must be a whole number from 0"),
     ("few shot", {"examples": 3}, "examples must be a list of mappings"),
+    ("few shot", {"examples": [{"input": "a"}, 1]}, r"examples must be a list of mappings \(got 1\)"),
     ("model", {"max_tokens": 0}, "max_tokens must be a whole number from 1"),
     ("model", {"budget_or_session": True}, "budget_or_session must be"),
     ("model", {"on_report": 3}, "on_report must be a function"),
@@ -100,6 +101,48 @@ def test_a_wrong_value_is_refused(part: str, wrong: dict[str, Any], message: str
     make, needed, _ = PARTS[part]
     with pytest.raises(BudgetConfigError, match=message):
         make(**{**needed, **wrong})
+
+
+AN_OPTION = {
+    "postprocessor": "max_tokens",
+    "buffer": "token_limit",
+    "memory": "token_limit",
+    "block": "text",
+    "summary block": "summarizer",
+    "agent": "summarizer",
+    "offline embedding": "model_name",
+}
+
+
+@pytest.mark.parametrize(("part", "option"), AN_OPTION.items())
+def test_options_by_position_are_refused(part: str, option: str) -> None:
+    make = lb.OfflineEmbedding if part == "offline embedding" else PARTS[part][0]
+    with pytest.raises(BudgetConfigError, match=rf"options by name \(got 100\). Its options: .*{option}"):
+        make(100)
+
+
+@pytest.mark.parametrize("wrong", ["hi", 3, None, ["hi"], [{"role": "user"}]])
+async def test_what_is_no_message_is_refused(wrong: Any) -> None:
+    """A text or a dict where messages belong: the error says what to give, and nothing is stored or sent."""
+    sent = PlayLLM()
+    llm = lb.budget_model(sent, max_tokens=500)
+    for ask in (llm.chat, llm.stream_chat):
+        with pytest.raises(MessageError, match="Give ChatMessage"):
+            ask(wrong)
+    for aask in (llm.achat, llm.astream_chat):
+        with pytest.raises(MessageError, match="Give ChatMessage"):
+            await aask(wrong)
+    for kind in (lb.BudgetChatMemoryBuffer, lb.BudgetMemory):
+        store = {"chat_store": ListStore()} if kind is lb.BudgetMemory else {}
+        memory = kind.from_defaults(token_limit=500, **store)
+        for put in (memory.put, memory.put_messages, memory.set):
+            with pytest.raises(MessageError, match="Give ChatMessage"):
+                put(wrong)
+        for aput in (memory.aput, memory.aput_messages, memory.aset):
+            with pytest.raises(MessageError, match="Give ChatMessage"):
+                await aput(wrong)
+        assert memory.get_all() == []
+    assert sent.requests == []
 
 
 def test_functions_check_their_values() -> None:

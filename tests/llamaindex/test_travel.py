@@ -13,10 +13,20 @@ from typing import Any
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import FactExtractionMemoryBlock
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, BudgetNodePostprocessor, summarizer
+from llamaindex_budget import (
+    BudgetChatMemoryBuffer,
+    BudgetMemory,
+    BudgetMemoryBlock,
+    BudgetNodePostprocessor,
+    HistorySummaryMemoryBlock,
+    KnowledgeMemoryBlock,
+    TaskMemoryBlock,
+    summarizer,
+)
 from rankbudget import BudgetConfigError, BudgetSession, TokenBudget, counter_for
-from tests.llamaindex.models import ListStore, PlayLLM, exchanges, nodes, say, words
+from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, exchanges, nodes, say, words
 
 CHAT = exchanges(30)
 LEAVE: dict[str, Callable[[Any], Any]] = {
@@ -42,6 +52,42 @@ def _in_a_list(memory: BudgetMemory) -> BudgetMemory:
     made = BudgetMemory.from_dict(data, sql_store=ListStore())
     made.set([ChatMessage.model_validate(m) for m in data["messages"]])
     return made
+
+
+@pytest.mark.parametrize(
+    ("block", "lost"),
+    [
+        (BudgetMemoryBlock(name="own", read=lambda _: "Ann is allergic to nuts."), "read="),
+        (HistorySummaryMemoryBlock(name="own", summarizer=shorten), "summarizer="),
+        (KnowledgeMemoryBlock(name="own", retriever=FixedRetriever(nodes(3))), "retriever="),
+        (TaskMemoryBlock(name="own", text="Bake.", counter=len), "counter="),
+    ],
+)
+def test_plain_data_says_what_a_block_leaves_out(block: Any, lost: str) -> None:
+    """A block's function or model is no plain data: a warning names block and option; the rest is written."""
+    memory = BudgetMemory.from_defaults(token_limit=900, memory_blocks=[block], chat_store=ListStore())
+    with pytest.warns(UserWarning, match=f"'own' is written without {lost}: .* Pass memory_blocks="):
+        data = json.loads(json.dumps(memory.to_dict()))
+    again = BudgetMemory.from_dict(data, memory_blocks=[block], sql_store=ListStore())
+    assert again.memory_blocks == [block]
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_plain_data_keeps_the_names_in_a_block() -> None:
+    block = HistorySummaryMemoryBlock(counter="gpt-4o", summarizer="extractive", text="They met.")
+    memory = BudgetMemory.from_defaults(token_limit=900, memory_blocks=[block], chat_store=ListStore())
+    data = json.loads(json.dumps(memory.to_dict()))
+    assert BudgetMemory.from_dict(data, sql_store=ListStore()).memory_blocks == [block]
+
+
+def test_a_block_with_a_model_asks_for_the_block() -> None:
+    """LlamaIndex's own block holds an LLM, which its plain data does not bring back."""
+    blocks = [FactExtractionMemoryBlock(name="facts", llm=PlayLLM())]
+    memory = BudgetMemory.from_defaults(token_limit=900, memory_blocks=blocks, chat_store=ListStore())
+    data = json.loads(json.dumps(memory.to_dict()))
+    with pytest.raises(BudgetConfigError, match=r"'facts' .*Pass memory_blocks="):
+        BudgetMemory.from_dict(data)
+    assert BudgetMemory.from_dict(data, memory_blocks=blocks, sql_store=ListStore()).memory_blocks == blocks
 
 
 @ways
