@@ -94,7 +94,7 @@ def read_block(data: Mapping[str, Any]) -> BaseMemoryBlock[Any]:
     values = dict(data)
     kind = class_named(values.pop("class", None), BaseMemoryBlock, "memory_blocks")
     try:
-        return kind(**values)  # type: ignore[no-any-return]
+        return kind(**values)  # type: ignore[no-any-return]  # a class that was read from its name
     except (TypeError, ValidationError) as error:  # a model or store in it is no plain data
         name = values.get("name")
         msg = f"memory block {name!r} ({kind.__name__}) cannot be made from plain data. Pass memory_blocks=."

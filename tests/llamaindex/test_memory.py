@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import itertools
 import json
@@ -14,7 +13,6 @@ from typing import Any
 import llama_index.core
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine import CondenseQuestionChatEngine, SimpleChatEngine
 from llama_index.core.memory import ChatMemoryBuffer, SimpleComposableMemory
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -35,7 +33,6 @@ from tests.llamaindex.models import (
     result,
     say,
     tokens,
-    words,
 )
 
 pytestmark = pytest.mark.filterwarnings(
@@ -383,22 +380,6 @@ def test_a_session_that_reads_dicts_reads_messages_here() -> None:
     memory = BudgetChatMemoryBuffer.from_defaults(session=session, chat_history=CHAT)
     assert memory.get()[-1].content == "last"
     assert memory.session is session
-
-
-def test_concurrent_async_turns_agree() -> None:
-    """Many readers at once get the same answer."""
-
-    async def read() -> list[list[ChatMessage]]:
-        memory = _memory()
-        return await asyncio.gather(*(memory.aget() for _ in range(20)))
-
-    found = asyncio.run(read())
-    assert all(messages == found[0] for messages in found)
-
-
-def test_words_count_what_they_say() -> None:
-    """The tests' own helper makes n tokens of n words."""
-    assert counter_for("cl100k_base").count(words(50)) == 50
 
 
 def test_a_limit_raised_later_takes_effect() -> None:

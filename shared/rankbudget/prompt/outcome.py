@@ -157,7 +157,9 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
     used = timeline.pinned_tokens - prices.room
     for importance, units in in_order_of_importance(timeline, timeline.thread.min_exchanges):
         used += timeline.cost(units)
-        for position in [p for unit in units for p in unit.positions()] if used > 0 and importance == OLDER else ():
+        if used <= 0 or importance != OLDER:
+            continue
+        for position in [p for unit in units for p in unit.positions()]:
             name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
             found["history", name] = used
     return found
