@@ -68,7 +68,7 @@ def counter_for_llm(llm: LLM) -> TokenCounter:
 
 def request_counter_of(llm: LLM) -> TokenCounter:
     """Returns the counter of an LLM's limits, where `budget_model` gave it some, else its own."""
-    # Not for nodes: a host's helper counts them again with another tokenizer, and splits what is too long.
+    # Not for nodes: a host counts those again with another tokenizer, and splits what it finds too long.
     llm = llm.llm if isinstance(llm, StructuredLLM) else llm
     return getattr(llm, "request_counter", None) or counter_for_llm(llm)
 

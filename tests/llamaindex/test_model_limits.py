@@ -95,7 +95,7 @@ def test_a_helper_counts_as_the_bounded_llm_it_is_given(bounded: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # the host's own
 async def test_an_agent_counts_as_the_bounded_llm_it_is_given() -> None:
-    """The counter of a bounded LLM counts in the agent, too."""
+    """Its requests use the room that the LLM has, and no more."""
     llm = budget_model(_like(), 900, counter=len)
     found = await BudgetFunctionAgent(llm=llm).fit([ChatMessage("one " * 100) for _ in range(9)])
     assert 0 < sum(len(m.content or "") for m in found) <= 900

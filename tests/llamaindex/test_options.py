@@ -116,7 +116,7 @@ AN_OPTION = {
 
 @pytest.mark.parametrize(("part", "option"), AN_OPTION.items())
 def test_options_by_position_are_refused(part: str, option: str) -> None:
-    """A value without a name is an error that lists the options."""
+    """The error says what was given and which names there are."""
     make = lb.OfflineEmbedding if part == "offline embedding" else PARTS[part][0]
     with pytest.raises(BudgetConfigError, match=rf"options by name \(got 100\). Its options: .*{option}"):
         make(100)

@@ -74,7 +74,7 @@ def test_plain_data_says_what_a_block_leaves_out(block: Any, lost: str) -> None:
 
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_plain_data_keeps_the_names_in_a_block() -> None:
-    """A counter and a summarizer that go by name come back with the block."""
+    """What is a name or a text comes back without a warning."""
     block = HistorySummaryMemoryBlock(counter="gpt-4o", summarizer="extractive", text="They met.")
     memory = BudgetMemory.from_defaults(token_limit=900, memory_blocks=[block], chat_store=ListStore())
     data = json.loads(json.dumps(memory.to_dict()))
