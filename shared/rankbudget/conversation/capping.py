@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..compression.truncate import truncate_text
-from .selection import Selection, fill
+from .selection import Selection
 from .timeline import Timeline, Unit
 
 LEAST_TOKENS = 200
@@ -17,13 +17,12 @@ VERY_LEAST = 16
 _ROUNDS = 4
 
 
-def fill_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | None:
-    """Keeps as much as fits; the step of the last exchanges that does not is shortened to what is left.
+def with_rest(timeline: Timeline, found: Selection, room: int) -> Selection:
+    """Returns a selection with the step of the last exchanges that came next, shortened to what is left.
 
     Where there is a summarizer, the step goes into the summary.
     """
-    found, thread = fill(timeline, room, minimum), timeline.thread
-    if found is None or not found.rest or thread.message_cap is None or thread.summarizer is not None:
+    if timeline.thread.message_cap is None or timeline.thread.summarizer is not None:
         return found
     left, texts = room - found.tokens, [i for unit in found.rest for i in unit.positions()]
     caps = cap_units(timeline, found.rest, left, cuttable=texts, floor=LEAST_TOKENS)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from .capping import fill_shortened
+from .capping import with_rest
 from .selection import Selection, fill, minimum_sets
 from .state import Cut, KeptRun, Summary, ThreadState
 from .timeline import Broken, Timeline, Turn, Unit
@@ -84,7 +84,9 @@ def resume(
     kept = _from_cut(timeline, known, room, edits)
     if kept is not None and (cut is None or _beside_question(timeline, room) < 2 * cut.room):
         return kept
-    half = fill_shortened(timeline, room // 2, minimum)
+    half = fill(timeline, room // 2, minimum)
+    if half is not None and half.rest:
+        half = with_rest(timeline, half, room // 2)
     if kept is not None:
         return half if half is not None and half.tokens > kept.tokens else kept
     for units in minimum_sets(timeline, minimum)[:1] if half is None else ():

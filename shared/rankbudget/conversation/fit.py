@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .._drivers import Steps
 from ..errors import BudgetExceededError
-from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, fill_shortened, shortened
+from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened, with_rest
 from .decisions import decisions_on
 from .selection import Selection, fill, minimum_sets
 from .state import Summary
@@ -136,8 +136,9 @@ def _select_by_parts(timeline: Timeline, room: int) -> Selection | None:
         from .relevant import relevant  # scorers are loaded only by those who ask
 
         found = relevant(timeline, room)
-    found = found or fill_shortened(timeline, room, minimum) or _select_least(timeline, room)
+    found = found or fill(timeline, room, minimum) or _select_least(timeline, room)
     if found is not None:
+        found = with_rest(timeline, found, room) if found.rest and known is None else found
         found.room = room
     return found
 
