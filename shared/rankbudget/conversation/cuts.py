@@ -84,15 +84,18 @@ def resume(
     kept = _from_cut(timeline, known, room, edits)
     if kept is not None and (cut is None or _beside_question(timeline, room) < 2 * cut.room):
         return kept
-    half = fill(timeline, room // 2, minimum)
-    if half is not None and half.rest:
-        half = with_rest(timeline, half, room // 2)
+    half = _filled(timeline, room // 2, minimum)
     if kept is not None:
         return half if half is not None and half.tokens > kept.tokens else kept
     for units in minimum_sets(timeline, minimum)[:1] if half is None else ():
         used = timeline.cost(units)  # the last exchanges need more than half: keep just them
         half = Selection(units, used) if used <= room else None
     return half
+
+
+def _filled(timeline: Timeline, room: int, minimum: int) -> Selection | None:
+    found = fill(timeline, room, minimum)
+    return with_rest(timeline, found, room) if found is not None and found.rest else found
 
 
 def _beside_question(timeline: Timeline, room: int) -> int:
