@@ -23,9 +23,6 @@ from ._slots import SlotSettings, Trimmed, formats_in, placeholders_in, render_p
 
 __all__ = ["BudgetChatPromptTemplate"]
 
-_LEFT_OUT = {"history": "Earlier conversation left out.", "knowledge": "Context left out."}
-"""What a slot says whose content was dropped: an empty message would be refused."""
-
 
 class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
     """Formats a chat prompt that fits: history, documents, examples and memory are cut in rank order.
@@ -137,7 +134,7 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
                 if key in placeholders:
                     written[key] = self._as_turns(slot, items)
                     continue
-                empty = (_LEFT_OUT if values[key] else PLACEHOLDERS).get(slot, "")
+                empty = PLACEHOLDERS.get(slot, "")
                 text = self._as_text(slot, items) if items else empty
                 written[key] = _Walked(items, text, as_fields="mustache" in formats) if walked else text
             return render_prompt(template, written)

@@ -126,23 +126,3 @@ def test_a_template_that_needs_an_item_is_refused() -> None:
     prompt, _ = prompt_of("{{ documents[0].page_content }}", "jinja2")
     with pytest.raises(BudgetConfigError, match="A slot may be empty"):
         prompt.format_messages(documents=CONTENT["documents"], question="q")
-
-
-@pytest.mark.parametrize("template_format", ["f-string", "mustache", "jinja2"])
-@given(limit=st.integers(40, 120), history=st.booleans(), documents=st.booleans())
-@draws()
-def test_an_emptied_slot_never_says_there_was_none(
-    template_format: Format, limit: int, history: bool, documents: bool
-) -> None:
-    """That there was no conversation and no context is said exactly where there was none."""
-    text = "{history}|{documents}"
-    if template_format != "f-string":
-        text = text.replace("{", "{{").replace("}", "}}")
-    prompt, _ = prompt_of(text, template_format, limit, notice=None)
-    values = {
-        "history": [HumanMessage("word " * 90), AIMessage("word " * 90)] if history else [],
-        "documents": [Document("cat " * 90)] if documents else [],
-    }
-    shown = prompt.format_messages(**values, question="q")[0].text
-    assert ("No previous conversation." in shown) == (not history)
-    assert ("No relevant context found." in shown) == (not documents)

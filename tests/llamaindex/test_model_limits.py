@@ -164,7 +164,11 @@ def test_prompt_and_answer_fit_the_models_own_window(
 ) -> None:
     """A number or a budget that is larger than the model's window, or leaves less than its answer, does not switch it off."""
     llm = budget_model(PlayLLM(requests=[], window=window, reply=reply), own)
-    llm.chat(LONG, **calls)
+    try:
+        llm.chat(LONG, **calls)
+    except BudgetExceededError as error:  # a budget may leave no room for the question
+        assert error.needed > error.limit  # noqa: PT017 - whether it is raised depends on the draw
+        return
     [sent] = llm.sizes()
     assert sent + max([reply, *calls.values()]) <= window
     assert sent <= (own if isinstance(own, int) else own.limit())

@@ -139,8 +139,7 @@ class Packing:
             before, wrapping = self.pieces[i].rendition.tokens, 0
         free = min(room, self.limit - self._used())
         longest = room - wrapping
-        least = SHORTEST_CUT if self.pieces else SHORTEST_CUT // 2  # rather than nothing at all
-        for most in range(longest, max(least - 1, longest - MOST_TRIES), -1):
+        for most in range(longest, max(SHORTEST_CUT - 1, longest - MOST_TRIES), -1):
             text = self._text(i, cut=(j, self._start(i, j, most)))
             tokens = self.price(segment, text)
             if tokens - before <= free:
