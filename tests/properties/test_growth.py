@@ -150,7 +150,7 @@ WAYS: dict[str, tuple[Callable[[Any], Any], Callable[[int], Any]]] = {
 def test_the_time_grows_with_the_number_of_pieces(way: str) -> None:
     """Messages, documents, nodes and examples, ten thousand against a thousand."""
     work, make = WAYS[way]
-    # A thousand of these fit the processor's cache, ten thousand do not: twice as many say what grows.
-    short = 2_000 if way in ("FewShotSelector", "ContextAnalyzer") else 1_000
+    # The vectors of a thousand examples fit the processor's cache: twice as many show what grows.
+    short = 2_000 if way == "FewShotSelector" else 1_000
     found = growth(work, make, short=short, times=10, most=14)
     assert found.linear, found

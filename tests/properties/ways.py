@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +70,7 @@ class Way:
     draws: int = 100
 
 
-class PerUser:
+class PerUser(ABC):
     """Keeps one object for each user, as the host's application does."""
 
     def __init__(self, limit: int, summarizer: Any) -> None:
@@ -85,13 +86,13 @@ class PerUser:
     def make(self, user: str) -> Any:
         return BudgetSession(self.limit, counter=COUNTER, **self.options)
 
-    def read(self, user: str, thread: Thread) -> Rows:
-        raise NotImplementedError
+    @abstractmethod
+    def read(self, user: str, thread: Thread) -> Rows: ...
 
     async def aread(self, user: str, thread: Thread) -> Rows:
         return await asyncio.to_thread(self.read, user, thread)
 
-    def empty(self) -> None:
+    def empty(self) -> None:  # noqa: B027 - a way may keep nothing
         """Deletes what the host itself keeps, its stored messages and the recorded requests, behind our parts' backs."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar
 
 from ..counting import counter_for
@@ -17,8 +18,8 @@ from ..relevance.words import content_terms
 from ..segment import Segment
 
 E = TypeVar("E", bound=Mapping[str, Any])
-Likeness = Callable[[int, Sequence[int]], list[float]]
-"""Position of an example, those of others -> how alike they are."""
+Likeness = Callable[[int, list[int]], float]
+"""Position of an example, those of others -> its likeness to the nearest of them."""
 Worth = Callable[[int, float], float]
 """Position of an example, its likeness to those picked -> its rating."""
 
@@ -168,41 +169,35 @@ def _picked(
     worth: Worth, likeness: Likeness | None, count: int, number: int, room: _Room | None
 ) -> list[int]:
     """Returns at most `number` positions, best first; `worth` rates one by its likeness to those picked."""
-    penalty = [0.0] * count
-    waiting = list(range(count))
+    ranked = [(-worth(i, 0.0), i) for i in range(count)]
+    heapify(ranked)
+    penalty, compared = [0.0] * count, [0] * count
     picked: list[int] = []
-    while waiting and len(picked) < number:
-        waiting.sort(key=lambda i: (-worth(i, penalty[i]), i))
-        compared = likeness is not None and len(picked) < _COMPARED
-        rest = iter(waiting)
-        for i in rest:
-            if room is None or room.take(i, picked):
-                picked.append(i)
-                if compared or len(picked) == number:
-                    break
-        waiting = list(rest)
-        if likeness is not None and waiting:
-            for other, alike in zip(waiting, likeness(picked[-1], waiting), strict=True):
-                penalty[other] = max(penalty[other], alike)
+    while ranked and len(picked) < number:
+        _, i = heappop(ranked)
+        fresh = picked[compared[i] : _COMPARED] if likeness is not None else []
+        if likeness is not None and fresh:
+            # Its worth only falls as others like it are picked, so it is compared when its turn comes.
+            penalty[i] = max(penalty[i], likeness(i, fresh))
+            compared[i] += len(fresh)
+            heappush(ranked, (-worth(i, penalty[i]), i))
+        elif room is None or room.take(i, picked):
+            picked.append(i)
     return picked
 
 
 def _likeness(examples: Sequence[Mapping[str, Any]], scorer: Scorer) -> Likeness:
-    """Returns how alike examples are, 0 to 1: by the scorer's vectors, else by the words they share."""
+    """Returns how alike one example is to the nearest of some, 0 to 1: by vectors, else by shared words."""
     texts = [_input_of(e) for e in examples]
     embedder = scorer.embedder if isinstance(scorer, EmbeddingScorer) else None
     if scorer is default_scorer() and missing_reason() is None:
         embedder = default_embedder()
     if embedder is None:
         terms = [frozenset(content_terms(text)) for text in texts]
-        return lambda one, others: [_shared(terms[one], terms[i]) for i in others]
+        return lambda one, others: max([_shared(terms[one], terms[i]) for i in others])
     vectors = embedder.vectors(texts)
 
-    def by_meaning(one: int, others: Sequence[int]) -> list[float]:
-        row = (vectors @ vectors[one]).tolist()
-        return [max(row[i], 0.0) for i in others]
-
-    return by_meaning
+    return lambda one, others: max(0.0, float((vectors[others] @ vectors[one]).max()))
 
 
 def _scorer_of(engine: Any) -> Scorer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -183,16 +184,16 @@ def scored_text(segment: Segment) -> str:
     return segment.text
 
 
-class TextScorer:
+class TextScorer(ABC):
     """Rates segments by what `scored_texts` reads of them; a subclass says how."""
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each segment."""
         return self.score_texts(query, scored_texts(segments))
 
+    @abstractmethod
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""
-        raise NotImplementedError
 
 
 def scored_texts(segments: Sequence[Segment]) -> tuple[str, ...]:
