@@ -1,8 +1,8 @@
 """Everything a third party needs to prove its own parts, and the product's, right.
 
-`applications()` draws one application at a time; `check_laws` says which law a result breaks; the conformance classes hold one test for each
-numbered rule of a protocol; the fakes are real counters with numbers one can check in the head. Nothing here imports a framework; hypothesis is imported
-when a strategy is asked for.
+`applications()` draws one application at a time; `check_laws` says which law a result breaks; the conformance
+classes hold one test for each numbered rule of a protocol; the fakes are real counters with numbers one can
+check in the head. Nothing here imports a framework; hypothesis is imported when a strategy is asked for.
 """
 
 from __future__ import annotations

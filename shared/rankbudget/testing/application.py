@@ -34,7 +34,8 @@ class Application:
         question: a question that is not yet part of the conversation.
         tools: OpenAI-style tool schemas.
         tokens: the limit in tokens; with `eighths` it is added to a share of what everything would take.
-        eighths: None, or how many eighths of the conversation's own size the limit is (8 with tokens=0: it just fits).
+        eighths: None, or how many eighths of the conversation's own size the limit is (8 with tokens=0: it
+            just fits).
         cut: how history is cut.
         surplus: where unused tokens flow.
         reader: who asks.

@@ -1,7 +1,7 @@
 """The laws every fitted conversation keeps, checked without any of the code that does the fitting.
 
-`check_laws` raises `LawBroken` with the number and the name of the first law that a result breaks. Pairing, repairs and counting are written here a
-second time on purpose: a mistake in the product must not hide itself.
+`check_laws` raises `LawBroken` with the number and the name of the first law that a result breaks. Pairing,
+repairs and counting are written here a second time on purpose: a mistake in the product must not hide itself.
 
      1 limit            the final rendering counts at most the limit
      2 pairing          results follow their call, a call keeps all its results, a call at the very end stays with the results it has
@@ -161,7 +161,8 @@ def check_outcome(
         before: what `snapshot(given)` returned before the call.
         identity: kept messages are the same objects; False for memories, which return copies.
         edits: a plain text may have been cut; a role allows it in messages of that role alone.
-        stored: the conversation is a stored thread. One that is finished is read for its reader's next question, so all of it may go.
+        stored: the conversation is a stored thread. One that is finished is read for its reader's next
+            question, so all of it may go.
         inserts: messages that were not given (a summary) may appear.
         shortens_question: a current question that does not fit may have been cut.
 
@@ -210,7 +211,8 @@ def check_refusal(
 ) -> None:
     """Checks that an error was the right answer: it is typed, and what must stay really does not fit.
 
-    What must stay is every system message, the question, and a tool batch at the very end, with or without its results. With strict=True a broken conversation may be refused.
+    What must stay is every system message, the question, and a tool batch at the very end, with or without
+    its results. With strict=True a broken conversation may be refused.
 
     Raises:
         LawBroken: law 1 when the refusal has no reason.

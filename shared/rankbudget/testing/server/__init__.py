@@ -4,7 +4,8 @@
         client = openai.OpenAI(base_url=server.base_url, api_key="none")
         client.chat.completions.create(model="openai@8192", messages=[...])
 
-A model's name is a provider's rules and a window in tokens. The server counts every request in a way of its own and answers 400 when it is too long.
+A model's name is a provider's rules and a window in tokens. The server counts every request in a way of its
+own and answers 400 when it is too long.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ class _Judged:
 class StrictModelServer:
     """Serves `/v1/chat/completions` and `/v1/models` on 127.0.0.1 while it is entered.
 
-    It also answers Anthropic's `/v1/messages`, Gemini's `:generateContent` and Ollama's `/api/chat`, without streaming,
-    by the rules of these providers.
+    It also answers Anthropic's `/v1/messages`, Gemini's `:generateContent` and Ollama's `/api/chat`, without
+    streaming, by the rules of these providers.
 
     Args:
         replies: scripted answers, used in order; then every answer is `default`.

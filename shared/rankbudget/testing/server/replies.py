@@ -21,7 +21,8 @@ class Reply:
         text: what the model says.
         tool_calls: pairs of tool name and arguments the model asks for.
         fault: what goes wrong instead or besides.
-        delay_seconds: how long the server waits first; "timeout" waits this long and then closes the connection.
+        delay_seconds: how long the server waits first; "timeout" waits this long and then closes the
+            connection.
     """
 
     text: str = "ok"
