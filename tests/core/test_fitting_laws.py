@@ -237,5 +237,5 @@ def test_near_equal_texts_are_compared_in_linear_time() -> None:
         last = len(segments) - 1
         assert find_doubles(segments, range(len(segments))) == {last: str(last - 1)}
 
-    found = growth(work, near_equal, short=400, times=10, most=20)
+    found = growth(work, near_equal, short=800, times=10, most=14)
     assert found.linear, found
