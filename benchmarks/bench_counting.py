@@ -32,7 +32,7 @@ def contents(seed: str, size: int) -> list[dict[str, Any]]:
 
 
 def messages_race(encoding: str, rounds: int, size: int = 10_000) -> None:
-    """Times 10,000 messages nobody has counted, and the same again."""
+    """Times 10,000 messages not counted before, and the same again."""
     import tiktoken
 
     encode = tiktoken.get_encoding(encoding).encode_ordinary
@@ -144,7 +144,7 @@ def megabytes(encoding: str, rounds: int) -> None:
 
 
 def threads(encoding: str) -> None:
-    """Prints how two threads scale over documents nobody has counted."""
+    """Prints how two threads scale over documents not counted before."""
 
     def timed(workers: int, seed: str) -> float:
         drawn = documents(1_200, seed)

@@ -6,7 +6,7 @@
     session warm    the same thread plus two messages, after fits in a session; nine turns in a row, each a sample
     [fast]          with fastokens, where the extra is installed: the same counts
 
-The counters `trim_messages` is given stand in peers.py. All count alike: 3 tokens around each message, its role and content, 3 to prime the reply;
+The counters `trim_messages` is given are in peers.py. All count alike: 3 tokens around each message, its role and content, 3 to prime the reply;
 `ChatMemoryBuffer` counts content only, which flatters it.
 """
 
@@ -26,7 +26,7 @@ BUFFER_FINISHES = (
     1_000  # ChatMemoryBuffer.get recounts the rest per dropped message: 10,000 messages take it many minutes
 )
 TURNS = 9
-IN_A_ROW, OTHERS = 5, 5  # threads nobody has counted, one after another, after so many others
+IN_A_ROW, OTHERS = 5, 5  # threads not counted before, one after another, after so many others
 NEW = (
     {"role": "assistant", "content": "A new answer that nobody has counted."},
     {"role": "user", "content": "And a new question?"},

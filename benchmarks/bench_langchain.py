@@ -1,11 +1,11 @@
 """The LangChain entry points, through `invoke`, against langchain-core's `trim_messages` with the exact counters of peers.py.
 
-trimmer cold      BudgetTrimmer.invoke on a thread nobody has counted; thread after thread, as on a server
+trimmer cold      BudgetTrimmer.invoke on a thread not counted before; thread after thread, as on a server
 cold at first     the same for one thread after other work, which took the caches of the processor
 trimmer again     the same list once more: stateless, counts are in the caches
 trim_messages cold  ours, with "approximate", which counts exactly
 memory again      BudgetMemory.load_memory_variables after two more messages were saved
-middleware cold   one model call, the handler returning at once, on a thread nobody has counted
+middleware cold   one model call, the handler returning at once, on a thread not counted before
 middleware warm   the next model call of the same thread, two messages later
 [fast]            counting with fastokens, where the extra is installed
 
@@ -25,7 +25,7 @@ from peers import COUNTERS, langchain_thread
 SIZES = (100, 1_000, 10_000)
 LIMIT = 4_096
 TURNS = 9
-IN_A_ROW, OTHERS = 5, 5  # threads nobody has counted, one after another, after so many others
+IN_A_ROW, OTHERS = 5, 5  # threads not counted before, one after another, after so many others
 
 
 def _new(seed: str) -> list[Any]:

@@ -37,7 +37,7 @@ def _contenders() -> list[Contender]:
 
     def example(seed: str) -> Callable[[], Any]:
         given = dict(spec_example().arguments)
-        given["prompt"] = given["prompt"].replace("Report", f"Note {seed}")  # texts nobody has counted
+        given["prompt"] = given["prompt"].replace("Report", f"Note {seed}")  # texts not counted before
         given["history"] = [
             {**message, "content": f"{message['content']} {seed}"} for message in given["history"]
         ]

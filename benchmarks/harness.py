@@ -1,4 +1,4 @@
-"""Fair timing: the contenders of a table take turns in one process, which is theirs alone; each gets texts nobody has counted before, medians and ratios are printed.
+"""Fair timing: the contenders of a table take turns in one process, which is theirs alone; each gets texts not counted before, medians and ratios are printed.
 
 Ratios compare CPU time: on a machine that others use, it moves least.
 """

@@ -48,7 +48,7 @@ SLACK = {
     "fit_documents": 40,
     "few_shot_function": 40,
 }
-"""Tokens of templates, notices and tags that stand beside the conversation: a refusal within them is not called needless."""
+"""Tokens of templates, notices and tags that are beside the conversation: a refusal within them is not called needless."""
 
 
 @dataclass

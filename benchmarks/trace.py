@@ -27,7 +27,7 @@ MOST_LINES = 3_500
 
 @dataclass
 class Passed:
-    """The functions that one call entered, and the files they stand in."""
+    """The functions that one call entered, and the files they are in."""
 
     folders: tuple[str, ...]
     functions: set[CodeType] = field(default_factory=set)

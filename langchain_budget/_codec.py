@@ -31,7 +31,7 @@ from rankbudget.adapters import (
 from rankbudget.errors import MessageError
 
 MARK = "lc_source"
-"""LangChain's own key in `additional_kwargs` for messages nobody typed; no integration sends it."""
+"""LangChain's own key in `additional_kwargs` for messages that no user typed; no integration sends it."""
 EDITED = "rankbudget"
 
 _ROLE_CLASSES: tuple[tuple[type[BaseMessage], str], ...] = (

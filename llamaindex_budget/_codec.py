@@ -192,7 +192,7 @@ def _copied(value: Any) -> Any:
 
 
 def _content(blocks: Sequence[Any], read: Callable[[str], str]) -> Any:
-    # A call stands beside the content; a cache point is a flag of the request, not text.
+    # A call is beside the content; a cache point is a flag of the request, not text.
     said = [block for block in blocks if not isinstance(block, (ToolCallBlock, CachePoint))]
     if not said:
         return None

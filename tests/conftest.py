@@ -77,7 +77,7 @@ def offline() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def no_kept_connections() -> Iterator[None]:
-    """Has the hosts' model clients close each connection with its answer: nobody closes the clients, and their loops are gone before them."""
+    """Has the hosts' model clients close each connection with its answer: no test closes the clients, and their loops are gone before them."""
     if importlib.util.find_spec("httpcore") is None:
         yield
         return

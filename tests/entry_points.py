@@ -254,7 +254,7 @@ def _check_kept(
         return  # a summary takes room of its own, and is written anew when more is dropped
     texts = [codec.to_dict(m) for m in given]
     if any(codec.to_dict(m) not in texts for m in earlier):
-        return  # how much of a text stays depends on what stands beside it
+        return  # how much of a text stays depends on what is beside it
     both = [*earlier, *given[len(given) - added :]]
     if repaired(both, codec) != both:
         return
@@ -269,7 +269,7 @@ def _check_kept(
 
 
 def _answered(question: Any, after: Any, texts: list[Any], codec: Codec) -> bool:
-    """Says whether what stands after a question among the kept messages stood there in the conversation."""
+    """Says whether what follows a question among the kept messages followed it in the conversation."""
     at = texts.index(codec.to_dict(question))
     return at + 1 < len(texts) and texts[at + 1] == codec.to_dict(after)
 

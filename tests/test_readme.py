@@ -59,7 +59,7 @@ def examples(path: Path) -> list[Example]:
 
 
 def check(example: Example, printed: str) -> None:
-    """The printed text is the page's, `...` standing for anything."""
+    """The printed text is the page's, `...` matching anything."""
     if example.output is None:
         return
     same = doctest.OutputChecker().check_output(example.output, printed, doctest.ELLIPSIS)

@@ -27,7 +27,7 @@ def grants(room, *demands, surplus="waterfall"):
 
 # ---- examples -----------------------------------------------------------------------------------------------------------------------
 def test_the_specified_example_is_exact():
-    """32,768 - 9,740 - 300 shared 3 to 4 is 9,740 and 12,987; the rounded-off token is nobody's."""
+    """32,768 - 9,740 - 300 shared 3 to 4 is 9,740 and 12,987; the rounded-off token is unused."""
     budget = TokenBudget(context_window=32_768)
     result = allocate(budget.room(fixed=300), [demand("memory"), demand("history")])
     assert (dict(result.grants), result.unused) == ({"memory": 9_740, "history": 12_987}, 1)
@@ -74,7 +74,7 @@ def test_waterfall_gives_unused_tokens_to_the_next_hungry_lower_rank():
 
 
 def test_waterfall_never_flows_up():
-    """What the least important block leaves is nobody's."""
+    """What the least important block leaves is unused."""
     budget = TokenBudget(ratios={"memory": 0.4, "knowledge": 0.3})
     result = allocate(700, [demand("memory", budget=budget), demand("knowledge", 10, budget)])
     assert (dict(result.grants), result.unused) == ({"memory": 400, "knowledge": 10}, 290)

@@ -45,7 +45,7 @@ rules = st.sampled_from(["waterfall", "borrow", "keep"])
 
 @given(rooms, demands(), rules)
 def test_grants_never_exceed_room_or_wish(room, wants, rule):
-    """The grants and what is unused are the room to the token, and nobody holds more than it wants."""
+    """The grants and what is unused are the room to the token, and no block holds more than it wants."""
     result = allocate(room, wants, surplus=rule)
     assert sum(result.grants.values()) + result.unused == room
     assert result.unused >= 0
@@ -98,7 +98,7 @@ def test_pinned_content_is_met_wherever_it_fits(room, wants, rule):
 
 @given(rooms, needy(), rules)
 def test_a_minimum_is_missed_only_when_no_lower_rank_can_give(room, wants, rule):
-    """A block below its minimum leaves lower ranks nothing but pinned content, and nobody more than it wants."""
+    """A block below its minimum leaves lower ranks nothing but pinned content, and no block more than it wants."""
     result = allocate(room, wants, surplus=rule)
     if sum(map(pinned_of, wants)) > room:
         return
@@ -192,7 +192,7 @@ def test_a_stable_block_leaves_less_than_one_step_when_it_borrows(room, wants):
 
 @given(rooms, demands(), rules)
 def test_the_order_of_demands_does_not_matter_between_ranks(room, wants, rule):
-    """Only ranks decide; blocks of one rank stand in the order given."""
+    """Only ranks decide; blocks of one rank are in the order given."""
     wants = [dataclasses.replace(d, rank=i + 1) for i, d in enumerate(wants)]
     assert allocate(room, wants, surplus=rule).grants == dict(
         reversed(allocate(room, wants[::-1], surplus=rule).grants.items())

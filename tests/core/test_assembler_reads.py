@@ -90,7 +90,7 @@ def test_a_history_of_segments_is_reported_under_their_ids() -> None:
     ],
 )
 def test_what_would_be_lost_or_invented_is_refused(blocks: Any, told: str) -> None:
-    """Input that would vanish, or become a text nobody wrote, is a typed error."""
+    """Input that would vanish, or become a text that no user wrote, is a typed error."""
     with pytest.raises(BudgetConfigError, match=told):
         Assembler(300).assemble(blocks, query="q")
 
@@ -102,7 +102,7 @@ def test_an_unknown_cut_is_refused() -> None:
 
 
 def test_both_assemblers_measure_the_system_prompt_alike() -> None:
-    """Its text counts, not the framing of the message it stands in."""
+    """Its text counts, not the framing of the message it is in."""
     budget, system = TokenBudget.five_blocks("gpt-4"), "word" + " word" * 499
     assert len(Assembler(budget).assemble({"system": system}, query="q").messages) == 2
     assert BlockAssembler(budget).assemble(system).startswith("<system>\nword word")
@@ -188,7 +188,7 @@ def test_no_text_spells_the_tag_of_a_block_of_ones_own() -> None:
 
 
 def test_pieces_cost_what_a_host_shows_and_stay_what_they_read() -> None:
-    """A heading the host adds is counted with every piece and stands in the prompt; the kept text is the segment's own."""
+    """A heading the host adds is counted with every piece and is in the prompt; the kept text is the segment's own."""
     facts = [
         Segment(id=f"s{i}", text=f"fact {i * 7} " * 5, title=f"a long heading for number {i}")
         for i in range(6)

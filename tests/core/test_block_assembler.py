@@ -51,7 +51,7 @@ def test_all_five_blocks_stand_in_order():
 
 
 def test_empty_blocks_say_so():
-    """The specified placeholders stand for no history and no knowledge."""
+    """The specified placeholders represent no history and no knowledge."""
     text = BlockAssembler(BUDGET).assemble("Review code.", "", "", [], [])
     assert inner(text, "history") == "No previous conversation."
     assert inner(text, "knowledge") == "No relevant context found."

@@ -139,7 +139,7 @@ def test_the_rag_preset_swaps_history_and_knowledge():
 
 
 def test_given_ranks_come_before_presets_and_unknown_blocks_are_cut_with_the_knowledge():
-    """A user's rank wins; a block nobody ranked is cut first."""
+    """A user's rank wins; a block without a rank is cut first."""
     budget = TokenBudget(preset="rag", ranks={"history": 2})
     assert (budget.rank_of("history"), budget.rank_of("mood")) == (2, 7)
 

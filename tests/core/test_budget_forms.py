@@ -136,7 +136,7 @@ def test_the_8k_table_is_the_one_drawn_in_the_specification():
 
 
 def test_five_blocks_take_the_table_of_the_models_window():
-    """A 128K model gets the 128K table, and a model nobody knows the 8K one."""
+    """A 128K model gets the 128K table, and an unknown model the 8K one."""
     assert TokenBudget.five_blocks("gpt-4o").context_window == 128_000
     assert TokenBudget.five_blocks("nobody-knows-this-model").context_window == 8_192
 

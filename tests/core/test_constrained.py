@@ -124,7 +124,7 @@ def test_tool_calls_stay_with_their_results():
 
 
 def test_too_little_for_system_and_question_is_a_typed_error():
-    """27 tokens cannot stand in 26."""
+    """27 tokens do not fit into 26."""
     with pytest.raises(BudgetExceededError, match=r"needs 27 tokens") as caught:
         build(46)
     assert (caught.value.needed, caught.value.limit) == (27, 26)

@@ -184,7 +184,7 @@ def test_nothing_to_choose_from():
 
 
 def test_wrong_arguments_are_named_together():
-    """Every problem of a call stands in one error."""
+    """Every problem of a call is in one error."""
     with pytest.raises(
         BudgetConfigError, match=r"max_examples .*got -1.*max_tokens .*got -5.*diversity_weight .*got 2"
     ):

@@ -52,7 +52,7 @@ class TestMemoriesStrategy(FitStrategyConformance):
 
 
 class ByNumber:
-    """Nearness that stands in a memory's title."""
+    """Nearness that is written in a memory's title."""
 
     def score(self, query, segments):
         return [float(segment.title or 0) for segment in segments]

@@ -80,8 +80,8 @@ def test_kept_ids_follow_the_prompt() -> None:
     assert (first.segment_id, first.reason) == ("s", "pinned")
 
 
-def test_a_session_counts_all_that_its_summary_stands_for() -> None:
-    """Turn after turn, the one summary stands for all messages that are not there any more."""
+def test_a_session_counts_all_that_its_summary_represents() -> None:
+    """Turn after turn, the one summary represents all messages that are not there any more."""
     session = BudgetSession(200, summarizer=write)
     for turns in (20, 40, 60):
         result = session.fit(CHAT[:turns])

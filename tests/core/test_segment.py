@@ -85,7 +85,7 @@ def test_a_kind_of_text_is_a_text() -> None:
 
 
 def test_confidence_may_be_unknown() -> None:
-    """Nobody has to invent a number for it: the prompt then names the source alone."""
+    """No caller has to invent a number for it: the prompt then names the source alone."""
     found = Segment(id="a", text="Blue.", provenance=Provenance(source_id="a.md", confidence=None))
     made = Assembler(TokenBudget(), counter=COUNTER).assemble({"knowledge": [found]}, query="Which colour?")
     assert '<document source="a.md">\nBlue.' in made.text

@@ -158,7 +158,7 @@ def test_each_family_has_its_own_rules(provider, messages, words):
 
 
 def test_a_valid_tool_conversation_passes_every_family():
-    """A system message, a question, parallel calls with their results and an answer break nobody's rules."""
+    """A system message, a question, parallel calls with their results and an answer break no provider's rules."""
     other = {**CALL, "id": "c2"}
     messages = [
         say("system"),

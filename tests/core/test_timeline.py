@@ -91,7 +91,7 @@ def test_call_and_results_go_together() -> None:
     ],
 )
 def test_broken_results_are_repaired(chat: list[Any], kept: list[int], reasons: dict[str, str]) -> None:
-    """Results nobody asked for go, and so does a call without all of its results; both are reported, or refused when strict."""
+    """Results without a call are dropped, and so is a call without all of its results; both are reported, or refused when strict."""
     found = fit_messages(chat, max_tokens=1_000, counter=COUNTER)
     assert found.messages == [chat[i] for i in kept]
     assert {d.segment_id: d.reason for d in found.report.decisions if d.action == "trimmed"} == reasons

@@ -105,7 +105,7 @@ def test_results_inside_commands_and_lists_are_capped() -> None:
 
 # ---------------------------------------------------------------- threads
 def test_a_summary_needs_a_thread() -> None:
-    """Without a thread_id nobody knows whose summary it would be: the error says what to give."""
+    """Without a thread_id it is unknown whose summary it would be: the error says what to give."""
     thread = [*chat(40), HumanMessage("now")]
     options: Any = {"max_tokens": 60, "counter": WORDS, "summarizer": lambda text, most: "They talked."}
     middleware, hook = BudgetMiddleware(**options), pre_model_hook(**options)

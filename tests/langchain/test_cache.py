@@ -37,7 +37,7 @@ Fit = Callable[[list[Any]], list[Any]]
 
 @dataclass
 class Bill:
-    """What was sent, how much of it stood in the same place before, and what that costs."""
+    """What was sent, how much of it was in the same place before, and what that costs."""
 
     sent: int = 0
     cached: int = 0

@@ -75,7 +75,7 @@ def test_roles_cover_every_message_class() -> None:
 
 
 def test_an_unknown_role_is_a_typed_error_that_names_the_allowed_ones() -> None:
-    """A ChatMessage with a role nobody knows says what was seen and what is allowed."""
+    """A ChatMessage with an unknown role says what was seen and what is allowed."""
     with pytest.raises(MessageError, match=r"ai, assistant.*developer.*'narrator'"):
         CODEC.role(ChatMessage("x", role="narrator"))
 
@@ -216,7 +216,7 @@ def test_edited_text_is_a_marked_copy_without_stale_usage() -> None:
 
 
 def test_inserted_messages_are_marked_with_their_origin() -> None:
-    """What nobody typed carries `lc_source`, as LangChain's own inserted messages do."""
+    """What no user typed carries `lc_source`, as LangChain's own inserted messages do."""
     made = CODEC.make("user", "In short: ..", origin="summary")
     assert (made.type, made.text, made.additional_kwargs) == ("human", "In short: ..", {MARK: "summary"})
     assert [

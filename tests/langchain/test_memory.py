@@ -302,7 +302,7 @@ async def test_a_conversation_chain_runs_on_it() -> None:
 
 
 def test_it_combines_with_other_memories() -> None:
-    """It stands in CombinedMemory and behind ReadOnlySharedMemory, as every BaseMemory does."""
+    """It works in CombinedMemory and behind ReadOnlySharedMemory, as every BaseMemory does."""
     first, second = BudgetMemory(memory_key="foo"), BudgetMemory(memory_key="bar")
     both = CombinedMemory(memories=[first, second])
     both.save_context({"input": "hi"}, {"output": "hello"})

@@ -191,7 +191,7 @@ def test_a_copied_middleware_stands_alone(twin_of: Any) -> None:
 
 
 def test_what_was_seen_elsewhere_does_not_keep_a_memory_here() -> None:
-    """A message class of a function cannot be pickled; that one was read in this process is nobody else's concern."""
+    """A message class of a function cannot be pickled; that one was read in this process does not affect another memory."""
 
     class Local(HumanMessage):
         pass

@@ -286,7 +286,7 @@ def test_a_system_message_that_holds_documents_is_no_configuration_error(server:
 
 
 def test_wrong_options_are_named() -> None:
-    """What is no model, and a model nobody knows the window of."""
+    """What is no model, and a model whose window is unknown."""
     with pytest.raises(BudgetConfigError, match=r"model must be .*RunnableLambda"):
         budget_model(RunnableLambda(lambda x: x), max_tokens=100)
     with pytest.raises(BudgetError, match="window"):

@@ -106,7 +106,7 @@ def test_bound_tools_travel_with_a_trimmer() -> None:
 
 
 def test_tools_in_a_providers_own_form_are_counted_as_they_print() -> None:
-    """An integration may bind objects that nobody else can read; they are not free."""
+    """An integration may bind objects that no other code can read; they are not free."""
 
     class Proto:
         def __str__(self) -> str:
@@ -180,7 +180,7 @@ def test_a_memory_and_an_agent_take_a_chain() -> None:
 
 
 def test_a_chain_that_cannot_summarize_is_refused() -> None:
-    """Variables nobody fills, a prompt without the text, and an answer that is no text each say what to change."""
+    """Unfilled variables, a prompt without the text, and an answer that is no text each say what to change."""
     for text, message in (
         ("{a} {b}", r"one variable for the text.*got a, b"),
         ("{text} {style}", "bind the others"),

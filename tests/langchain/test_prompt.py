@@ -1,4 +1,4 @@
-"""A prompt template fits its slots whatever form they come in, and wherever they stand in it."""
+"""A prompt template fits its slots whatever form they come in, and wherever they are in it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_example_prompt_and_messages_are_taken_as_they_are() -> None:
     assert slot("examples").format_messages(examples=turns, question="q")[1:3] == turns
 
 
-# ---------------------------------------------------------------- where slots stand
+# ---------------------------------------------------------------- where slots are
 def test_a_template_inside_a_template_is_read() -> None:
     """A placeholder further in takes messages as one further out does."""
     inner = ChatPromptTemplate([MessagesPlaceholder("history"), ("human", "{question}")])

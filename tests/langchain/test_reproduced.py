@@ -226,7 +226,7 @@ CASES = [
     ),
     Case(
         "T23",
-        "a result nobody asked for is not sent on",
+        "a result without its call is not sent on",
         [HumanMessage("now"), ask("a"), told("zz"), told("a"), HumanMessage("next")],
         300,
     ),

@@ -41,7 +41,7 @@ def chat(turns: int) -> list[BaseMessage]:
 @pytest.mark.parametrize("return_messages", [False, True])
 @pytest.mark.parametrize("limit", range(120, 400, 7))
 def test_the_finished_prompt_is_never_one_over(limit: int, return_messages: bool) -> None:
-    """History and documents stand in one prompt: counted as it is sent it is within the limit, and nearly all is used."""
+    """History and documents are in one prompt: counted as it is sent it is within the limit, and nearly all is used."""
     if return_messages:
         parts = [("system", "Answer.\n{documents}"), MessagesPlaceholder("history"), ("human", "{input}")]
         prompt: Any = ChatPromptTemplate(parts)

@@ -188,7 +188,7 @@ async def test_block_text_cannot_close_its_tag() -> None:
 
 
 async def test_user_insertion_leaves_earlier_turns_alone() -> None:
-    """With insert_method="user" and a question not yet stored, blocks stand in a message of their own at the end."""
+    """With insert_method="user" and a question not yet stored, blocks are in a message of their own at the end."""
     memory = _memory(
         token_limit=900,
         chat_history=exchanges(2),

@@ -1,4 +1,4 @@
-"""`token_limit` bounds the history, the window the whole prompt: neither stands in the way of the other."""
+"""`token_limit` bounds the history, the window the whole prompt: neither prevents the other."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_a_tool_call_block_is_a_tool_call() -> None:
 
 
 def test_calls_are_found_in_all_three_places_once() -> None:
-    """Blocks, `tool_calls` and `function_call` are read; an id that stands in two places counts once."""
+    """Blocks, `tool_calls` and `function_call` are read; an id that occurs in two places counts once."""
     message = calls("c1")
     message.additional_kwargs = {
         "tool_calls": [
@@ -108,7 +108,7 @@ def test_results_name_their_call() -> None:
 
 
 def test_media_are_handed_on_and_never_opened(tmp_path: Path) -> None:
-    """A path or URL that leads nowhere is no problem, because nobody follows it."""
+    """A path or URL that leads nowhere is no problem, because no code follows it."""
     there = tmp_path / "gone.png"
     there.write_bytes(PNG)
     blocks = [

@@ -191,7 +191,7 @@ async def test_blocks_go_into_the_system_message() -> None:
 
 
 async def test_blocks_go_into_the_user_message() -> None:
-    """With insert_method="user" they stand in front of the latest question."""
+    """With insert_method="user" they come before the latest question."""
     memory = _memory(
         memory_blocks=[StaticMemoryBlock(name="core_info", static_content="The sky is blue.")],
         insert_method="user",

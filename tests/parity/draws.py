@@ -107,7 +107,7 @@ def _budget_tags(budget: Any) -> list[str]:
 
 
 class _Writer:
-    """Writes texts that begin with a marker nobody else has."""
+    """Writes texts that begin with a marker that no other text has."""
 
     def __init__(self) -> None:
         self.written = 0

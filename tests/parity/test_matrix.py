@@ -58,7 +58,7 @@ def test_async_keeps_what_sync_keeps(kind: str, door: Any) -> None:
 
 @pytest.mark.parametrize(("kind", "door"), ENGINES, ids=_pair)
 def test_an_engine_asks_its_model_once_a_turn(kind: str, door: Any) -> None:
-    """Kept documents stand in one request: none of them makes the host split the prompt into a second call."""
+    """Kept documents are in one request: none of them makes the host split the prompt into a second call."""
     once, turns = model_calls(kind, door, draws_of())
     assert once == turns, f"{turns - once} of {turns} turns made another number of model calls than one"
 
@@ -94,6 +94,6 @@ def test_an_engine_whose_window_is_the_budget_asks_its_model_once(counter: str, 
 
 
 def test_every_kind_compares_different_packages() -> None:
-    """The matrix has no kind with a single door, and no door stands in a kind twice."""
+    """The matrix has no kind with a single door, and no door is in a kind twice."""
     for kind, doors in KINDS.items():
         assert len({door.name for door in doors}) == len(doors) > 1, kind

@@ -277,7 +277,7 @@ def answered(*ids: str, more: str = "") -> dict[str, object]:
 
 
 def test_a_step_at_the_end_must_stay_and_may_be_a_reason_to_refuse() -> None:
-    """Results nobody has answered yet may not be dropped; where they do not fit, a refusal is right."""
+    """Results that are not answered yet may not be dropped; where they do not fit, a refusal is right."""
     for end in (result("a", "many words " * 9), answered("a", more="many words " * 9)):
         thread = [say("user", "old"), say("assistant", "answer"), say("user", "go"), call("a"), end]
         limit = COUNTER.count_messages(thread[2:])  # type: ignore[arg-type]  # a thread of dicts

@@ -192,7 +192,7 @@ def test_users_at_once_share_nothing(way: Way, loop: asyncio.AbstractEventLoop) 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if not way.named], ids=_name)
 def test_a_summarizer_without_a_thread_is_refused(way: Way) -> None:
-    """Where nobody says whose thread it is, a summarizer raises an error that names what to give."""
+    """Without a thread_id, a summarizer raises an error that names what to give."""
     users = Users()
     with pytest.raises(BudgetConfigError, match="thread_id"):
         way.open(90, Summarizer()).read("ann", users.ask("ann", 5))

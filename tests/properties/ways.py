@@ -57,7 +57,7 @@ class Way:
         name: what it is called.
         open: makes it for a limit and a summarizer; what it returns reads a user's thread.
         summarizes: it takes a summarizer.
-        whole: nothing but the thread stands in its prompt, so that what fits must come back whole.
+        whole: nothing but the thread is in its prompt, so that what fits must come back whole.
         named: it is told whose thread it reads; else it is stateless, and a summarizer is refused.
         draws: most scripts it is worth running; an agent's run is slow.
     """

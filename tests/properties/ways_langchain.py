@@ -53,7 +53,7 @@ def rows(found: Sequence[BaseMessage]) -> Rows:
 
 
 class _Stored(PerUser):
-    """A way whose messages stand in a store for each user."""
+    """A way whose messages are in a store for each user."""
 
     def empty(self) -> None:
         for made in self.users.values():

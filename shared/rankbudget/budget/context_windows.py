@@ -62,7 +62,7 @@ def max_output_of(model: Any) -> int | None:
 
 
 def name_of(model: Any) -> str | None:
-    """Returns the name of a model, or of the model a host's object stands for."""
+    """Returns the name of a model, or of the model that a host's object represents."""
     if isinstance(model, str):
         return model.strip()
     holders = [(model, name) for name in _NAMES] + [(_attribute(model, "metadata"), "model_name")]

@@ -32,7 +32,7 @@ def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int
     holders: Counter[str] = Counter()
     for counts in words:
         holders.update(counts.keys())
-    # Only texts whose words all stand in other texts as well can be doubles: few are, so few are compared.
+    # Only texts whose words all occur in other texts as well can be doubles: few are, so few are compared.
     shared = [counts for counts in words if counts and 1 not in map(holders.__getitem__, counts)]
     rarest = {min(counts, key=holders.__getitem__) for counts in shared}
     twins: dict[int, str] = {}

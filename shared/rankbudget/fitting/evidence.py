@@ -29,7 +29,7 @@ SENTENCE_SLOPE = 0.3
 class Evidence:
     """Keeps what most likely holds the answer: the best sentences of all texts.
 
-    All sentences stand in one order, and as many as fit are kept, so a larger limit keeps no less. The first
+    All sentences are in one order, and as many as fit are kept, so a larger limit keeps no less. The first
     sentence that does not fit is cut at a word's end. What is kept of a segment is its own words in their
     order. Texts that repeat another one come last.
 

@@ -7,7 +7,7 @@ Rules, each with a test in `rankbudget.testing.FitStrategyConformance`:
     1. The pieces cost at most `limit`, as `cost` counts; when nothing fits the fit is empty, not an error.
     2. Every piece is of a segment that was given, no segment twice.
     3. A `Group` is kept whole or not at all.
-    4. What is kept stands in the order the strategy promises: the original order unless it says otherwise.
+    4. What is kept is in the order the strategy promises: the original order unless it says otherwise.
     5. What fits comes back untouched: when all segments fit, all are kept whole.
     6. The segments given are not changed, and the same input gives the same pieces.
 
@@ -25,7 +25,7 @@ from ..counting.protocol import TokenCounter
 from ..segment import Decision, DecisionRange, Rendition, Segment
 
 Cost = Callable[[Segment, str], int]
-"""Tokens of `text` where it stands for `segment` in the prompt, wrapping and separator included."""
+"""Tokens of `text` where it represents `segment` in the prompt, wrapping and separator included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,9 @@ def _check(budget: Any, max_tokens: Any, context_window: Any) -> None:
             f"budget must be a TokenBudget or its fields (got {shown(budget)}); give a number as max_tokens"
         )
     if budget is not None and context_window is not None:
-        problems.append("context_window must not stand beside a budget, which has its own window")
+        problems.append(
+            "context_window must be left out beside a budget (got both). The budget has its own window."
+        )
     if problems:
         raise BudgetConfigError.of(problems)
 
@@ -158,7 +160,7 @@ def _budget(facts: ModelFacts | None, window: int | None, max_tokens: int | None
 def _with_answer(budget: TokenBudget, facts: ModelFacts) -> TokenBudget:
     """Returns the budget with room for the answer that the requests ask for.
 
-    An answer of more than half of the window that nobody chose is not reserved: the user is warned instead.
+    A default answer of more than half of the window is not reserved: the user is warned instead.
     """
     asked, window = facts.answer, budget.context_window
     if asked is None:

@@ -61,7 +61,7 @@ class BoundedCache(Generic[K, V]):
 
 
 def word_counts(text: str) -> Mapping[str, int]:
-    """Returns how often each unstemmed word stands in a text."""
+    """Returns how often each unstemmed word occurs in a text."""
     return _WORDS.get(text, _analyse)[0]
 
 
@@ -104,7 +104,7 @@ class TermIndex:
         return self._rate("gram", pieces, self._with_piece, self._gram_lengths)
 
     def idf(self, holders: int) -> float:
-        """Returns the weight of a term that stands in `holders` texts; rare terms weigh more."""
+        """Returns the weight of a term that occurs in `holders` texts; rare terms weigh more."""
         return math.log(1 + (self.size - holders + 0.5) / (holders + 0.5))
 
     @cached_property
@@ -136,7 +136,7 @@ class TermIndex:
         return self._holders.get(word, ())
 
     def counts(self, words: Iterable[str]) -> dict[int, int]:
-        """Returns how often any of these unstemmed words stands in each text that has one."""
+        """Returns how often any of these unstemmed words occurs in each text that has one."""
         found: dict[int, int] = {}
         for word in words:
             for i, n in self.holders(word):
@@ -144,7 +144,7 @@ class TermIndex:
         return found
 
     def with_stem(self, term: str) -> dict[int, int]:
-        """Returns how often a stemmed word stands in each text that has it."""
+        """Returns how often a stemmed word occurs in each text that has it."""
         return self.counts(self.stems.get(term, ()))
 
     def _with_piece(self, piece: str) -> dict[int, int]:

@@ -48,7 +48,7 @@ class TfidfScorer(TextScorer):
 
 
 class KeywordScorer(TextScorer):
-    """Rates a segment by the share of the query's different words that stand in it, 0 to 1."""
+    """Rates a segment by the share of the query's different words that occur in it, 0 to 1."""
 
     def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
         """Returns one score for each text."""

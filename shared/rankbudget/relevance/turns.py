@@ -1,4 +1,4 @@
-"""Relevance of turns: their own, their neighbours', that of the passages they stand in, their speaker's."""
+"""Relevance of turns: their own, their neighbours', that of the passages they are in, their speaker's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TurnScorer:
     """Rates turns; `scorer` rates single texts, by default the mix of words and meaning.
 
     What was talked about spans many turns, and few of them hold the words of the question: each turn adds the
-    rating of the best passage it stands in. Whom the question names most likely said it.
+    rating of the best passage it is in. Whom the question names most likely said it.
     """
 
     def __init__(self, scorer: Scorer | None = None) -> None:
@@ -44,7 +44,7 @@ class TurnScorer:
         query = plain_question(query, texts)
         own = normalised(scorer.score(query, segments))
         total = list(own)
-        for distance, share in ((1, NEAR), (2, FURTHER)):  # the answer often stands beside the question
+        for distance, share in ((1, NEAR), (2, FURTHER)):  # the answer is often beside the question
             for i in range(len(own) - distance):
                 total[i] += share * own[i + distance]
                 total[i + distance] += share * own[i]

@@ -73,7 +73,10 @@ class Application:
         return copy.deepcopy(list(self.messages))
 
     def blocks(self, messages: Sequence[Any] | None = None) -> list[Block]:
-        """Returns the application as the blocks an `Assembler` takes; `messages` may be the conversation in a host's own objects."""
+        """Returns the application as the blocks an `Assembler` takes.
+
+        `messages` may be the conversation in a host's own objects.
+        """
         found = (
             [Block(name="history", messages=self.fresh() if messages is None else messages)]
             if self.messages or messages
@@ -152,7 +155,7 @@ def _literal(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """Writes a text whose tail repeats a short unit as head + unit * n; a drawn giant is always such a text."""
+    """Writes a text whose tail repeats a short unit as head + unit * n, as every drawn giant does."""
     if len(text) < 200:  # noqa: PLR2004 - shorter texts are readable as they are
         return repr(text)
     for head in range(12):

@@ -1,4 +1,4 @@
-"""Counters for tests: one whose numbers are checked in the head, and one that records how much it was asked to count."""
+"""Counters for tests: one whose numbers are checked in the head, and one that records its work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORD = re.compile(r"\S+")
 
 
 class WordCounter:
-    """Counts one token for each word, `framing` for each message, `media` for each block that is not text, `priming` for each request.
+    """Counts one token for each word, and fixed costs for messages, media and the request.
 
     A real, exact and additive `TokenCounter`; a model with this tokenizer would read words.
 
@@ -59,7 +59,7 @@ class WordCounter:
         return [self.count(text) for text in texts]
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
-        """Returns the first (side="right") or last (side="left") `max_tokens` words, cut next to white space."""
+        """Returns the first (side="right") or last (side="left") `max_tokens` words, cut at white space."""
         if self.count(text) <= max_tokens:
             return text
         if max_tokens <= 0:
@@ -117,13 +117,15 @@ def _words(text: str) -> int:
 
 
 class ListCounter(WordCounter):
-    """Counts words like its base, but only whole requests, as a provider's counting API: a list no provider would take is an error.
+    """Counts words like its base, but only whole requests, as a provider's counting API.
 
-    Its counts do not add up: a request costs one token more for every pair of messages.
+    A list that no provider would take is an error. The counts do not add up: a request costs one token more
+    for every pair of messages.
 
     Example:
         >>> counter = ListCounter()
-        >>> counter.count_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}])  # 5 each, 3 priming, 1 for the pair
+        >>> messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+        >>> counter.count_messages(messages)  # 5 each, 3 priming, 1 for the pair
         14
         >>> counter.count_messages([{"role": "tool", "tool_call_id": "c1", "content": "found"}])
         Traceback (most recent call last):

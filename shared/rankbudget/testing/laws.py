@@ -4,16 +4,19 @@
 repairs and counting are written here a second time on purpose: a mistake in the product must not hide itself.
 
      1 limit            the final rendering counts at most the limit
-     2 pairing          results follow their call, a call keeps all its results, a call at the very end stays with the results it has
-     3 system_first     leading system messages stay and stay first, later ones stay; then comes the user or a summary
+     2 pairing          results follow their call, a call keeps all its results;
+                        a call at the very end stays with the results it has
+     3 system_first     leading system messages stay and stay first, later ones stay;
+                        then comes the user or a summary
      4 question         the current question is there; the result is empty only when the repaired input is
      5 order            what is kept keeps its order and identity; inputs stay as they were
      6 atomic           only text is cut; images, audio, files, thinking and tool calls stay as they are
-     7 repeatable       deterministic; what fits comes back untouched; sync and async agree; a larger limit keeps a superset
+     7 repeatable       deterministic; what fits comes back untouched; sync and async agree;
+                        a larger limit keeps a superset
      8 nothing_lost     a failure changes nothing
      9 stable_prefix    appending a message rewrites the kept prefix only when it must
     10 delimited        inserted text cannot close its delimiter and is introduced as data
-    11 scopes           nobody reads what belongs to somebody else
+    11 scopes           no reader sees what belongs to another one
 """
 
 from __future__ import annotations
@@ -149,7 +152,7 @@ def check_outcome(
     inserts: bool = False,
     shortens_question: bool = False,
 ) -> None:
-    """Checks laws 1 to 7 on what an entry point did: on the messages it returned, or on the reason of its refusal.
+    """Checks laws 1 to 7 on the messages an entry point returned, or on the reason of its refusal.
 
     Args:
         given: the conversation, in the host's own messages.
@@ -258,14 +261,15 @@ def check_superset(
 def check_prefix(
     earlier: Sequence[Any], later: Sequence[Any], *, fits: bool, codec: Codec | None = None
 ) -> None:
-    """Checks law 9: when the earlier prompt and what was appended fit, the later prompt starts with the earlier one."""
+    """Checks law 9: if the earlier prompt and what was appended fit, the later one starts with it."""
     codec = codec or DictCodec()
     if fits and [comparable(m, codec) for m in later[: len(earlier)]] != [
         comparable(m, codec) for m in earlier
     ]:
         raise LawBroken(
             9,
-            f"the kept prefix was rewritten although all fits: {shape(earlier, codec)} then {shape(later, codec)}",
+            "the kept prefix was rewritten although all fits:"
+            f" {shape(earlier, codec)} then {shape(later, codec)}",
         )
 
 
@@ -295,7 +299,10 @@ def check_delimited(rendered: str, payloads: Iterable[str], *, tags: Iterable[st
 
 
 def check_scopes(rendered: str, memories: Iterable[Any], reader: Any) -> None:
-    """Checks law 11: no text of a scope the reader may not see is in the prompt; `memories` have a text and a scope."""
+    """Checks law 11: no text of a scope the reader may not see is in the prompt.
+
+    Each of the `memories` has a text and a scope.
+    """
     for memory in memories:
         if (
             memory.scope is not None
@@ -307,7 +314,7 @@ def check_scopes(rendered: str, memories: Iterable[Any], reader: Any) -> None:
 
 
 def _finished(messages: Sequence[Any], codec: Codec) -> bool:
-    """Says whether the last message, system notes apart, asks for nothing: neither a question, nor a call, nor a result."""
+    """Says whether the last message, system notes apart, is neither a question, nor a call, nor a result."""
     said = [m for m in messages if codec.role(m) not in {"system", "developer"}]
     if not said:
         return bool(messages)

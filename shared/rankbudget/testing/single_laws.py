@@ -14,8 +14,16 @@ from .broken import LawBroken
 from .repairs import answers, part, unanswered_results, waiting_from
 
 __all__ = [
-    "align", "check_alternation", "check_opening", "check_question", "check_system", "check_untouched", "check_waiting", "comparable", "shape",
-]  # fmt: skip
+    "align",
+    "check_alternation",
+    "check_opening",
+    "check_question",
+    "check_system",
+    "check_untouched",
+    "check_waiting",
+    "comparable",
+    "shape",
+]
 
 _SYSTEM = ("system", "developer")
 _MARKS = re.compile(
@@ -33,7 +41,10 @@ def align(
     inserts: bool,
     edits: bool | str,
 ) -> list[int | None]:
-    """Returns the position in `given` that each message of the result comes from, None for an inserted one; checks laws 5 and 6."""
+    """Checks laws 5 and 6; returns the position in `given` that each message of the result comes from.
+
+    An inserted message has None.
+    """
     sources: list[int | None] = []
     after = 0
     where = {id(m): i for i, m in enumerate(given)}
@@ -45,7 +56,7 @@ def align(
         elif at < after:
             raise LawBroken(
                 5,
-                f"message {at} of the input stands at {number}, out of order or twice: {shape(result, codec)}",
+                f"message {at} of the input is at {number}, out of order or twice: {shape(result, codec)}",
             )
         if at is None and not inserts:
             raise LawBroken(5, f"result message {number} was not given: {comparable(message, codec)!r:.200}")
@@ -78,8 +89,12 @@ def _find(
 
 
 def _may_be(message: Any, source: Any, codec: Codec) -> bool:
-    """Returns whether the host's own ids, where it has them, allow that one comes from the other: equal texts may stand twice."""
-    return len({codec.message_id(message), codec.message_id(source)} - {None}) < 2  # noqa: PLR2004 - two ids are two messages
+    """Returns whether the host's own ids, where it has them, allow that one comes from the other.
+
+    Equal texts may occur twice; two ids are two messages.
+    """
+    ids = {codec.message_id(message), codec.message_id(source)} - {None}
+    return len(ids) <= 1
 
 
 def _is_cut_of(message: Any, source: Any, codec: Codec) -> bool:
@@ -103,7 +118,7 @@ def _is_cut_of(message: Any, source: Any, codec: Codec) -> bool:
 
 
 def _is_made_of(text: str, whole: str) -> bool:
-    """Returns whether a text is nothing but pieces of another one, in order, and marks where something is missing."""
+    """Returns whether a text is only pieces of another one, in order, and marks for what is missing."""
     mine, theirs = _leaves(text), _leaves(whole)
     if mine is None or theirs is None:
         mine, theirs = [text], [whole]
@@ -217,7 +232,7 @@ def check_waiting(
     *,
     ended: bool,
 ) -> None:
-    """Checks that a call at the very end is there, with the results it has: nobody has answered them yet."""
+    """Checks that a call at the very end is there, with the results it has: they are not answered yet."""
     waiting = waiting_from(wanted, codec)
     owed = (
         wanted[waiting:] if waiting < len(wanted) else unanswered_results(wanted, codec) if not ended else []
@@ -254,7 +269,10 @@ def comparable(message: Any, codec: Codec) -> object:
 
 
 def shape(messages: Iterable[Any], codec: Codec) -> str:
-    """Writes a conversation as letters: S system, D developer, U user, A assistant with its calls, T result."""
+    """Writes a conversation as letters.
+
+    S is system, D developer, U user, A assistant with its calls, T a result.
+    """
     out = []
     for message in messages:
         role = codec.role(message)
@@ -262,4 +280,6 @@ def shape(messages: Iterable[Any], codec: Codec) -> str:
         ids = codec.call_ids(message) if role == "assistant" else ()
         mark += f"({','.join(ids)})" if ids else ""
         out.append(mark + "".join(f"[{one}]" for one in answers(message, codec)))
-    return " ".join(out if len(out) <= 24 else [*out[:12], f"..{len(out) - 23}..", *out[-11:]]) or "(nothing)"  # noqa: PLR2004 - a line's worth
+    if len(out) > 24:  # noqa: PLR2004 - a line's worth
+        out = [*out[:12], f"..{len(out) - 23}..", *out[-11:]]
+    return " ".join(out) or "(nothing)"

@@ -1,7 +1,8 @@
-"""Hypothesis strategies that draw one application at a time: messages, documents, tools, a question, a budget.
+"""Hypothesis strategies that draw one application at a time.
 
-Everything is drawn from few small choices and built by plain functions, so that a draw takes well under a
-millisecond of work and shrinks to something readable: fewer turns, the simplest kind of turn, plain words.
+An application has messages, documents, tools, a question and a budget. Everything is drawn from few small
+choices and built by plain functions, so that a draw takes well under a millisecond of work and shrinks to
+something readable: fewer turns, the simplest kind of turn, plain words.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def conversations(
     """Draws a conversation as OpenAI-style dicts.
 
     Args:
-        broken: tool results nobody asked for, calls without results, and the like may occur.
+        broken: tool results without a call, calls without results, and the like may occur.
         media: images, audio, files and thinking may occur.
         max_turns: most drawn turns; a drawn repetition may make the conversation longer.
         systems: system and developer messages may stand anywhere.

@@ -1,4 +1,4 @@
-"""The kinds of turn a drawn conversation is made of: plain ones, tool batches, media, and every way to be broken."""
+"""The kinds of turn in a drawn conversation: plain ones, tool batches, media, and every way to be broken."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _ATOMS: dict[str, dict[str, Any]] = {
 
 
 class Writer:
-    """Writes one conversation, turn by turn; texts are numbered, so that no two are equal, and call ids are never used twice.
+    """Writes one conversation, turn by turn; no two texts are equal, and no call id is used twice.
 
     Example:
         >>> writer = Writer()
@@ -120,7 +120,7 @@ class Writer:
         self.say("tool", self.text(times), tool_call_id=call_id)
 
     def hand_in(self, *call_ids: str, times: int = 1, more: bool = False) -> None:
-        """Appends the results of calls in one user message, and some text after them if there is `more` to say."""
+        """Appends the results of calls in one user message, with some text after them if `more`."""
         blocks: list[dict[str, Any]] = [
             {"type": "tool_result", "tool_use_id": one, "content": self.text(times)} for one in call_ids
         ]

@@ -263,7 +263,7 @@ def test_an_interrupt_ends_quietly(chat, capsys, monkeypatch):
 
 
 def test_an_impossible_reserve_is_named_and_not_the_shares_worked_out_from_it(chat, capsys):
-    """`--reserve -1` is told as such; the ratios, which nobody gave, are not."""
+    """`--reserve -1` is told as such; the ratios, which no option gave, are not."""
     for reserve in ("-1", "nan"):
         message = failed(capsys, "fit", chat, "--window", 1_000, "--reserve", reserve)
         assert "reserve must be" in message

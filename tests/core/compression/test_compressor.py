@@ -146,7 +146,7 @@ def test_abstractive_uses_the_summarizer():
 
 
 def test_a_failing_summarizer_costs_neither_the_text_nor_the_bound():
-    """Its own sentences stand in, and the result says so."""
+    """The text's own sentences are used instead, and the result says so."""
 
     def fail(text, max_tokens):
         raise RuntimeError
@@ -169,7 +169,7 @@ async def test_async_summarizers_answer_the_async_form():
 
 
 def test_wrong_arguments_are_named_together():
-    """Every problem of a call stands in one error."""
+    """Every problem of a call is in one error."""
     with pytest.raises(BudgetConfigError, match=r"target_token_count .*got -1.*strategy .*got 'magic'"):
         PromptCompressor().compress("text", -1, "magic")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(BudgetConfigError, match="classifier_path"):

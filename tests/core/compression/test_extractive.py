@@ -88,7 +88,7 @@ def test_a_sentence_is_rated_in_its_paragraph():
 
 
 def test_order_is_kept_and_repeats_go_first():
-    """Sentences stand in their old order, a repeated one once."""
+    """Sentences keep their old order, a repeated one once."""
     text = "Rule one is honesty in figures. Rule two is care in words. Rule one is honesty in figures. Rule three is rest."
     kept = extract(text, 16, WORDS)
     assert kept.count("Rule one") == 1

@@ -40,7 +40,7 @@ FILLER = (
     separator=st.sampled_from([" ", "\n", "\n\n"]),
 )
 def test_every_instruction_survives_to_the_letter(lines, separator):
-    """Each instruction of the source stands in the result as it was written, in its order, and the result is never longer."""
+    """Each instruction of the source is in the result as it was written, in its order, and the result is never longer."""
     text = separator.join(lines)
     short = compress_template(text)
     wanted = list(dict.fromkeys(line for line in lines if line in INSTRUCTIONS))
@@ -83,7 +83,7 @@ def test_long_winded_statements_become_short():
 
 
 def test_quotes_fields_and_code_stay_whole():
-    """What stands in quotes, braces or code is copied even inside a statement."""
+    """What is in quotes, braces or code is copied even inside a statement."""
     text = 'The label says "in order to open, pull" and the field is {{in order to}}.\n\n```\n# in order to run\nprint(1)\n```'
     short = compress_template(text)
     for part in ('"in order to open, pull"', "{{in order to}}", "```\n# in order to run\nprint(1)\n```"):

@@ -135,7 +135,7 @@ def test_the_model_decides_which_words_go(folder):
 
 
 def test_what_must_stay_goes_last(folder):
-    """Numbers, negations, URLs, quotations and code outlive every other word, and stand in the text whole."""
+    """Numbers, negations, URLs, quotations and code outlive every other word, and occur in the text whole."""
     kept = TokenClassifier(folder).compress(TEXT, 90, EXACT)
     assert kept.count("1872") == 3
     assert kept.count("not") == 3

@@ -72,7 +72,7 @@ def test_no_language_is_estimated_too_low(name: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_similar_count_covers_a_small_vocabulary(kind: str) -> None:
-    """What is counted for a model nobody knows covers a vocabulary of 32,000 pieces within its band."""
+    """What is counted for an unknown model covers a vocabulary of 32,000 pieces within its band."""
     small = small_tokenizer()
     similar = counter_for("acme-unheard-of-1")
     for text in texts(kind, many=40, seed=98):

@@ -108,7 +108,7 @@ def test_only_the_last_turns_of_the_history_are_looked_at() -> None:
     ],
 )
 def test_one_turn_is_what_the_compressor_calls_one_turn(history: str, kept: list[str]) -> None:
-    """One turn keeps the last question with its whole answer; where nobody is named, a piece is a turn."""
+    """One turn keeps the last question with its whole answer; where no speaker is named, a piece is a turn."""
     assert [
         s.text for s in of(analyzer(max_history_turns=1).analyze({"history": history}, "Friday?"), "history")
     ] == kept

@@ -17,7 +17,7 @@ DAY = datetime(2025, 6, 1, tzinfo=timezone.utc)
 
 
 class ByNumber:
-    """Similarity that stands in the memory's text."""
+    """Similarity that is written in the memory's text."""
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         return [float(segment.text) for segment in segments]

@@ -65,7 +65,7 @@ def test_other_words_stay(query: str) -> None:
     "query", ["How long do refunds take", "How long do refunds take?", "Is the battery new?"]
 )
 def test_courtesy_goes(frame: str, query: str) -> None:
-    """A polite frame leaves the question that stands in it."""
+    """A polite frame leaves the question that is in it."""
     assert plain_question(frame.format(query), TEXTS) == query
 
 

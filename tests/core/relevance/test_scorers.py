@@ -141,7 +141,7 @@ def test_a_second_question_reads_no_text_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_term_index_counts() -> None:
-    """An index knows how often any of several words stands in each text."""
+    """An index knows how often any of several words occurs in each text."""
     assert TermIndex(("a b a", "b", "c")).counts(["a", "b"]) == {0: 3, 1: 1}
 
 

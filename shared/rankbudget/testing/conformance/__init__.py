@@ -1,4 +1,6 @@
-"""Conformance suites: subclass one in a test file, say how to make your part, and every numbered rule of its protocol becomes a test.
+"""Conformance suites, one for each protocol.
+
+Subclass one in a test file and say how to make your part; every numbered rule of its protocol becomes a test.
 
     class TestMyCounter(CounterConformance):
         def make(self):

@@ -29,14 +29,20 @@ _ROLES = {"system", "developer", "user", "assistant", "tool"}
 
 
 class AdapterConformance(ABC):
-    """Says how to test an adapter: subclass it and fill `codec`, `to_host` and `fit`; `afit` where there is an async form."""
+    """Says how to test an adapter: subclass it and fill `codec`, `to_host` and `fit`.
+
+    Fill `afit` as well where there is an async form.
+    """
 
     examples = 100
     codec: Codec
     identity = True
     """Whether kept messages are the same objects; memories return copies."""
     stored = False
-    """Whether it reads a stored thread: a finished one waits for its next question, and all of it may go where its last one does not fit."""
+    """Whether it reads a stored thread.
+
+    A finished thread waits for its next question. All of it may go where its last question does not fit.
+    """
     afit: Any = None
     """`async def afit` with the arguments of `fit`, where the adapter has an async form."""
 

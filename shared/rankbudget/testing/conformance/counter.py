@@ -70,7 +70,7 @@ class CounterConformance(ABC):
             assert self.counter.count_many(drawn) == [self.counter.count(text) for text in drawn]
 
     def test_rule_3_truncate_keeps_the_bound_an_end_and_graphemes(self) -> None:
-        """A truncated text counts at most the bound, is a start or an end of the text, and ends between two graphemes."""
+        """A truncated text counts at most the bound and is a start or an end, cut between two graphemes."""
 
         @self._for_all(_ANY_TEXT, st.integers(0, 40), st.sampled_from(("right", "left")))
         def check(text: str, bound: int, side: Any) -> None:
@@ -85,7 +85,10 @@ class CounterConformance(ABC):
             assert (len(cut) if side == "right" else len(text) - len(cut)) in edges
 
     def test_rule_4_messages_add_up_when_additive(self) -> None:
-        """An additive counter's request is its overhead and its messages; any counter's request counts no less than its tools alone."""
+        """An additive counter's request is its overhead and its messages.
+
+        Any counter's request counts no less than its tools alone.
+        """
 
         @self._for_all(conversations(max_turns=4), tools())
         def check(messages: Any, schemas: Any) -> None:

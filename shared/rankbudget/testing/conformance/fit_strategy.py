@@ -72,7 +72,7 @@ class FitStrategyConformance(ABC):
             return None
 
     def test_rule_1_never_over_the_limit(self) -> None:
-        """The pieces cost at most the limit, as the cost function counts; when nothing fits the fit is empty."""
+        """The pieces cost at most the limit, as the cost function counts; if nothing fits, it is empty."""
 
         @self._for_all(segments(), st.integers(0, 120))
         def check(drawn: list[Segment], limit: int) -> None:

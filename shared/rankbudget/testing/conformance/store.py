@@ -20,7 +20,10 @@ __all__ = ["StoreConformance"]
 
 
 class StoreConformance(ABC):
-    """Says how to test a store: subclass it and fill `make`, `append`, `read`, `clear`, `message`, `text_of` and `edit`."""
+    """Says how to test a store: subclass it and fill its abstract methods.
+
+    They are `make`, `append`, `read`, `clear`, `message`, `text_of` and `edit`.
+    """
 
     threads = 8
 

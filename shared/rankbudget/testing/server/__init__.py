@@ -1,4 +1,6 @@
-"""A strict model server on this machine: speaks the OpenAI chat completions protocol and refuses what providers refuse.
+"""A strict model server on this machine.
+
+It speaks the OpenAI chat completions protocol and refuses what providers refuse:
 
     with StrictModelServer() as server:
         client = openai.OpenAI(base_url=server.base_url, api_key="none")

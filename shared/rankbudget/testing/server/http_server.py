@@ -1,4 +1,7 @@
-"""The HTTP side of the strict model server: standard library only, one thread for each connection, nothing leaves this machine."""
+"""The HTTP side of the strict model server.
+
+It uses the standard library only, with one thread for each connection. Nothing leaves this machine.
+"""
 
 from __future__ import annotations
 
@@ -75,10 +78,13 @@ class StrictModelServer:
         >>> import json, urllib.request
         >>> with StrictModelServer(context_window=50) as server:
         ...     body = json.dumps({"model": "any", "messages": [{"role": "user", "content": "hi"}]}).encode()
-        ...     ask = urllib.request.Request(server.base_url + "/chat/completions", body, {"Content-Type": "application/json"})
+        ...     url = server.base_url + "/chat/completions"
+        ...     ask = urllib.request.Request(url, body, {"Content-Type": "application/json"})
         ...     answer = json.load(urllib.request.urlopen(ask))
-        >>> answer["choices"][0]["message"]["content"], answer["usage"]["prompt_tokens"]  # 3 framing, role, content, 3 priming
-        ('ok', 8)
+        >>> answer["choices"][0]["message"]["content"]
+        'ok'
+        >>> answer["usage"]["prompt_tokens"]  # 3 framing, role, content, 3 priming
+        8
     """
 
     def __init__(
@@ -164,8 +170,9 @@ class StrictModelServer:
             judged.code = "context_length_exceeded"
             judged.problems.insert(
                 0,
-                f"This model's maximum context length is {judged.window} tokens. However, your messages resulted in {judged.tokens} tokens"
-                f" and {answer} are asked for in the completion. Please reduce the length of the messages.",
+                f"This model's maximum context length is {judged.window} tokens. However, your messages"
+                f" resulted in {judged.tokens} tokens and {answer} are asked for in the completion."
+                " Please reduce the length of the messages.",
             )
         return judged
 

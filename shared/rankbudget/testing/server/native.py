@@ -1,5 +1,6 @@
-"""The protocols of Anthropic, Gemini and Ollama: what a request says, what these providers refuse, how they answer.
+"""The protocols of Anthropic, Gemini and Ollama.
 
+Each one has what a request says, what the provider refuses and how it answers.
 Every function takes the JSON of a request as the provider's own client sends it.
 """
 
@@ -85,7 +86,7 @@ def _leaves(value: Any, name: str = "") -> Iterator[str]:
         yield str(value)
 
 
-# ---- Anthropic ------------------------------------------------------------------------------------------------------------------
+# ---- Anthropic ---------------------------------------------------------------------------------------------
 
 
 def _anthropic(body: Body) -> Iterator[str]:
@@ -112,7 +113,10 @@ def _anthropic(body: Body) -> Iterator[str]:
         answered = [b.get("tool_use_id") for b in blocks if b.get("type") == "tool_result"]
         missing = [call for call in asked if call not in answered]
         if missing:
-            yield f"messages.{i}: tool_use ids {missing} were found without tool_result blocks immediately after"
+            yield (
+                f"messages.{i}: tool_use ids {missing} were found"
+                " without tool_result blocks immediately after"
+            )
         yield from (
             f"messages.{i}: unexpected tool_use_id {found!r} found in tool_result blocks"
             for found in answered
@@ -169,7 +173,7 @@ def _anthropic_answer(reply: Reply, body: Body, number: int, tokens: int) -> dic
     }
 
 
-# ---- Gemini ---------------------------------------------------------------------------------------------------------------------
+# ---- Gemini ------------------------------------------------------------------------------------------------
 
 
 def _gemini(body: Body) -> Iterator[str]:
@@ -192,7 +196,10 @@ def _gemini(body: Body) -> Iterator[str]:
         if kind == "response" and before[0] != "call":
             yield f"contents[{i}]: function response turn must come immediately after a function call turn"
         if kind == "response" and before[0] == "call" and results != before[1]:
-            yield f"contents[{i}]: the number of function response parts must equal that of the function call turn"
+            yield (
+                f"contents[{i}]: the number of function response parts"
+                " must equal that of the function call turn"
+            )
         if before[0] == "call" and kind != "response":
             yield f"contents[{i}]: a function call turn must be followed by its function responses"
         if i == 0 and kind != "user":
@@ -217,11 +224,15 @@ def _gemini_answer(reply: Reply, body: Body, number: int, tokens: int) -> dict[s
     }
 
 
-# ---- Ollama ---------------------------------------------------------------------------------------------------------------------
+# ---- Ollama ------------------------------------------------------------------------------------------------
 
 
 def _ollama(body: Body) -> Iterator[str]:
-    """Ollama accepts nearly everything and pairs by order: here a result needs a call before it, a call its results."""
+    """Checks the order of calls and results.
+
+    Ollama accepts nearly everything and pairs by order. Here a result needs a call before it, and a call
+    needs its results.
+    """
     messages = body.get("messages") or []
     if not messages:
         yield "messages: at least one message is required"

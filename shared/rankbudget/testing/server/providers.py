@@ -48,7 +48,7 @@ ANTHROPIC = Provider(
         {"text", "image_url", "input_audio", "file", "thinking", "redacted_thinking", "tool_use"}
     ),
 )
-"""Opens with the user, system text first only, no empty text, thinking before everything else in its message."""
+"""Opens with the user; system text first only; no empty text; thinking first in its message."""
 ALTERNATING = Provider(
     name="alternating", first_user=True, late_system=False, alternate=True, system_messages=1
 )
@@ -60,8 +60,12 @@ def problems_of(messages: Sequence[Mapping[str, Any]], provider: Provider = OPEN
     """Returns what a provider would refuse about a conversation, in order; nothing when it is valid.
 
     Example:
-        >>> problems_of([{"role": "user", "content": "hi"}, {"role": "tool", "tool_call_id": "c1", "content": "found"}])
-        ["messages.1: role 'tool' must be a response to a preceding message with 'tool_calls'; no call 'c1' is open"]
+        >>> result = {"role": "tool", "tool_call_id": "c1", "content": "found"}
+        >>> problems = problems_of([{"role": "user", "content": "hi"}, result])
+        >>> for part in problems[0].split("; "):
+        ...     print(part)
+        messages.1: role 'tool' must be a response to a preceding message with 'tool_calls'
+        no call 'c1' is open
     """
     if not messages:
         return ["messages: [] is too short"]
@@ -124,13 +128,23 @@ def _pairing(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             if answered in open_calls:
                 open_calls.remove(answered)
             else:
-                yield f"messages.{i}: role 'tool' must be a response to a preceding message with 'tool_calls'; no call {answered!r} is open"
+                yield (
+                    f"messages.{i}: role 'tool' must be a response to a preceding message with 'tool_calls';"
+                    f" no call {answered!r} is open"
+                )
             continue
         if open_calls:
-            yield f"messages.{i}: 'tool_calls' must be followed by tool messages responding to each; {open_calls!r} have no response"
+            yield _unanswered(i, open_calls)
         open_calls = [str(call.get("id")) for call in message.get("tool_calls") or ()]
     if open_calls:
-        yield f"messages.{len(messages)}: 'tool_calls' must be followed by tool messages responding to each; {open_calls!r} have no response"
+        yield _unanswered(len(messages), open_calls)
+
+
+def _unanswered(at: int, calls: Sequence[str]) -> str:
+    return (
+        f"messages.{at}: 'tool_calls' must be followed by tool messages responding to each;"
+        f" {calls!r} have no response"
+    )
 
 
 def _order(messages: Sequence[Mapping[str, Any]], provider: Provider) -> Iterator[str]:

@@ -10,7 +10,11 @@ from typing import Any, Literal
 __all__ = ["Fault", "Reply", "body_of", "chunks_of"]
 
 Fault = Literal["rate_limit", "server_error", "timeout", "cut_stream", "wrong_usage", "not_json"]
-"""429 with Retry-After, 500, an answer that comes too late, a stream that ends in the middle, token counts that are wrong, a body that is no JSON."""
+"""How an answer fails.
+
+In order: 429 with Retry-After, 500, an answer that comes too late, a stream that ends in the middle, token
+counts that are wrong, a body that is no JSON.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

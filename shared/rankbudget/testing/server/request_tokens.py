@@ -1,5 +1,6 @@
-"""How the server counts: the whole request is rendered to one string with framing tokens of its own and tokenized in one call.
+"""How the server counts.
 
+The whole request is rendered to one string, with framing tokens of its own, and tokenized in one call.
 Nothing of the product's counting is used, so that two mistakes must agree before one goes unseen.
 """
 
@@ -20,7 +21,10 @@ import tiktoken
 __all__ = ["request_tokens", "text_tokens"]
 
 _START, _SEP, _END, _CUT = (f"<|strict-{name}-6f1c|>" for name in ("start", "sep", "end", "cut"))
-"""Framing tokens of the server's own, which no text of a user spells by accident; a cut keeps two texts apart and costs nothing."""
+"""Framing tokens of the server's own, which no text of a user spells by accident.
+
+A cut keeps two texts apart and costs nothing.
+"""
 
 
 def request_tokens(
@@ -32,7 +36,7 @@ def request_tokens(
     """Returns the tokens of a chat request, reply priming included.
 
     Example:
-        >>> request_tokens([{"role": "user", "content": "hi"}])  # start, role, sep, "hi", end, and three for "assistant" to begin
+        >>> request_tokens([{"role": "user", "content": "hi"}])  # start, role, sep, "hi", end; 3 to prime
         8
     """
     rendered = (
@@ -67,7 +71,10 @@ def _message(message: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _media(block: Mapping[str, Any]) -> int:
-    """Counts media as gpt-4o reads it: pictures in tiles of 512, sound by the second, files flat; the most there can be where nothing tells the size."""
+    """Counts media as gpt-4o reads it: pictures in tiles of 512, sound by the second, files flat.
+
+    Where the size is unknown, it is the largest possible count.
+    """
     kind = block.get("type")
     if kind == "image_url":
         image = block.get("image_url") or {}
@@ -97,7 +104,10 @@ def _decoded(text: str) -> bytes:
 
 
 def _tools(tools: Sequence[Mapping[str, Any]], encoding: str) -> int:
-    """Counts schemas as public measurements of OpenAI's function namespace do: 7 to open a function, 3 for properties and for each, 12 to close."""
+    """Counts schemas as public measurements of OpenAI's function namespace do.
+
+    A function costs 7 to open, 3 for its properties and 3 for each of them; the namespace costs 12 to close.
+    """
     total = 0
     for tool in tools:
         function = tool.get("function") or {}
@@ -131,7 +141,7 @@ def _framed(encoding: str) -> tiktoken.Encoding:
 
 
 def _load(encoding: str) -> tiktoken.Encoding:
-    """Loads a vocabulary, from the files another installed package ships when there is no cache and no network."""
+    """Loads a vocabulary; without a cache or a network, from the files another installed package ships."""
     spec = importlib.util.find_spec("llama_index")
     bundled = [
         Path(root, "core", "_static", "tiktoken_cache")
