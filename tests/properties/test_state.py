@@ -120,7 +120,7 @@ def test_no_text_but_this_calls_input(way: Way, summarizes: bool) -> None:
     """Interleaved users whose histories are edited, redacted and shortened read their own current texts only."""
     drawn = draws(asynchronous=True)
 
-    @settings(drawn, max_examples=min(way.draws, drawn.max_examples, 40), phases=[Phase.generate])
+    @settings(drawn, max_examples=min(way.draws, drawn.max_examples), phases=[Phase.generate])
     @given(st.lists(STEP, min_size=2, max_size=16), st.sampled_from((90, 160, 300)))
     def through(steps: Sequence[Any], limit: int) -> None:
         play(way, summarizes, steps, limit)
