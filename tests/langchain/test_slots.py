@@ -209,7 +209,14 @@ def test_a_misspelt_slot_raises_with_the_name_that_was_meant(wrong: str, right: 
     own = ChatPromptTemplate([("human", f"{{question}} {{{wrong}}}")])
     given_values = {"question": QUESTION, wrong: "mine"}
     assert BudgetTrimmer(max_tokens=100, prompt=own).invoke(given_values) == given_values
-    for key in ("user", "histories", "document_ids", "session", "questions", "language", "inputs"):
+    asked = ("human", "{question}")
+    for mine in (
+        ChatPromptTemplate([asked, MessagesPlaceholder(wrong, optional=True)]),
+        ChatPromptTemplate([asked, ("human", f"{{{wrong}}}")]).partial(**{wrong: "bound"}),
+    ):
+        given_values = {"question": QUESTION, wrong: [HumanMessage("mine")]}
+        assert BudgetTrimmer(max_tokens=100, prompt=mine).invoke(given_values) == given_values
+    for key in ("content", "user", "histories", "document_ids", "session", "questions", "language", "inputs"):
         assert BudgetTrimmer(max_tokens=100).invoke({"question": QUESTION, key: 1})[key] == 1
 
 
