@@ -145,7 +145,8 @@ def holds(model: Any, arguments: Mapping[str, Any]) -> bool:
 
 def schemas_in(arguments: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Returns the tools and output schemas among the arguments of a request; None when there are none."""
-    tools = [_schema(tool) for tool in arguments.get("tools") or ()]
+    given = arguments.get("tools") or ()
+    tools = list(map(_schema, given if isinstance(given, Sequence) else [given]))
     tools += [{"type": "function", "function": dict(f)} for f in arguments.get("functions") or ()]
     for name in _SCHEMA_NAMES:
         schema = arguments.get(name)
