@@ -143,7 +143,8 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         if writer is not None:
             figures = {"total_tokens": report.total_tokens, "limit": report.limit}
             kept = sum([block.kept + block.shortened for block in report.blocks if block.name == "history"])
-            writer({"context_budget": {**figures, "kept": kept, "given": len(request.messages)}})
+            given = len(request.messages) + (request.system_message is not None)  # as the report counts
+            writer({"context_budget": {**figures, "kept": kept, "given": given}})
 
     # ---- after every tool --------------------------------------------------------------------------------
     @override
