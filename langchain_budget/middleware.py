@@ -189,7 +189,8 @@ def _with_update(request: ModelRequest[Any], kept: list[Any], answer: Any) -> An
     known = {m.id for m in request.messages if m.id is not None}
     stays = {m.id for m in kept}
     if stays <= known:
-        changes: list[Any] = [RemoveMessage(id=m.id) for m in dropped if m.id in known - stays]
+        removed = known - stays
+        changes: list[Any] = [RemoveMessage(id=m.id) for m in dropped if m.id in removed]
         changes += [m for m in kept if id(m) not in given]
     else:  # a summary comes first, and only a new list gives its place
         changes = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept, *response.result]

@@ -27,6 +27,7 @@ from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.testing import WordCounter
 from rankbudget.testing.server import Reply, StrictModelServer
 from tests.drawing import draws
+from tests.growth import growth
 
 WORDS = WordCounter(framing=1, priming=0)
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -210,6 +211,21 @@ def test_the_figures_count_the_system_message(
     assert figures["kept"] == sent[0]
     if limit == 10_000 and not late:
         assert figures["given"] == figures["kept"] == len(thread) + (system is not None)
+
+
+def test_a_cut_is_written_to_the_state_in_linear_time() -> None:
+    """Ten times the messages take about ten times as long to remove."""
+    middleware = BudgetMiddleware(max_tokens=50, counter=WORDS, persist=True)
+    answer = ModelResponse(result=[AIMessage("fine")])
+
+    def persisted(asked: ModelRequest[Any]) -> None:
+        updated: Any = middleware.wrap_model_call(asked, lambda _: answer)
+        assert len(updated.command.update["messages"]) > len(asked.messages) - 50
+
+    def long(turns: int) -> ModelRequest[Any]:
+        return request([*chat(turns), HumanMessage("and now", id="now")])
+
+    assert growth(persisted, long, 400, 10, 25).linear
 
 
 def test_streaming_carries_the_figures(server: StrictModelServer) -> None:
