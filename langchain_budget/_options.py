@@ -128,7 +128,8 @@ class Settings(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         check_given(type(self).__name__, update or {}, type(self).model_fields)
         copied = super().model_copy(update=update, deep=deep)
-        copied._prepare()  # noqa: SLF001 - its own kind
+        if update:
+            copied._prepare()  # noqa: SLF001 - its own kind
         return copied
 
 
