@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -193,6 +194,19 @@ def test_the_fingerprint_changes_with_what_is_sent(first: object, second: object
     one, other = CODEC.fingerprints([first, second])
     assert one != other
     assert CODEC.fingerprints([CODEC.copy(first)]) == [one]
+
+
+def test_fingerprints_of_texts_call_no_function() -> None:
+    """A session reads its whole thread each turn; a call for each message doubles the time."""
+    thread = [HumanMessage("one"), AIMessage("two"), ToolMessage("three", tool_call_id="3")] * 100
+    CODEC.roles(thread)
+    called: list[str] = []
+    sys.setprofile(lambda frame, event, _: called.append(event) if event == "call" else None)
+    try:
+        CODEC.fingerprints(thread)
+    finally:
+        sys.setprofile(None)
+    assert len(called) < 10
 
 
 def test_edited_text_is_a_marked_copy_without_stale_usage() -> None:
