@@ -12,7 +12,7 @@ from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import override
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import SUMMARY_TIMEOUT, Limits, ListMeasure, Measure, Summarizer, limits_of
+from rankbudget.adapters import SUMMARY_TIMEOUT, Limits, ListMeasure, Measure, Summarizer, holds, limits_of
 
 from ._codec import CODEC
 from ._convert import as_tools
@@ -25,10 +25,6 @@ _SCHEMA_NAMES = (
     *("response_schema", "response_json_schema", "guided_json"),
 )
 """What the integrations call the schema of a structured answer that is no tool."""
-
-
-_STORED = ("previous_response_id", "conversation", "cached_content")
-"""What the integrations call that which a provider stores and adds to a request."""
 
 
 _REMEMBERED = ("_state", "_turn", "_planned", "_task")
@@ -142,13 +138,6 @@ def limit_of(session: BudgetSession, max_tokens: int | None) -> tuple[TokenBudge
 def bound_tools(model: Any) -> list[dict[str, Any]] | None:
     """Returns the tools and output schemas that are bound to a model; None when there are none."""
     return schemas_in(unwrapped(model)[1])
-
-
-def holds(model: Any, arguments: Mapping[str, Any]) -> bool:
-    """Returns whether a request names messages that its provider stores and adds."""
-    given = {**(getattr(model, "model_kwargs", None) or {}), **arguments}
-    named = any(given.get(name) or getattr(model, name, None) for name in _STORED)
-    return named or bool(getattr(model, "use_previous_response_id", False))
 
 
 def schemas_in(arguments: Mapping[str, Any]) -> list[dict[str, Any]] | None:
