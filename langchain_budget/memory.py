@@ -48,8 +48,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
     """Remembers all of a conversation and loads what fits, always a valid conversation.
 
     The cut is remembered between turns: over the limit it moves once, down to half of it, so that prompt
-    caches stay warm. A setting that is changed counts from the next load on, which cuts anew; another name,
-    prompt or scorer does not.
+    caches stay warm. A setting that is changed counts from the next load on, which moves the cut; another name,
+    prompt or scorer does not move it.
 
     Args:
         budget: the limits; the conversation gets its share of them, retrieved documents what it leaves.
@@ -256,7 +256,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         if len(outputs) == 1:
             return next(iter(outputs))
         if "output" in outputs:
-            msg = f"output_key must name the output to store (got {list(outputs)}); 'output' is stored"
+            msg = f"output_key must name the output to store (got {list(outputs)}). 'output' is stored."
             warnings.warn(msg, stacklevel=4)
             return "output"
         msg = f"Got multiple output keys: {list(outputs)}, or none; name the model's answer with output_key="

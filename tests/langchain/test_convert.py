@@ -271,7 +271,7 @@ def test_anything_message_like_becomes_messages() -> None:
         m.type
         for m in as_messages(ChatPromptTemplate([("system", "s"), ("human", "{q}")]).invoke({"q": "x"}))
     ] == ["system", "human"]
-    with pytest.raises(MessageError, match="is no message"):
+    with pytest.raises(MessageError, match="a message must be"):
         as_messages([{"content": "no role"}])
     with pytest.raises(MessageError, match=r"messages must be a list.*int"):
         as_messages(3)
@@ -391,5 +391,5 @@ def test_a_shortened_document_shares_no_metadata_however_deep() -> None:
 
 def test_what_is_no_tool_is_a_bad_setting() -> None:
     """A tool that cannot be read is named, with what is allowed."""
-    with pytest.raises(BudgetConfigError, match="3 is no tool"):
+    with pytest.raises(BudgetConfigError, match=r"each tool must be .*got 3"):
         as_tools([3])

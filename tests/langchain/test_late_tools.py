@@ -151,7 +151,7 @@ def test_a_window_that_a_model_does_not_state_may_be_given() -> None:
 
 
 def test_a_bounded_model_forgets_a_thread() -> None:
-    """As the middleware does: the next request of the thread is fitted anew; bound to tools, it is the same model."""
+    """As the middleware does: the next request of the thread is fitted afresh; bound to tools, it is the same model."""
     thread = [kind("word " * 30) for _ in range(20) for kind in (HumanMessage, AIMessage)]
     bounded: Any = budget_model(Model(requests=[]), max_tokens=600, counter="gpt-4o")
     for name in ("a", "b"):

@@ -67,7 +67,7 @@ def again(made: Any) -> Any:
         ({"max_token_limit": 50, "llm": None}, "no option 'max_token_limit'"),
         ({"max_tokens": "many"}, r"max_tokens must be .*'many'"),
         ({"retriever": RunnableLambda(str)}, r"retriever must be .*RunnableLambda"),
-        ({"tools": [3]}, "3 is no tool"),
+        ({"tools": [3]}, r"each tool must be .*got 3"),
         ({"prompt": "Talk. {history} {input}"}, "prompt must be a prompt template .*str"),
         ({"tools": "look"}, "tools must be a list .*str"),
     ],
@@ -81,7 +81,7 @@ def test_a_wrong_setting_is_a_typed_error(options: Any, message: str) -> None:
 def test_what_is_no_tool_is_refused_wherever_tools_go() -> None:
     """Histories and hooks say so when they are made."""
     for make in (BudgetMessageHistory, pre_model_hook):
-        with pytest.raises(BudgetConfigError, match="3 is no tool"):
+        with pytest.raises(BudgetConfigError, match=r"each tool must be .*got 3"):
             make(max_tokens=100, tools=[3])
 
 

@@ -49,7 +49,7 @@ def test_a_shortened_document_is_shortened_in_its_content(limit: int, note: str)
 
 @pytest.mark.parametrize("limit", range(100, 200, 20))
 def test_a_template_shows_a_shortened_document_once(limit: int) -> None:
-    """Inside a prompt template the heading of each document stands once, in front."""
+    """Inside a prompt template the heading of each document is printed once, in front."""
     prompt = BudgetChatPromptTemplate.from_messages(
         [("system", "Use\n{documents}"), ("human", "{question}")],
         max_tokens=limit,
@@ -84,7 +84,7 @@ def test_a_question_of_several_messages_is_never_sent_uncounted() -> None:
     }
     with pytest.raises(
         BudgetConfigError,
-        match=r"question must be .*2 messages.*put the earlier ones into history",
+        match=r"question must be .*2 messages.*Put the earlier ones into history",
     ):
         BudgetTrimmer(budget=TokenBudget(context_window=500, reserve=100)).invoke(several)
     prompt = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("question")])
