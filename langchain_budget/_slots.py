@@ -245,7 +245,7 @@ def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:
         if not isinstance(error, (KeyError, IndexError)):
             raise
         known = ", ".join(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
-        msg = f"the prompt's input must have {error} (got {known}). Pass it, or bind it with prompt.partial(..)."
+        msg = f"the prompt must get {error} (got {known}). Pass it, or bind it with prompt.partial(..)."
         raise BudgetConfigError(msg) from error
     return made.to_messages() if isinstance(made, PromptValue) else as_messages(made)
 

@@ -170,7 +170,7 @@ class BudgetRetriever(Settings, BaseRetriever):
         options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
         check_given(type(self).__name__, kwargs, [*type(self).model_fields, *_OPTIONS])
         if options and kwargs.get("compressor") is not None:
-            msg = f"compressor must be given alone (got {', '.join(options)}, too). Give these to the compressor."
+            msg = f"compressor must be given alone (got {', '.join(options)}, too). Give it these options."
             raise BudgetConfigError(msg)
         if kwargs.get("compressor") is None:
             kwargs["compressor"] = BudgetDocumentCompressor(**options)

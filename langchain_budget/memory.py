@@ -48,8 +48,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
     """Remembers all of a conversation and loads what fits, always a valid conversation.
 
     The cut is remembered between turns: over the limit it moves once, down to half of it, so that prompt
-    caches stay warm. A setting that is changed counts from the next load on, which moves the cut; another name,
-    prompt or scorer does not move it.
+    caches stay warm. A setting that is changed counts from the next load on, which cuts again; a changed
+    name, prompt or scorer keeps the cut.
 
     Args:
         budget: the limits; the conversation gets its share of them, retrieved documents what it leaves.
