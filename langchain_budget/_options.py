@@ -6,7 +6,7 @@ import copy
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, TypedDict, TypeVar, cast
 
 from langchain_core.documents import Document
@@ -42,12 +42,14 @@ def check_given(owner: str, given: Mapping[str, Any], allowed: Iterable[str]) ->
     check_values(given)
 
 
-def check_values(given: Mapping[str, Any]) -> None:
-    """Raises one BudgetConfigError for all options whose values are wrong."""
+def check_values(given: Mapping[str, Any], required: Collection[str] = ()) -> None:
+    """Raises one BudgetConfigError for all options whose values are wrong; required ones may not be None."""
     problems = []
     for name, value in given.items():
         fits, words = _RULES.get(name, (object, ""))
-        if value is None and words.endswith("or None"):
+        if name in required:
+            words = words.removesuffix(", or None")
+        elif value is None and words.endswith("or None"):
             continue
         if not (isinstance(value, fits) if isinstance(fits, (type, tuple)) else fits(value)):
             problems.append(f"{name} must be {words} (got {shown(value)})")
@@ -60,6 +62,7 @@ def checked(function: F) -> F:
     owner = function.__qualname__.removesuffix(".__init__")
     signature = inspect.signature(function)
     allowed = [name for name in signature.parameters if name not in {"self", "limits"}]
+    required = [name for name, taken in signature.parameters.items() if taken.annotation in ("int", int)]
     if "limits" in signature.parameters:
         allowed += LimitOptions.__annotations__
 
@@ -71,7 +74,7 @@ def checked(function: F) -> F:
         except TypeError as error:
             msg = f"{owner} was called wrongly: {error}"
             raise BudgetConfigError(msg) from error
-        check_values({**given, **kwargs})
+        check_values({**given, **kwargs}, required)
         return function(*args, **kwargs)
 
     return cast("F", run)
@@ -128,7 +131,8 @@ class Settings(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         check_given(type(self).__name__, update or {}, type(self).model_fields)
         copied = super().model_copy(update=update, deep=deep)
-        copied._prepare()  # noqa: SLF001 - its own kind
+        if update:
+            copied._prepare()  # noqa: SLF001 - its own kind
         return copied
 
 

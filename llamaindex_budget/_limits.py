@@ -12,7 +12,7 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 
 from rankbudget import BudgetReport, BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
-from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, plain_budget, plan_steps
+from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, holds, plain_budget, plan_steps
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC, check_messages
@@ -130,6 +130,7 @@ class Door:
                 sources=frozenset({"history"}),
                 cut="stable",
                 sent=True,
+                held=holds(self.llm, arguments),
                 min_exchanges=budget.min_exchanges,
                 message_cap=budget.message_cap,
                 summarizer=None if session is None else session.summarizer,

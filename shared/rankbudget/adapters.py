@@ -21,7 +21,7 @@ from .fitting.protocol import Fit, Piece
 from .messages.codec import PINNED_ROLES, ROLES, content_text, finished, replace_text, spread_text
 from .messages.measure import CodecMeasure, ListMeasure, Measure
 from .messages.tags import JOINT, NOTICE, PLACEHOLDERS, escape_text, render_block, wrapper_of
-from .prompt.limits import Limits, ModelFacts, limits_of
+from .prompt.limits import Limits, ModelFacts, holds, limits_of
 from .prompt.plan import Plan
 from .prompt.request import PromptRequest, Shown
 from .prompt.signals import segment_signals
@@ -92,6 +92,7 @@ __all__ = [
     "finished",
     "function_name",
     "function_named",
+    "holds",
     "limits_of",
     "plain_budget",
     "plan_steps",

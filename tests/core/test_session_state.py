@@ -8,7 +8,9 @@ import subprocess
 import sys
 from typing import Any
 
-from rankbudget import Assembler, BudgetSession, counter_for
+import pytest
+
+from rankbudget import Assembler, BudgetSession, TokenBudget, counter_for
 from rankbudget.testing import WordCounter, check_laws
 
 COUNTER = "o200k_base"
@@ -198,3 +200,17 @@ def test_an_assembler_takes_what_its_session_has() -> None:
     held = BudgetSession(150, counter=COUNTER, summarizer=lambda text, max_tokens: "SUMMARY")
     made = Assembler(150, session=held).assemble({"history": chat(30)}, query="and now?")
     assert "SUMMARY" in str(made.messages)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [[], "", "short", [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]],
+    ids=["no blocks", "no text", "short", "an image"],
+)
+def test_a_question_in_the_place_of_a_shortened_one_stays_as_it_is(second: Any) -> None:
+    """A session that shortened a long question takes the short or empty one in its place, the same object."""
+    budget = TokenBudget(context_window=900, ratios={}, reserve=0, safety=0, shorten_question=True)
+    held = BudgetSession(budget, counter=WordCounter())
+    assert held.fit([{"role": "user", "content": "word " * 2_000}]).report.total_tokens <= 900
+    question = {"role": "user", "content": second}
+    assert list(map(id, held.fit([question]).messages)) == [id(question)]

@@ -71,6 +71,8 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
         is_result = timeline.role(position) == "tool"
         cut: Callable[..., str] = compress_structured if is_result else partial(truncate_text, keep="both")
         texts = timeline.texts(position)
+        if counter.count("\n".join(texts)) <= tokens:
+            continue  # a session's question may be another one than the one that it shortened
         sizes = counter.count_many(texts)
         level = _level(sizes, tokens)
         # Each long block is cut by itself, so that a caption stays beside its image.

@@ -12,7 +12,7 @@ from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
 from ..errors import BudgetConfigError, BudgetExceededError, shown
 from ..fitting.protocol import Fit
-from ..messages.codec import content_text
+from ..messages.codec import PINNED_ROLES, content_text
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.tags import own_tags
 from ..segment import Block, Decision, Scope
@@ -60,10 +60,13 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             query=request.query,
             asked_elsewhere=request.asked_elsewhere or request.question is not None,
             sent=request.sent,
+            held=request.held,
             remembers=turn is not None,
             known=turn.known if turn is not None else None,
         )
         timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
+        if request.sent or turn is None:
+            timeline.refuse_nothing()
         others = {"any"} if sources is None else sources - {"history"}
         alone = not (others or request.blocks or inputs.turn.awaited)
         inputs = replace(inputs, timeline=timeline, alone=alone)
@@ -170,7 +173,8 @@ def _check_system(request: PromptRequest, inputs: Inputs) -> int:
     """Returns the tokens of the system messages' texts, which the budget may bound."""
     timeline = inputs.timeline
     pinned = [timeline.messages[p] for p in timeline.pinned] if timeline is not None else []
-    texts = [content_text(request.codec.to_dict(m).get("content")) for m in (*request.system, *pinned)]
+    systems = [*request.system, *(m for m in pinned if request.codec.role(m) in PINNED_ROLES)]
+    texts = [content_text(request.codec.to_dict(m).get("content")) for m in systems]
     tokens = sum(request.counter.count_many(texts)) if texts else 0
     request.budget.check_system(tokens)
     return tokens

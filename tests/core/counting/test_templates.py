@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from rankbudget import counter_for
 from rankbudget.counting.chat_template import ChatTemplate
-from rankbudget.counting.huggingface import cached_folder, from_folder, from_tokenizer
+from rankbudget.counting.huggingface import _backend, cached_folder, from_folder, from_tokenizer
 from rankbudget.counting.profiles import apply_profile
 from rankbudget.counting.tokenizer_counter import PROBE_TOOLS, TemplateRefusedError, TokenizerCounter
 from rankbudget.errors import CounterUnavailableError
@@ -362,8 +363,10 @@ _DOUBLING = (
 )
 def test_a_template_that_computes_too_much_is_refused(source: str) -> None:
     """Loops, recursion and values that double end in a typed error, when the counter is made, within seconds."""
+    begin = time.process_time()
     with pytest.raises(CounterUnavailableError, match="chat template must only write out"):
         from_tokenizer(byte_level_tokenizer(), template=ChatTemplate(source))
+    assert time.process_time() - begin < 30
 
 
 def test_a_transformers_tokenizer_is_rendered_within_the_bounds_too() -> None:
@@ -374,6 +377,39 @@ def test_a_transformers_tokenizer_is_rendered_within_the_bounds_too() -> None:
     host.chat_template = rounds + "{{ messages[0].content }}{% endfor %}{% endfor %}"
     with pytest.raises(CounterUnavailableError, match="chat template must only write out"):
         counter_for(host).count_messages([{"role": "user", "content": "hi"}])
+
+
+def test_a_processor_is_rendered_within_the_bounds_too() -> None:
+    """A transformers processor, which has no `get_chat_template`, renders where its work is bounded."""
+    transformers = pytest.importorskip("transformers")
+
+    class Processor(transformers.ProcessorMixin):  # type: ignore[misc, name-defined]
+        def __init__(self, template: str) -> None:
+            tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer())
+            self.tokenizer, self.chat_template, self.encode = tokenizer, template, tokenizer.encode
+
+    short = Processor("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+    render = _backend(short)[1]
+    assert render is not None
+    assert render([{"role": "user", "content": "hi"}]) == "user: hi\n"
+    rounds = "{% for a in range(99999) %}{% for b in range(99999) %}"
+    endless = Processor(rounds + "{{ messages[0].content }}{% endfor %}{% endfor %}")
+    with pytest.raises(CounterUnavailableError, match="chat template must only write out"):
+        counter_for(endless).count_messages([{"role": "user", "content": "hi"}])
+
+
+def test_templates_without_a_default_are_refused_in_a_typed_error() -> None:
+    """With tools the template "tool_use" is rendered; without any "default" the framing is estimated."""
+    transformers = pytest.importorskip("transformers")
+    host = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer())
+    host.chat_template = {"tool_use": "{{ messages[0].content }}{{ tools }}", "other": "x"}
+    render = _backend(host)[1]
+    assert render is not None
+    asked = [{"role": "user", "content": "hi"}]
+    assert render(asked, [{"name": "f"}]).startswith("hi[{")
+    with pytest.raises(TemplateRefusedError, match="named 'default'"):
+        render(asked, None)
+    assert counter_for(host).count_messages(asked) > len("userhi")
 
 
 def test_long_conversations_are_within_the_bounds() -> None:
