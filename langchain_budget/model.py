@@ -15,12 +15,12 @@ from langchain_core.runnables.configurable import RunnableConfigurableAlternativ
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import Plan, Steps, adrive, drive, limits_of
+from rankbudget.adapters import Plan, Steps, adrive, drive, limits_of, send_report
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
 from ._convert import as_tools
 from ._limits import HostLimits, holds, limit_of, schemas_in
-from ._options import checked, send_report
+from ._options import checked
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, inner_name
 

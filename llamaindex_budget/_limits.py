@@ -145,15 +145,10 @@ class Door:
                 # A turn's first request tells what the host adds; later ones hold an agent's steps, too.
                 if session is not None and messages and codec.role(messages[-1]) == "user":
                     session.learn(CodecMeasure(codec, session.counter, tools).total(messages))
-                self._report(plan.report)
+                send_report(plan.report, self.limits.on_report)
                 return messages if _same(plan.history, history) else list(plan.messages)
             spare += needed - limit
         raise _too_long(limit, needed)
-
-    def _report(self, report: BudgetReport) -> None:
-        send_report(report)
-        if self.limits.on_report is not None:
-            self.limits.on_report(report)
 
     def check_text(self, prompt: str, arguments: Mapping[str, Any]) -> None:
         """Raises BudgetExceededError for a prompt that is too long; only its author knows what may be cut."""
@@ -178,7 +173,7 @@ class Door:
                 break
             most = counter.count(texts[name]) - (needed - limit) - _JOINTS
             kept, report = fit_texts(texts.pop(name).split(JOINT), max(1, most), query, counter)
-            self._report(report)
+            send_report(report, self.limits.on_report)
             text = JOINT.join(kept.values())
             made[name] = text if isinstance(values[name], str) else [text]
         return made

@@ -12,7 +12,7 @@ from llama_index.core.memory import BaseMemory
 from llama_index.core.prompts import BasePromptTemplate
 
 from rankbudget import BudgetSession, Scorer, TokenBudget
-from rankbudget.adapters import check_options
+from rankbudget.adapters import check_options, is_blocking
 from rankbudget.errors import BudgetConfigError, check_count, shown
 
 __all__ = ["by_name", "check_part", "check_values"]
@@ -27,9 +27,13 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "embed_model": (BaseEmbedding, "a LlamaIndex embedding"),
     "prompt": ((BasePromptTemplate, str, list, tuple), "a prompt template, a text or a list of messages"),
     "scorer": (Scorer, "an object with score(query, segments)"),
+    "on_report": (object, "a blocking callable that takes a report, or None"),
 }
 _COUNTS = ("max_tokens", "token_limit", "context_window", "chunk_size_limit")
-_CALLABLES = ("tokenizer_fn", "tokenizer", "read", "on_report", "render")
+_CALLABLES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("tokenizer_fn", "tokenizer", "read", "render"), callable),
+    "on_report": is_blocking,
+}
 
 
 def check_part(owner: type, given: Mapping[str, Any], *, beside: Iterable[str] = ()) -> None:
@@ -62,7 +66,7 @@ def check_values(given: Mapping[str, Any]) -> None:
             continue
         if name in _COUNTS:
             check_count(name, value, problems, low=1)
-        elif not isinstance(value, kind) or (name in _CALLABLES and not callable(value)):
+        elif not isinstance(value, kind) or (name in _CALLABLES and not _CALLABLES[name](value)):
             problems.append(f"{name} must be {description or 'a function'} (got {shown(value)})")
     if given.get("session") is not None and given.get("summarizer") is not None:
         problems.append("summarizer must be None beside session= (got both). Give it to the session")

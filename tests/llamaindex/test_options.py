@@ -90,7 +90,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("few shot", {"examples": [{"input": "a"}, 1]}, r"examples must be a list of mappings \(got 1\)"),
     ("model", {"max_tokens": 0}, "max_tokens must be a whole number from 1"),
     ("model", {"budget_or_session": True}, "budget_or_session must be"),
-    ("model", {"on_report": 3}, "on_report must be a function"),
+    ("model", {"on_report": 3}, "on_report must be a blocking callable"),
     ("summarizer", {"llm": 3}, "llm must be a LlamaIndex LLM"),
 ]
 
