@@ -28,11 +28,11 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import CODEC, STORED, copy_message, defused, pending
+from ._codec import CODEC, STORED, check_messages, copy_message, defused, pending
 from ._convert import measured
 from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
-from ._options import by_name, check_part
+from ._options import by_name, check_part, named
 from ._render import Part, Rendering, as_is, with_prompt
 from ._serialize import add_settings, is_lost, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
@@ -110,9 +110,10 @@ class SessionMemory(BaseMemory):
         """
         stock: Any = cls.__mro__[cls.__mro__.index(SessionMemory) + 1]
         names = list(inspect.signature(stock.from_defaults).parameters)
-        kwargs.update(zip(names, args, strict=False))
+        kwargs = named(stock.from_defaults, args, kwargs)
         check_part(cls, kwargs, beside=(*OPTIONS, *names))
         if kwargs.get("chat_history") is not None:
+            check_messages(kwargs["chat_history"])
             kwargs["chat_history"] = [copy_message(m) for m in kwargs["chat_history"]]
         given = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
         with typed_errors():

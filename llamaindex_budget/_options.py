@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -15,7 +16,7 @@ from rankbudget import BudgetSession, Scorer, TokenBudget
 from rankbudget.adapters import check_options, is_blocking
 from rankbudget.errors import BudgetConfigError, check_count, shown
 
-__all__ = ["by_name", "check_part", "check_values"]
+__all__ = ["by_name", "check_part", "check_values", "named"]
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -55,6 +56,18 @@ def by_name(init: F) -> F:
         init(self, **options)
 
     return cast("F", call)
+
+
+def named(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options with those that were given by position, as LlamaIndex's own function names them."""
+    signature = inspect.signature(function)
+    known = {name: value for name, value in options.items() if name in signature.parameters}
+    try:
+        return {**options, **signature.bind_partial(*args, **known).arguments}
+    except TypeError as error:
+        names = ", ".join(signature.parameters)
+        msg = f"options must be given once, at most these by position: {names} (got {error}). Give them by name."
+        raise BudgetConfigError(msg) from error
 
 
 def check_values(given: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from ._codec import CODEC
 from ._counters import counter_named, counter_of, known_window, request_counter_of
 from ._events import send_report
 from ._limits import fit_texts
-from ._options import check_part
+from ._options import check_part, named
 from ._render import QUESTIONS
 from ._sharing import shared_budget
 
@@ -36,7 +35,6 @@ _SPARE = 64
 not be; but it shows only the longer of its two templates, and the other may have some tokens more."""
 
 
-_STOCK_OPTIONS = tuple(inspect.signature(PromptHelper.__init__).parameters)[1:]
 _OWN_OPTIONS = ("budget", "session", "counter", "scorer")
 
 
@@ -77,7 +75,7 @@ class BudgetPromptHelper(PromptHelper):
     _budget: TokenBudget | None = PrivateAttr(default=None)
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        options.update(zip(_STOCK_OPTIONS, args, strict=False))
+        options = named(PromptHelper, args, options)
         check_part(type(self), options, beside=("tokenizer", *_OWN_OPTIONS))
         budget, session, counter, scorer = [options.pop(name, None) for name in _OWN_OPTIONS]
         budget = shared_budget(budget, session)
