@@ -81,11 +81,14 @@ class Door:
         return counter_of(None, own, llm=self.llm)
 
     def limit(self, arguments: Mapping[str, Any]) -> int:
-        """Returns the most tokens of a request; where the window is known, the answer fits beside it."""
+        """Returns the most tokens of a request, what its counter may be too low by left free.
+
+        Where the window is known, the answer fits beside the request.
+        """
         given, window = self.limits, known_window(self.llm)
         limits = [] if given.inner is None else [Door(self.llm, given.inner).limit(arguments)]
         if given.max_tokens is not None:
-            limits.append(given.max_tokens)
+            limits.append(plain_budget(given.max_tokens).limit(band=self.counter.band))
         budget = given.budget
         if budget is None and given.max_tokens is None:
             budget = budget_for(self.llm)
@@ -121,7 +124,8 @@ class Door:
         for _ in range(_ROUNDS):
             request = PromptRequest(
                 # Without `max_system_ratio`: the system messages of a finished request hold nodes, too.
-                budget=plain_budget(max(1, limit - spare)),
+                # Without safety: the limit leaves the counter's band free.
+                budget=plain_budget(max(1, limit - spare)).replace(safety=0),
                 counter=self.counter,
                 codec=codec,
                 tools=tools,
@@ -196,10 +200,13 @@ class Door:
 def fit_texts(
     texts: Sequence[str], most: int, query: str, counter: TokenCounter, scorer: Any = None
 ) -> tuple[dict[int, str], BudgetReport]:
-    """Returns by position what of some texts answers the question, within `most` tokens when joined."""
+    """Returns by position what of some texts answers the question, within `most` tokens when joined.
+
+    What the counter may be too low by is left free already, where `most` comes from.
+    """
     result = fit_documents(
         [Segment(id=str(i), text=text) for i, text in enumerate(texts) if text.strip()],
-        max_tokens=most,
+        max_tokens=most + int(most * counter.band),
         query=query,
         counter=counter,
         scorer=scorer,

@@ -151,12 +151,10 @@ class BudgetPromptHelper(PromptHelper):
         """Returns the smaller window of helper and LLM, and what an estimate may be too low by."""
         known = None if llm is None else known_window(_model(llm))
         window = self.context_window if known is None else min(known, self.context_window)
-        band = self._counter_for(llm).band
-        if self._budget is not None:
-            return window, self._budget.safety_tokens(band=band)
-        if hasattr(_model(llm), "request_limit"):  # a `budget_model`, whose window leaves it out
+        if window == known and hasattr(_model(llm), "request_limit"):  # a `budget_model`, which leaves it out
             return window, 0
-        return window, plain_budget(max(1, window - self.num_output)).safety_tokens(band=band)
+        budget = self._budget or plain_budget(max(1, window - self.num_output))
+        return window, budget.safety_tokens(band=self._counter_for(llm).band)
 
     def _get_available_chunk_size(
         self, prompt: Any, num_chunks: int = 1, padding: int = PAD, llm: Any = None, tools: Any = None
