@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
@@ -16,7 +16,7 @@ from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, plain
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC, check_messages
-from ._counters import answer_in, answer_of, counter_of, known_window
+from ._counters import answer_in, answer_of, counter_of, facts_of, known_window
 from ._events import send_report
 from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
@@ -49,6 +49,15 @@ class RequestExceededError(BudgetExceededError, metaclass=_NoValueError):
     """Says that a request to a bounded model cannot fit; a BudgetExceededError that engines let pass."""
 
 
+class _LastLimit:
+    """What a limit was computed from, and the limit; a pickled copy computes it again."""
+
+    found: tuple[Any, int] = (None, 0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _LastLimit, ()
+
+
 @dataclass(frozen=True)
 class Limits:
     """The limits of every request of an LLM, as `budget_model` takes them; copies of the LLM share them."""
@@ -59,6 +68,7 @@ class Limits:
     on_report: Callable[[BudgetReport], Any] | None
     session: BudgetSession | None
     inner: Limits | None  # of an LLM that was bounded before; the smaller limit wins
+    last: _LastLimit = field(default_factory=_LastLimit, compare=False)
 
     def __deepcopy__(self, memo: Any) -> Limits:
         return self
@@ -85,8 +95,15 @@ class Door:
 
         Where the window is known, the answer fits beside the request.
         """
+        asked = (answer_in(arguments) or 0, facts_of(self.llm))
+        found = self.limits.last.found
+        if found[0] != asked:
+            found = self.limits.last.found = (asked, self._limit(asked[0]))
+        return found[1]
+
+    def _limit(self, answer: int) -> int:
         given, window = self.limits, known_window(self.llm)
-        limits = [] if given.inner is None else [Door(self.llm, given.inner).limit(arguments)]
+        limits = [] if given.inner is None else [Door(self.llm, given.inner)._limit(answer)]  # noqa: SLF001
         if given.max_tokens is not None:
             limits.append(plain_budget(given.max_tokens).limit(band=self.counter.band))
         budget = given.budget
@@ -97,7 +114,7 @@ class Door:
             budget = budget.replace(context_window=min(window, budget.context_window))
         if budget is not None:
             beside = None if window is None else max(1, window - (answer_of(self.llm) or 0))
-            longer = max(0, (answer_in(arguments) or 0) - budget.reserve_tokens())
+            longer = max(0, answer - budget.reserve_tokens())
             limits.append(budget.limit(band=self.counter.band, ceiling=beside) - longer)
         return min(limits)
 
