@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, TypedDict, TypeVar, cast
 
@@ -18,10 +17,9 @@ from pydantic import BaseModel
 from typing_extensions import Self, override
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import check_options, typed_errors
+from rankbudget.adapters import check_options, is_blocking, typed_errors
 from rankbudget.errors import BudgetConfigError, shown
 
-_log = logging.getLogger("langchain_budget")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -78,15 +76,6 @@ def checked(function: F) -> F:
         return function(*args, **kwargs)
 
     return cast("F", run)
-
-
-def send_report(on_report: Callable[[Any], Any] | None, report: Any) -> None:
-    """Calls the user's callback; what it raises is logged, because the model's answer is paid for."""
-    if on_report is not None:
-        try:
-            on_report(report)
-        except Exception:  # noqa: BLE001 - whatever it raises, the answer is worth more
-            _log.exception("on_report failed")
 
 
 class Settings(BaseModel):
@@ -167,12 +156,6 @@ def _with_one_of(*names: str) -> Any:
     return lambda value: not isinstance(value, str) and any(callable(getattr(value, n, None)) for n in names)
 
 
-def _blocking(value: Any) -> bool:
-    """Tells whether a value can be called and its answer need not be awaited."""
-    is_async = inspect.iscoroutinefunction
-    return callable(value) and not (is_async(value) or is_async(type(value).__call__))
-
-
 def _names_kinds(value: Any) -> bool:
     """Tells whether a value names types of messages, by name or as classes."""
     return all(
@@ -216,7 +199,7 @@ _RULES: dict[str, tuple[Any, str]] = {
     "scorer": (_with_one_of("score"), "an object with score(query, segments), or None"),
     "text_splitter": (_with_one_of("split_text", "__call__"), "a text splitter or a callable, or None"),
     "embeddings": (_with_one_of(*_EMBEDS), "an embedding model, a function from texts to vectors, or None"),
-    "on_report": (_blocking, "a blocking callable that takes a report, or None"),
+    "on_report": (is_blocking, "a blocking callable that takes a report, or None"),
     "get_session_history": (callable, "a callable that returns a BaseChatMessageHistory"),
     "documents": (_list_of(Document), "a list of Documents"),
     "example": (Mapping, "a dict"),

@@ -12,11 +12,11 @@ from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from typing_extensions import Unpack, override
 
 from rankbudget import BudgetReport, TokenBudget
-from rankbudget.adapters import Call, Plan, Steps, adrive, content_text, drive, truncate_text
+from rankbudget.adapters import Call, Plan, Steps, adrive, content_text, drive, send_report, truncate_text
 
 from ._codec import CODEC
 from ._convert import as_tools
-from ._options import LimitOptions, SharedCopy, checked, send_report
+from ._options import LimitOptions, SharedCopy, checked
 from ._supported import require
 from .agents import AgentBudget, thread_id
 from .model import Planned, guarded

@@ -15,11 +15,11 @@ from langchain_core.runnables.configurable import RunnableConfigurableAlternativ
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import Plan, Steps, adrive, drive, holds, limits_of
+from rankbudget.adapters import Plan, Steps, adrive, drive, holds, limits_of, send_report
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
 from ._limits import HostLimits, limit_of, schemas_in
-from ._options import checked, send_report
+from ._options import checked
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, inner_name
 

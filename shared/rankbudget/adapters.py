@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._drivers import Call, Steps, adrive, awaiting, blocking, drive
+from ._drivers import Call, Steps, adrive, awaiting, blocking, drive, is_blocking, send_report
 from .budget.context_windows import context_window_of
 from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
@@ -93,6 +93,7 @@ __all__ = [
     "function_name",
     "function_named",
     "holds",
+    "is_blocking",
     "limits_of",
     "plain_budget",
     "plan_steps",
@@ -102,6 +103,7 @@ __all__ = [
     "replace_text",
     "results_in",
     "segment_signals",
+    "send_report",
     "spread_text",
     "summarize_steps",
     "summarizer_or_warning",
