@@ -193,8 +193,8 @@ def _select_counted(timeline: Timeline, room: int) -> Selection | None:
             best, kept = selection, len(messages)
         elif best is not None:
             break
-        if spare >= 0 and selection.complete:
-            break
+        if spare >= 0 and (selection.complete or selection.cut is not None):
+            break  # with more room, a remembered cut would be chosen anew
         aim += max(1, spare) if spare >= 0 else spare
     for selection in _counted_too_high(timeline, best, kept):
         if timeline.measure.total(selection.messages(timeline)) <= target:
