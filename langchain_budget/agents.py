@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 from typing_extensions import Unpack
 
-from rankbudget import Block, BudgetConfigError, TokenBudget, TokenCounter
+from rankbudget import BudgetConfigError, TokenBudget, TokenCounter
 from rankbudget.adapters import (
     PINNED_ROLES,
     Plan,
@@ -122,7 +122,7 @@ class BudgetContextEdit:
             budget=plain_budget(self.trigger),
             **host._asdict(),
             codec=CODEC,
-            history=Block(name="history", messages=messages),
+            history=messages,
             sources=frozenset({"history"}),
             cut=self.cut,
             sent=True,
@@ -197,7 +197,7 @@ class AgentBudget(SharedCopy):
         request = PromptRequest(
             **limits.fields(),
             system=messages[:results],
-            history=Block(name="history", messages=messages[results:]),
+            history=messages[results:],
             sources=frozenset({"history"}),
             sent=True,
             cut="stable" if thread is None else "fill",  # a session moves its cut rarely by itself
