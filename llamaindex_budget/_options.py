@@ -66,7 +66,8 @@ def named(function: Callable[..., Any], args: Sequence[Any], options: Mapping[st
         return {**options, **signature.bind_partial(*args, **known).arguments}
     except TypeError as error:
         names = ", ".join(signature.parameters)
-        msg = f"options must be given once, at most these by position: {names} (got {error}). Give them by name."
+        msg = f"options must be given once, at most these by position: {names} (got {error})."
+        msg = f"{msg} Give them by name."
         raise BudgetConfigError(msg) from error
 
 
