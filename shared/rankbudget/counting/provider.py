@@ -56,7 +56,7 @@ class ProviderCounter:
         try:
             answer = self._ask(model=self.name, **make(messages, tools))
             if is_late := hasattr(answer, "__await__"):
-                answer.close()
+                getattr(answer, "close", lambda: None)()
             said: Any = answer if isinstance(answer, Mapping) else {field: getattr(answer, field, None)}
             reported = 0 if is_late else int(said[field])
         except Exception as error:  # noqa: BLE001 - whatever the client raises, this can count

@@ -154,3 +154,15 @@ def test_clients_that_cannot_count_are_refused() -> None:
     later.messages = later
     with pytest.raises(BudgetConfigError, match="async"):
         counter_for(later, model="claude-sonnet-4-5").count_messages(CONVERSATION)
+
+
+def test_an_answer_that_cannot_be_closed_is_refused_as_well() -> None:
+    """A future has no `close`; a client that returns one is an async client, too."""
+
+    class Future:
+        def __await__(self) -> Any:
+            yield
+
+    later: Any = SimpleNamespace(count_tokens=lambda **_: Future())
+    with pytest.raises(BudgetConfigError, match="async"):
+        counter_for(SimpleNamespace(messages=later), model="claude-sonnet-4-5").count_messages(CONVERSATION)
