@@ -6,7 +6,6 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError, check_list, shown
@@ -62,16 +61,6 @@ class TextCounter(ABC):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TextCounter:
         return self  # counts are remembered once for all users of a counter
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        resolve = import_module(".resolve", __package__)  # which imports the counters
-        if resolve.COUNTERS.get(self.name) is not self:
-            msg = (
-                f"{self!r} cannot be pickled: counter_for({self.name!r}) gives another counter. "
-                "Pickle its name or what it was made from."
-            )
-            raise TypeError(msg)
-        return resolve.counter_for, (self.name,)
 
     def count(self, text: str) -> int:
         """Returns the tokens of one text."""
