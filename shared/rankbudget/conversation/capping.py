@@ -50,7 +50,8 @@ def cap_units(
     if not sizes:
         return None
     allowed = room - timeline.cost(units) + sum(sizes.values())
-    for attempt in range(_ROUNDS + 1):
+    attempt = 0
+    while True:
         level = floor if attempt == _ROUNDS else max(floor, _level(list(sizes.values()), allowed))
         caps = {position: level for position, size in sizes.items() if size > level}
         over = timeline.cost(units, shortened(timeline, caps)) - room
@@ -59,7 +60,7 @@ def cap_units(
         if level == floor:
             return None
         allowed -= over
-    return None
+        attempt += 1
 
 
 def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:

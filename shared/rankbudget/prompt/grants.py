@@ -74,7 +74,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
 
 
 def check_reader(request: PromptRequest) -> None:
-    """Raises BudgetConfigError for a reader or a summarizer that is none, needed in this turn or not."""
+    """Raises BudgetConfigError for an invalid reader or summarizer, even in a turn that does not need it."""
     scope: Any = request.scope
     summarizer: Any = request.summarizer
     problems = []
