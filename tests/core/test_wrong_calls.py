@@ -133,6 +133,7 @@ KINDS: list[tuple[Any, dict[str, Any], str, Any]] = [
     (fit_messages, FIT, "session", BudgetSession),
     (fit_messages, FIT, "codec", 5),
     (fit_messages, FIT, "measure", 5),
+    (Assembler, {"budget": 99}, "session", 5),
     (BudgetSession, {"budget": 99}, "codec", 5),
     (BudgetSession, {"budget": 99}, "measure", 5),
     (BudgetSession, {"budget": 99}, "summarizer", 5),
