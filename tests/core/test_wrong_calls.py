@@ -136,7 +136,7 @@ KINDS: list[tuple[Any, dict[str, Any], str, Any]] = [
     (Assembler, {"budget": 99}, "session", 5),
     (BudgetSession, {"budget": 99}, "codec", 5),
     (BudgetSession, {"budget": 99}, "measure", 5),
-    (BudgetSession, {"budget": 99}, "summarizer", 5),
+    (lambda **options: BudgetSession(99, **options).fit(CHAT), {}, "summarizer", 5),
     (BudgetSession, {"budget": 99}, "sources", "knowledge"),
     (BudgetSession, {"budget": 99}, "sources", [5]),
     (BudgetSession(99).fit, {"messages": CHAT}, "extra_tokens", -1),

@@ -82,7 +82,7 @@ class BudgetSession:
         check_count("host_tokens", host_tokens, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        check_kinds({"codec": codec, "measure": measure, "summarizer": summarizer, "sources": sources})
+        check_kinds({"codec": codec, "measure": measure, "sources": sources})
         self.budget = budget
         model = budget.model if isinstance(budget, TokenBudget) else None
         self.counter: TokenCounter = counter_for(counter if counter is not None else model or "o200k_base")
