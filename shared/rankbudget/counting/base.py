@@ -18,7 +18,7 @@ from .tools import schema_tokens
 _GENERATION_CHARACTERS = 8_000_000  # there are two generations: at most 16 M characters are kept
 MOST_TEXTS = 200_000
 """Counts remembered in one generation."""
-_DIGEST_OVER = 65_536  # longer texts are remembered by digest: one of them must not push out everything else
+DIGEST_OVER = 65_536  # longer texts are remembered by digest: one of them must not push out everything else
 _DIGEST_SIZE = 64
 _PLAIN = 2  # role and content: a message with nothing else has a short way
 
@@ -110,7 +110,7 @@ class TextCounter(ABC):
         if not size:
             return 0
         key: str | bytes = text
-        if size > _DIGEST_OVER:
+        if size > DIGEST_OVER:
             key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
             size = _DIGEST_SIZE
             if key in self._recent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -316,3 +317,16 @@ class TestBareTokenizer(CounterConformance):
 
     def make(self) -> TokenizerCounter:
         return from_tokenizer(tokenizer("sentence"))
+
+
+def test_long_texts_are_remembered_by_digest_alone() -> None:
+    """A counter of a tokenizer with a template keeps no long text of a message, and counts it the same again."""
+    counter: Any = from_tokenizer(
+        byte_level_tokenizer(), template=ChatTemplate(TEMPLATES["additive"], VARIABLES)
+    )
+    message = {"role": "user", "content": "".join(["word "] * 20_000)}
+    before = sys.getrefcount(message["content"])
+    counts = [counter.count_message(message) for _ in range(2)]
+    after = sys.getrefcount(message["content"])
+    assert after == before
+    assert counts[0] == counts[1] > 20_000
