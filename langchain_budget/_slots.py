@@ -102,10 +102,10 @@ class SlotSettings(LimitSettings):
         asked = value.get(keys.get("query", ""))
         question = None if asked is None or asked in ("", []) else self._question(asked, show)
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
-        history, block = found.pop("history", None), None
+        history, messages = found.pop("history", None), None
         if history is not None:
             given = value[history]
-            block = Block(name="history", messages=given if isinstance(given, list) else as_messages(given))
+            messages = given if isinstance(given, list) else as_messages(given)
         shared = self.session.sources if self.session is not None else frozenset[str]()
 
         def fitted(kept: Mapping[str, Fit], kept_history: Sequence[Any]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class SlotSettings(LimitSettings):
             fields["system"] = system_of(show(fitted({}, [])))
         request = PromptRequest(
             **{**self._fields, **fields},
-            history=block,
+            history=messages,
             blocks=tuple([self._block(slot, key, value[key]) for slot, key in found.items()]),
             question=question,
             question_text=question.text if question is not None else "",
@@ -192,8 +192,7 @@ def planned(request: PromptRequest, session: BudgetSession | None, *, read: bool
         return (yield from plan(request))
     except NeedsConversionError:
         assert request.history is not None
-        converted = Block(name="history", messages=as_messages(request.history.messages))
-        return (yield from plan(replace(request, history=converted)))
+        return (yield from plan(replace(request, history=as_messages(request.history))))
 
 
 def reported(steps: Steps[Trimmed], run_manager: Any) -> Steps[Trimmed]:

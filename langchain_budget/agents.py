@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 from typing_extensions import Unpack
 
-from rankbudget import Block, BudgetConfigError, TokenBudget, TokenCounter
+from rankbudget import BudgetConfigError, TokenBudget, TokenCounter
 from rankbudget.adapters import (
     Plan,
     PromptRequest,
@@ -120,7 +120,7 @@ class BudgetContextEdit:
             budget=plain_budget(self.trigger),
             **host._asdict(),
             codec=CODEC,
-            history=Block(name="history", messages=messages),
+            history=messages,
             sources=frozenset({"history"}),
             cut=self.cut,
             sent=True,
@@ -190,7 +190,7 @@ class AgentBudget(SharedCopy):
             raise BudgetConfigError(msg)
         request = PromptRequest(
             **limits.fields(),
-            history=Block(name="history", messages=messages),
+            history=messages,
             sources=frozenset({"history"}),
             sent=True,
             cut="stable" if thread is None else "fill",  # a session moves its cut rarely by itself

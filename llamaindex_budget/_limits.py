@@ -11,7 +11,7 @@ from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms.llm import LLM
 from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 
-from rankbudget import Block, BudgetReport, BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
+from rankbudget import BudgetReport, BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
 from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, holds, plain_budget, plan_steps
 from rankbudget.errors import BudgetExceededError
 
@@ -125,7 +125,7 @@ class Door:
                 counter=self.counter,
                 codec=codec,
                 tools=tools,
-                history=Block(name="history", messages=history),
+                history=history,
                 render=None if flat is None else flat.render,
                 sources=frozenset({"history"}),
                 cut="stable",

@@ -75,13 +75,26 @@ def test_savings_are_those_aimed_at():
     """Where several documents may answer, a quarter of them goes, half of long ones, the best stay."""
     body = [
         f"Refunds for faulty lamps of series {i} are paid within {i} days after the return."
+        if i % 2
+        else f"Faulty lamps of the series {i} were mended within {i} days by the workers of the hall."
         for i in range(40)
     ]
     short = TokenOptimizer().optimize("\n\n".join([*body, QUESTION]))
-    assert 18 <= short.savings_percent <= 25
+    assert 18 <= short.savings_percent <= 28  # one document that does not fit may go beside the quarter
     long = TokenOptimizer(config=OptimizerConfig(long_tokens=500)).optimize("\n\n".join([*body, QUESTION]))
-    assert 40 <= long.savings_percent <= 50
+    assert 40 <= long.savings_percent <= 53
     assert set(long.optimized_prompt.splitlines()) <= set(short.optimized_prompt.splitlines())
+
+
+@pytest.mark.parametrize("question", ["Which plan is the cheapest?", "Which plan holds the most gigabytes?"])
+def test_texts_that_rate_alike_stay_together(question):
+    """A question that compares them needs all of them."""
+    body = [
+        f"The {name} plan costs {price} euros a month and holds {size} gigabytes. {ON_TOPIC}"
+        for name, price, size in [("Basic", 10, 5), ("Silver", 12, 50), ("Gold", 30, 200), ("Team", 9, 700)]
+    ]
+    result = TokenOptimizer().optimize("\n\n".join([*body, question]))
+    assert all(text in result.optimized_prompt for text in body)
 
 
 def test_what_stays_is_what_fit_documents_keeps():

@@ -30,7 +30,7 @@ def test_a_pipe_is_read_as_a_file_is(given: bytes, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"role":"user","content":"a"}\n\n{"role":"user","content":"b"}\nxx\n', "line 4 of .* is not JSON"),
+        ('{"role":"user","content":"a"}\n\n{"role":"user","content":"b"}\nxx\n', "line 4 of .* must be JSON"),
         ('{"messages":\n [1,}', r"not JSON \(Expecting value: line 2 column 5"),
         ("xx", r"not JSON \(Expecting value: line 1 column 1"),
     ],

@@ -218,7 +218,7 @@ def test_wrong_plans_and_options_are_refused():
     """Unknown sets, an id with two fates and impossible numbers are named."""
     with pytest.raises(BudgetConfigError, match="'keep'"):
         Selective(plan={"keep": ["a"]})
-    with pytest.raises(BudgetConfigError, match="'a' twice"):
+    with pytest.raises(BudgetConfigError, match="got 'a' in several"):
         Selective(plan={"discard": ["a"], "summarize": ["a"]})
     with pytest.raises(BudgetConfigError, match=r"recent must.*-1.*old must.*-2"):
         Selective(recent=-1, old=-2)

@@ -308,3 +308,18 @@ def test_a_summarizer_that_hangs_leaves_few_threads(*, asynchronous: bool) -> No
     assert (
         drive(summarize_steps(["a b c"], max_tokens=9, counter=WORDS, summarizer=hang, timeout=5)) == "fine"
     )
+
+
+def test_a_summarizer_that_hung_is_asked_again_without_a_timeout() -> None:
+    """Who gives no timeout waits; threads that still hang do not answer for it."""
+    free = threading.Event()
+
+    def slow(text: str, max_tokens: int) -> str:
+        return "fine" if free.wait(5) else "late"
+
+    for _ in range(9):
+        with pytest.raises(SummaryError, match="must answer within"):
+            drive(summarize_steps(["a b c"], max_tokens=9, counter=WORDS, summarizer=slow, timeout=0.01))
+    threading.Timer(0.2, free.set).start()
+    steps = summarize_steps(["a b c"], max_tokens=9, counter=WORDS, summarizer=slow, timeout=None)
+    assert drive(steps) == "fine"

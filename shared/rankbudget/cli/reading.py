@@ -76,7 +76,7 @@ def _parsed(text: str, path: str | Path) -> Any:
         try:
             found.append(json.loads(line))
         except (ValueError, RecursionError) as error:
-            msg = f"line {number} of {path} is not JSON ({error})" if found else whole
+            msg = f"line {number} of {path} must be JSON (got {error})" if found else whole
             raise BudgetConfigError(msg) from error
     if not found:
         raise BudgetConfigError(whole)
@@ -97,7 +97,7 @@ def _text(path: Path) -> str:
             raise BudgetConfigError(msg)
         return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
-        msg = f"{path}: cannot be read ({error.strerror or error})"
+        msg = f"{path} must be readable (got {error.strerror or error})"
         raise BudgetConfigError(msg) from error
 
 
@@ -110,7 +110,7 @@ def read_passages(folder: str | Path) -> list[Segment]:
     """
     root = Path(folder)
     if not root.exists():
-        msg = f"{folder}: no such folder; pass one with {', '.join(SUFFIXES)} files"
+        msg = f"{folder} must be a folder with {', '.join(SUFFIXES)} files (got no folder)"
         raise BudgetConfigError(msg)
     files = {root.name: root} if root.is_file() else {}
     for path in sorted(root.rglob("*")):
@@ -120,7 +120,7 @@ def read_passages(folder: str | Path) -> list[Segment]:
             files["/".join(parts)] = path
     passages = [passage for name, path in files.items() for passage in _passages(_text(path), name)]
     if not passages:
-        msg = f"{folder}: no text in it; looked for {', '.join(SUFFIXES)} files"
+        msg = f"{folder} must hold a text in {', '.join(SUFFIXES)} files (got none)"
         raise BudgetConfigError(msg)
     return passages
 

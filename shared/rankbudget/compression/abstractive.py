@@ -151,7 +151,7 @@ def _call(summarizer: Summarizer, text: str, max_tokens: int, timeout: float | N
     def ask() -> Any:
         return summarizer(text, max_tokens)
 
-    if _late[id(summarizer)] >= _MOST_LATE:
+    if timeout is not None and _late[id(summarizer)] >= _MOST_LATE:
         raise _LateError
 
     async def ask_async() -> Any:

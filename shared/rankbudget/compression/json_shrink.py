@@ -88,7 +88,7 @@ def tells_trouble(item: Any) -> bool:
         )
     if isinstance(item, list):
         return any(map(tells_trouble, item[:20]))
-    return isinstance(item, str) and bool(_TROUBLE.search(item[:400]))
+    return isinstance(item, str) and bool(_TROUBLE.search(item))
 
 
 def _size(value: Any) -> int:

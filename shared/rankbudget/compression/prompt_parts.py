@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -21,18 +22,22 @@ _TAG_NAMES = "|".join(_NAMES.values()).replace(" ", "[ _]")
 _TAG = re.compile(
     rf"<(?P<open>{_TAG_NAMES})(?:[ _][^<>\n]*)?>\n?|\n?</(?P<close>{_TAG_NAMES})>\n*", re.IGNORECASE
 )
-_ANY = "|".join(f"(?P<{name}>{words})" for name, words in _NAMES.items())
+_NUMBER = r"(?:[ #]{1,2}\d{1,4})?"
+"""Documents are numbered; a numbered question is one of several that the prompt quotes."""
+_ANY = "|".join(f"(?P<{name}>{words}){'' if name == 'query' else _NUMBER}" for name, words in _NAMES.items())
 _LABEL = re.compile(
-    rf"^[ \t]*(?:#{{1,6}} +)?(?:\*\*)?(?:{_ANY})(?:[ #]{{1,2}}\d{{1,4}})?"
-    r"(?:\*\*)?[ \t]*(?::(?:\*\*)?[ \t]*\n?|\n(?=\S))",
+    rf"^[ \t]*(?:#{{1,6}} +)?(?:\*\*)?(?:{_ANY})(?:\*\*)?[ \t]*(?::(?:\*\*)?[ \t]*\n?|\n(?=\S))",
     re.IGNORECASE | re.MULTILINE,
 )
-_INSTRUCTED = re.compile(
-    r"(?=[^\n]{0,400}\b(?:you are|you must|your (?:task|job)|answer|respond|reply|use only|based on)\b)"
-    r"[^\n]{1,400}(?:\n[ \t]*\n\s*(?=\S)|\s*\Z)",
+_INSTRUCTS = re.compile(
+    r"\b(?:you are|you must|you should|your (?:task|job)|based on|use only)\b"
+    r"|(?:^|[.!?:;]\s|\n)\s*(?:please )?(?:answer|respond|reply|never|always|do not|don't|be|use|keep|give|write|list"
+    r"|translate|summari[sz]e|act|follow|mention|quote|cite|return)\b",
     re.IGNORECASE,
 )
-"""A first paragraph of one line that tells the model what to do."""
+"""What a first paragraph says that tells the model what to do."""
+_LONGEST_TASK = 2_000
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 
 
@@ -71,11 +76,12 @@ def split_paragraphs(text: str) -> list[tuple[str, str]]:
     A block of code between fences is in one paragraph.
     """
     found: list[tuple[str, str]] = []
-    start = counted = fences = 0
+    fences = [match.start() for match in _FENCE.finditer(text)]
+    start = 0
     for match in _PARAGRAPH.finditer(text):
-        fences += text.count("```", counted, match.start())
-        counted = match.start()
-        if match.start() > start and match.group()[-1] == "\n" and fences % 2 == 0:
+        behind = bisect_right(fences, match.start())
+        in_code = behind % 2 == 1 and behind < len(fences)  # a fence that is never closed is a text
+        if match.start() > start and match.group()[-1] == "\n" and not in_code:
             found.append((text[start : match.start()], match.group()))
             start = match.end()
     if start < len(text):
@@ -104,12 +110,19 @@ def _labelled(text: str) -> list[PromptPart]:
     categories = [next(name for name in _NAMES if label.group(name) is not None) for label in labels]
     # Before a question alone there is what it asks about; before other parts there are instructions.
     leading: Category = "system" if {*categories} - {"query"} else "document"
-    start = instructed.end() if leading == "document" and (instructed := _INSTRUCTED.match(text)) else 0
+    start = _end_of_task(text[: ends[0]]) if leading == "document" else 0
     parts = [_part("system", "", text[:start])] if start else []
     parts += [_part(leading, "", text[start : ends[0]])] if ends[0] > start else []
     for label, category, end in zip(labels, categories, ends[1:], strict=True):
         parts.append(_part(category, label.group(), text[label.end() : end]))
     return parts
+
+
+def _end_of_task(text: str) -> int:
+    """Returns where a first paragraph that tells the model what to do ends; 0 where there is none."""
+    [(first, gap), *_] = split_paragraphs(text[: 2 * _LONGEST_TASK]) or [("", "")]
+    is_task = len(first) <= _LONGEST_TASK and not first.rstrip().endswith("?")
+    return len(first) + len(gap) if is_task and _INSTRUCTS.search(first) else 0
 
 
 def _part(category: Category, before: str, text: str) -> PromptPart:
@@ -127,7 +140,10 @@ def _with_question(parts: list[PromptPart]) -> list[PromptPart]:
     last = parts[-1]
     paragraphs = split_paragraphs(last.text)
     cut = len(last.text) - len(paragraphs[-1][0]) if paragraphs else 0
-    if last.category != "document" or (last.before and not (cut and last.text.endswith("?"))):
+    is_task = last.category == "system" and not last.before  # the last text says what is asked
+    if not is_task and last.category != "document":
         return parts
-    documents = [_part("document", last.before, last.text[:cut])] if cut else []
-    return [*parts[:-1], *documents, PromptPart("query", "", last.text[cut:], last.after)]
+    if last.before and not (cut and last.text.endswith("?")):
+        return parts
+    before = [_part(last.category, last.before, last.text[:cut])] if cut else []
+    return [*parts[:-1], *before, PromptPart("query", "", last.text[cut:], last.after)]

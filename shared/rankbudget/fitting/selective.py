@@ -81,7 +81,7 @@ class Selective:
             for name in sorted(set(given) - set(_FATES))
         ]
         problems += [
-            f"the plan names {name!r} twice; give each id one fate"
+            f"the plan must give each id one fate (got {name!r} in several)"
             for name in sorted(set(names))
             if names.count(name) > 1
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +31,8 @@ Messages = Sequence[Mapping[str, Any]]
 _PREFERENCES = ("low", "medium", "high")
 _DECISIVE_GAP, _DECISIVE_WORDS = 0.5, 6
 """Share, and number, of the question's words by which some documents must lead for all others to go."""
+_ALIKE = 0.9
+"""Share of the best rating from which a text counts as like the best: it may be what the question compares."""
 _LASTING = {"decision", "commitment", "correction", "preference"}
 
 
@@ -106,12 +109,14 @@ class OptimizationResult(BaseModel):
 class TokenOptimizer:
     r"""Takes out of a prompt what its question does not need.
 
-    A document is removed only when another one clearly answers the question; otherwise none is known to be
-    irrelevant. The documents that stay are shortened only with `quality_preference="low"`, the system prompt
-    only on request, because that can cost an answer.
+    Where some document may answer the question, a quarter of their tokens goes, half of long ones; more, where
+    some clearly answer; less, where many rate like the best; nothing, where none may answer. The documents that
+    stay are shortened only with `quality_preference="low"`, the system prompt only on request, because that can
+    cost an answer.
 
     Args:
-        analyzer: rates documents and turns; None rates by the question's words, which takes milliseconds.
+        analyzer: rates documents and turns; None rates by the question's words, which takes milliseconds, and
+            keeps turns of any age that share them.
             Give `ContextAnalyzer(AnalyzerConfig(scoring_method="embedding"))` to rate by meaning.
         compressor: shortens the system prompt (on request) and documents (with `quality_preference="low"`).
         few_shot_selector: picks examples.
@@ -138,7 +143,9 @@ class TokenOptimizer:
         self.config = config or OptimizerConfig()
         self.counter: TokenCounter = counter_for(self.config.counter)
         self._own_analyzer = analyzer is not None
-        by_words = AnalyzerConfig(scoring_method="keyword", max_segment_tokens=2000)
+        by_words = AnalyzerConfig(
+            scoring_method="keyword", max_segment_tokens=2000, max_history_turns=sys.maxsize
+        )
         self.analyzer = analyzer or ContextAnalyzer(by_words, counter=self.counter)
         self.compressor = compressor or PromptCompressor(CompressorConfig(), counter=self.counter)
         self.few_shot_selector = few_shot_selector or FewShotSelector()
@@ -209,7 +216,12 @@ class TokenOptimizer:
         given = [
             text for part in parts if part.category == "document" for text, _ in split_paragraphs(part.text)
         ]
-        stays = self._needed(list(dict.fromkeys(given)), query, applied, low=low)
+        # The question asked once before the documents is none of them: it says the most and answers nothing.
+        asked = dict.fromkeys([text for text in given if text.strip() == query.strip()], query)
+        stays = self._needed(
+            [text for text in dict.fromkeys(given) if text not in asked], query, applied, low=low
+        )
+        stays |= asked
         if len(stays) < len(given):
             applied.insert(0, "deduplicate")
         made: list[PromptPart] = []
@@ -258,9 +270,12 @@ class TokenOptimizer:
         gap = above - below
         if gap >= _DECISIVE_GAP or gap * len(set(content_words(query))) >= _DECISIVE_WORDS:
             clear = [n for n, rating in zip(tokens, ratings, strict=True) if rating >= above]
+            if low:
+                return min(target, sum(clear)), None
             clearest = max(range(len(tokens)), key=lambda i: ratings[i])
             return max(min(target, sum(clear)), tokens[clearest]), clearest
-        return (target if low else max(target, *tokens)), None
+        alike = [n for n, rating in zip(tokens, ratings, strict=True) if rating >= _ALIKE * best]
+        return (target if low else max(target, sum(alike))), None
 
     def _system(self, system: str | None, applied: list[str]) -> str | None:
         if not system or not self.config.compress_system_prompt:
@@ -284,7 +299,7 @@ class TokenOptimizer:
             relevant = any(relevance[i] >= limits.min_relevance_threshold for i in turn)
             if (
                 age <= self.config.recent_turns
-                or (relevant and (age <= limits.max_history_turns or not self._own_analyzer))
+                or (relevant and age <= limits.max_history_turns)
                 or any(m.get("role") in ("system", "tool") or m.get("tool_calls") for m in messages)
             ):
                 kept.extend(messages)

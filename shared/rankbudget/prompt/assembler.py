@@ -151,19 +151,20 @@ class Assembler:
             memory = by_name["memory"]
             by_name["memory"] = replace(memory, query=memory.query or memory_query)
         question, text = self._question(by_name.get("query"), query)
-        history = self._history(by_name.get("history"))
+        messages = self._history(by_name.get("history"))
         request = PromptRequest(
             **self._fields,
             tools=tools,
             blocks=[b for b in by_name.values() if b.name not in _MESSAGES],
             system=self._messages(by_name["system"], "system") if "system" in by_name else (),
-            history=history,
+            history=messages,
+            history_block=by_name.get("history"),
             question=question,
             question_text=text,
             sources=frozenset(by_name) - {"system", "query"},
             render=render,
             hidden=tuple(hidden),
-            task_turns=self._task_turns(by_name.get("task"), history),
+            task_turns=self._task_turns(by_name.get("task"), messages),
         )
         steps = plan_steps if self.session is None else self.session.plan_steps
         return (yield from steps(request))
@@ -189,21 +190,20 @@ class Assembler:
         text = "\n\n".join(s.text for s in block.segments if s.text)
         return [self.codec.make(role, text, origin=block.name)] if text else []
 
-    def _history(self, block: Block | None) -> Block | None:
-        """Returns the history as host messages; segments keep their ids for the report."""
+    def _history(self, block: Block | None) -> Sequence[Any] | None:
+        """Returns the history as host messages."""
         if block is None:
             return None
         check_history(block)
         if block.messages is not None:
-            return block
-        made = [
+            return block.messages
+        return [
             s.source if s.source is not None else self.codec.make(s.role or "user", s.text, origin="history")
             for s in block.segments
         ]
-        return replace(block, messages=made)
 
-    def _task_turns(self, task: Block | None, history: Block | None) -> int:
+    def _task_turns(self, task: Block | None, history: Sequence[Any] | None) -> int:
         if self.session is None or task is None or history is None:
             return 0
         text = "\n".join([s.text for s in task.segments])
-        return self.session.task_turns(text, history.messages or ())
+        return self.session.task_turns(text, history)

@@ -102,7 +102,7 @@ def assemble_constrained_prompt(
         codec=DictCodec(),
         blocks=(Block(name="knowledge", segments=documents, strategy="best_first"),),
         system=system,
-        history=Block(name="history", messages=conversation_history),
+        history=conversation_history,
         question=question,
         question_text=user_question,
         sources=frozenset({"history", "knowledge"}),

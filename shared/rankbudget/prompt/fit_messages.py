@@ -24,7 +24,6 @@ from ..errors import (
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import Measure
 from ..report.report import FitResult
-from ..segment import Block
 from .request import PromptRequest
 from .stages import plain_budget, plan_steps
 
@@ -110,7 +109,7 @@ def fit_messages(
         codec=codec,
         measure=measure,
         tools=tools,
-        history=Block(name="history", messages=check_messages(messages)),
+        history=check_messages(messages),
         sources=_ALONE,
         profile=None if profile is None else read_profile(profile, codec),
         cut=cut,

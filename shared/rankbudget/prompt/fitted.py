@@ -46,9 +46,10 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
     shares = request.budget.surplus != "keep"
     history_takes = shares and rag and inputs.turn.granted_history is None
     order: list[Block | None] = [*inputs.blocks]
-    if timeline is not None and request.history is not None:
-        own = rank_of(request.budget, request.history) if rag else 0
-        order.insert(sum([rank_of(request.budget, block) <= own for block in inputs.blocks]), None)
+    if timeline is not None:
+        own = rank_of(request.budget, "history", request.history_block) if rag else 0
+        before = [block for block in inputs.blocks if rank_of(request.budget, block.name, block) <= own]
+        order.insert(len(before), None)
     tokens, unused, carry = grants.tokens, max(0, prices.room - sum(grants.tokens.values())), 0
     granted: dict[str, int] = {}
     fits: dict[str, Fit] = {}

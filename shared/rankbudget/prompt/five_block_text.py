@@ -128,7 +128,7 @@ class BlockAssembler:
                 Block(name="knowledge", segments=memories, strategy="best_first"),
             ),
             system=[_System(role="system", content=system)] if system else (),
-            history=Block(name="history", messages=[_message(m, i) for i, m in enumerate(history)]),
+            history=[_message(m, i) for i, m in enumerate(history)],
             asked_elsewhere=True,
             sources=frozenset({"project", "task", "history", "knowledge"}),
             render=look.render,

@@ -45,7 +45,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
     inputs = Inputs(measure=measure, turn=turn or Turn(sources), hidden=request.hidden)
     if history is not None:
         thread = Thread(
-            messages=history.messages or (),
+            messages=history,
             codec=request.codec,
             counter=request.counter,
             measure=measure,
@@ -82,7 +82,9 @@ def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
         blocks.append(block if block.query or not question else replace(block, query=question))
     return replace(
         inputs,
-        blocks=tuple(sorted(blocks, key=lambda block: (rank_of(request.budget, block), block.name))),
+        blocks=tuple(
+            sorted(blocks, key=lambda block: (rank_of(request.budget, block.name, block), block.name))
+        ),
         hidden=tuple(hidden),
         tags=own_tags(block.name for block in blocks),
     )
@@ -190,7 +192,9 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
         if budget.preset == "rag" and must + sum([d.wanted for d in demands]) > room:
             must = max(must, min(needs.exchanges, room // 2))  # long documents leave the last exchanges room
         demands.append(
-            demand_for(budget, "history", most, block=request.history, minimum=needs.exchanges, pinned=must)
+            demand_for(
+                budget, "history", most, block=request.history_block, minimum=needs.exchanges, pinned=must
+            )
         )
     if inputs.turn.awaited:
         demands += _awaited(request, inputs.turn, room, demands)

@@ -42,9 +42,9 @@ def contents(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
     parts += inputs.hidden
     for kept in fitted.fits.values():
         parts += kept.decisions
-    if history is not None and request.history is not None:
-        decided = history.decide()
-        parts += _named(decided, request.history) if request.history.segments else decided
+    if history is not None:
+        given = request.history_block
+        parts += _named(history.decide(), given) if given is not None and given.segments else history.decide()
     joined = set() if inputs.measure.additive or history is None else {"history"}
     overhead = rendered.total - sum([total.used for total in totals])
     if overhead < 0:
@@ -60,9 +60,9 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
     totals = []
     if request.system:
         totals.append(BlockTotal(name="system", rank=rank("system"), granted=None, used=prices.system_tokens))
-    if fitted.history is not None and request.history is not None:
+    if fitted.history is not None:
         used = fitted.history.tokens - inputs.measure.overhead
-        granted, own = fitted.granted["history"], rank_of(request.budget, request.history)
+        granted, own = fitted.granted["history"], rank_of(request.budget, "history", request.history_block)
         totals.append(BlockTotal(name="history", rank=own, granted=granted, used=used))
     for given in inputs.blocks:
         name, wish = given.name, prices.wishes[given.name]
@@ -70,7 +70,7 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
         used = fitted.fits[name].tokens - frame
         wanted = wish.wanted if request.cost is None else None
         granted = fitted.granted[name]
-        own = rank_of(request.budget, given)
+        own = rank_of(request.budget, name, given)
         totals.append(BlockTotal(name=name, rank=own, granted=granted, used=used, wanted=wanted))
     if request.question is not None:
         used = inputs.measure.group([request.question])

@@ -36,7 +36,8 @@ class PromptRequest:
     tools: Sequence[Tool] | None = None  # tool schemas sent along; they are counted
     blocks: Sequence[Block] = ()  # everything but system prompt, history and question
     system: Sequence[Any] = ()  # system messages that come first and always stay
-    history: Block | None = None  # the conversation; None where there is none
+    history: Sequence[Any] | None = None  # the conversation, oldest first; None where there is none
+    history_block: Block | None = None  # where it was given as one: its rank, its share, ids of its segments
     question: Any = None  # the current question as a host message; None when it is in the history
     question_text: str = ""  # what blocks should answer; "" takes the history's last question
     asked_elsewhere: bool = False  # the host adds the question itself, so all of the history may go

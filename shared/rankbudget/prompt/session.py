@@ -176,7 +176,7 @@ class BudgetSession:
             "measure": measure,
             "tools": tools,
             "blocks": blocks,
-            "history": None if messages is None else Block(name="history", messages=messages),
+            "history": messages,
             "question_text": question or "",
             "asked_elsewhere": question is not None,
             "extra_tokens": extra_tokens,
@@ -192,8 +192,7 @@ class BudgetSession:
 
     def read_steps(self, request: PromptRequest) -> Steps[Plan]:
         """Makes the plan for reading a stored conversation; after a finished answer a question comes next."""
-        messages = request.history.messages if request.history is not None else None
-        if messages and finished(request.codec, messages):
+        if request.history and finished(request.codec, request.history):
             request = replace(request, asked_elsewhere=True)
         return self.plan_steps(request)
 
@@ -209,7 +208,7 @@ class BudgetSession:
             sources = frozenset(present) if request.sources is None else request.sources
             return (yield from plan_steps(replace(request, sources=sources)))
         sources = request.sources if request.sources is not None else self.sources | present
-        key = (len(request.history.messages or ()), hash(request.question_text))
+        key = (len(request.history), hash(request.question_text))
         with self._lock:
             known, turn = self._state, self._turn
         awaited = sources - present - {"history"}
@@ -234,7 +233,7 @@ class BudgetSession:
         if request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout:
             request = replace(request, summary_timeout=self.summary_timeout)
         if request.history is None and self._read is not None:
-            request = replace(request, history=Block(name="history", messages=list(self._read())))
+            request = replace(request, history=list(self._read()))
         return request
 
     def forget(self) -> None:

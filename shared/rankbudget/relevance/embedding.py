@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError, named_failure
@@ -170,8 +171,17 @@ class _WordVectors:
         return ids
 
 
-@lru_cache(maxsize=1)
+_LOADING = RLock()
+"""Threads that ask for the embedding at once load it once."""
+
+
 def _model() -> Any:
+    with _LOADING:
+        return _loaded()
+
+
+@lru_cache(maxsize=1)
+def _loaded() -> Any:
     from pathlib import Path
 
     with _logging_untouched():

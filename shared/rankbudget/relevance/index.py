@@ -83,7 +83,7 @@ class EmbeddingIndex:
 
     @property
     def uses_faiss(self) -> bool:
-        """Whether the next search goes through FAISS."""
+        """Whether a search that may see everything goes through FAISS."""
         if self.backend == "auto":
             return len(self) > self.faiss_above and importlib.util.find_spec("faiss") is not None
         return self.backend == "faiss"

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EmbeddingIndexError
@@ -42,9 +43,9 @@ def write_index(folder: Path, segments: Sequence[Segment], vectors: Vectors | No
     lines = "\n".join([json.dumps(head), *map(_line, segments), ""]).encode("ascii")
     body = lines + (b"" if vectors is None else vectors.astype("<f4").tobytes())
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{INDEX_FILE}.part"
-    part.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-    part.replace(folder / INDEX_FILE)
+    with NamedTemporaryFile(dir=folder, prefix=f"{INDEX_FILE}.", suffix=".part", delete=False) as part:
+        part.write(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+    Path(part.name).replace(folder / INDEX_FILE)
 
 
 def read_index(folder: Path, embedding: str) -> tuple[list[Segment], Vectors]:

@@ -65,12 +65,16 @@ def _named(query: str, segments: Sequence[Segment]) -> list[bool]:
     """Returns whether the question names who speaks each turn.
 
     A turn tells its speaker by a name in its metadata or before a colon that opens its text. Half of the
-    name's words must be asked for: questions leave out titles. A name that only one turn has is no name.
+    name's words must be asked for: questions leave out titles. A name that only one turn has is no name, and
+    where most turns have none, "Error:" is no speaker.
     """
     names = [str(segment.metadata.get("name") or "") or _opening(segment.text) for segment in segments]
     asked = {stem(word) for word in raw_words(query)}
     known = {}
-    for name, count in Counter(names).items():
+    counts = Counter(names)
+    if 2 * sum([count for name, count in counts.items() if name and count > 1]) < len(names):
+        return [False] * len(names)
+    for name, count in counts.items():
         words = [stem(word) in asked for word in raw_words(name)]
         known[name] = count > 1 and any(words) and 2 * sum(words) >= len(words)
     return [known[name] for name in names]

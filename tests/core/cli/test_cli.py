@@ -173,12 +173,12 @@ def test_bad_files_are_one_line_and_status_2(tmp_path, capsys, text, seen):
 
 def test_missing_files_and_folders_are_named(chat, tmp_path, capsys):
     """Chat, documents, budget and the page's folder."""
-    assert "nothere.json: cannot be read (No such file or directory)" in failed(
+    assert "nothere.json must be readable (got No such file or directory)" in failed(
         capsys, "fit", tmp_path / "nothere.json", "--window", 999
     )
-    assert "no such folder" in failed(capsys, "fit", chat, "--window", 999, "--docs", tmp_path / "nodocs")
+    assert "must be a folder" in failed(capsys, "fit", chat, "--window", 999, "--docs", tmp_path / "nodocs")
     (tmp_path / "empty").mkdir()
-    assert "no text in it" in failed(capsys, "fit", chat, "--window", 999, "--docs", tmp_path / "empty")
+    assert "must hold a text" in failed(capsys, "fit", chat, "--window", 999, "--docs", tmp_path / "empty")
     assert "no.yaml: cannot be read" in failed(capsys, "fit", chat, "--budget", tmp_path / "no.yaml")
     assert "No such file" in failed(
         capsys, "fit", chat, "--window", 999, "--html", tmp_path / "nofolder" / "r.html"

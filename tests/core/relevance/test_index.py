@@ -7,6 +7,7 @@ import json
 import pickle
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -129,6 +130,19 @@ def test_saved_and_loaded_is_the_same(tmp_path: Path) -> None:
     loaded.save(tmp_path / "i")
     assert len(EmbeddingIndex.load(tmp_path / "i", letters)) == 3
     assert len(list((tmp_path / "i").iterdir())) == 1
+
+
+def test_threads_that_save_at_once_leave_a_whole_index(tmp_path: Path) -> None:
+    """The file is one of those written, never a mixture, and no part of one is left."""
+    made = []
+    for size in range(1, 9):
+        index = EmbeddingIndex(letters)
+        index.add(["abcd"[i % 4] * 200 for i in range(size * 20)])
+        made.append(index)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda index: [index.save(tmp_path) for _ in range(10)], made))
+    assert len(EmbeddingIndex.load(tmp_path, letters)) in range(20, 161, 20)
+    assert [path.name for path in tmp_path.iterdir()] == [INDEX_FILE]
 
 
 def test_an_empty_index_can_be_saved(tmp_path: Path) -> None:

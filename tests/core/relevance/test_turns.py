@@ -32,7 +32,7 @@ def turns(*texts: str, names: Sequence[str] = ()) -> list[Segment]:
         ("What does Kirsty Williams want?", ["Kirsty Williams AM: Yes.", "Chair: No."] * 2, (), [0, 2]),
         ("What did the marketing's people want?", ["Marketing: Tea."] * 2, (), [0, 1]),
         ("Who is Ann?", ["Ann Mary Lee: Tea."] * 2, (), []),
-        ("Which note is dear to all?", ["Note: tea", "see https://a.b", "10:30: tea", "Dear all: tea"], (), []),
+        ("Which note is dear to all?", ["Note: tea", "see https://a.b", "10:30: tea", "Dear all, one thing: tea", "Note: tea"], (), []),
     ],
 )  # fmt: skip
 def test_speakers_come_from_metadata_or_from_the_opening(
@@ -52,6 +52,15 @@ def test_whom_the_question_names_said_it() -> None:
     scores = TurnScorer(Bm25Scorer()).score("What does Bo like?", chat)
     assert scores[1] > scores[0]
     assert TurnScorer(Bm25Scorer()).score("What does Ann like?", chat)[0] > scores[0]
+
+
+def test_a_name_does_not_bring_those_who_address_it() -> None:
+    """Between two people, calling somebody by name says nothing about what was asked of them."""
+    chat = turns(
+        "Ann: Bo, Bo, Bo!", "Bo: The boat is blue.", "Ann: Well, Bo.", "Bo: Yes.", "Ann: Bo?", "Bo: No."
+    )
+    scores = TurnScorer(Bm25Scorer()).score("What colour is the boat of Bo?", chat)
+    assert scores.index(max(scores)) == 1
 
 
 def test_an_empty_question_prefers_no_turn() -> None:
