@@ -232,7 +232,7 @@ def test_history_keeps_the_newest_and_the_relevant():
         min_size=8,
     ),
 )
-def test_nobody_is_credited_with_the_words_of_another(roles, texts):
+def test_no_speaker_is_credited_with_the_words_of_another(roles, texts):
     """Whatever stays of the history, every name in it is in a line of the role that said it."""
     history = [{"role": role, "content": texts[i].replace("{}", f"thing{i}")} for i, role in enumerate(roles)]
     result = TokenOptimizer().optimize(QUESTION, history=history)

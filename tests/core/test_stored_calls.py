@@ -13,7 +13,6 @@ from rankbudget._drivers import drive
 from rankbudget.adapters import PromptRequest, plain_budget, plan_steps
 from rankbudget.errors import MessageError
 from rankbudget.messages.codec import DictCodec
-from rankbudget.segment import Block
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
 
@@ -51,7 +50,7 @@ def test_results_of_stored_calls_stay_or_nothing_is_sent(
             budget=plain_budget(limit).replace(max_system_ratio=0.25),
             counter=COUNTER,
             codec=DictCodec(),
-            history=Block(name="history", messages=messages),
+            history=messages,
             sources=frozenset({"history"}),
             sent=True,
             held=True,
@@ -77,7 +76,7 @@ def test_results_without_their_calls_are_refused(item: bool) -> None:
         budget=TokenBudget(),
         counter=COUNTER,
         codec=DictCodec(),
-        history=Block(name="history", messages=alone),
+        history=alone,
         sent=True,
     )
     with pytest.raises(MessageError, match="orphan_result"):

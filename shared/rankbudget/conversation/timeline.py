@@ -106,6 +106,7 @@ class Timeline:
         self.ended = ended
         self.prints = Prints(codec, self.messages)
         self.known = known = known.continued_by(self.prints) if known is not None else None
+        self.ends = dict(known.ends) if known is not None else {}  # see `ThreadState`
         self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
         self._answers = answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
@@ -219,8 +220,9 @@ class Timeline:
         return [(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
 
     def refuse_nothing(self) -> None:
-        """Raises MessageError where no message of the conversation is valid, so that nothing is left to send."""
-        if self.newest is None or self.newest.units or not self.newest.broken or self.ended:
+        """Raises MessageError where no message is valid; a session may read such a thread, but not send it."""
+        read_only = self.thread.remembers and not self.thread.sent
+        if read_only or self.newest is None or self.newest.units or not self.newest.broken or self.ended:
             return
         msg = (
             f"messages must hold a question or an answer (got {_listed(self.newest.broken)}). Give the messages "

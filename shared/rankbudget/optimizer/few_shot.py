@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar
 
+from .._kinds import check_kinds
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_count, check_number
@@ -104,6 +105,7 @@ class FewShotSelector:
         check_number("diversity_weight", diversity_weight, problems, high=1, allowed="a share from 0 to 1")
         if problems:
             raise BudgetConfigError.of(problems)
+        check_kinds({"examples": examples})
         if not examples:
             return []
         measured = counter_for("o200k_base" if counter is None else counter)

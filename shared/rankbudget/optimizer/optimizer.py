@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
+from .._kinds import check_kinds
 from ..compression.key_moments import find_moments
 from ..compression.prompt_parts import PromptPart, parse_prompt, split_paragraphs
 from ..counting import counter_for
@@ -175,6 +176,7 @@ class TokenOptimizer:
         check_choice("quality_preference", quality_preference, problems, _PREFERENCES)
         if problems:
             raise BudgetConfigError.of(problems)
+        check_kinds({"prompt": prompt, "examples": examples})
         parts, history, examples = parse_prompt(prompt), history or (), examples or ()
         original = _assemble(system_prompt, history, examples, parts)
         if task_type == "critical":
