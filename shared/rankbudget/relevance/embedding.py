@@ -13,7 +13,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError, named_failure
-from .corpus import BoundedCache, TextScorer
+from ..segment import Segment
+from .corpus import BoundedCache, scored_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +85,7 @@ class Embedder:
         return np.asarray(found / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
-class EmbeddingScorer(TextScorer):
+class EmbeddingScorer:
     """Rates a segment by the cosine between its vector and the query's, -1 to 1.
 
     Args:
@@ -107,11 +108,11 @@ class EmbeddingScorer(TextScorer):
             return self._embed
         return Embedder(self._embed) if self._embed else default_embedder()
 
-    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
-        """Returns one score for each text."""
-        if not texts or not query.strip():
-            return [0.0] * len(texts)
-        found = (self.embedder.vectors(texts) @ self.embedder.vectors((query,))[0]).tolist()
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        if not segments or not query.strip():
+            return [0.0] * len(segments)
+        found = (self.embedder.vectors(scored_texts(segments)) @ self.embedder.vectors((query,))[0]).tolist()
         # A vector that is no number says nothing about its text.
         return [score if math.isfinite(score) else 0.0 for score in found]
 
