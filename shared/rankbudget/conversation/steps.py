@@ -61,12 +61,8 @@ def texts_of(timeline: Timeline, unit: Unit, copies: Mapping[int, Any] = NO_EDIT
 
 
 def _said(timeline: Timeline, unit: Unit) -> Said:
-    neutral = [timeline.codec.to_dict(message) for message in timeline.read(unit)]
-    return Said(
-        "\n".join(texts_of(timeline, unit)),
-        [arguments for message in neutral for arguments in _arguments(message)],
-        [content_text(message.get("content")) for message in neutral if message.get("role") == "tool"],
-    )
+    neutral = map(timeline.codec.to_dict, timeline.read(unit))
+    return Said("\n".join(texts_of(timeline, unit)), [call for one in neutral for call in _arguments(one)])
 
 
 def _arguments(neutral: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 
 from ..segment import Segment
-from .corpus import TermIndex, scored_texts
+from .corpus import BoundedCache, TermIndex, scored_texts
 from .fusion import normalised
 from .protocol import Scorer
 from .question import plain_question
@@ -32,13 +32,12 @@ _LETTERS = 4
 
 def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
     """Returns how likely each document holds evidence for the query; higher is likelier."""
-    return _rated_documents(query, segments, scorer, *_split(segments))[0]
+    return _rated_documents(query, segments, scorer)[0]
 
 
 def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[list[float]]:
     """Returns how likely each sentence of each document holds evidence for the query."""
-    sentences, owners = _split(segments)
-    documents, leads_on = _rated_documents(query, segments, scorer, sentences, owners)
+    documents, leads_on, sentences, owners = _rated_documents(query, segments, scorer)
     near = normalised(scorer.score(query, sentences))
     lengths = TermIndex.of(scored_texts(sentences)).lengths
     ratings: list[list[float]] = [[] for _ in segments]
@@ -49,9 +48,10 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
 
 
 def _rated_documents(
-    query: str, segments: Sequence[Segment], scorer: Scorer, sentences: Sequence[Segment], owners: list[int]
-) -> tuple[list[float], list[float]]:
-    """Returns the ratings of documents, and how strongly each sentence names another one, 0 to 1."""
+    query: str, segments: Sequence[Segment], scorer: Scorer
+) -> tuple[list[float], list[float], tuple[Segment, ...], list[int]]:
+    """Returns the ratings of documents; how strongly each sentence names another one, 0 to 1; sentences."""
+    sentences, owners = _SPLITS.get(tuple([segment.text for segment in segments]), _split)
     near = normalised(scorer.score(query, segments))
     titles = [_title_words(segment.title) for segment in segments]
     asked = set(raw_words(plain_question(query, scored_texts(segments)))) if any(titles) else set()
@@ -65,13 +65,20 @@ def _rated_documents(
         leads_on[j] = max(leads_on[j], strong)
         bridged[target] = max(bridged[target], strong * (1 - titled[target]))
     ratings = [NEAR * near[d] + STRENGTH * strength[d] + BRIDGED * bridged[d] for d in range(len(segments))]
-    return ratings, leads_on
+    return ratings, leads_on, sentences, owners
 
 
-def _split(segments: Sequence[Segment]) -> tuple[list[Segment], list[int]]:
+def _split(texts: tuple[str, ...]) -> tuple[tuple[Segment, ...], list[int]]:
     """Returns the sentences of all documents, and the document of each."""
-    pieces = [(owner, piece) for owner, s in enumerate(segments) for piece in split_sentences(s.text)]
-    return [Segment(id=str(j), text=text) for j, (_, text) in enumerate(pieces)], [i for i, _ in pieces]
+    pieces = [(owner, piece) for owner, text in enumerate(texts) for piece in split_sentences(text)]
+    return tuple([Segment(id=str(j), text=text) for j, (_, text) in enumerate(pieces)]), [
+        i for i, _ in pieces
+    ]
+
+
+_SPLITS: BoundedCache[tuple[str, ...], tuple[tuple[Segment, ...], list[int]]] = BoundedCache(
+    max_size=4_000_000, size=lambda texts: 2 * sum(map(len, texts)) + 64
+)
 
 
 def _title_words(title: str | None) -> tuple[str, ...]:
