@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -183,25 +183,15 @@ def _model() -> Any:
 
 @lru_cache(maxsize=1)
 def _loaded() -> Any:
-    from pathlib import Path
-
-    with _logging_untouched():
-        import wordllama
-
-    # Its own default folder lacks an "s" that the wheel has; with the package as cache nothing is downloaded.
-    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
-
-
-@contextlib.contextmanager
-def _logging_untouched() -> Iterator[None]:
-    """Puts the root logger back as it was: importing wordllama sets it to INFO with a handler on stderr."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     try:
-        yield
-    finally:
+        import wordllama
+    finally:  # importing it sets the root logger to INFO with a handler on stderr
         root.setLevel(level)
         root.handlers[:] = handlers
+    # Its own default folder lacks an "s" that the wheel has; with the package as cache nothing is downloaded.
+    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
 
 
 def _name_of(embed: EmbedFunction) -> str:
