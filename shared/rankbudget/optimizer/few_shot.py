@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar
@@ -106,18 +105,22 @@ class FewShotSelector:
         if not examples:
             return []
         measured = counter_for("o200k_base" if counter is None else counter)
-        costs, room = [], math.inf
-        if max_tokens is not None:
-            room = max_tokens if cost else max_tokens + measured.count(join)
-            joined = [] if cost else [f"{render(e)}{join}" for e in examples]
-            costs = [cost(e) for e in examples] if cost else measured.count_many(joined)
+        costs: list[int] = []
+        if max_tokens is not None and cost:
+            costs = list(map(cost, examples))
+        elif max_tokens is not None:
+            costs = measured.count_many([f"{render(e)}{join}" for e in examples])
         worth = self._worth(query, examples, diversity_weight, costs if max_examples is None else [])
         likeness = _likeness(examples, self._scorer) if diversity_weight else None
         number = len(examples) if max_examples is None else max_examples
-        picked = _picked(worth, likeness, costs or [0] * len(examples), number, room)
-        if max_tokens is not None and not cost:  # tokens that merge at a joint
+        if max_tokens is None:
+            picked = _picked(worth, likeness, [0] * len(examples), number, 0)
+        elif cost:
+            picked = _picked(worth, likeness, costs, number, max_tokens)
+        else:
+            picked = _picked(worth, likeness, costs, number, max_tokens + measured.count(join))
             while measured.count(join.join([render(examples[i]) for i in picked])) > max_tokens:
-                picked.pop()
+                picked.pop()  # tokens that merge at a joint
         return [examples[i] for i in picked]
 
     def _worth(
@@ -141,7 +144,7 @@ class FewShotSelector:
 
 
 def _picked(
-    worth: Worth, likeness: Likeness | None, costs: Sequence[int], number: int, room: float
+    worth: Worth, likeness: Likeness | None, costs: Sequence[int], number: int, room: int
 ) -> list[int]:
     """Returns at most `number` positions, best first; `worth` rates one by its likeness to those picked."""
     ranked = [(-worth(i, 0.0), i) for i in range(len(costs))]
