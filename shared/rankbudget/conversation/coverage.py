@@ -63,10 +63,7 @@ def cover(pieces: Sequence[Piece], worth: Sequence[float], kept: Sequence[int], 
 def take(
     pieces: Sequence[Piece], taken: list[int], order: Iterable[int], room: int, *, skip: bool = True
 ) -> int:
-    """Adds pieces to those `taken` in this order, each with the one it needs; returns what they cost.
-
-    One that has no room is skipped; without `skip` it is the end.
-    """
+    """Adds pieces, each with the one it needs, to those `taken`; the first misfit is skipped or the end."""
     known, used = set(taken), 0
     for n in order:
         added = [m for m in (pieces[n].needs, n) if m is not None and m not in known]

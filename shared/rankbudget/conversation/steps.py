@@ -20,11 +20,7 @@ _LONG = 2 * RESULT_TOKENS
 
 
 def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], room: int) -> Selection:
-    """Keeps the units that `stay` in any case, and what else of the turns, newest first, fits the room.
-
-    A result of an older step may be shortened, so that the step costs little; a later pass gives it back
-    whole where that brings values for its tokens.
-    """
+    """Keeps the units that `stay`, and what else of the turns fits the room, some with shortened results."""
     units, questions = units_of(turns)
     taken = [n for n, unit in enumerate(units) if unit in stay]
     copies = _short_results(timeline, [unit for unit in units if unit not in stay], room)

@@ -168,10 +168,7 @@ def _ranked(rater: _Rater, segments: Sequence[Segment], *, compress: bool) -> li
 
 
 def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
-    """Returns the units with each group behind at least as much text as it has itself.
-
-    Nothing is kept of a group that is too large, nor of what comes after it.
-    """
+    """Returns the units with each group behind as much text as it has: too large a one ends the packing."""
     found: list[Unit] = []
     waiting: list[int] = []
     characters = 0

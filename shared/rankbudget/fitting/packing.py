@@ -51,10 +51,7 @@ class Packing:
             self._take_start(*stopped_at)
 
     def needed(self) -> Mapping[str, int]:
-        """Returns the smallest limit that keeps something of each dropped segment, by its id.
-
-        Where `price` escapes a text that is kept in part, the limit may lack the tokens that escaping adds.
-        """
+        """Returns the smallest limit that keeps something of each dropped segment, by its id."""
         found: dict[str, int] = {}
         everything, used, most = sum(self.costs), 0, 0
         for i, j, tokens in self._priced():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
@@ -133,10 +133,11 @@ def default_embedder() -> Embedder:
     return Embedder()
 
 
-def common_words() -> Iterable[str]:
+@lru_cache(maxsize=1)
+def common_words() -> frozenset[str]:
     """Returns common words in lower case: those wordllama has a token for."""
     tokens = _model().tokenizer.get_vocab() if missing_reason() is None else ()
-    return [token[1:].lower() for token in tokens if token[0] == _MARK and token[1:].isalpha()]
+    return frozenset([token[1:].lower() for token in tokens if token[0] == _MARK and token[1:].isalpha()])
 
 
 def _wordllama() -> EmbedFunction:

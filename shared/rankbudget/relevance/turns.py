@@ -62,16 +62,12 @@ class TurnScorer:
 
 
 def _named(query: str, segments: Sequence[Segment]) -> list[bool]:
-    """Returns whether the question names who speaks each turn.
-
-    A turn tells its speaker by a name in its metadata or before a colon that opens its text. Half of the
-    name's words must be asked for: questions leave out titles. A name that only one turn has is no name, and
-    where most turns have none, "Error:" is no speaker.
-    """
+    """Returns whether the question has half of the name, which several turns share, of who speaks each turn."""
     names = [str(segment.metadata.get("name") or "") or _opening(segment.text) for segment in segments]
     asked = {stem(word) for word in raw_words(query)}
     known = {}
     counts = Counter(names)
+    # Where most turns have no name, "Error:" is none.
     if 2 * sum([count for name, count in counts.items() if name and count > 1]) < len(names):
         return [False] * len(names)
     for name, count in counts.items():
