@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 from ..counting.protocol import TokenCounter
 from ..relevance.corpus import TermIndex
@@ -41,7 +40,9 @@ def extract(
     if len(counter.truncate(text, max_tokens)) == len(text):
         return text
     units = split_units(text)
-    ratings = _relevance(units, query, scorer or _by_words()) if query.strip() else []
+    # Words and their pieces, without vectors, take a few milliseconds for a long document.
+    scorer = scorer or FusionScorer([(Bm25Scorer(), 1.0), (GramScorer(), 0.5)])
+    ratings = _relevance(units, query, scorer) if query.strip() else []
     if not any(ratings):
         ratings = _worth(units)
     late = [first is not None and not (unit.fixed or first(unit.text)) for unit in units]
@@ -73,12 +74,6 @@ def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, pre
 
 
 # ---- ratings -------------------------------------------------------------------------------------
-@lru_cache(maxsize=1)
-def _by_words() -> Scorer:
-    """Returns words and word pieces without vectors: a few milliseconds for a long document."""
-    return FusionScorer([(Bm25Scorer(), 1.0), (GramScorer(), 0.5)])
-
-
 def _relevance(units: Sequence[Unit], query: str, scorer: Scorer) -> list[float]:
     def rate(texts: Sequence[str]) -> list[float]:
         segments = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]

@@ -62,7 +62,7 @@ class TurnScorer:
 
 
 def _named(query: str, segments: Sequence[Segment]) -> list[bool]:
-    """Returns whether the question has half of the name, which several turns share, of who speaks each turn."""
+    """Returns whether the question has half of the name of who speaks each turn; one turn makes no name."""
     names = [str(segment.metadata.get("name") or "") or _opening(segment.text) for segment in segments]
     asked = {stem(word) for word in raw_words(query)}
     known = {}
