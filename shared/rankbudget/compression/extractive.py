@@ -73,7 +73,6 @@ def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, pre
     return _packed(units, [i for i in order if ratings[i] > 0] or order[:1], max_tokens, counter)
 
 
-# ---- ratings -------------------------------------------------------------------------------------
 def _relevance(units: Sequence[Unit], query: str, scorer: Scorer) -> list[float]:
     def rate(texts: Sequence[str]) -> list[float]:
         segments = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
@@ -114,7 +113,6 @@ def _central(units: Sequence[Unit]) -> list[float]:
     return [score / most for score in rated]
 
 
-# ---- packing -------------------------------------------------------------------------------------
 def _packed(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter) -> str:
     """Returns the first units of `order` that fit, none twice, in text order; else the very first, cut."""
     counts = counter.count_many([unit.text for unit in units])
