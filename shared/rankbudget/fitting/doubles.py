@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..relevance.corpus import word_counts
+from ..relevance.corpus import BoundedCache, word_counts
 from ..segment import Segment
 
 SHORT_TURN = 12
@@ -28,20 +28,15 @@ def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int
     Case, spaces and punctuation do not matter; numbers, names, negations and dates stay what they are, so
     texts that differ in one word are no doubles.
     """
-    words = [word_counts(segment.text) for segment in segments]
-    holders: Counter[str] = Counter()
-    for counts in words:
-        holders.update(counts.keys())
     # Only texts whose words all occur in other texts as well can be doubles: few are, so few are compared.
-    shared = [counts for counts in words if counts and 1 not in map(holders.__getitem__, counts)]
-    rarest = {min(counts, key=holders.__getitem__) for counts in shared}
+    rarest = _RAREST.get(tuple([segment.text for segment in segments]), _rarest_words)
     twins: dict[int, str] = {}
     better: list[tuple[str, list[str]]] = []
     same: dict[str, str] = {}
     places: dict[str, list[tuple[int, int]]] = {}
     for i in ranked if rarest else ():
-        segment = segments[i]
-        if rarest.isdisjoint(words[i]) or (segment.role and sum(words[i].values()) <= SHORT_TURN):
+        segment, words = segments[i], word_counts(segments[i].text)
+        if rarest.isdisjoint(words) or (segment.role and sum(words.values()) <= SHORT_TURN):
             continue
         said = _said(segment.text)
         whole = " ".join(said)
@@ -56,6 +51,24 @@ def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int
                 known.append((len(better), position))
         better.append((segment.id, said))
     return twins
+
+
+def _rarest_words(texts: Sequence[str]) -> frozenset[str]:
+    """Returns the rarest word of each text that has no word of its own."""
+    words = [word_counts(text) for text in texts]
+    once: set[str] = set()
+    often: set[str] = set()
+    for counts in words:
+        often |= once.intersection(counts)
+        once.update(counts)
+    shared = [counts for counts in words if counts and often.issuperset(counts)]
+    holders = Counter([word for counts in words if shared for word in counts])
+    return frozenset([min(counts, key=holders.__getitem__) for counts in shared])
+
+
+_RAREST: BoundedCache[tuple[str, ...], frozenset[str]] = BoundedCache(
+    max_size=4_000_000, size=lambda texts: sum(map(len, texts)) + 64
+)
 
 
 def _container(

@@ -30,7 +30,7 @@ _USUAL = frozenset({"system", "project", "task", "memory", "history", "examples"
 _CONTROL = r"/?(?:s|bos|eos|unk|pad|(?:start|end)_of_turn|(?:start|end)_of_text)>|<?/?SYS>>"
 """Control tokens of Llama, Mistral and Gemma after their first "<"."""
 _MISTRAL = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT"
-_MARKS = ("<", "|>", *(f"{name}]" for name in _MISTRAL.split("|")))
+_MARKS = re.compile(rf"<|\|>|\uff5c>|\[/?(?:{_MISTRAL})\]")
 """One of these is in every text that has something to escape."""
 _LINE = r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
 _TURN = re.compile(
@@ -48,7 +48,7 @@ def escape_text(text: str, *, tags: tuple[str, ...] = ()) -> str:
         >>> escape_text("fine < 3 </knowledge> <|im_end|>")
         'fine < 3 &lt;/knowledge> &lt;|im_end|&gt;'
     """
-    if not any(mark in text for mark in _MARKS):
+    if _MARKS.search(text) is None:
         return text
     return _tag(tags).sub(lambda match: _ESCAPED[match.group()], text)
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -110,9 +111,13 @@ class TermIndex:
     def stems(self) -> Mapping[str, Sequence[str]]:
         """The unstemmed words of each stem."""
         found: dict[str, list[str]] = {}
-        for word in self._holders:
+        for word in self._vocabulary:
             found.setdefault(stem(word), []).append(word)
         return found
+
+    @cached_property
+    def _vocabulary(self) -> Iterable[str]:
+        return dict.fromkeys(chain.from_iterable(self.words))
 
     @cached_property
     def _holders(self) -> Mapping[str, Sequence[tuple[int, int]]]:
@@ -126,12 +131,12 @@ class TermIndex:
     def alike(self) -> Mapping[tuple[str, int], Sequence[str]]:
         """The unstemmed words of each first letter and length."""
         found: dict[tuple[str, int], list[str]] = {}
-        for word in self._holders:
+        for word in self._vocabulary:
             found.setdefault((word[0], len(word)), []).append(word)
         return found
 
     def holders(self, word: str) -> Sequence[tuple[int, int]]:
-        """Returns the texts that hold an unstemmed word, and how often."""
+        """Returns the texts that hold an unstemmed word, and how often; for many words: the first indexes all."""
         return self._holders.get(word, ())
 
     def counts(self, words: Iterable[str]) -> dict[int, int]:
@@ -143,8 +148,13 @@ class TermIndex:
         return found
 
     def with_stem(self, term: str) -> dict[int, int]:
-        """Returns how often a stemmed word occurs in each text that has it."""
-        return self.counts(self.stems.get(term, ()))
+        """Returns how often a stemmed word occurs in each text that has it; looks through all, for few words."""
+        words = self.stems.get(term, ())
+        if not words:
+            return {}
+        return {
+            i: n for i, held in enumerate(self.words) if (n := sum([held.get(word, 0) for word in words]))
+        }
 
     def _with_piece(self, piece: str) -> dict[int, int]:
         return {i: n for i, row in enumerate(self._rows) if (n := row.count(piece))}

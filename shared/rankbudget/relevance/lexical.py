@@ -35,8 +35,8 @@ class TfidfScorer:
         index = TermIndex.of(scored_texts(segments))
         asked = Counter(content_terms(query))
         products, squares, length = [0.0] * index.size, [0.0] * index.size, 0.0
-        for term in {**index.stems, **asked}:
-            holders = index.with_stem(term)
+        for term, words in {**dict.fromkeys(asked, ()), **index.stems}.items():
+            holders = index.counts(words)
             weight = index.idf(len(holders))
             wanted = weight * (1 + math.log(asked[term])) if term in asked else 0.0
             length += wanted * wanted

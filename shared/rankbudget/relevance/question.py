@@ -44,7 +44,7 @@ def _known(word: str, index: TermIndex) -> str:
         return word
     shapes = [(folded[0], size) for size in range(len(folded) - 1, len(folded) + 2)]
     near = [known for shape in shapes for known in index.alike.get(shape, ()) if _one_slip(folded, known)]
-    return max(near, key=lambda known: len(index.holders(known)), default=word)
+    return max(near, key=lambda known: sum([known in held for held in index.words]), default=word)
 
 
 def _one_slip(word: str, other: str) -> bool:
