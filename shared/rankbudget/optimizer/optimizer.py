@@ -53,11 +53,6 @@ class OptimizerConfig(BaseModel):
         low_risk_percent: savings from here on are a low risk, from `medium_risk_percent` on a medium one,
             above `high_risk_percent` a high one.
         max_risk: above this risk the prompt stays as it is; None only reports the risk.
-
-    Example:
-        >>> config = OptimizerConfig()
-        >>> [config.risk(percent) for percent in (14.9, 15, 30, 50, 50.1)]
-        ['none', 'low', 'medium', 'medium', 'high']
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -185,9 +180,15 @@ class TokenOptimizer:
             return self._result(original, original, ["skipped: quality_preference is high"])
         query = "\n".join(part.text for part in parts if part.category == "query")
         applied: list[str] = []
+        documents = self._documents(parts, query, applied, low=quality_preference == "low")
+        system = system_prompt
+        if system and self.config.compress_system_prompt:
+            shorter = self.compressor.compress_system_prompt(system)
+            system = shorter.compressed_text
+            applied += [shorter.strategy_used] if shorter.strategy_used != "none" else []
         optimized = _assemble(
-            parts=self._documents(parts, query, applied, low=quality_preference == "low"),
-            system=self._system(system_prompt, applied),
+            parts=documents,
+            system=system,
             history=self._history(history, query, applied) if query.strip() else history,
             examples=self._examples(examples, query, applied),
         )
@@ -276,13 +277,6 @@ class TokenOptimizer:
             return max(min(target, sum(clear)), tokens[clearest]), clearest
         alike = [n for n, rating in zip(tokens, ratings, strict=True) if rating >= _ALIKE * best]
         return (target if low else max(target, sum(alike))), None
-
-    def _system(self, system: str | None, applied: list[str]) -> str | None:
-        if not system or not self.config.compress_system_prompt:
-            return system
-        result = self.compressor.compress_system_prompt(system)
-        applied += [result.strategy_used] if result.strategy_used != "none" else []
-        return result.compressed_text
 
     def _history(self, history: Messages, query: str, applied: list[str]) -> Messages:
         """Returns the newest and the relevant turns, and what later turns need of the others."""
