@@ -140,8 +140,7 @@ class Door:
         spare = needed = 0
         for _ in range(_ROUNDS):
             request = PromptRequest(
-                # Without `max_system_ratio`: the system messages of a finished request hold nodes, too.
-                # Without safety: the limit leaves the counter's band free.
+                # System messages of a finished request hold nodes, too; the limit leaves the band free.
                 budget=plain_budget(max(1, limit - spare)).replace(safety=0),
                 counter=self.counter,
                 codec=codec,
@@ -160,8 +159,8 @@ class Door:
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
-                told: Any = {"limit": limit, "needed": error.needed, "blocks": error.blocks}
-                raise RequestExceededError(str(error), **told) from error
+                needed, blocks = error.needed, error.blocks
+                raise RequestExceededError(str(error), limit=limit, needed=needed, blocks=blocks) from error
             needed = 0 if self.llm.metadata.is_chat_model else self._text_tokens(plan.messages, tools)
             if needed <= limit:
                 # A turn's first request tells what the host adds; later ones hold an agent's steps, too.

@@ -126,7 +126,7 @@ def is_blocking(value: Any) -> bool:
 
 
 def send_report(on_report: Callable[[Any], Any] | None, report: Any) -> None:
-    """Calls the user's callback; what it raises is logged, because an answer is worth more than its report."""
+    """Calls the user's callback; what it raises is logged: an answer is worth more than its report."""
     if on_report is not None:
         try:
             on_report(report)

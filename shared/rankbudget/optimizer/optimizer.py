@@ -32,7 +32,7 @@ _PREFERENCES = ("low", "medium", "high")
 _DECISIVE_GAP, _DECISIVE_WORDS = 0.5, 6
 """Share, and number, of the question's words by which some documents must lead for all others to go."""
 _ALIKE = 0.9
-"""Share of the best rating from which a text counts as like the best: it may be what the question compares."""
+"""Share of the best rating from which a text counts as like the best, which the question may compare."""
 _LASTING = {"decision", "commitment", "correction", "preference"}
 
 
@@ -104,10 +104,10 @@ class OptimizationResult(BaseModel):
 class TokenOptimizer:
     r"""Takes out of a prompt what its question does not need.
 
-    Where some document may answer the question, a quarter of their tokens goes, half of long ones; more, where
-    some clearly answer; less, where many rate like the best; nothing, where none may answer. The documents that
-    stay are shortened only with `quality_preference="low"`, the system prompt only on request, because that can
-    cost an answer.
+    Where some document may answer the question, a quarter of their tokens goes, half of long ones; more,
+    where some clearly answer; less, where many rate like the best; nothing, where none may answer. The
+    documents that stay are shortened only with `quality_preference="low"`, the system prompt only on request,
+    because that can cost an answer.
 
     Args:
         analyzer: rates documents and turns; None rates by the question's words, which takes milliseconds, and

@@ -136,7 +136,7 @@ class TermIndex:
         return found
 
     def holders(self, word: str) -> Sequence[tuple[int, int]]:
-        """Returns the texts that hold an unstemmed word, and how often; for many words: the first indexes all."""
+        """Returns the texts that hold an unstemmed word, and how often; the first call indexes all."""
         return self._holders.get(word, ())
 
     def counts(self, words: Iterable[str]) -> dict[int, int]:
@@ -148,7 +148,7 @@ class TermIndex:
         return found
 
     def with_stem(self, term: str) -> dict[int, int]:
-        """Returns how often a stemmed word occurs in each text that has it; looks through all, for few words."""
+        """Returns how often a stemmed word occurs in each text that has it; for few words."""
         words = self.stems.get(term, ())
         if not words:
             return {}

@@ -47,9 +47,7 @@ def _split(text: str) -> tuple[str, ...]:
         end = match.end()
         if end <= start or not _ends_sentence(text, match):
             continue
-        while functions and functions[-1][1] <= end:
-            functions.pop()
-        if text[end : end + 1] == "\n" or (functions and functions[-1][0] < end):
+        if text[end : end + 1] == "\n" or _is_inside(functions, end):
             continue  # the line break that follows ends the piece
         if shortest and shortest.end() <= end:
             pieces.append(text[start:end])
@@ -62,6 +60,13 @@ def _split(text: str) -> tuple[str, ...]:
     elif start < len(text):
         pieces[-1] += text[start:]
     return tuple(pieces)
+
+
+def _is_inside(functions: list[tuple[int, int]], position: int) -> bool:
+    """Returns whether a position is inside a function; those before it are taken from the end of the list."""
+    while functions and functions[-1][1] <= position:
+        functions.pop()
+    return bool(functions) and functions[-1][0] < position
 
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
