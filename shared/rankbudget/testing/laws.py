@@ -226,8 +226,9 @@ def check_refusal(
             raise LawBroken(2, f"strict refused a valid conversation: {error}")
         return
     wanted = repaired(given, codec)
-    invalid = len(wanted) < len(given) and all(codec.role(message) in PINNED_ROLES for message in wanted)
-    if invalid and isinstance(error, MessageError):
+    # A request that is sent may not end in a call either.
+    valid = [m for m in wanted if codec.role(m) not in PINNED_ROLES and not codec.call_ids(m)]
+    if isinstance(error, MessageError) and not valid:
         return
     if not isinstance(error, BudgetExceededError):
         raise LawBroken(1, f"{type(error).__name__} instead of BudgetExceededError: {error}") from error
