@@ -219,13 +219,13 @@ class Timeline:
         opening = next(filter(self._asks, range(size)), size if self.ended else 0)
         return [(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
 
-    def refuse_nothing(self) -> None:
+    def refuse_nothing(self, newest: Turn) -> None:
         """Raises MessageError where no message is valid; a session may read such a thread, not send it."""
         read_only = self.thread.remembers and not self.thread.sent
-        if read_only or self.newest is None or self.newest.units or not self.newest.broken or self.ended:
+        if read_only or newest.units or self.ended:
             return
         msg = (
-            f"messages must hold a question or an answer (got {_listed(self.newest.broken)}). Give the "
+            f"messages must hold a question or an answer (got {_listed(newest.broken)}). Give the "
             "messages that come before them; where the provider stores these, name its id "
             "(previous_response_id) to the model."
         )
