@@ -25,7 +25,7 @@ from ._sharing import budget_for
 __all__ = ["Door", "Limits", "as_text", "fit_texts"]
 
 _HELPER_SPARE = 2048
-"""More than LlamaIndex's synthesizers keep free beside nodes."""
+"""More than LlamaIndex's synthesizers keep free beside nodes; and its tokenizer may count twice as much."""
 _TEMPLATE_SPARE = 32
 """Tokens of framing that LlamaIndex's `PromptHelper` does not count."""
 _SMALLEST = 1024
@@ -123,8 +123,9 @@ class Door:
         own: LLMMetadata = self.llm.metadata
         answer = own.num_output if own.num_output > 0 else DEFAULT_NUM_OUTPUTS
         # Where a session plans history and nodes, the host's own helper must neither split nor refuse them.
-        spare = -_TEMPLATE_SPARE if self.limits.session is None else _HELPER_SPARE
-        return own.model_copy(update={"context_window": max(_SMALLEST, self.limit({}) + spare) + answer})
+        limit = self.limit({})
+        spare = -_TEMPLATE_SPARE if self.limits.session is None else max(_HELPER_SPARE, limit)
+        return own.model_copy(update={"context_window": max(_SMALLEST, limit + spare) + answer})
 
     def fit_steps(
         self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]

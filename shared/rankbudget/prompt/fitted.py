@@ -20,8 +20,8 @@ from .grants import Grants, Inputs, Prices
 from .layout import STATIC, Layout
 from .request import PromptRequest
 
-_ROUNDS, _HALVING = 12, 6
-"""Most rounds of giving up, and those in which half of the excess is asked for."""
+_ROUNDS = 12
+"""Most rounds of giving up."""
 
 
 # ---- fit ------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
         if total <= prices.limit:
             return Rendered(messages=history.messages, total=total, fitted=fitted)
     largest = 0
-    for attempt in range(_ROUNDS):
+    for _ in range(_ROUNDS):
         rendered = _render(request, inputs, fitted)
         largest = rendered.total
         if request.text and rendered.layout is not None:
@@ -124,9 +124,7 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
         over = largest - prices.limit
         if over <= 0:
             return rendered
-        # A template may show a text twice: what is asked for first is what a doubled text needs.
-        asked = (over + 1) // 2 if attempt < _HALVING else over
-        fits, rest = _give_up(request, inputs, prices, fitted.fits, asked)
+        fits, rest = _give_up(request, inputs, prices, fitted, over)
         history = fitted.history
         if fits == fitted.fits:  # a dropped block's frame goes too, so the history gives only after blocks
             history = (yield from _smaller_history(inputs, prices, history, rest)) if history else None
@@ -184,16 +182,27 @@ def _beside(request: PromptRequest, fitted: Fitted) -> int:
 
 
 def _give_up(
-    request: PromptRequest, inputs: Inputs, prices: Prices, fits: Mapping[str, Fit], over: int
+    request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted, over: int
 ) -> tuple[dict[str, Fit], int]:
-    """Returns the fits after the lowest ranks gave up `over` tokens, and what of that is still missing."""
-    made = dict(fits)
+    """Returns the fits after the lowest ranks gave up `over` tokens, and what of that is still missing.
+
+    A template may put tags around each piece, or show a text twice. What the prompt has beyond the sum of its
+    parts is put down to all pieces alike, and goes with them.
+    """
+    made = dict(fitted.fits)
+    expected = prices.limit - prices.room + sum([fit.tokens for fit in made.values()])
+    if fitted.history is not None:
+        expected += fitted.history.tokens - inputs.measure.overhead
+    unseen = max(0, prices.limit + over - expected)
+    pieces = sum([len(fit.pieces) for fit in made.values()])
     for given in reversed(inputs.blocks):
         name = given.name
         if made[name].pieces and over > 0:
             wish, before = prices.wishes[name], made[name].tokens
-            made[name] = fit_block(request, given, wish, max(wish.pinned, before - over), inputs.tags)
-            over -= before - made[name].tokens
+            shown = before + unseen * len(made[name].pieces) // pieces
+            most = before * max(0, shown - over) // shown if shown else 0
+            made[name] = fit_block(request, given, wish, max(wish.pinned, most), inputs.tags)
+            over -= shown - made[name].tokens * shown // max(1, before)
     return made, over
 
 
