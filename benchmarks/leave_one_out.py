@@ -4,7 +4,7 @@ Every weight of the rankings is tried at half and at twice its value on a few qu
 to. For each domain, the value that is best on the sets of all other domains is taken, all weights together,
 and the sets of the domain are judged with them. A weight that only this domain wants shows as a loss.
 
-The data is that of `make quality`. With 6 questions of each set it takes about an hour on two cores.
+The data is that of `make quality`. With 6 questions of each set it takes about an hour on two busy cores.
 """
 
 from __future__ import annotations
@@ -73,9 +73,7 @@ class Weight(NamedTuple):
         """Changes the number."""
         module = importlib.import_module(f"rankbudget.{self.module}")
         held = getattr(module, self.name)
-        if isinstance(held, tuple):
-            setattr(module, self.name, (*held[: self.key], value, *held[self.key + 1 :]))
-        elif self.key is None:
+        if self.key is None:
             setattr(module, self.name, value)
         else:
             held[self.key] = value
@@ -138,6 +136,8 @@ def main() -> int:
     parser.add_argument(
         "--questions", type=int, default=12, help="questions of each set to choose weights on"
     )
+    groups = {"readers": READERS, "talks": TALKS, "agents": AGENTS, "intents": INTENTS}
+    parser.add_argument("--only", choices=groups, help="one group of domains")
     given = parser.parse_args()
     found = judged_data()
     if found is None:
@@ -154,6 +154,7 @@ def main() -> int:
             kept, weights, [name for domain in domains for name in DOMAINS[domain]], given.questions
         )
         for domains, weights in WEIGHTS.items()
+        if given.only is None or domains is groups[given.only]
     }
     text = _table(kept, gains)
     print(f"\n{text}\n{time.monotonic() - begin:.0f} s")
