@@ -31,6 +31,11 @@ _THREAD = "context_budget_thread"
 """The argument that passes a thread from a direct call to its request; no provider and no trace sees it."""
 _SESSION = "rankbudget-session"
 """The thread of requests without a thread_id, where a session brought a summarizer."""
+_IN_A_CHAIN = "In a chain, wrap the model before you build the chain."
+_OF_EACH_CALL = (
+    "init_chat_model(configurable_fields=..) makes a model for each call: leave configurable_fields out, and "
+    "join models with .configurable_alternatives(..) before you wrap them."
+)
 _ALWAYS = ("_generate_with_cache", "_agenerate_with_cache")
 """Fitted before the cache is asked, so that an answer is stored under the request that was sent."""
 _WHERE_IMPLEMENTED = (
@@ -121,10 +126,9 @@ def _wrapped(model: Any, budget: Any, limited: Callable[[Any, Any], RequestBudge
 
     inner = inner_name(model)
     if inner is None:
-        msg = (
-            f"model must be a language model, bound or with fallbacks (got a {type(model).__name__}). "
-            "In a chain, wrap the model before you build the chain."
-        )
+        kind = type(model).__name__
+        hint = _OF_EACH_CALL if kind == "_ConfigurableModel" else _IN_A_CHAIN
+        msg = f"model must be a language model, bound or with fallbacks (got a {kind}). {hint}"
         raise BudgetConfigError(msg)
     update: dict[str, Any] = {inner: _wrapped(getattr(model, inner), budget, limited)}
     if isinstance(model, RunnableWithFallbacks):
@@ -227,28 +231,28 @@ class _Bounded:
         return known
 
     # A chain tells its models the config of the run; of a direct call only the method itself gets it.
-    def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name in LangChain
+    def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
         model: Any = super()
         return model.invoke(input, config, **_with_thread(self, config, options))
 
-    async def ainvoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name in LangChain
+    async def ainvoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
         model: Any = super()
         return await model.ainvoke(input, config, **_with_thread(self, config, options))
 
-    def stream(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name in LangChain
+    def stream(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
         model: Any = super()
         yield from model.stream(input, config, **_with_thread(self, config, options))
 
-    async def astream(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name in LangChain
+    async def astream(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
         model: Any = super()
         async for part in model.astream(input, config, **_with_thread(self, config, options)):
             yield part
 
-    def stream_events(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name in LangChain
+    def stream_events(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
         model: Any = super()
         return model.stream_events(input, config, **_with_thread(self, config, options))
 
-    def astream_events(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name in LangChain
+    def astream_events(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
         model: Any = super()
         return model.astream_events(input, config, **_with_thread(self, config, options))
 
