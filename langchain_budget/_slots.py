@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -28,7 +28,7 @@ from rankbudget.adapters import (
     Steps,
     plan_steps,
 )
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, misspelt
 
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
@@ -93,6 +93,18 @@ class SlotSettings(LimitSettings):
         known = set(names)
         found = {slot: key if key in known else ALIASES.get(key, key) for slot, key in self._keys.items()}
         return {slot: key for slot, key in found.items() if key in known}
+
+    def _check_spelling(self, given: Iterable[str], own: Container[str]) -> None:
+        """Raises for a key that is surely a misspelt slot, and no variable of the prompt's own."""
+        given = list(map(str, given))
+        slots = [*self._keys.values(), *ALIASES.values()]
+        missing = [key for key in slots if key not in given]
+        for key in given:
+            # "content" is a name of its own, however near to "context".
+            meant = misspelt(key, missing) if key not in own and key not in {*slots, "content"} else ""
+            if meant and abs(len(meant) - len(key)) <= 1:
+                msg = f"the input has the key {key!r}, which no slot reads. Did you mean {meant!r}?"
+                raise BudgetConfigError(msg)
 
     # ---- one request -------------------------------------------------------------------------------------
     def _slots_steps(
@@ -206,6 +218,18 @@ def reported(steps: Steps[Trimmed], run_manager: Any) -> Steps[Trimmed]:
         send = partial(dispatch_custom_event, config=config)
         yield Call(send, ("context_budget", event), partial(adispatch_custom_event, config=config))
     return done
+
+
+def unread(value: Mapping[str, Any], read: Container[str], *, template: bool = False) -> list[str]:
+    """Returns a warning for each key with documents or messages that no slot, or no template, reads."""
+    warnings = []
+    for key, held in value.items():
+        first = held[0] if isinstance(held, (list, tuple)) and held else held
+        if key not in read and isinstance(first, (Document, BaseMessage)):
+            option = "documents_key" if isinstance(first, Document) else "history_key"
+            hint = "the template does not show it" if template else f"name its slot with {option}={key!r}"
+            warnings.append(f"{key!r} is neither counted nor fitted; {hint}")
+    return warnings
 
 
 def shown_by(prompt: Any) -> Shown | None:

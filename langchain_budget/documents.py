@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal
 
@@ -19,7 +20,17 @@ from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from rankbudget import Block, FitResult, Segment
-from rankbudget.adapters import JOINT, Call, Evidence, PromptRequest, Steps, adrive, drive, plan_steps
+from rankbudget.adapters import (
+    JOINT,
+    Call,
+    Evidence,
+    PromptRequest,
+    Steps,
+    adrive,
+    check_options,
+    drive,
+    plan_steps,
+)
 from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
@@ -146,7 +157,8 @@ class BudgetRetriever(Settings, BaseRetriever):
         max_tokens: most tokens of all documents together, from 1; None asks the compressor. `invoke(query,
             max_tokens=200)` sets it for one call.
         k: most documents, from 1; the best ones are chosen first, then fitted. None has no limit but the
-            tokens. `invoke(query, k=2)` sets it for one call.
+            tokens. `invoke(query, k=2)` sets it for one call. Further arguments of a call go to the
+            retriever.
 
     Example:
         >>> from langchain_core.vectorstores import InMemoryVectorStore
@@ -198,6 +210,8 @@ class BudgetRetriever(Settings, BaseRetriever):
         """Checks the options of this call before anything is retrieved."""
         k, max_tokens = options.pop("k", None), options.pop("max_tokens", None)
         check_values({"k": k, "max_tokens": max_tokens})
+        near = [name for name in options if get_close_matches(name.lower(), ["max_tokens"], cutoff=0.85)]
+        check_options(f"{type(self).__name__}.invoke", near, ["max_tokens", "k"])
         most = self.max_tokens if max_tokens is None else max_tokens
         compressor = self.compressor
         if most is not None:

@@ -14,8 +14,10 @@ from typing_extensions import Unpack
 
 from rankbudget import BudgetReport, FitResult, TokenBudget
 from rankbudget.adapters import Call, SessionPool, Steps, awaiting, blocking
+from rankbudget.errors import BudgetConfigError, shown
 
 from ._codec import CODEC
+from ._convert import as_messages
 from ._limits import limits_for, remembered
 from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
@@ -94,6 +96,12 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         def make(*args: Any, **kwargs: Any) -> BudgetMessageHistory:
             made = copy.copy(first)
             made.history = get_session_history(*args, **kwargs)
+            if not hasattr(made.history, "add_messages"):
+                msg = (
+                    "get_session_history must return a BaseChatMessageHistory "
+                    f"(got {shown(made.history)}). It must not be async."
+                )
+                raise BudgetConfigError(msg)
             new_session = made._limits.session  # noqa: SLF001 - its own kind
             made._session = new_session()  # noqa: SLF001 - the same
             with suppress(TypeError):
@@ -137,10 +145,10 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
 
     # ---- written: whole ----------------------------------------------------------------------------------
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        self.history.add_messages(messages)
+        self.history.add_messages(_readable(messages))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        await self.history.aadd_messages(messages)
+        await self.history.aadd_messages(_readable(messages))
 
     def clear(self) -> None:
         self.history.clear()
@@ -164,6 +172,13 @@ class Store(BaseChatMessageHistory):
 
     def clear(self) -> None:
         self.messages.clear()
+
+
+def _readable(given: Any) -> Any:
+    """Returns messages as they were given; raises MessageError for what no read could convert."""
+    messages = given if isinstance(given, (list, tuple)) else as_messages(given)
+    as_messages(messages)
+    return messages
 
 
 def _key_of(value: Any) -> Hashable:

@@ -27,8 +27,15 @@ __all__ = ["budget_model", "guarded"]
 
 ModelT = TypeVar("ModelT")
 _FIELD = "context_budget"
+_THREAD = "context_budget_thread"
+"""The argument that passes a thread from a direct call to its request; no provider and no trace sees it."""
 _SESSION = "rankbudget-session"
 """The thread of requests without a thread_id, where a session brought a summarizer."""
+_IN_A_CHAIN = "In a chain, wrap the model before you build the chain."
+_OF_EACH_CALL = (
+    "init_chat_model(configurable_fields=..) makes a model for each call: leave configurable_fields out, and "
+    "join models with .configurable_alternatives(..) before you wrap them."
+)
 _ALWAYS = ("_generate_with_cache", "_agenerate_with_cache")
 """Fitted before the cache is asked, so that an answer is stored under the request that was sent."""
 _WHERE_IMPLEMENTED = (
@@ -119,10 +126,9 @@ def _wrapped(model: Any, budget: Any, limited: Callable[[Any, Any], RequestBudge
 
     inner = inner_name(model)
     if inner is None:
-        msg = (
-            f"model must be a language model, bound or with fallbacks (got a {type(model).__name__}). "
-            "In a chain, wrap the model before you build the chain."
-        )
+        kind = type(model).__name__
+        hint = _OF_EACH_CALL if kind == "_ConfigurableModel" else _IN_A_CHAIN
+        msg = f"model must be a language model, bound or with fallbacks (got a {kind}). {hint}"
         raise BudgetConfigError(msg)
     update: dict[str, Any] = {inner: _wrapped(getattr(model, inner), budget, limited)}
     if isinstance(model, RunnableWithFallbacks):
@@ -160,7 +166,9 @@ class RequestBudget:
     planned: Planned | None = None
     tools: Any = ()  # what a model has bound that keeps its tools itself
 
-    def steps(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
+    def steps(
+        self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any], thread: Any = None
+    ) -> Steps[Any]:
         """Returns what may be sent for a request: messages, or for a completion model the same texts."""
         if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
             return request
@@ -179,10 +187,9 @@ class RequestBudget:
                         msg, limit=limits.most, needed=needed, blocks={"prompt": needed}
                     )
             return request
-        thread = None
         if self.planned is not None:  # the plan has its cut and its summary already
-            limits = replace(limits, summarizer=None)
-        else:
+            limits, thread = replace(limits, summarizer=None), None
+        elif thread is None:
             thread = thread_id() or (_SESSION if limits.summarizer is not None else None)
         plan = yield from self.agent.plan(request, limits, thread=thread)
         send_report(self.on_report, plan.report)
@@ -223,6 +230,37 @@ class _Bounded:
         known: bool = getattr(self, _FIELD).agent.forget(thread_id)
         return known
 
+    # A chain tells its models the config of the run; of a direct call only the method itself gets it.
+    def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
+        model: Any = super()
+        return model.invoke(input, config, **_with_thread(self, config, options))
+
+    async def ainvoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
+        model: Any = super()
+        return await model.ainvoke(input, config, **_with_thread(self, config, options))
+
+    def stream(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
+        model: Any = super()
+        yield from model.stream(input, config, **_with_thread(self, config, options))
+
+    async def astream(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
+        model: Any = super()
+        async for part in model.astream(input, config, **_with_thread(self, config, options)):
+            yield part
+
+    def stream_events(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
+        model: Any = super()
+        return model.stream_events(input, config, **_with_thread(self, config, options))
+
+    def astream_events(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
+        model: Any = super()
+        return model.astream_events(input, config, **_with_thread(self, config, options))
+
+    def _get_invocation_params(self, stop: Any = None, **options: Any) -> Any:
+        options.pop(_THREAD, None)
+        model: Any = super()
+        return model._get_invocation_params(stop=stop, **options)  # noqa: SLF001 - its own
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _empty, (type(self).__mro__[2],), self.__getstate__()
 
@@ -239,6 +277,14 @@ def _bounded(model: Any, budget: RequestBudget) -> Any:
     object.__setattr__(made, "__class__", _bounded_class(own))
     made.__dict__[_FIELD] = budget
     return made
+
+
+def _with_thread(model: Any, config: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a call, with its thread where only its own config names it."""
+    thread = thread_id(config)
+    if thread == thread_id() or not isinstance(model, BaseChatModel):
+        return options
+    return {**options, _THREAD: thread}
 
 
 def _empty(own: Any) -> Any:
@@ -286,9 +332,10 @@ def _counted(bind_tools: Callable[..., Any]) -> Callable[..., Any]:
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a method of a model class whose request is checked first."""
 
-    def steps(self: Any, request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
+    def steps(self: Any, request: Any, asked: dict[str, Any]) -> Steps[Any]:
+        thread = asked.pop(_THREAD, None)
         budget: RequestBudget | None = getattr(self, _FIELD)
-        return request if budget is None else (yield from budget.steps(self, request, asked))
+        return request if budget is None else (yield from budget.steps(self, request, asked, thread))
 
     def send(self: Any, request: Any, *args: Any, **asked: Any) -> Any:
         return method(self, drive(steps(self, request, asked)), *args, **asked)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
-from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from typing_extensions import override
 
 from rankbudget.adapters import Steps, adrive, drive
-from rankbudget.errors import BudgetConfigError, misspelt
+from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_messages
-from ._slots import ALIASES, SlotSettings, Trimmed, render_prompt, reported
+from ._slots import SlotSettings, Trimmed, render_prompt, reported, unread
 
 __all__ = ["BudgetTrimmer", "Trimmed"]
 
@@ -118,7 +117,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
             rendered = [name for names in named for name in getattr(prompt, names, ())]
             keys = self._keys_in([*rendered, *value])
             if prompt is None or rendered:
-                self._check_spelling([str(key) for key in value if key not in rendered])
+                self._check_spelling(value, rendered)
             if prompt is None and all(value.get(name) is None for name in keys.values()):
                 allowed = ", ".join(self._keys.values())
                 given = ", ".join(f"{k}=None" if v is None else str(k) for k, v in value.items())
@@ -128,8 +127,8 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
                 )
                 raise BudgetConfigError(msg)
             done = yield from self._slots_steps(value, keys, show)
-            unread = _unread(value, {*keys.values()}) if prompt is None else []
-            done = replace(done, report=done.report.noting(*unread))
+            warnings = unread(value, {*keys.values()}) if prompt is None else []
+            done = replace(done, report=done.report.noting(*warnings))
             return done if key is None else replace(done, value={**done.value, key: done.report})
         slots = {self.history_key: value if isinstance(value, list) else as_messages(value)}
         if prompt is None:
@@ -139,27 +138,5 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         kept = done.value[self.history_key]
         return replace(done, messages=kept, value=kept if key is None else {**done.value, key: done.report})
 
-    def _check_spelling(self, given: Sequence[str]) -> None:
-        """Raises for a key that is surely a misspelt slot: its content would not be counted."""
-        slots = [*self._keys.values(), *ALIASES.values()]
-        missing = [key for key in slots if key not in given]
-        for key in given:
-            # "content" is a name of its own, however near to "context".
-            meant = misspelt(key, missing) if key not in {*slots, "content"} else ""
-            if meant and abs(len(meant) - len(key)) <= 1:
-                msg = f"the input has the key {key!r}, which no slot reads. Did you mean {meant!r}?"
-                raise BudgetConfigError(msg)
-
     def _show_history(self, slots: Mapping[str, Any]) -> list[BaseMessage]:
         return render_prompt(self.prompt, slots[self.history_key])
-
-
-def _unread(value: Mapping[str, Any], read: set[str]) -> list[str]:
-    """Returns a warning for each key with documents or messages that no slot reads."""
-    warnings = []
-    for key, held in value.items():
-        first = held[0] if isinstance(held, (list, tuple)) and held else held
-        if key not in read and isinstance(first, (Document, BaseMessage)):
-            option = "documents_key" if isinstance(first, Document) else "history_key"
-            warnings.append(f"{key!r} is neither counted nor fitted; name its slot with {option}={key!r}")
-    return warnings

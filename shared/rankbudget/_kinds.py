@@ -34,7 +34,9 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "extra_tokens": (lambda value: type(value) is int and value >= 0, "a whole number from 0"),
     "sources": (_is_list_of(str), "a list of block names"),
     "examples": (_is_list_of(Mapping), "a list of mappings with an input and an output"),
+    "history": (_is_list_of(Mapping), "a list of mappings with a role and a content"),
     "prompt": (lambda value: isinstance(value, str), "a text"),
+    "system_prompt": (lambda value: isinstance(value, str), "a text, or None"),
 }
 
 

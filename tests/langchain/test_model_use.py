@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import TodoListMiddleware, dynamic_prompt
+from langchain.chat_models import init_chat_model
 from langchain_classic.chains import ConversationChain
 from langchain_core.caches import InMemoryCache
 from langchain_core.language_models.fake import FakeListLLM
@@ -192,8 +193,11 @@ def test_what_wraps_a_model_stays_around_it(server: StrictModelServer) -> None:
         counter="o200k_base",
     )
     assert field.invoke(ASKED, {"configurable": {"t": 0.5}}).content == "ok"
+    made = init_chat_model(
+        plain.model_name, model_provider="openai", base_url=server.base_url, api_key="none"
+    )
     other = budget_model(
-        plain.configurable_alternatives(ConfigurableField(id="m"), small=client(server, 500)),
+        made.configurable_alternatives(ConfigurableField(id="m"), small=client(server, 500)),
         max_tokens=500,
         counter="o200k_base",
     )
@@ -289,6 +293,10 @@ def test_wrong_options_are_named() -> None:
     """What is no model, and a model whose window is unknown."""
     with pytest.raises(BudgetConfigError, match=r"model must be .*RunnableLambda"):
         budget_model(RunnableLambda(lambda x: x), max_tokens=100)
+    anew = init_chat_model("gpt-4o", model_provider="openai", configurable_fields="any", api_key="none")
+    for each in (anew, anew.bind_tools([look]), init_chat_model()):
+        with pytest.raises(BudgetConfigError, match=r"_ConfigurableModel.*configurable_alternatives"):
+            budget_model(each, max_tokens=100)
     with pytest.raises(BudgetError, match="window"):
         budget_model(FakeListChatModel(responses=["ok"]))
     with pytest.raises(BudgetConfigError, match="max_tokens"):

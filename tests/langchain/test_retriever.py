@@ -92,6 +92,27 @@ def test_a_budget_for_each_call() -> None:
         retriever.invoke("cats", max_tokens=0)
 
 
+@pytest.mark.parametrize("wrong", ["max_token", "max_tokns", "maxtokens", "Max_Tokens", "max_tokens_"])
+async def test_a_misspelt_option_of_one_call_is_refused(wrong: str) -> None:
+    """Before anything is retrieved, in both forms; what is no option of ours goes to the retriever."""
+    asked: list[dict[str, Any]] = []
+
+    class Asked(BaseRetriever):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any, **options: Any) -> list[Document]:
+            asked.append(options)
+            return [CATS]
+
+    retriever = BudgetRetriever(retriever=Asked(), max_tokens=100)
+    with pytest.raises(BudgetConfigError, match=rf"{wrong!r}; did you mean 'max_tokens'"):
+        retriever.invoke("cats", **{wrong: 20})
+    with pytest.raises(BudgetConfigError, match=rf"{wrong!r}; did you mean 'max_tokens'"):
+        await retriever.ainvoke("cats", **{wrong: 20})
+    assert asked == []
+    theirs: dict[str, Any] = {"filter": {"a": 1}, "fetch_k": 3, "score_threshold": 0.5, "max_results": 3}
+    assert retriever.invoke("cats", **theirs, max_tokens=50) == [CATS]
+    assert asked == [theirs]
+
+
 def test_a_shared_compressor_and_a_limit_of_the_retriever() -> None:
     """A compressor without a limit takes the retriever's; two limits are refused."""
     compressor = BudgetDocumentCompressor(counter=EXACT)

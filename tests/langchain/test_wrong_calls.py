@@ -29,7 +29,7 @@ from langchain_budget import (
     trim_messages,
 )
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.errors import BudgetConfigError, BudgetError
+from rankbudget.errors import BudgetConfigError, BudgetError, MessageError
 
 
 class Found(BaseRetriever):
@@ -150,6 +150,37 @@ def test_a_misspelt_option_is_refused_with_the_nearest_name(door: str) -> None:
                 with pytest.raises(BudgetConfigError) as caught:
                     make(**fixed, **{misspelt: 5})
                 assert f"has no option '{misspelt}'; did you mean '{name}'" in str(caught.value)
+
+
+@pytest.mark.parametrize("made", [None, "store", {}, [HumanMessage("hi")]])
+def test_a_factory_of_no_history_is_named(made: Any) -> None:
+    """At the first call, with what it returned."""
+    make = BudgetMessageHistory.around(lambda session_id: made, max_tokens=50)
+    with pytest.raises(BudgetConfigError, match=r"get_session_history must return .*BaseChatMessageHistory"):
+        make("ann")
+
+
+@pytest.mark.parametrize("given", [None, [None], 5, [HumanMessage("hi"), 5], {"role": "user"}, [object()]])
+async def test_a_history_stores_no_broken_message(given: Any) -> None:
+    """It is refused when it is added, in both forms, and what was stored can be read."""
+    history = BudgetMessageHistory(max_tokens=50)
+    history.add_messages([HumanMessage("hi")])
+    with pytest.raises(MessageError):
+        history.add_messages(given)
+    with pytest.raises(MessageError):
+        await history.aadd_messages(given)
+    assert [m.text for m in history.messages] == ["hi"]
+
+
+async def test_a_history_stores_what_is_read_as_messages() -> None:
+    """Tuples, dicts and texts, one message alone, and an iterator."""
+    history = BudgetMessageHistory(max_tokens=50)
+    dicts = [("human", "one"), {"role": "assistant", "content": "two"}, "three"]
+    for given in (dicts, HumanMessage("four"), iter([HumanMessage("five")])):
+        history.add_messages(given)  # type: ignore[arg-type]
+    await history.aadd_messages(AIMessage("six"))  # type: ignore[arg-type]
+    assert [m.text for m in history.history.messages[3:]] == ["four", "five", "six"]
+    assert "one" in "\n".join(m.text for m in history.messages)
 
 
 def test_a_wrong_call_is_a_typed_error() -> None:

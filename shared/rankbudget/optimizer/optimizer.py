@@ -28,7 +28,7 @@ from .few_shot import FewShotSelector, example_text
 QualityRisk = Literal["none", "low", "medium", "high"]
 Percent = Annotated[float, Field(ge=0, le=100)]
 Messages = Sequence[Mapping[str, Any]]
-_PREFERENCES = ("low", "medium", "high")
+_PREFERENCES, _TASK_TYPES = ("low", "medium", "high"), ("general", "critical")
 _DECISIVE_GAP, _DECISIVE_WORDS = 0.5, 6
 """Share, and number, of the question's words by which some documents must lead for all others to go."""
 _ALIKE = 0.9
@@ -161,17 +161,19 @@ class TokenOptimizer:
             system_prompt: stays as it is unless `compress_system_prompt` is set.
             history: messages with `role` and `content`, oldest first.
             examples: few-shot examples, mappings with an input and an output.
-            task_type: the prompt of a "critical" task is not changed.
+            task_type: "general"; the prompt of a "critical" task is not changed.
             quality_preference: "high" changes nothing, "low" also shortens the documents that stay.
 
         Raises:
-            BudgetConfigError: an unknown quality preference.
+            BudgetConfigError: an argument is of a wrong kind, or a word that is not known.
         """
         problems: list[str] = []
         check_choice("quality_preference", quality_preference, problems, _PREFERENCES)
+        check_choice("task_type", task_type, problems, _TASK_TYPES)
         if problems:
             raise BudgetConfigError.of(problems)
-        check_kinds({"prompt": prompt, "examples": examples})
+        given = {"prompt": prompt, "system_prompt": system_prompt, "history": history, "examples": examples}
+        check_kinds(given)
         parts, history, examples = parse_prompt(prompt), history or (), examples or ()
         original = _assemble(system_prompt, history, examples, parts)
         if task_type == "critical":
