@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import RowError, shown
+from ..messages.codec import PINNED_ROLES
 from ..segment import Block, Segment
 
 USUAL_INPUTS = ("system", "history", "documents", "question", "tools")
@@ -80,7 +81,7 @@ def _read(name: str, value: Any) -> Any:
     else:
         value = plain(value)
     if name == "question":
-        return _checked(name, value, isinstance(value, Mapping), "a text or a message")
+        return _checked(name, value, _has_role(value, {"user"}), "a text or a user message")
     if name in {"system", "history"} and isinstance(value, Mapping):
         value = [value]
     _checked(name, value, isinstance(value, list), "a list, or a text that is a JSON list")
@@ -88,8 +89,14 @@ def _read(name: str, value: Any) -> Any:
         kind = "messages" if name == "history" else "tool schemas"
         return _checked(name, value, all(isinstance(one, Mapping) for one in value), f"a list of {kind}")
     if name in _TEXTS:
-        return _checked(name, value, all(isinstance(one, (str, Mapping)) for one in value), "texts")
+        roles = PINNED_ROLES if name == "system" else frozenset()
+        fine = all(isinstance(one, str) or _has_role(one, roles) for one in value)
+        return _checked(name, value, fine, "texts or system messages" if roles else "texts")
     return Block(name=_BLOCKS[name], segments=[_segment(name, i, one) for i, one in enumerate(value)])
+
+
+def _has_role(value: Any, roles: Collection[str]) -> bool:
+    return isinstance(value, Mapping) and value.get("role") in roles
 
 
 def _parsed(name: str, text: str) -> Any:
