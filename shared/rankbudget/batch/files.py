@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from re import compile as pattern
@@ -35,7 +35,7 @@ class BatchResult:
         rows: rows of the output, one for each of the input.
         failed: how many of them have an error.
         resumed: how many of them an earlier run had finished.
-        error: the first error of this run; None without one.
+        error: the first one, in the order of the rows that this run fitted; None without one.
         seconds: how long it took.
     """
 
@@ -89,12 +89,13 @@ def fit_files(
     workers = _cores() if workers is None else workers
     formats = _checked(source, target, workers, shard_rows)
     folder = target.with_name(f"{target.name}.parts")
-    error = None
+    errors: dict[int, str] = {}
     with _locked(folder):
         run = _Run(fit, folder, formats, size_of(source))
         tasks = run.tasks(shards_of(source, shard_rows))
-        for (shard, _), made in answers_of(ShardFitter(fit, *formats), tasks, workers=workers):
-            error = error or made.error
+        for shard, made in answers_of(ShardFitter(fit, *formats), tasks, workers=workers):
+            if made.error is not None:
+                errors[shard.position] = made.error
             now = run.finish(shard, made)
             if progress is not None:
                 progress(now)
@@ -103,8 +104,13 @@ def fit_files(
         joined.replace(target)
         shutil.rmtree(folder, ignore_errors=True)
     rows, failed, resumed = run.meter.counts
-    seconds = time.monotonic() - began
-    return BatchResult(rows=rows, failed=failed, resumed=resumed, error=error, seconds=seconds)
+    return BatchResult(
+        rows=rows,
+        failed=failed,
+        resumed=resumed,
+        error=errors[min(errors)] if errors else None,
+        seconds=time.monotonic() - began,
+    )
 
 
 class _Run:
@@ -121,8 +127,8 @@ class _Run:
             if (found := _PART.fullmatch(part.name)) and found[4] == formats[1]
         }
 
-    def tasks(self, shards: Iterator[Shard]) -> Iterator[tuple[Shard, Path]]:
-        """Yields the shards to fit, each with the start of its part's path."""
+    def tasks(self, shards: Iterator[Shard]) -> Iterator[Shard]:
+        """Yields the shards that are not fitted yet."""
         for shard in shards:
             if shard.position == 0:
                 self._fit.input_columns(names_in(shard, self._source))
@@ -133,7 +139,7 @@ class _Run:
                 self.parts[shard.position] = part
                 self.meter.resume(rows=rows, failed=failed, amount=shard.amount)
             else:
-                yield shard, self._folder / stem
+                yield replace(shard, stem=self._folder / stem)
 
     def finish(self, shard: Shard, made: Fitted) -> Progress:
         """Counts a shard that was fitted."""

@@ -28,6 +28,7 @@ class Shard:
     rows: int  # how many lines or rows it has
     data: bytes  # lines, or an Arrow stream
     amount: int  # its part of what `size_of` returns
+    stem: Path = Path()  # its part, without format and numbers of rows
 
     def __str__(self) -> str:
         return f"the shard of rows {self.first:,} to {self.first + self.rows - 1:,}"

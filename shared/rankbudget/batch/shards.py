@@ -42,9 +42,8 @@ class ShardFitter:
     source: str
     target: str
 
-    def __call__(self, task: tuple[Shard, Path]) -> Fitted:
-        """Fits a shard; its part is the path with the number of rows and of failed rows appended."""
-        shard, stem = task
+    def __call__(self, shard: Shard) -> Fitted:
+        """Fits a shard; the name of its part ends with the number of rows and of failed rows."""
         error_column = self.fit.outputs["budget_error"]
         if self.source == "parquet":
             made: Any = self.fit.fit_batch(table_in(shard), first=shard.first)
@@ -53,7 +52,7 @@ class ShardFitter:
             made = self._fitted_lines(shard)
             errors = [outputs["budget_error"] for _, _, outputs in made]
         failed = [error for error in errors if error is not None]
-        part = stem.with_name(f"{stem.name}-{len(errors)}-{len(failed)}.{self.target}")
+        part = shard.stem.with_name(f"{shard.stem.name}-{len(errors)}-{len(failed)}.{self.target}")
         with written_whole(part) as path:
             self._write(path, made)
         return Fitted(part, len(errors), len(failed), failed[0] if failed else None)
