@@ -5,8 +5,9 @@ In: a budget, and columns or files of rows. Out: the same rows with the fitted p
 
 from __future__ import annotations
 
+from .daft_frame import fit_daft
 from .files import BatchResult, fit_files
 from .fit_prompt import FitPrompt
 from .progress import Progress
 
-__all__ = ["BatchResult", "FitPrompt", "Progress", "fit_files"]
+__all__ = ["BatchResult", "FitPrompt", "Progress", "fit_daft", "fit_files"]
