@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_data_frame_gives_what_a_loop_gives(workers):
     """All rows once and in order, their columns kept, equal to one call over columns; with any number of processes."""
-    made = fit_daft(daft.from_pylist(rows()), fit_prompt(), workers=workers, batch_rows=100)
+    made = fit_daft(daft.from_pydict(columns(rows())), fit_prompt(), workers=workers, batch_rows=100)
     assert made.column_names == [*rows()[0], *fit_prompt().outputs.values()]
     found = made.to_pylist()
     check_promise(rows(), found)

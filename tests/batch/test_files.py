@@ -156,17 +156,17 @@ def test_rows_of_many_types_become_one_table(tmp_path):
 
 # ---- what dies ------------------------------------------------------------------------------------------------------------------
 def test_killed_workers_are_replaced(source, tmp_path, fitted):
-    """After kill -9 of a worker after each of three shards: every row is there once, as without it."""
+    """After kill -9 of a worker after each of two shards: every row is there once, as without it."""
     killed = []
 
     def kill(progress):
         alive = [child for child in multiprocessing.active_children() if child.pid not in killed]
-        if len(killed) < 3 and alive:
+        if len(killed) < 2 and alive:
             killed.append(alive[0].pid)
             os.kill(alive[0].pid, signal.SIGKILL)
 
     result = run(source, tmp_path / "out.jsonl", workers=2, progress=kill)
-    assert len(killed) == 3
+    assert len(killed) == 2
     assert (result.rows, result.failed) == (1000, 50)
     assert plain(read_jsonl(tmp_path / "out.jsonl")) == fitted
 
