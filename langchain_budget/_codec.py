@@ -137,13 +137,21 @@ class LangChainCodec:
         return found if isinstance(found, str) else None
 
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
-        """Reads straight from the models: a thread is checked on every call of a session."""
-        return [
-            (fields["content"], message.__class__, fields["name"], fields.get("tool_call_id"))
-            if _is_plain(fields := _fields(message)) and "role" not in fields
-            else "\x1f".join([message.__class__.__name__, *(repr(fields.get(key)) for key in _SENT)])
-            for message in messages
-        ]
+        """Reads straight from the models, without a call: a thread is checked at every turn of a session."""
+        found: list[Hashable] = []
+        for message in messages:
+            kind = message.__class__
+            fields = message.__dict__ if kind in self._roles else _fields(message)
+            content = fields["content"]
+            plain = content.__class__ is str and not fields["additional_kwargs"]
+            called = kind is AIMessage and (fields["tool_calls"] or fields["invalid_tool_calls"])
+            if plain and (kind is HumanMessage or kind is AIMessage) and not called:
+                found.append((content, kind, fields["name"]))
+            elif plain and kind is ToolMessage:
+                found.append((content, kind, fields["name"], fields["tool_call_id"]))
+            else:
+                found.append("\x1f".join([kind.__name__, *(repr(fields.get(key)) for key in _SENT)]))
+        return found
 
     def with_text(self, message: Any, text: str | Sequence[str]) -> Any:
         fields = _fields(message)

@@ -75,8 +75,8 @@ def example_messages(example: Mapping[str, Any], prompt: Any = None) -> list[Bas
     if len(example) == 2 and len(asked) == len(answered) == 1:  # noqa: PLR2004 - a question and its answer
         return [HumanMessage(str(example[asked[0]])), AIMessage(str(example[answered[0]]))]
     msg = (
-        f"an example must say which field is the question (got {', '.join(map(str, example)) or 'none'}); "
-        "give example_prompt=, as ChatPromptTemplate([('human', '{..}'), ('ai', '{..}')])"
+        f"an example must say which field is the question (got {', '.join(map(str, example)) or 'none'}). "
+        "Give example_prompt=, as ChatPromptTemplate([('human', '{..}'), ('ai', '{..}')])"
     )
     raise BudgetConfigError(msg)
 
@@ -121,9 +121,8 @@ def _filled(write: Callable[..., Any], example: Mapping[str, Any]) -> Any:
     try:
         return write(**example)
     except KeyError as error:
-        msg = (
-            f"the example prompt needs {error}, an example has {', '.join(map(str, example)) or 'no fields'}"
-        )
+        fields = ", ".join(map(str, example)) or "no fields"
+        msg = f"each example must have {error} for the example prompt (got {fields})"
         raise BudgetConfigError(msg) from error
 
 
@@ -160,7 +159,7 @@ def _convert(item: Any) -> BaseMessage:
     try:
         return convert_to_messages([item])[0]
     except (NotImplementedError, ValueError, KeyError) as error:
-        msg = f"{item!r:.120} is no message: {error}"
+        msg = f"a message must be a message, a tuple, a dict or a text (got {item!r:.120}): {error}"
         raise MessageError(msg) from error
 
 
@@ -173,5 +172,7 @@ def _tool(tool: Any) -> dict[str, Any]:
                 "type": "function",
                 "function": {"name": str(tool.get("type", "")), "parameters": dict(tool)},
             }
-        msg = f"{tool!r:.80} is no tool; give what bind_tools takes: a tool, a function, a class or a schema"
+        msg = (
+            f"each tool must be a tool, a function, a class or a schema (got {tool!r:.80}), as for bind_tools"
+        )
         raise BudgetConfigError(msg) from error

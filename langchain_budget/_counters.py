@@ -123,8 +123,8 @@ def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = No
                 works.append(kind)
     if not works:
         msg = (
-            f"the counter {_name(counter)!r} takes neither a list of messages, nor a message, nor a text, "
-            "or returns no number; annotate its first argument with list[BaseMessage], BaseMessage or str"
+            "counter must take a list of messages, a message or a text, and return a number (got "
+            f"{_name(counter)!r}). Annotate its first argument with list[BaseMessage], BaseMessage or str."
         )
         raise BudgetConfigError(msg)
     return works[0]

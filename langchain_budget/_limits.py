@@ -12,7 +12,7 @@ from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import override
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import SUMMARY_TIMEOUT, Limits, ListMeasure, Measure, Summarizer, limits_of
+from rankbudget.adapters import SUMMARY_TIMEOUT, Limits, ListMeasure, Measure, Summarizer, holds, limits_of
 
 from ._codec import CODEC
 from ._convert import as_tools
@@ -27,8 +27,7 @@ _SCHEMA_NAMES = (
 """What the integrations call the schema of a structured answer that is no tool."""
 
 
-_STORED = ("previous_response_id", "conversation", "cached_content")
-"""What the integrations call that which a provider stores and adds to a request."""
+_REMEMBERED = ("_state", "_turn", "_planned", "_task")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +123,11 @@ class LimitSettings(Settings):
         self._limits = limits_for(**{name: getattr(self, name) for name in _OPTIONS if name in fields})
 
 
+def remembered(session: BudgetSession) -> dict[str, Any]:
+    """Returns what a session remembers, without what it is made of: a counter may not be picklable."""
+    return {name: held for name, held in vars(session).items() if name in _REMEMBERED}
+
+
 def limit_of(session: BudgetSession, max_tokens: int | None) -> tuple[TokenBudget | None, int | None]:
     """Returns a session's limit as `budget` and `max_tokens`."""
     if isinstance(session.budget, TokenBudget):
@@ -136,16 +140,10 @@ def bound_tools(model: Any) -> list[dict[str, Any]] | None:
     return schemas_in(unwrapped(model)[1])
 
 
-def holds(model: Any, arguments: Mapping[str, Any]) -> bool:
-    """Returns whether a request names messages that its provider stores and adds."""
-    given = {**(getattr(model, "model_kwargs", None) or {}), **arguments}
-    named = any(given.get(name) or getattr(model, name, None) for name in _STORED)
-    return named or bool(getattr(model, "use_previous_response_id", False))
-
-
 def schemas_in(arguments: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Returns the tools and output schemas among the arguments of a request; None when there are none."""
-    tools = [_schema(tool) for tool in arguments.get("tools") or ()]
+    given = arguments.get("tools") or ()
+    tools = list(map(_schema, given if isinstance(given, Sequence) else [given]))
     tools += [{"type": "function", "function": dict(f)} for f in arguments.get("functions") or ()]
     for name in _SCHEMA_NAMES:
         schema = arguments.get(name)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, TypedDict, TypeVar, cast
 
 from langchain_core.documents import Document
@@ -18,10 +17,9 @@ from pydantic import BaseModel
 from typing_extensions import Self, override
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import check_options, typed_errors
+from rankbudget.adapters import check_options, is_blocking, typed_errors
 from rankbudget.errors import BudgetConfigError, shown
 
-_log = logging.getLogger("langchain_budget")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -42,12 +40,14 @@ def check_given(owner: str, given: Mapping[str, Any], allowed: Iterable[str]) ->
     check_values(given)
 
 
-def check_values(given: Mapping[str, Any]) -> None:
-    """Raises one BudgetConfigError for all options whose values are wrong."""
+def check_values(given: Mapping[str, Any], required: Collection[str] = ()) -> None:
+    """Raises one BudgetConfigError for all options whose values are wrong; required ones may not be None."""
     problems = []
     for name, value in given.items():
         fits, words = _RULES.get(name, (object, ""))
-        if value is None and words.endswith("or None"):
+        if name in required:
+            words = words.removesuffix(", or None")
+        elif value is None and words.endswith("or None"):
             continue
         if not (isinstance(value, fits) if isinstance(fits, (type, tuple)) else fits(value)):
             problems.append(f"{name} must be {words} (got {shown(value)})")
@@ -60,6 +60,7 @@ def checked(function: F) -> F:
     owner = function.__qualname__.removesuffix(".__init__")
     signature = inspect.signature(function)
     allowed = [name for name in signature.parameters if name not in {"self", "limits"}]
+    required = [name for name, taken in signature.parameters.items() if taken.annotation in ("int", int)]
     if "limits" in signature.parameters:
         allowed += LimitOptions.__annotations__
 
@@ -71,19 +72,10 @@ def checked(function: F) -> F:
         except TypeError as error:
             msg = f"{owner} was called wrongly: {error}"
             raise BudgetConfigError(msg) from error
-        check_values({**given, **kwargs})
+        check_values({**given, **kwargs}, required)
         return function(*args, **kwargs)
 
     return cast("F", run)
-
-
-def send_report(on_report: Callable[[Any], Any] | None, report: Any) -> None:
-    """Calls the user's callback; what it raises is logged, because the model's answer is paid for."""
-    if on_report is not None:
-        try:
-            on_report(report)
-        except Exception:  # noqa: BLE001 - whatever it raises, the answer is worth more
-            _log.exception("on_report failed")
 
 
 class Settings(BaseModel):
@@ -128,7 +120,8 @@ class Settings(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         check_given(type(self).__name__, update or {}, type(self).model_fields)
         copied = super().model_copy(update=update, deep=deep)
-        copied._prepare()  # noqa: SLF001 - its own kind
+        if update:
+            copied._prepare()  # noqa: SLF001 - its own kind
         return copied
 
 
@@ -161,12 +154,6 @@ def _list_of(kind: type) -> Any:
 def _with_one_of(*names: str) -> Any:
     """Returns the test for objects with one of these methods; texts have `format` but are none of them."""
     return lambda value: not isinstance(value, str) and any(callable(getattr(value, n, None)) for n in names)
-
-
-def _blocking(value: Any) -> bool:
-    """Tells whether a value can be called and its answer need not be awaited."""
-    is_async = inspect.iscoroutinefunction
-    return callable(value) and not (is_async(value) or is_async(type(value).__call__))
 
 
 def _names_kinds(value: Any) -> bool:
@@ -212,7 +199,7 @@ _RULES: dict[str, tuple[Any, str]] = {
     "scorer": (_with_one_of("score"), "an object with score(query, segments), or None"),
     "text_splitter": (_with_one_of("split_text", "__call__"), "a text splitter or a callable, or None"),
     "embeddings": (_with_one_of(*_EMBEDS), "an embedding model, a function from texts to vectors, or None"),
-    "on_report": (_blocking, "a blocking callable that takes a report, or None"),
+    "on_report": (is_blocking, "a blocking callable that takes a report, or None"),
     "get_session_history": (callable, "a callable that returns a BaseChatMessageHistory"),
     "documents": (_list_of(Document), "a list of Documents"),
     "example": (Mapping, "a dict"),

@@ -81,7 +81,7 @@ class SlotSettings(LimitSettings):
         super()._prepare()
         self._keys = {slot: getattr(self, option) for slot, option in _OPTIONS.items()}
         if len({*self._keys.values()}) != len(self._keys):
-            msg = f"each slot must have a key of its own (got {', '.join(self._keys.values())})"
+            msg = f"each slot must have a key of its own (got {', '.join(self._keys.values())})."
             raise BudgetConfigError(msg)
         own = {"scorer": self.scorer, "cut": self.cut, "strict": self.strict}
         self._fields = {**self._limits.fields(), **own, "shown": shown_by(self.document_prompt)}
@@ -145,8 +145,8 @@ class SlotSettings(LimitSettings):
         messages = as_messages(given)
         if len(messages) > 1 and show is None:
             msg = (
-                f"{self.question_key} must be a text or one message (got {len(messages)} messages); "
-                f"put the earlier ones into {self.history_key}, or give prompt=, which counts all it shows"
+                f"{self.question_key} must be a text or one message (got {len(messages)} messages). "
+                f"Put the earlier ones into {self.history_key}, or give prompt=, which counts all it shows."
             )
             raise BudgetConfigError(msg)
         return messages[-1] if messages else None
@@ -244,7 +244,7 @@ def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:
         if not isinstance(error, (KeyError, IndexError)):
             raise
         known = ", ".join(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
-        msg = f"the prompt needs {error} (got {known}); pass it, or bind it with prompt.partial(..)"
+        msg = f"the prompt must get {error} (got {known}). Pass it, or bind it with prompt.partial(..)."
         raise BudgetConfigError(msg) from error
     return made.to_messages() if isinstance(made, PromptValue) else as_messages(made)
 

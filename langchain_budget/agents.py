@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
@@ -13,7 +12,6 @@ from typing_extensions import Unpack
 
 from rankbudget import BudgetConfigError, TokenBudget, TokenCounter
 from rankbudget.adapters import (
-    PINNED_ROLES,
     Plan,
     PromptRequest,
     SessionPool,
@@ -190,26 +188,15 @@ class AgentBudget(SharedCopy):
                 'Pass config={"configurable": {"thread_id": ..}} to invoke.'
             )
             raise BudgetConfigError(msg)
-        messages = as_messages(messages) if limits.held else messages
-        results = _results_of_stored_calls(messages) if limits.held else 0
-        if results:  # counted and kept as system messages are, but no matter of a system prompt's share
-            limits = replace(limits, budget=limits.budget.replace(max_system_ratio=None))
         request = PromptRequest(
             **limits.fields(),
-            system=messages[:results],
-            history=messages[results:],
+            history=messages,
             sources=frozenset({"history"}),
             sent=True,
             cut="stable" if thread is None else "fill",  # a session moves its cut rarely by itself
         )
         session = None if thread is None else self._sessions.get(thread, limits.session)
         return (yield from planned(request, session))
-
-
-def _results_of_stored_calls(messages: Sequence[Any]) -> int:
-    """Returns where the results at the start of a request end: the provider stores their calls."""
-    leading = takewhile(lambda role: role in PINNED_ROLES or role == "tool", map(CODEC.role, messages))
-    return max([place + 1 for place, role in enumerate(leading) if role == "tool"], default=0)
 
 
 def thread_id(config: RunnableConfig | None = None) -> Any:

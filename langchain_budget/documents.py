@@ -170,7 +170,7 @@ class BudgetRetriever(Settings, BaseRetriever):
         options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
         check_given(type(self).__name__, kwargs, [*type(self).model_fields, *_OPTIONS])
         if options and kwargs.get("compressor") is not None:
-            msg = f"compressor must be given without {', '.join(options)}: a compressor has its own options"
+            msg = f"compressor must be given alone (got {', '.join(options)}, too). Give it these options."
             raise BudgetConfigError(msg)
         if kwargs.get("compressor") is None:
             kwargs["compressor"] = BudgetDocumentCompressor(**options)
@@ -179,7 +179,7 @@ class BudgetRetriever(Settings, BaseRetriever):
     @override
     def _prepare(self) -> None:
         if self.max_tokens is not None and self.compressor.max_tokens is not None:
-            msg = "max_tokens must be given once: the compressor has a max_tokens of its own"
+            msg = "max_tokens must be given once (got another of the compressor). Leave one of them out."
             raise BudgetConfigError(msg)
 
     @override

@@ -32,7 +32,7 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import as_messages, to_segments
-from ._limits import LimitSettings
+from ._limits import LimitSettings, remembered
 from ._slots import host_objects, placeholders_in, planned, render_prompt, system_of
 from ._supported import require
 from .message_history import Store
@@ -48,7 +48,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
     """Remembers all of a conversation and loads what fits, always a valid conversation.
 
     The cut is remembered between turns: over the limit it moves once, down to half of it, so that prompt
-    caches stay warm. A setting that is changed counts from the next load on, which cuts anew.
+    caches stay warm. A setting that is changed counts from the next load on, which cuts again; a changed
+    name, prompt or scorer keeps the cut.
 
     Args:
         budget: the limits; the conversation gets its share of them, retrieved documents what it leaves.
@@ -109,6 +110,22 @@ class BudgetMemory(LimitSettings, BaseMemory):
         sources = ["knowledge"] if self.retriever is not None else []
         self._session = limits.session(measure=measure, sources=sources)
 
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        kept = self._session if name in _BESIDE_SESSION else None
+        super().__setattr__(name, value)
+        if kept is not None:
+            self._session = kept
+
+    @override
+    def __getstate__(self) -> dict[Any, Any]:
+        return {**super().__getstate__(), "session": remembered(self._session)}
+
+    @override
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        super().__setstate__(state)
+        self._session.__setstate__(state["session"])
+
     @property
     @override
     def memory_variables(self) -> list[str]:
@@ -138,8 +155,17 @@ class BudgetMemory(LimitSettings, BaseMemory):
     @property
     def buffer(self) -> list[BaseMessage] | str:
         """What a load returns for the conversation, under the name LangChain's own memories give it."""
-        shown: list[BaseMessage] | str = self._shown(self.fit().messages)
-        return shown
+        return self.buffer_as_messages if self.return_messages else self.buffer_as_str
+
+    @property
+    def buffer_as_messages(self) -> list[BaseMessage]:
+        """The conversation that fits, as messages, whatever a load returns."""
+        return list(map(CODEC.copy, self.fit().messages))
+
+    @property
+    def buffer_as_str(self) -> str:
+        """The conversation that fits, as one text, whatever a load returns."""
+        return self._writer()(self.fit().messages)
 
     # ---- save: whole -------------------------------------------------------------------------------------
     @override
@@ -230,11 +256,17 @@ class BudgetMemory(LimitSettings, BaseMemory):
         if len(outputs) == 1:
             return next(iter(outputs))
         if "output" in outputs:
-            msg = f"output_key must name the output to store (got {list(outputs)}); 'output' is stored"
+            msg = f"output_key must name the output to store (got {list(outputs)}). 'output' is stored."
             warnings.warn(msg, stacklevel=4)
             return "output"
         msg = f"Got multiple output keys: {list(outputs)}, or none; name the model's answer with output_key="
         raise BudgetConfigError(msg)
+
+
+_BESIDE_SESSION = (
+    *("prompt", "scorer", "memory_key", "documents_key", "input_key", "output_key", "return_docs"),
+)
+"""Settings that a session does not depend on: a change of them keeps the cut and the summary."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from rankbudget import BudgetReport, FitResult, TokenBudget
 from rankbudget.adapters import Call, SessionPool, Steps, awaiting, blocking
 
 from ._codec import CODEC
-from ._limits import limits_for
+from ._limits import limits_for, remembered
 from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
 
@@ -62,8 +62,17 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         super().__init__()
         self.history: BaseChatMessageHistory = history if history is not None else Store()
         self.extra_tokens = extra_tokens
-        self._limits = limits_for(budget=budget, tools=tools, **limits)
+        self._options: dict[str, Any] = {"budget": budget, "tools": tools, **limits}
+        self._limits = limits_for(**self._options)
         self._session = self._limits.session()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_limits": None, "_session": remembered(self._session)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        limits = limits_for(**state["_options"])
+        self.__dict__.update(state, _limits=limits, _session=limits.session())
+        self._session.__setstate__(state["_session"])
 
     @classmethod
     def around(

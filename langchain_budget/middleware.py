@@ -12,11 +12,11 @@ from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from typing_extensions import Unpack, override
 
 from rankbudget import BudgetReport, TokenBudget
-from rankbudget.adapters import Call, Plan, Steps, adrive, content_text, drive, truncate_text
+from rankbudget.adapters import Call, Plan, Steps, adrive, content_text, drive, send_report, truncate_text
 
 from ._codec import CODEC
 from ._convert import as_tools
-from ._options import LimitOptions, SharedCopy, checked, send_report
+from ._options import LimitOptions, SharedCopy, checked
 from ._supported import require
 from .agents import AgentBudget, thread_id
 from .model import Planned, guarded
@@ -143,7 +143,8 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         if writer is not None:
             figures = {"total_tokens": report.total_tokens, "limit": report.limit}
             kept = sum([block.kept + block.shortened for block in report.blocks if block.name == "history"])
-            writer({"context_budget": {**figures, "kept": kept, "given": len(request.messages)}})
+            given = len(request.messages) + (request.system_message is not None)  # as the report counts
+            writer({"context_budget": {**figures, "kept": kept, "given": given}})
 
     # ---- after every tool --------------------------------------------------------------------------------
     @override
@@ -188,7 +189,8 @@ def _with_update(request: ModelRequest[Any], kept: list[Any], answer: Any) -> An
     known = {m.id for m in request.messages if m.id is not None}
     stays = {m.id for m in kept}
     if stays <= known:
-        changes: list[Any] = [RemoveMessage(id=m.id) for m in dropped if m.id in known - stays]
+        removed = known - stays
+        changes: list[Any] = [RemoveMessage(id=m.id) for m in dropped if m.id in removed]
         changes += [m for m in kept if id(m) not in given]
     else:  # a summary comes first, and only a new list gives its place
         changes = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept, *response.result]

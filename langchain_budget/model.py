@@ -15,12 +15,11 @@ from langchain_core.runnables.configurable import RunnableConfigurableAlternativ
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import Plan, Steps, adrive, drive, limits_of
+from rankbudget.adapters import Plan, Steps, adrive, drive, holds, limits_of, send_report
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
-from ._convert import as_tools
-from ._limits import HostLimits, holds, limit_of, schemas_in
-from ._options import checked, send_report
+from ._limits import HostLimits, limit_of, schemas_in
+from ._options import checked
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, inner_name
 
@@ -159,7 +158,7 @@ class RequestBudget:
     on_report: Callable[[BudgetReport], Any] | None
     inner: RequestBudget | None  # of a model that is bounded twice: the smaller limit counts
     planned: Planned | None = None
-    tools: Sequence[Any] = ()  # what a model has bound that keeps its tools itself
+    tools: Any = ()  # what a model has bound that keeps its tools itself
 
     def steps(self, model: BaseLanguageModel[Any], request: Any, asked: Mapping[str, Any]) -> Steps[Any]:
         """Returns what may be sent for a request: messages, or for a completion model the same texts."""
@@ -196,7 +195,7 @@ class RequestBudget:
         named = asked.get("model")
         called: Any = named if isinstance(named, str) else model.bind(**answer) if answer else model
         own = called if self.agent.model is None else self.agent.model
-        tools = [*(as_tools(self.tools) or ()), *(schemas_in(arguments) or ())]
+        tools = [*(schemas_in({"tools": self.tools}) or ()), *(schemas_in(arguments) or ())]
         limits = self.agent.limits_for(own).with_tools(tools)
         limits = replace(limits, held=limits.held or holds(model, asked))
         if self.inner is not None:
@@ -272,11 +271,14 @@ def _counted(bind_tools: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a model class's `bind_tools`; what it binds counts even where a request does not carry it."""
 
     @functools.wraps(bind_tools)
-    def bind(self: Any, tools: Sequence[Any], **options: Any) -> Any:
+    def bind(self: Any, tools: Any, **options: Any) -> Any:
         made = bind_tools(self, tools, **options)
-        if not isinstance(made, _Bounded):  # a binding, which passes the tools on with each request
+        budget: RequestBudget | None = getattr(self, _FIELD)
+        if budget is None or not isinstance(
+            made, _Bounded
+        ):  # a binding passes the tools on with each request
             return made
-        return _bounded(made, replace(getattr(self, _FIELD), tools=[*tools]))
+        return _bounded(made, replace(budget, tools=tools))
 
     return bind
 

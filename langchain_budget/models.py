@@ -208,6 +208,6 @@ def _variables(first: Any) -> list[str] | None:
 
 def _text(answer: Any) -> str:
     if not isinstance(answer, (str, BaseMessage)):
-        msg = f"the summarizer must answer with text (got a {type(answer).__name__}); add StrOutputParser()"
+        msg = f"the summarizer must answer with text (got a {type(answer).__name__}). Add StrOutputParser()."
         raise SummaryError(msg)
     return str(answer.text if isinstance(answer, BaseMessage) else answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -134,9 +134,10 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
                 if key in placeholders:
                     written[key] = self._as_turns(slot, items)
                     continue
-                empty = PLACEHOLDERS.get(slot, "")
-                text = self._as_text(slot, items) if items else empty
-                written[key] = _Walked(items, text, as_fields="mustache" in formats) if walked else text
+                write = partial(self._as_text, slot)
+                written[key] = (
+                    _Walked(items, write, as_fields="mustache" in formats) if walked else write(items)
+                )
             return render_prompt(template, written)
 
         return self._slots_steps(values, self._keys_in([*names, *values]), show)
@@ -159,6 +160,8 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         return turns
 
     def _as_text(self, block: str, items: list[Any]) -> str:
+        if not items:
+            return PLACEHOLDERS.get(block, "")
         return get_buffer_string(items) if block == "history" else self._tagged(block, items)
 
     def _tagged(self, block: str, items: Any) -> str:
@@ -188,23 +191,34 @@ class _Walked(list[Any]):
 
     _CHEVRON_return_scope_when_falsy = True  # mustache prints the text of an empty slot, too
 
-    def __init__(self, items: Sequence[Any], text: str, *, as_fields: bool) -> None:
+    def __init__(
+        self, items: Sequence[Any], write: Callable[[list[Any]], str], *, as_fields: bool = False
+    ) -> None:
         # Mustache reads the fields of dicts alone.
         super().__init__([dict(i) if as_fields and isinstance(i, BaseModel) else i for i in items])
-        self._text = text
+        self._items, self._write = items, write
 
     @override
     def __str__(self) -> str:
-        return self._text
+        return self._write(list(self._items))
+
+    __repr__ = __str__
 
     @override
     def __format__(self, spec: str) -> str:
-        return format(self._text, spec)
+        return format(str(self), spec)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._text, name)  # `{{ documents.strip() }}`
+        return getattr(str(self), name)  # `{{ documents.strip() }}`
+
+    @override
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        if not isinstance(place, slice):
+            return found
+        return _Walked(found, self._write) if found else ""  # of a slot that has others, no placeholder
 
     def __add__(self, other: Any) -> Any:
-        return self._text + other
+        return str(self) + other
 
     __iadd__ = __add__  # `{{ documents | indent }}`

@@ -114,7 +114,8 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         key, prompt = self.report_key, self.prompt
         if isinstance(value, Mapping):
             show = None if prompt is None else partial(render_prompt, prompt)
-            rendered = getattr(prompt, "input_variables", ())
+            named = ("input_variables", "optional_variables", "partial_variables")
+            rendered = [name for names in named for name in getattr(prompt, names, ())]
             keys = self._keys_in([*rendered, *value])
             if prompt is None or rendered:
                 self._check_spelling([str(key) for key in value if key not in rendered])
@@ -143,7 +144,8 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         slots = [*self._keys.values(), *ALIASES.values()]
         missing = [key for key in slots if key not in given]
         for key in given:
-            meant = misspelt(key, missing) if key not in slots else ""
+            # "content" is a name of its own, however near to "context".
+            meant = misspelt(key, missing) if key not in {*slots, "content"} else ""
             if meant and abs(len(meant) - len(key)) <= 1:
                 msg = f"the input has the key {key!r}, which no slot reads. Did you mean {meant!r}?"
                 raise BudgetConfigError(msg)

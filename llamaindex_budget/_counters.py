@@ -25,6 +25,7 @@ __all__ = [
     "counter_for_llm",
     "counter_named",
     "counter_of",
+    "facts_of",
     "known_window",
     "request_counter_of",
     "settings_counter",
@@ -102,6 +103,12 @@ def answer_of(llm: BaseLLM) -> int | None:
     stated = llm.metadata.num_output
     chosen = stated if stated > 1 and stated != DEFAULT_NUM_OUTPUTS else None
     return answer_in(getattr(llm, "additional_kwargs", None)) or chosen
+
+
+def facts_of(llm: BaseLLM) -> list[Any]:
+    """Returns what an LLM's window, answer and counter depend on, to be compared with what it was before."""
+    fields = [dict(value) if isinstance(value, dict) else value for value in vars(llm).values()]
+    return [llm.metadata, llama_index.core.global_tokenizer, fields]
 
 
 def answer_in(arguments: Any) -> int | None:

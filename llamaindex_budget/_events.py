@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from llama_index.core.bridge.pydantic import ConfigDict, PlainSerializer
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.instrumentation.events import BaseEvent
 
-from rankbudget import BudgetReport
+from rankbudget import BudgetReport, adapters
 
 __all__ = ["BudgetEvent", "dispatcher", "send_report"]
 
@@ -31,6 +32,7 @@ class BudgetEvent(BaseEvent):
         return "BudgetEvent"
 
 
-def send_report(report: BudgetReport) -> None:
-    """Tells LlamaIndex's event handlers about a fit."""
+def send_report(report: BudgetReport, on_report: Callable[[BudgetReport], Any] | None = None) -> None:
+    """Tells LlamaIndex's event handlers and the user's callback about a fit."""
     dispatcher.event(BudgetEvent(report=report))
+    adapters.send_report(on_report, report)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
@@ -12,11 +12,11 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 
 from rankbudget import BudgetReport, BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
-from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, plain_budget, plan_steps
+from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, holds, plain_budget, plan_steps
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC, check_messages
-from ._counters import answer_in, answer_of, counter_of, known_window
+from ._counters import answer_in, answer_of, counter_of, facts_of, known_window
 from ._events import send_report
 from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
@@ -49,6 +49,15 @@ class RequestExceededError(BudgetExceededError, metaclass=_NoValueError):
     """Says that a request to a bounded model cannot fit; a BudgetExceededError that engines let pass."""
 
 
+class _LastLimit:
+    """What a limit was computed from, and the limit; a pickled copy computes it again."""
+
+    found: tuple[Any, int] = (None, 0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _LastLimit, ()
+
+
 @dataclass(frozen=True)
 class Limits:
     """The limits of every request of an LLM, as `budget_model` takes them; copies of the LLM share them."""
@@ -59,6 +68,7 @@ class Limits:
     on_report: Callable[[BudgetReport], Any] | None
     session: BudgetSession | None
     inner: Limits | None  # of an LLM that was bounded before; the smaller limit wins
+    last: _LastLimit = field(default_factory=_LastLimit, compare=False)
 
     def __deepcopy__(self, memo: Any) -> Limits:
         return self
@@ -81,11 +91,21 @@ class Door:
         return counter_of(None, own, llm=self.llm)
 
     def limit(self, arguments: Mapping[str, Any]) -> int:
-        """Returns the most tokens of a request; where the window is known, the answer fits beside it."""
+        """Returns the most tokens of a request, what its counter may be too low by left free.
+
+        Where the window is known, the answer fits beside the request.
+        """
+        asked = (answer_in(arguments) or 0, facts_of(self.llm))
+        found = self.limits.last.found
+        if found[0] != asked:
+            found = self.limits.last.found = (asked, self._limit(asked[0]))
+        return found[1]
+
+    def _limit(self, answer: int) -> int:
         given, window = self.limits, known_window(self.llm)
-        limits = [] if given.inner is None else [Door(self.llm, given.inner).limit(arguments)]
+        limits = [] if given.inner is None else [Door(self.llm, given.inner)._limit(answer)]  # noqa: SLF001
         if given.max_tokens is not None:
-            limits.append(given.max_tokens)
+            limits.append(plain_budget(given.max_tokens).limit(band=self.counter.band))
         budget = given.budget
         if budget is None and given.max_tokens is None:
             budget = budget_for(self.llm)
@@ -94,7 +114,7 @@ class Door:
             budget = budget.replace(context_window=min(window, budget.context_window))
         if budget is not None:
             beside = None if window is None else max(1, window - (answer_of(self.llm) or 0))
-            longer = max(0, (answer_in(arguments) or 0) - budget.reserve_tokens())
+            longer = max(0, answer - budget.reserve_tokens())
             limits.append(budget.limit(band=self.counter.band, ceiling=beside) - longer)
         return min(limits)
 
@@ -120,8 +140,8 @@ class Door:
         spare = needed = 0
         for _ in range(_ROUNDS):
             request = PromptRequest(
-                # Without `max_system_ratio`: the system messages of a finished request hold nodes, too.
-                budget=plain_budget(max(1, limit - spare)),
+                # System messages of a finished request hold nodes, too; the limit leaves the band free.
+                budget=plain_budget(max(1, limit - spare)).replace(safety=0),
                 counter=self.counter,
                 codec=codec,
                 tools=tools,
@@ -130,6 +150,7 @@ class Door:
                 sources=frozenset({"history"}),
                 cut="stable",
                 sent=True,
+                held=holds(self.llm, arguments),
                 min_exchanges=budget.min_exchanges,
                 message_cap=budget.message_cap,
                 summarizer=None if session is None else session.summarizer,
@@ -138,22 +159,17 @@ class Door:
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
-                told: Any = {"limit": limit, "needed": error.needed, "blocks": error.blocks}
-                raise RequestExceededError(str(error), **told) from error
+                needed, blocks = error.needed, error.blocks
+                raise RequestExceededError(str(error), limit=limit, needed=needed, blocks=blocks) from error
             needed = 0 if self.llm.metadata.is_chat_model else self._text_tokens(plan.messages, tools)
             if needed <= limit:
                 # A turn's first request tells what the host adds; later ones hold an agent's steps, too.
                 if session is not None and messages and codec.role(messages[-1]) == "user":
                     session.learn(CodecMeasure(codec, session.counter, tools).total(messages))
-                self._report(plan.report)
+                send_report(plan.report, self.limits.on_report)
                 return messages if _same(plan.history, history) else list(plan.messages)
             spare += needed - limit
         raise _too_long(limit, needed)
-
-    def _report(self, report: BudgetReport) -> None:
-        send_report(report)
-        if self.limits.on_report is not None:
-            self.limits.on_report(report)
 
     def check_text(self, prompt: str, arguments: Mapping[str, Any]) -> None:
         """Raises BudgetExceededError for a prompt that is too long; only its author knows what may be cut."""
@@ -178,7 +194,7 @@ class Door:
                 break
             most = counter.count(texts[name]) - (needed - limit) - _JOINTS
             kept, report = fit_texts(texts.pop(name).split(JOINT), max(1, most), query, counter)
-            self._report(report)
+            send_report(report, self.limits.on_report)
             text = JOINT.join(kept.values())
             made[name] = text if isinstance(values[name], str) else [text]
         return made
@@ -201,10 +217,13 @@ class Door:
 def fit_texts(
     texts: Sequence[str], most: int, query: str, counter: TokenCounter, scorer: Any = None
 ) -> tuple[dict[int, str], BudgetReport]:
-    """Returns by position what of some texts answers the question, within `most` tokens when joined."""
+    """Returns by position what of some texts answers the question, within `most` tokens when joined.
+
+    What the counter may be too low by is left free already, where `most` comes from.
+    """
     result = fit_documents(
         [Segment(id=str(i), text=text) for i, text in enumerate(texts) if text.strip()],
-        max_tokens=most,
+        max_tokens=most + int(most * counter.band),
         query=query,
         counter=counter,
         scorer=scorer,

@@ -13,7 +13,7 @@ from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemory
 
-from rankbudget import BudgetSession, FitResult, Rendition, TokenBudget
+from rankbudget import BudgetSession, FitResult, Rendition, TokenBudget, TokenCounter
 from rankbudget.adapters import (
     Call,
     Fit,
@@ -28,11 +28,11 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import CODEC, STORED, copy_message, defused, pending
+from ._codec import CODEC, STORED, check_messages, copy_message, defused, pending
 from ._convert import measured
 from ._counters import counter_of
 from ._events import BudgetEvent, dispatcher
-from ._options import by_name, check_part
+from ._options import by_name, check_part, named
 from ._render import Part, Rendering, as_is, with_prompt
 from ._serialize import add_settings, is_lost, opened, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
@@ -62,6 +62,9 @@ class SessionMemory(BaseMemory):
     _has_budget: bool = PrivateAttr(default=False)
     _derived: int | None = PrivateAttr(default=None)  # the token limit that was taken from the budget
     _one_call: int | None = PrivateAttr(default=None)
+    _framed: tuple[Any, Mapping[str, int]] = PrivateAttr(
+        default=(None, {})
+    )  # frames, after what decides them
 
     @classmethod
     def class_name(cls) -> str:
@@ -107,9 +110,10 @@ class SessionMemory(BaseMemory):
         """
         stock: Any = cls.__mro__[cls.__mro__.index(SessionMemory) + 1]
         names = list(inspect.signature(stock.from_defaults).parameters)
-        kwargs.update(zip(names, args, strict=False))
+        kwargs = named(stock.from_defaults, args, kwargs)
         check_part(cls, kwargs, beside=(*OPTIONS, *names))
         if kwargs.get("chat_history") is not None:
+            check_messages(kwargs["chat_history"])
             kwargs["chat_history"] = [copy_message(m) for m in kwargs["chat_history"]]
         given = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
         with typed_errors():
@@ -193,7 +197,7 @@ class SessionMemory(BaseMemory):
             **{**own, **fields},
         )
         if render is not None:  # the session counts the question, which the host renders
-            request = replace(request, render=render, frames=_frames(render, parts, session))
+            request = replace(request, render=render, frames=self._frames_of(render, session.counter))
         prompt = self._given["prompt"] if prompt is None else prompt
         if prompt is not None:
             request = with_prompt(request, prompt, asked, session.host_tokens, before=initial)
@@ -204,6 +208,15 @@ class SessionMemory(BaseMemory):
         except BudgetExceededError as error:
             raise self._exceeded(error, initial) from error
         return plan, plan.history if render is None else render(plan.kept, list(plan.history))
+
+    def _frames_of(self, render: Rendering, counter: TokenCounter) -> Mapping[str, int]:
+        """Returns what the template puts around each block; it is rendered again only when that changes."""
+        memory, parts = render.memory, [p for p in render.parts if p.block.segments and not p.media]
+        names = [part.block.name for part in parts]
+        key = (names, memory.memory_blocks_template, memory.notice, memory.insert_method, counter)
+        if self._framed[0] != key:
+            self._framed = (key, _frames(render, parts, counter))
+        return self._framed[1]
 
     def _exceeded(self, error: BudgetExceededError, initial: int) -> BudgetExceededError:
         msg = f"{error} token_limit={self.token_limit} bounds the history: raise it or the budget."
@@ -265,19 +278,18 @@ class SessionMemory(BaseMemory):
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
 
 
-def _frames(render: Rendering, parts: Sequence[Part], session: BudgetSession) -> dict[str, int]:
-    """Returns the tokens that the template puts around each block, the notice around the first."""
-    shown: dict[str, Fit] = {}
-    frames: dict[str, int] = {}
-    before = 0
-    for part in parts:
-        if part.block.segments and not part.media:
-            empty = Rendition(kind="truncated", text="", tokens=0)
-            shown[part.block.name] = Fit(pieces=(Piece(part.block.segments[0], empty),), tokens=0)
-            after = session.counter.count_messages([CODEC.to_dict(m) for m in render(shown, [])])
-            frames[part.block.name] = after - before + _JOINTS
-            before = after
-    return frames
+def _frames(render: Rendering, parts: Sequence[Part], counter: TokenCounter) -> dict[str, int]:
+    """Returns the tokens that the template puts around each block, what the blocks share around the first."""
+    nothing = Rendition(kind="truncated", text="", tokens=0)
+    empty = {p.block.name: Fit(pieces=(Piece(p.block.segments[0], nothing),), tokens=0) for p in parts}
+
+    def tokens(shown: Mapping[str, Fit]) -> int:
+        return counter.count_messages([CODEC.to_dict(m) for m in render(shown, [])])
+
+    alone = {name: tokens({name: fit}) for name, fit in empty.items()}
+    shared = (sum(alone.values()) - tokens(empty)) // (len(empty) - 1) if len(empty) > 1 else 0
+    first = next(iter(empty), None)
+    return {name: n + _JOINTS - (0 if name == first else shared) for name, n in alone.items()}
 
 
 def _others(request: PromptRequest) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -12,10 +13,10 @@ from llama_index.core.memory import BaseMemory
 from llama_index.core.prompts import BasePromptTemplate
 
 from rankbudget import BudgetSession, Scorer, TokenBudget
-from rankbudget.adapters import check_options
+from rankbudget.adapters import check_options, is_blocking
 from rankbudget.errors import BudgetConfigError, check_count, shown
 
-__all__ = ["by_name", "check_part", "check_values"]
+__all__ = ["by_name", "check_part", "check_values", "named"]
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -27,9 +28,13 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "embed_model": (BaseEmbedding, "a LlamaIndex embedding"),
     "prompt": ((BasePromptTemplate, str, list, tuple), "a prompt template, a text or a list of messages"),
     "scorer": (Scorer, "an object with score(query, segments)"),
+    "on_report": (object, "a blocking callable that takes a report, or None"),
 }
 _COUNTS = ("max_tokens", "token_limit", "context_window", "chunk_size_limit")
-_CALLABLES = ("tokenizer_fn", "tokenizer", "read", "on_report", "render")
+_CALLABLES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("tokenizer_fn", "tokenizer", "read", "render"), callable),
+    "on_report": is_blocking,
+}
 
 
 def check_part(owner: type, given: Mapping[str, Any], *, beside: Iterable[str] = ()) -> None:
@@ -53,6 +58,19 @@ def by_name(init: F) -> F:
     return cast("F", call)
 
 
+def named(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options with those that were given by position, as LlamaIndex's own function names them."""
+    signature = inspect.signature(function)
+    known = {name: value for name, value in options.items() if name in signature.parameters}
+    try:
+        return {**options, **signature.bind_partial(*args, **known).arguments}
+    except TypeError as error:
+        names = ", ".join(signature.parameters)
+        msg = f"options must be given once, at most these by position: {names} (got {error})."
+        msg = f"{msg} Give them by name."
+        raise BudgetConfigError(msg) from error
+
+
 def check_values(given: Mapping[str, Any]) -> None:
     """Raises one BudgetConfigError for all values of a wrong kind; None passes."""
     problems: list[str] = []
@@ -62,7 +80,7 @@ def check_values(given: Mapping[str, Any]) -> None:
             continue
         if name in _COUNTS:
             check_count(name, value, problems, low=1)
-        elif not isinstance(value, kind) or (name in _CALLABLES and not callable(value)):
+        elif not isinstance(value, kind) or (name in _CALLABLES and not _CALLABLES[name](value)):
             problems.append(f"{name} must be {description or 'a function'} (got {shown(value)})")
     if given.get("session") is not None and given.get("summarizer") is not None:
         problems.append("summarizer must be None beside session= (got both). Give it to the session")

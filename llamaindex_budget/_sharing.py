@@ -68,6 +68,8 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
     limit = getattr(llm, "request_limit", None)  # of a `budget_model`
     window = window_of(llm) if limit is None else limit + reserve
     own = {"context_window": window, "reserve": reserve, "max_system_ratio": None}
+    if limit is not None and getattr(llm, "request_counter").band:  # noqa: B009 - the same
+        own["safety"] = 0  # the limit leaves it free
     return TokenBudget.from_dict({**own, **fields})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from ._codec import CODEC
 from ._counters import counter_named, counter_of, known_window, request_counter_of
 from ._events import send_report
 from ._limits import fit_texts
-from ._options import check_part
+from ._options import check_part, named
 from ._render import QUESTIONS
 from ._sharing import shared_budget
 
@@ -36,7 +35,6 @@ _SPARE = 64
 not be; but it shows only the longer of its two templates, and the other may have some tokens more."""
 
 
-_STOCK_OPTIONS = tuple(inspect.signature(PromptHelper.__init__).parameters)[1:]
 _OWN_OPTIONS = ("budget", "session", "counter", "scorer")
 
 
@@ -77,7 +75,7 @@ class BudgetPromptHelper(PromptHelper):
     _budget: TokenBudget | None = PrivateAttr(default=None)
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        options.update(zip(_STOCK_OPTIONS, args, strict=False))
+        options = named(PromptHelper, args, options)
         check_part(type(self), options, beside=("tokenizer", *_OWN_OPTIONS))
         budget, session, counter, scorer = [options.pop(name, None) for name in _OWN_OPTIONS]
         budget = shared_budget(budget, session)
@@ -153,12 +151,10 @@ class BudgetPromptHelper(PromptHelper):
         """Returns the smaller window of helper and LLM, and what an estimate may be too low by."""
         known = None if llm is None else known_window(_model(llm))
         window = self.context_window if known is None else min(known, self.context_window)
-        band = self._counter_for(llm).band
-        if self._budget is not None:
-            return window, self._budget.safety_tokens(band=band)
-        if hasattr(_model(llm), "request_limit"):  # a `budget_model`, whose window leaves it out
+        if window == known and hasattr(_model(llm), "request_limit"):  # a `budget_model`, which leaves it out
             return window, 0
-        return window, plain_budget(max(1, window - self.num_output)).safety_tokens(band=band)
+        budget = self._budget or plain_budget(max(1, window - self.num_output))
+        return window, budget.safety_tokens(band=self._counter_for(llm).band)
 
     def _get_available_chunk_size(
         self, prompt: Any, num_chunks: int = 1, padding: int = PAD, llm: Any = None, tools: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from functools import wraps
@@ -11,7 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from .errors import named_options
 
-__all__ = ["Call", "Steps", "adrive", "awaiting", "blocking", "drive"]
+__all__ = ["Call", "Steps", "adrive", "awaiting", "blocking", "drive", "is_blocking", "send_report"]
+
+_log = logging.getLogger("rankbudget")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -109,6 +112,26 @@ def awaiting(run: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     )
     _state_result(arun)
     return arun
+
+
+def is_blocking(value: Any) -> bool:
+    """Returns whether a value can be called and its answer need not be awaited.
+
+    Example:
+        >>> is_blocking(print), is_blocking(asyncio.sleep)
+        (True, False)
+    """
+    is_async = inspect.iscoroutinefunction
+    return callable(value) and not (is_async(value) or is_async(type(value).__call__))
+
+
+def send_report(on_report: Callable[[Any], Any] | None, report: Any) -> None:
+    """Calls the user's callback; what it raises is logged: an answer is worth more than its report."""
+    if on_report is not None:
+        try:
+            on_report(report)
+        except Exception:  # noqa: BLE001 - whatever it raises
+            _log.exception("on_report failed")
 
 
 def _state_result(run: Any) -> None:

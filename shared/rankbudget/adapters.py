@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._drivers import Call, Steps, adrive, awaiting, blocking, drive
+from ._drivers import Call, Steps, adrive, awaiting, blocking, drive, is_blocking, send_report
 from .budget.context_windows import context_window_of
 from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
@@ -21,7 +21,7 @@ from .fitting.protocol import Fit, Piece
 from .messages.codec import PINNED_ROLES, ROLES, content_text, finished, replace_text, spread_text
 from .messages.measure import CodecMeasure, ListMeasure, Measure
 from .messages.tags import JOINT, NOTICE, PLACEHOLDERS, escape_text, render_block, wrapper_of
-from .prompt.limits import Limits, ModelFacts, limits_of
+from .prompt.limits import Limits, ModelFacts, holds, limits_of
 from .prompt.plan import Plan
 from .prompt.request import PromptRequest, Shown
 from .prompt.signals import segment_signals
@@ -92,6 +92,8 @@ __all__ = [
     "finished",
     "function_name",
     "function_named",
+    "holds",
+    "is_blocking",
     "limits_of",
     "plain_budget",
     "plan_steps",
@@ -101,6 +103,7 @@ __all__ = [
     "replace_text",
     "results_in",
     "segment_signals",
+    "send_report",
     "spread_text",
     "summarize_steps",
     "summarizer_or_warning",

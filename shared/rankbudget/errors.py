@@ -187,7 +187,7 @@ def named_failure(what: str) -> Iterator[None]:
     except BudgetError:
         raise
     except Exception as error:
-        msg = f"{what} failed: {type(error).__name__}: {error}"
+        msg = f"{what} must not raise (got {type(error).__name__}: {error})"
         raise BudgetError(msg) from error
 
 

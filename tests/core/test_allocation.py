@@ -91,7 +91,7 @@ def test_borrow_flows_both_ways():
     }
 
 
-def test_keep_gives_nobody_more_than_its_share():
+def test_keep_gives_no_block_more_than_its_share():
     """What is unused stays unused."""
     result = allocate(700, [demand("memory", 10), demand("history")], surplus="keep")
     assert (dict(result.grants), result.unused) == ({"memory": 10, "history": 400}, 290)
@@ -184,7 +184,7 @@ def test_a_minimum_that_cannot_be_met_takes_what_it_may():
     }
 
 
-def test_a_minimum_above_what_is_wanted_is_not_met_with_tokens_nobody_uses():
+def test_a_minimum_above_what_is_wanted_is_not_met_with_unused_tokens():
     """A minimum of 500 for a history of 100 tokens takes nothing from others."""
     assert grants(700, demand("memory"), demand("history", 100, minimum=500)) == {
         "memory": 300,
@@ -228,7 +228,7 @@ def test_a_knowledge_block_with_a_size_keeps_to_it_with_the_rag_preset():
     assert grants(700, demand("history", budget=rag), knowledge, surplus="keep")["knowledge"] == 100
 
 
-def test_without_ratios_nobody_starves():
+def test_without_ratios_no_block_starves():
     """With empty ratios a history of any length has as much as the memories; what they leave does not move it."""
     budget = TokenBudget(ratios={})
     wants = [demand(name, budget=budget) for name in ("memory", "history", "knowledge")]

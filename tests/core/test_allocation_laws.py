@@ -54,7 +54,7 @@ def test_grants_never_exceed_room_or_wish(room, wants, rule):
 
 
 @given(rooms, demands(), rules)
-def test_nobody_has_less_than_its_share_unless_a_minimum_took_it(room, wants, rule):
+def test_no_block_has_less_than_its_share_unless_a_minimum_took_it(room, wants, rule):
     """A share is lost only to the minimum of a more important block; a size is honoured while the sizes fit."""
     result = allocate(room, wants, surplus=rule)
     for d in wants:
@@ -137,7 +137,7 @@ def test_a_block_that_goes_first_leaves_lower_ranks_their_minimum(room, wants, r
 
 
 @given(rooms, demands(stable=False))
-def test_nobody_starves_while_a_lower_rank_holds_surplus(room, wants):
+def test_no_block_starves_while_a_lower_rank_holds_surplus(room, wants):
     """With waterfall, when a block stays below its wish, nothing that it and those above it left has passed to less important blocks."""
     ranked = sorted((dataclasses.replace(d, minimum=0) for d in wants), key=lambda d: d.rank)
     result = allocate(room, ranked, surplus="waterfall")

@@ -138,7 +138,7 @@ def test_the_8k_table_is_the_one_drawn_in_the_specification():
 def test_five_blocks_take_the_table_of_the_models_window():
     """A 128K model gets the 128K table, and an unknown model the 8K one."""
     assert TokenBudget.five_blocks("gpt-4o").context_window == 128_000
-    assert TokenBudget.five_blocks("nobody-knows-this-model").context_window == 8_192
+    assert TokenBudget.five_blocks("unheard-of-model-name").context_window == 8_192
 
 
 def test_for_model_knows_window_and_largest_answer():
@@ -151,10 +151,10 @@ def test_for_model_knows_window_and_largest_answer():
 
 def test_an_unknown_model_is_an_error_unless_a_window_is_given():
     """The way out is in the call: a default, or the window itself."""
-    with pytest.raises(ImportError, match="nobody-knows-this-model"):
-        TokenBudget.for_model("nobody-knows-this-model")
-    assert TokenBudget.for_model("nobody-knows-this-model", default=8192).context_window == 8192
-    assert TokenBudget.for_model("nobody-knows-this-model", context_window=999, reserve=99).available == 900
+    with pytest.raises(ImportError, match="unheard-of-model-name"):
+        TokenBudget.for_model("unheard-of-model-name")
+    assert TokenBudget.for_model("unheard-of-model-name", default=8192).context_window == 8192
+    assert TokenBudget.for_model("unheard-of-model-name", context_window=999, reserve=99).available == 900
 
 
 @given(

@@ -10,6 +10,7 @@ from rankbudget import Segment, counter_for, fit_documents, fit_messages
 from rankbudget.conversation.next_call import Said, values_of
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.relevance.lexical import Bm25Scorer
+from rankbudget.relevance.sentences import split_sentences
 from rankbudget.testing import WordCounter
 
 O200K = counter_for("o200k_base")
@@ -120,17 +121,27 @@ def test_a_query_keeps_relevant_turns_of_a_plain_chat() -> None:
 
 
 def test_values_are_read_from_calls_results_and_words() -> None:
-    """Arguments of calls, single words in JSON results and words that look like codes are values; prose is not."""
+    """Arguments of calls and words that look like codes are values; prose is not."""
     found = values_of(
         [
-            Said(
-                "see HAT136 on 2024-05-20, thanks",
-                ['{"cabin": "economy"}'],
-                ['{"city": "Oslo", "note": "two words"}'],
-            ),
-            Said("economy is fine", [], []),
+            Said("see HAT136 on 2024-05-20, thanks", ['{"cabin": "economy"}']),
+            Said("economy is fine"),
         ]
     )
-    assert {"HAT136", "2024-05-20", "economy", "Oslo"} <= found.keys()
-    assert not {"see", "thanks", "two words", "fine"} & found.keys()
+    assert {"HAT136", "2024-05-20", "economy"} <= found.keys()
+    assert not {"see", "thanks", "fine"} & found.keys()
     assert found["economy"].units == {0, 1}
+
+
+def test_a_function_stays_with_its_body() -> None:
+    """Of Python source whole functions stay, with the lines of their signature and of their body."""
+    functions = [
+        "def load(\n    path: str,\n) -> Rows:\n    with open(path) as file:\n        return parse(file)\n",
+        "def save(self, key):\n    self.rows[key] = 1\n\n    self.flush()\n",
+        "async def close(self):\n    # Ends it. Waits. Then goes.\n    await self.flush()\n",
+    ]
+    source = "\n\n".join(functions)
+    for question, function in (("load a path", functions[0]), ("save a key", functions[1])):
+        limit = O200K.count(function) + 2
+        assert function.strip() in fit_documents([source], max_tokens=limit, query=question).text
+    assert split_sentences(source) == (f"{functions[0]}\n\n", f"{functions[1]}\n\n", functions[2])

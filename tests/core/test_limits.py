@@ -34,7 +34,7 @@ WIDE = TokenBudget(context_window=1000, reserve=100)
         ({"budget": WIDE, "model": ModelFacts(window=9000, answer=400, answer_chosen=True)}, 900),
         ({"budget": WIDE, "model": ModelFacts(name="gpt-4", answer=8000, answer_chosen=True)}, 192),
         ({"model": ModelFacts(), "max_tokens": 300}, 300),
-        ({"model": ModelFacts(name="nobody-knows"), "max_tokens": 300, "counter": "o200k_base"}, 300),
+        ({"model": ModelFacts(name="unheard-of"), "max_tokens": 300, "counter": "o200k_base"}, 300),
     ],
 )
 def test_the_limit_is_what_was_said(options: dict[str, Any], most: int) -> None:
@@ -62,7 +62,7 @@ def test_what_cannot_limit_is_named(options: dict[str, Any], words: str) -> None
 def test_an_unknown_window_is_an_error_that_says_what_to_give() -> None:
     """A name that no table has is refused where nothing else limits the prompt."""
     with pytest.raises(CounterUnavailableError, match="context_window="):
-        limits_of(model="nobody-knows")
+        limits_of(model="unheard-of")
 
 
 def test_the_counter_is_the_nearest_that_was_named() -> None:

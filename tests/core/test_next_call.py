@@ -99,10 +99,10 @@ def test_signs_of_a_value_needed_again() -> None:
     attempt = json.dumps({"user_id": "mia_li_3668", "flight": "HAT136", "cabin": "economy"})
     found = values_of(
         [
-            Said("I am mia_li_3668, see HAT136 and HAT039, in economy", [], []),
-            Said("", [attempt], ['{"error": "no seats", "left": "HAT777"}']),
-            Said("HAT039 has seats for $255. Shall I?", [], []),
-            Said("Yes", [], []),
+            Said("I am mia_li_3668, see HAT136 and HAT039, in economy"),
+            Said('{"error": "no seats", "left": "HAT777"}', [attempt]),
+            Said("HAT039 has seats for $255. Shall I?"),
+            Said("Yes"),
         ]
     )
     assert found["economy"] == Value({0, 1}, attempt=True)

@@ -90,18 +90,18 @@ def test_savings_are_those_aimed_at():
 def test_texts_that_rate_alike_stay_together(question):
     """A question that compares them needs all of them."""
     body = [
-        f"The {name} plan costs {price} euros a month and holds {size} gigabytes. {ON_TOPIC}"
-        for name, price, size in [("Basic", 10, 5), ("Silver", 12, 50), ("Gold", 30, 200), ("Team", 9, 700)]
+        f"The plan {name} costs {i * 7 % 5} euros a month and holds {i} gigabytes. {ON_TOPIC}"
+        for i, name in enumerate(["Basic", "Silver", "Gold", "Team"], start=1)
     ]
-    result = TokenOptimizer().optimize("\n\n".join([*body, question]))
-    assert all(text in result.optimized_prompt for text in body)
+    kept = TokenOptimizer().optimize("\n\n".join([*body, question])).optimized_prompt
+    assert all(text in kept for text in body)
 
 
 def test_what_stays_is_what_fit_documents_keeps():
     """At equal tokens the optimizer and `fit_documents` keep the same documents."""
     body = [f"Refunds for faulty lamps of series {i} are paid within {i} days." for i in range(20)]
-    result = TokenOptimizer().optimize("\n\n".join([*body, QUESTION]))
-    left = [line for line in result.optimized_prompt.splitlines() if line in body]
+    kept = TokenOptimizer().optimize("\n\n".join([*body, QUESTION])).optimized_prompt
+    left = [line for line in kept.splitlines() if line in body]
     fitted = fit_documents(body, max_tokens=sum(EXACT.count(f"{line}\n") for line in left), query=QUESTION)
     assert [segment.text for segment in fitted.segments] == left
 
@@ -232,7 +232,7 @@ def test_history_keeps_the_newest_and_the_relevant():
         min_size=8,
     ),
 )
-def test_nobody_is_credited_with_the_words_of_another(roles, texts):
+def test_no_speaker_is_credited_with_the_words_of_another(roles, texts):
     """Whatever stays of the history, every name in it is in a line of the role that said it."""
     history = [{"role": role, "content": texts[i].replace("{}", f"thing{i}")} for i, role in enumerate(roles)]
     result = TokenOptimizer().optimize(QUESTION, history=history)
@@ -377,24 +377,10 @@ def test_prompts_are_read_back_into_parts(prompt, parts):
     assert "".join(part.render() for part in found) == prompt
 
 
-@given(
-    text=st.lists(
-        st.sampled_from(
-            [
-                "Context:",
-                "Question:",
-                "<context>",
-                "</context>",
-                "\n",
-                "\n\n",
-                "word ",
-                "why?",
-                "# Documents\n",
-            ]
-        ),
-        max_size=20,
-    ).map("".join)
-)
+_PARTS = ["Context:", "Question:", "<context>", "</context>", "\n", "\n\n", "word ", "why?", "# Documents\n"]
+
+
+@given(text=st.lists(st.sampled_from(_PARTS), max_size=20).map("".join))
 def test_parsing_loses_nothing(text):
     """Put together, the parts are the prompt, and paragraphs are the text."""
     assert "".join(part.render() for part in parse_prompt(text)) == text

@@ -115,6 +115,17 @@ def test_a_text_is_a_text() -> None:
         fit_text(nothing, max_tokens=-1, counter=COUNTER)
 
 
+@pytest.mark.parametrize("query", [None, "ninety"])
+def test_the_report_of_a_text_keeps_the_limit_that_was_asked(query: str | None) -> None:
+    """Where an estimate's band is kept free, limit and safety add up to `max_tokens`."""
+    report = fit_text("One is ninety. " * 90, max_tokens=90, counter="estimate", query=query).report
+    assert report.safety > 0
+    assert (report.window, report.limit + report.safety) == (90, 90)
+    assert report.total_tokens <= report.limit
+    exact = fit_text("One. " * 90, max_tokens=90, counter=COUNTER, query=query).report
+    assert (exact.window, exact.limit, exact.safety) == (None, 90, 0)
+
+
 def test_documents_are_texts_or_segments() -> None:
     """Each that is neither is named by its place."""
     some: Any = ["a", None, 3]

@@ -8,7 +8,9 @@ import subprocess
 import sys
 from typing import Any
 
-from rankbudget import Assembler, BudgetSession, counter_for
+import pytest
+
+from rankbudget import Assembler, BudgetSession, TokenBudget, counter_for
 from rankbudget.testing import WordCounter, check_laws
 
 COUNTER = "o200k_base"
@@ -198,3 +200,48 @@ def test_an_assembler_takes_what_its_session_has() -> None:
     held = BudgetSession(150, counter=COUNTER, summarizer=lambda text, max_tokens: "SUMMARY")
     made = Assembler(150, session=held).assemble({"history": chat(30)}, query="and now?")
     assert "SUMMARY" in str(made.messages)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [[], "", "short", [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]],
+    ids=["no blocks", "no text", "short", "an image"],
+)
+def test_a_question_in_the_place_of_a_shortened_one_stays_as_it_is(second: Any) -> None:
+    """A session that shortened a long question takes the short or empty one in its place, the same object."""
+    budget = TokenBudget(context_window=900, ratios={}, reserve=0, safety=0, shorten_question=True)
+    held = BudgetSession(budget, counter=WordCounter())
+    assert held.fit([{"role": "user", "content": "word " * 2_000}]).report.total_tokens <= 900
+    question = {"role": "user", "content": second}
+    assert list(map(id, held.fit([question]).messages)) == [id(question)]
+
+
+def test_a_shortened_result_is_not_cut_again_each_turn() -> None:
+    """While the cut stands, a turn gives the tokenizer what is new, not the long result that was cut before."""
+    seen: list[int] = []
+
+    def count(text: str) -> int:
+        seen.append(len(text))
+        return len(text.split())
+
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    long = " ".join(f"word{n}" for n in range(20_000))
+    thread: list[dict[str, Any]] = [
+        {"role": "user", "content": "What is in the file?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": long},
+        {"role": "assistant", "content": "Words."},
+    ]
+    held = BudgetSession(3_000, counter=counter_for(count))
+    kept = set()
+    for turn in range(6):
+        thread.append({"role": "user", "content": f"And number {turn}?"})
+        seen.clear()
+        result = held.fit(thread)
+        assert result.report.total_tokens <= 3_000
+        texts = [m["content"] for m in result.messages if m["role"] == "tool"]
+        if turn > 1:
+            assert sum(seen) < 2_000
+            kept.add(texts[0])
+        thread.append({"role": "assistant", "content": "So it is."})
+    assert len(kept) == 1

@@ -98,7 +98,7 @@ def test_a_window_too_small_is_an_error():
     assert writer.calls == []
 
 
-def test_nothing_new_asks_nobody():
+def test_nothing_new_asks_no_summarizer():
     """Without new text the summary so far stands."""
     writer = Writer()
     assert run(["", "  "], writer, previous="as it was") == "as it was"

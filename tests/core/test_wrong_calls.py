@@ -15,12 +15,15 @@ from rankbudget import (
     BlockAssembler,
     BudgetConfigError,
     BudgetError,
+    BudgetReport,
     BudgetSession,
     EmbeddingIndex,
+    FewShotSelector,
     Provenance,
     Scope,
     Segment,
     TokenBudget,
+    TokenOptimizer,
     afit_messages,
     build_constrained_prompt,
     counter_for,
@@ -123,6 +126,41 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
         "scope must be",
     ),
 ]
+FIT: dict[str, Any] = {"messages": CHAT, "max_tokens": 99}
+BLOCKS: dict[str, Any] = {"blocks": {"task": "a"}}
+KINDS: list[tuple[Any, dict[str, Any], str, Any]] = [
+    (fit_messages, FIT, "session", 5),
+    (fit_messages, FIT, "session", BudgetSession),
+    (fit_messages, FIT, "codec", 5),
+    (fit_messages, FIT, "measure", 5),
+    (Assembler, {"budget": 99}, "session", 5),
+    (BudgetSession, {"budget": 99}, "codec", 5),
+    (BudgetSession, {"budget": 99}, "measure", 5),
+    (lambda **options: BudgetSession(99, **options).fit(CHAT), {}, "summarizer", 5),
+    (BudgetSession, {"budget": 99}, "sources", "knowledge"),
+    (BudgetSession, {"budget": 99}, "sources", [5]),
+    (BudgetSession(99).fit, {"messages": CHAT}, "extra_tokens", -1),
+    (BudgetSession(99).fit, {"messages": CHAT}, "extra_tokens", "1"),
+    (lambda **options: Assembler(99, **options).assemble(**BLOCKS), {}, "shown", 3),
+    (lambda **options: Assembler(99, **options).assemble(**BLOCKS), {}, "notice", 5),
+    (BlockAssembler, {"budget": TokenBudget.five_blocks("gpt-4")}, "notice", 5),
+    (FewShotSelector().select, {"query": "p"}, "examples", ["a"]),
+    (FewShotSelector().select, {"query": "p"}, "examples", "a"),
+    (TokenOptimizer().optimize, {}, "prompt", None),
+    (TokenOptimizer().optimize, {"prompt": "p"}, "examples", ["a"]),
+    (BudgetReport.from_dict, {}, "data", "text"),
+    (BudgetReport.from_dict, {}, "data", {}),
+    (BudgetReport.from_dict, {}, "data", {"blocks": ["a"]}),
+]
+
+
+@pytest.mark.parametrize(("call", "options", "name", "value"), KINDS)
+def test_an_option_of_a_wrong_kind_is_named_with_its_value(
+    call: Any, options: dict[str, Any], name: str, value: Any
+) -> None:
+    """Whatever an entry point takes, one error says what the option must be and what was seen."""
+    with pytest.raises(BudgetConfigError, match=rf"^{name} must be .*\(got {re.escape(repr(value))}\)"):
+        call(**options, **{name: value})
 
 
 @pytest.mark.parametrize(("call", "options", "nearest"), MISSPELT)
@@ -172,7 +210,9 @@ def test_an_embedding_that_raises_is_typed() -> None:
     def broken(texts: list[str]) -> list[list[float]]:
         raise ZeroDivisionError(texts[0])
 
-    with pytest.raises(BudgetError, match="the embedding 'broken' failed: ZeroDivisionError") as caught:
+    with pytest.raises(
+        BudgetError, match=r"the embedding 'broken' must not raise \(got ZeroDivisionError"
+    ) as caught:
         EmbeddingIndex(broken).add(["a"])
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
@@ -185,7 +225,9 @@ def test_what_fails_while_a_block_is_fitted_is_typed(option: str) -> None:
         raise ZeroDivisionError
 
     given = broken if option == "cost" else SimpleNamespace(score=broken)
-    with pytest.raises(BudgetError, match="fitting the block 'knowledge' failed: ZeroDivisionError"):
+    with pytest.raises(
+        BudgetError, match=r"fitting the block 'knowledge' must not raise \(got ZeroDivisionError"
+    ):
         fit_documents(["a b c", "d e f " * 20], max_tokens=9, query="a", **{option: given})
 
 

@@ -59,7 +59,7 @@ def test_a_call_goes_with_its_results() -> None:
 
 
 def test_the_newest_step_is_never_dropped_silently() -> None:
-    """A call too long for the limit is an error at the end of a thread: a model that does not see its result asks again, for ever."""
+    """A call too long for the limit is an error at the end of a thread: a model that does not see its result asks again without end."""
     chat: list[BaseMessage] = [
         HumanMessage("look"),
         AIMessage("", tool_calls=[{"id": "a", "name": "write", "args": {"text": "word " * 900}}]),
@@ -86,7 +86,7 @@ def test_the_calls_a_message_answers() -> None:
 @draws()
 @given(applications(user_results=True))
 def test_the_laws_hold_with_results_in_human_messages(application: Application) -> None:
-    """The core keeps its laws on LangChain's messages wherever their tool results stand."""
+    """The core keeps its laws on LangChain's messages wherever their tool results are."""
     chat = convert_to_messages(application.fresh())
     limit, before = application.limit(COUNTER), snapshot(chat)
     found: Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -195,6 +196,19 @@ def test_the_fingerprint_changes_with_what_is_sent(first: object, second: object
     assert CODEC.fingerprints([CODEC.copy(first)]) == [one]
 
 
+def test_fingerprints_of_texts_call_no_function() -> None:
+    """A session reads its whole thread each turn; a call for each message doubles the time."""
+    thread = [HumanMessage("one"), AIMessage("two"), ToolMessage("three", tool_call_id="3")] * 100
+    CODEC.roles(thread)
+    called: list[str] = []
+    sys.setprofile(lambda frame, event, _: called.append(event) if event == "call" else None)
+    try:
+        CODEC.fingerprints(thread)
+    finally:
+        sys.setprofile(None)
+    assert len(called) < 10
+
+
 def test_edited_text_is_a_marked_copy_without_stale_usage() -> None:
     """A shortened message keeps id, calls and blocks, loses its usage, and says that it was edited; the original is as it was."""
     usage = {"input_tokens": 5, "output_tokens": 50, "total_tokens": 55}
@@ -257,7 +271,7 @@ def test_anything_message_like_becomes_messages() -> None:
         m.type
         for m in as_messages(ChatPromptTemplate([("system", "s"), ("human", "{q}")]).invoke({"q": "x"}))
     ] == ["system", "human"]
-    with pytest.raises(MessageError, match="is no message"):
+    with pytest.raises(MessageError, match="a message must be"):
         as_messages([{"content": "no role"}])
     with pytest.raises(MessageError, match=r"messages must be a list.*int"):
         as_messages(3)
@@ -377,5 +391,5 @@ def test_a_shortened_document_shares_no_metadata_however_deep() -> None:
 
 def test_what_is_no_tool_is_a_bad_setting() -> None:
     """A tool that cannot be read is named, with what is allowed."""
-    with pytest.raises(BudgetConfigError, match="3 is no tool"):
+    with pytest.raises(BudgetConfigError, match=r"each tool must be .*got 3"):
         as_tools([3])

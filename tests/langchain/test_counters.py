@@ -83,7 +83,7 @@ def test_an_async_counter_is_refused_by_name() -> None:
 
 def test_a_callable_that_counts_nothing_is_refused() -> None:
     """A function that takes none of the three forms is named, with what to annotate."""
-    with pytest.raises(BudgetConfigError, match="takes neither a list of messages"):
+    with pytest.raises(BudgetConfigError, match="counter must take a list of messages"):
         host_counter(lambda: 3)
 
 

@@ -133,7 +133,7 @@ def test_a_session_grants_history_first() -> None:
     assert kept
 
 
-def test_it_stands_in_the_hosts_pipelines() -> None:
+def test_it_works_in_the_hosts_pipelines() -> None:
     """ContextualCompressionRetriever and DocumentCompressorPipeline take it as their own."""
     compressor = BudgetDocumentCompressor(max_tokens=60, counter=EXACT)
     direct = list(compressor.compress_documents(facts(20), "cats"))
@@ -232,7 +232,7 @@ def test_examples_with_braces_survive_a_prompt_that_is_filled_in_twice() -> None
     assert prompt.format(question="{rows}") == 'rows? -> {"rows": [1]}\n\n{rows}'
 
 
-async def test_examples_stand_in_a_chat_prompt() -> None:
+async def test_examples_are_in_a_chat_prompt() -> None:
     """FewShotChatMessagePromptTemplate takes the selector, sync and async alike."""
     shown = ChatPromptTemplate([("human", "{input}"), ("ai", "{output}")])
     selector = BudgetExampleSelector(EXAMPLES, k=2, example_prompt=shown, max_tokens=100)

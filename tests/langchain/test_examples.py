@@ -57,7 +57,7 @@ def test_a_callable_counter_counts_the_messages_of_an_example() -> None:
 )
 def test_an_example_without_a_field_of_its_prompt_says_which(shown: Any) -> None:
     """What is missing is named, as a setting that cannot work."""
-    with pytest.raises(BudgetConfigError, match="the example prompt needs 'output', an example has input"):
+    with pytest.raises(BudgetConfigError, match=r"each example must have 'output' .*got input"):
         BudgetExampleSelector([{"input": "a"}], max_tokens=50, example_prompt=shown).select_examples(
             {"input": "a"}
         )

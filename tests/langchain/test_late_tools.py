@@ -106,6 +106,32 @@ def test_a_bounded_model_counts_the_tools_bound_to_it(keeps: bool) -> None:
     assert model.requests[0] == reports[0].total_tokens <= 600
 
 
+class ProviderTool:
+    """A provider's own tool, as google-genai's: no schema, no mapping."""
+
+    def __str__(self) -> str:
+        return "search the web " * 50
+
+
+@pytest.mark.parametrize("tools", [[ProviderTool()], (ProviderTool(),), ProviderTool()])
+def test_a_bounded_model_counts_tools_of_a_provider_that_it_keeps(tools: Any) -> None:
+    """They are counted as they print; a bounded class made without a limit binds them, too."""
+
+    class Keeping(Model):
+        def bind_tools(self, tools: Any, **options: Any) -> Any:
+            return self.model_copy(update={"keeps": True})
+
+    reports: list[Any] = []
+    bounded = budget_model(Keeping(), max_tokens=600, counter="gpt-4o", on_report=reports.append)
+    for model in (bounded, bounded.bind_tools(tools), bounded.bind_tools(tools).bind_tools([])):
+        assert model.invoke("And now?").content == "fine"
+    plain, counted, emptied = [report.total_tokens for report in reports]
+    assert plain == emptied
+    assert plain + 150 < counted < plain + 250
+    unbounded: Any = type(bounded)()
+    assert unbounded.bind_tools(tools).invoke("And now?").content == "fine"
+
+
 def test_a_window_that_a_model_does_not_state_may_be_given() -> None:
     """Every request keeps to it; a fallback keeps to its own, or to this one where it has none; a budget has one itself."""
     thread = [kind("word " * 30) for _ in range(200) for kind in (HumanMessage, AIMessage)]
@@ -125,7 +151,7 @@ def test_a_window_that_a_model_does_not_state_may_be_given() -> None:
 
 
 def test_a_bounded_model_forgets_a_thread() -> None:
-    """As the middleware does: the next request of the thread is fitted anew; bound to tools, it is the same model."""
+    """As the middleware does: the next request of the thread is fitted afresh; bound to tools, it is the same model."""
     thread = [kind("word " * 30) for _ in range(20) for kind in (HumanMessage, AIMessage)]
     bounded: Any = budget_model(Model(requests=[]), max_tokens=600, counter="gpt-4o")
     for name in ("a", "b"):

@@ -384,7 +384,7 @@ def test_a_runnable_with_message_history_sees_what_fits() -> None:
     assert max(seen) <= 13
 
 
-def test_a_thread_that_starts_anew_is_looked_at_from_its_beginning() -> None:
+def test_a_thread_that_starts_again_is_looked_at_from_its_beginning() -> None:
     """What is known of a thread ends with it: an order to remove, deep inside another and longer one, is still carried out."""
     memory = BudgetMemory(max_tokens=1000, return_messages=True)
     memory.chat_memory.add_messages([HumanMessage("a", id="1"), AIMessage("b", id="2")])

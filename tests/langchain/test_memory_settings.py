@@ -1,4 +1,4 @@
-"""A memory's settings: a wrong one is refused, a changed one counts, and copies of memories, histories and middlewares stand alone."""
+"""A memory's settings: a wrong one is refused, a changed one counts, and copies of memories, histories and middlewares are independent."""
 
 from __future__ import annotations
 
@@ -22,8 +22,28 @@ WORDS = WordCounter(framing=1, priming=0)
 
 
 def words(text: str) -> int:
-    """Counts as a function of a module does: it travels by its name."""
+    """Counts as a function of a module does: it is pickled by its name."""
     return len(text.split())
+
+
+class Writer:
+    """Writes the same summary for everything, and counts how often."""
+
+    calls: list[str] = []  # noqa: RUF012 - shared by all copies, so that no call goes unseen
+
+    def __init__(self) -> None:
+        type(self).calls.clear()
+
+    def __call__(self, text: str, max_tokens: int) -> str:
+        type(self).calls.append(text)
+        return "They counted."
+
+
+class Scorer:
+    """Ranks nothing."""
+
+    def score(self, query: str, segments: Any) -> list[float]:
+        return [0.0 for _ in segments]
 
 
 def talk(memory: Any, turns: int) -> None:
@@ -47,7 +67,7 @@ def again(made: Any) -> Any:
         ({"max_token_limit": 50, "llm": None}, "no option 'max_token_limit'"),
         ({"max_tokens": "many"}, r"max_tokens must be .*'many'"),
         ({"retriever": RunnableLambda(str)}, r"retriever must be .*RunnableLambda"),
-        ({"tools": [3]}, "3 is no tool"),
+        ({"tools": [3]}, r"each tool must be .*got 3"),
         ({"prompt": "Talk. {history} {input}"}, "prompt must be a prompt template .*str"),
         ({"tools": "look"}, "tools must be a list .*str"),
     ],
@@ -61,7 +81,7 @@ def test_a_wrong_setting_is_a_typed_error(options: Any, message: str) -> None:
 def test_what_is_no_tool_is_refused_wherever_tools_go() -> None:
     """Histories and hooks say so when they are made."""
     for make in (BudgetMessageHistory, pre_model_hook):
-        with pytest.raises(BudgetConfigError, match="3 is no tool"):
+        with pytest.raises(BudgetConfigError, match=r"each tool must be .*got 3"):
             make(max_tokens=100, tools=[3])
 
 
@@ -92,14 +112,47 @@ def test_a_changed_setting_counts_from_the_next_load_on() -> None:
     assert memory.load_memory_variables({})["history"].startswith("You: question")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("memory_key", "thread"),
+        ("documents_key", "found"),
+        ("input_key", "input"),
+        ("output_key", "output"),
+        ("return_docs", True),
+        ("scorer", Scorer()),
+    ],
+)
+def test_a_change_that_counts_nothing_keeps_the_cut_and_the_summary(name: str, value: Any) -> None:
+    """Another name moves no cut and asks for no summary: the cached prefix stays."""
+    memory = BudgetMemory(max_tokens=60, counter=WORDS, return_messages=True, summarizer=Writer())
+    talk(memory, 20)
+    memory.load_memory_variables({})
+    talk(memory, 1)  # over the limit: cut down to half of it
+    first = [m.content for m in memory.load_memory_variables({})["history"]][:2]
+    calls = len(Writer.calls)
+    assert calls > 0
+    talk(memory, 1)
+    setattr(memory, name, value)
+    shown = memory.load_memory_variables({})[memory.memory_key]
+    assert [m.content for m in shown][:2] == first
+    assert len(Writer.calls) == calls
+    memory.max_tokens = 30
+    assert memory.fit().report.limit == 30
+
+
 # ---------------------------------------------------------------- the names LangChain's memories have
 @pytest.mark.parametrize("return_messages", [False, True])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_buffer_is_what_a_load_returns(return_messages: bool) -> None:
-    """`buffer` is there as LangChain's own memories have it, and holds what fits."""
+    """`buffer` and its two forms are there as LangChain's own memories have them, and hold what fits."""
     memory = BudgetMemory(max_tokens=40, counter=WORDS, return_messages=return_messages)
     talk(memory, 30)
     assert memory.buffer == memory.load_memory_variables({})["history"]
+    assert memory.buffer == (memory.buffer_as_messages if return_messages else memory.buffer_as_str)
+    assert memory.buffer_as_str.endswith("AI: answer 29")
+    memory.buffer_as_messages[-1].content = "changed"
+    assert memory.chat_memory.messages[-1].content == "answer 29"
     model = FakeListChatModel(
         responses=[""], custom_get_token_ids=lambda text: list(range(len(text.split())))
     )
@@ -109,7 +162,11 @@ def test_a_buffer_is_what_a_load_returns(return_messages: bool) -> None:
     ours = BudgetMemory(max_tokens=1000, chat_memory=InMemoryChatMessageHistory(messages=chat(3)))
     for made in (ours, theirs):
         made.return_messages = return_messages
-    assert ours.buffer == theirs.buffer
+    assert (ours.buffer, ours.buffer_as_str, ours.buffer_as_messages) == (
+        theirs.buffer,
+        theirs.buffer_as_str,
+        theirs.buffer_as_messages,
+    )
 
 
 # ---------------------------------------------------------------- copies
@@ -119,7 +176,7 @@ def test_a_buffer_is_what_a_load_returns(return_messages: bool) -> None:
     ids=["deepcopy", "pickle", "model_copy"],
 )
 @pytest.mark.parametrize("counter", [WORDS, words, "o200k_base"], ids=["counter", "function", "name"])
-def test_a_copied_memory_stands_alone(twin_of: Any, counter: Any) -> None:
+def test_a_copied_memory_is_independent(twin_of: Any, counter: Any) -> None:
     """A copy loads what its original loads; what is saved to one is not in the other."""
     memory = BudgetMemory(max_tokens=60, counter=counter)
     talk(memory, 20)
@@ -133,46 +190,49 @@ def test_a_copied_memory_stands_alone(twin_of: Any, counter: Any) -> None:
     assert (twin.fit().report.limit, memory.fit().report.limit) == (20, 60)
 
 
-def test_a_copy_remembers_the_cut_and_the_summary() -> None:
+@pytest.mark.parametrize(
+    "twin_of",
+    [copy.deepcopy, again, lambda m: m.model_copy(deep=True)],
+    ids=["deepcopy", "pickle", "model_copy"],
+)
+@pytest.mark.parametrize("counter", [WORDS, words], ids=["counter", "function"])
+def test_a_copy_remembers_the_cut_and_the_summary(twin_of: Any, counter: Any) -> None:
     """What was summarized is not summarized again by a copy, and its prompt starts as the original's does."""
-    written: list[str] = []
-    memory = BudgetMemory(max_tokens=60, counter=WORDS, return_messages=True, summarizer=Writer(written))
+    memory = BudgetMemory(max_tokens=60, counter=counter, return_messages=True, summarizer=Writer())
     talk(memory, 20)
-    first = memory.load_memory_variables({})["history"]
-    calls = len(Writer.calls)
-    twin = copy.deepcopy(memory)
-    assert [m.content for m in twin.load_memory_variables({})["history"]] == [m.content for m in first]
-    assert "They counted." in first[0].content
-    assert len(Writer.calls) == calls > 0
+    memory.load_memory_variables({})
+    talk(memory, 1)  # over the limit: cut down to half of it
+    memory.load_memory_variables({})
+    twin = twin_of(memory)
+    calls = []
+    for each in (memory, twin):
+        Writer.calls.clear()
+        talk(each, 1)
+        shown = [m.content for m in each.load_memory_variables({})["history"]]
+        assert "They counted." in shown[0]
+        calls.append((shown, list(Writer.calls)))
+    assert calls[0] == calls[1]
 
 
-class Writer:
-    """Writes the same summary for everything, and counts how often."""
-
-    calls: list[str] = []  # noqa: RUF012 - shared by all copies, so that no call goes unseen
-
-    def __init__(self, _: Any = None) -> None:
-        type(self).calls.clear()
-
-    def __call__(self, text: str, max_tokens: int) -> str:
-        type(self).calls.append(text)
-        return "They counted."
-
-
+@pytest.mark.parametrize("twin_of", [copy.deepcopy, again], ids=["deepcopy", "pickle"])
 @pytest.mark.parametrize("counter", [WORDS, words, len], ids=["counter", "function", "len"])
-def test_a_copied_history_stands_alone(counter: Any) -> None:
-    """A copy reads what its original reads, from a store of its own."""
+def test_a_copied_history_is_independent(twin_of: Any, counter: Any) -> None:
+    """A copy reads what its original reads, and goes on from its cut, in a store of its own."""
     history = BudgetMessageHistory(max_tokens=20, counter=counter)
     history.add_messages(chat(20))
+    assert history.messages
+    twin = twin_of(history)
+    for _ in range(3):
+        for each in (history, twin):
+            each.add_messages(chat(1))
+        assert twin.messages == history.messages
     before = history.messages
-    twin = copy.deepcopy(history)
-    assert twin.messages == before
     twin.clear()
     assert (twin.messages, history.messages) == ([], before)
 
 
 @pytest.mark.parametrize("twin_of", [copy.deepcopy, again], ids=["deepcopy", "pickle"])
-def test_a_copied_middleware_stands_alone(twin_of: Any) -> None:
+def test_a_copied_middleware_is_independent(twin_of: Any) -> None:
     """A copy sends what its original sends, and has its settings."""
     sent: list[int] = []
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelRequest, ModelResponse
+from langchain.agents.middleware import ModelRequest, ModelResponse, TodoListMiddleware
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -24,6 +26,8 @@ from rankbudget import TokenBudget
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.testing import WordCounter
 from rankbudget.testing.server import Reply, StrictModelServer
+from tests.drawing import draws
+from tests.growth import growth
 
 WORDS = WordCounter(framing=1, priming=0)
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -176,6 +180,52 @@ async def test_the_second_try_is_smaller_than_the_first_was(asynchronous: bool) 
     assert sizes[0] == 12 * 6 + 3
     assert len(sizes) == 2
     assert 3 < sizes[1] <= sizes[0] * 0.75
+
+
+@given(
+    system=st.sampled_from([None, "You are kind."]),
+    turns=st.integers(0, 9),
+    late=st.sampled_from([[], [TodoListMiddleware()]]),
+    limit=st.sampled_from([930, 10_000]),
+)
+@draws()
+def test_the_figures_count_the_system_message(
+    system: str | None, turns: int, late: list[Any], limit: int
+) -> None:
+    """`kept` is what was sent and `given` what might have been, the system message with both."""
+    sent: list[int] = []
+
+    class Noting(FakeListChatModel):
+        def bind_tools(self, tools: Any, **options: Any) -> Any:
+            return self
+
+        def _call(self, messages: Any, *args: Any, **options: Any) -> str:
+            sent.append(len(messages))
+            return "fine"
+
+    ours = BudgetMiddleware(max_tokens=limit, counter=WORDS)
+    agent = create_agent(Noting(responses=[""]), middleware=[ours, *late], system_prompt=system)
+    thread = [*chat(turns), HumanMessage("and now")]
+    (part,) = agent.stream({"messages": thread}, stream_mode="custom")
+    figures = part["context_budget"]
+    assert figures["kept"] == sent[0]
+    if limit == 10_000 and not late:
+        assert figures["given"] == figures["kept"] == len(thread) + (system is not None)
+
+
+def test_a_cut_is_written_to_the_state_in_linear_time() -> None:
+    """Ten times the messages take about ten times as long to remove."""
+    middleware = BudgetMiddleware(max_tokens=50, counter=WORDS, persist=True)
+    answer = ModelResponse(result=[AIMessage("fine")])
+
+    def persisted(asked: ModelRequest[Any]) -> None:
+        updated: Any = middleware.wrap_model_call(asked, lambda _: answer)
+        assert len(updated.command.update["messages"]) > len(asked.messages) - 50
+
+    def long(turns: int) -> ModelRequest[Any]:
+        return request([*chat(turns), HumanMessage("and now", id="now")])
+
+    assert growth(persisted, long, 400, 10, 25).linear
 
 
 def test_streaming_carries_the_figures(server: StrictModelServer) -> None:

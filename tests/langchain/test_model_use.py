@@ -343,7 +343,7 @@ def test_two_conversations_in_one_thread_do_not_mix(server: StrictModelServer) -
 
 # ---------------------------------------------------------------- copies
 def test_copies_keep_the_limit() -> None:
-    """Pickled, copied, or made anew with other fields as configurable models are: the guarantee goes along."""
+    """Pickled, copied, or made again with other fields as configurable models are: the guarantee goes along."""
     model = budget_model(FakeListChatModel(responses=["ok"]), max_tokens=50, counter="o200k_base")
     changed = model.model_copy(update={"responses": ["other"]})
     again = type(model)(**{**model.__dict__, "responses": ["other"]})

@@ -95,8 +95,8 @@ def test_tools_that_are_named_go_before_bound_ones() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The function `loads` is in beta")
-def test_bound_tools_travel_with_a_trimmer() -> None:
-    """What was bound counts on the other side, too; an empty list of tools still says that there are none."""
+def test_bound_tools_are_written_with_a_trimmer() -> None:
+    """What was bound counts after loading, too; an empty list of tools still says that there are none."""
     bound = BudgetTrimmer(model=gpt().bind_tools([look]), max_tokens=4000)
     none = BudgetTrimmer(model=gpt().bind_tools([look]), max_tokens=4000, tools=[])
     arrived = loads(dumps(bound), allowed_objects=[BudgetTrimmer], valid_namespaces=["langchain_budget"])
@@ -162,7 +162,7 @@ async def test_a_chain_writes_summaries(chain: Any, seen: str) -> None:
 
 
 def test_a_memory_and_an_agent_take_a_chain() -> None:
-    """A chain stands wherever a model does, and what it wrote is in the prompt."""
+    """A chain is taken wherever a model is, and what it wrote is in the prompt."""
     chain = ChatPromptTemplate([("human", "{text}")]) | writer() | StrOutputParser()
     memory = BudgetMemory(max_tokens=120, summarizer=chain, return_messages=True)
     memory.chat_memory.add_messages(THREAD)

@@ -57,9 +57,9 @@ def test_a_callback_that_fails_is_logged_and_the_answer_returned(
     """The answer was paid for."""
     runnable = make(broken)
     asked: Any = [HumanMessage("hi")] if make is _model else {"messages": [HumanMessage("hi")]}
-    with caplog.at_level(logging.ERROR, logger="langchain_budget"):
+    with caplog.at_level(logging.ERROR, logger="rankbudget"):
         answer = asyncio.run(runnable.ainvoke(asked)) if asynchronous else runnable.invoke(asked)
     assert (answer if make is _model else answer["messages"][-1]).content == "fine"
     assert [(r.name, r.exc_info[0]) for r in caplog.records if r.exc_info] == [
-        ("langchain_budget", ConnectionError)
+        ("rankbudget", ConnectionError)
     ]

@@ -47,7 +47,7 @@ def test_an_example_is_a_question_and_its_answer_by_their_names(example: dict[st
         ("a: b", r"examples must be .*a str"),
     ],
 )
-def test_an_example_nobody_can_read_asks_for_its_prompt(example: Any, seen: str) -> None:
+def test_an_unreadable_example_asks_for_its_prompt(example: Any, seen: str) -> None:
     """Fields are never guessed: a wrong turn would teach the model something wrong."""
     with pytest.raises(BudgetConfigError, match=seen) as caught:
         slot("examples").format_messages(examples=[example], question="q")
@@ -82,7 +82,7 @@ def test_a_template_inside_a_template_is_read() -> None:
 @pytest.mark.parametrize("key", ["documents", "memory"])
 @pytest.mark.parametrize("given", ["list", "text"])
 def test_documents_and_memories_in_a_placeholder_are_one_message(key: str, given: str) -> None:
-    """They stand there as data, in tags they cannot close, within the limit; an empty slot leaves no message."""
+    """They are there as data, in tags they cannot close, within the limit; an empty slot leaves no message."""
     text = "Tea is hot. </document></memory>"
     items: Any = (
         text
@@ -133,7 +133,7 @@ async def test_an_invoke_sends_its_report() -> None:
 
 @pytest.mark.filterwarnings("ignore:The function `loads` is in beta")
 def test_a_round_trip_over_the_wire_keeps_every_setting() -> None:
-    """The template travels with its budget as plain data and a model by name; the copy formats alike."""
+    """The template is written with its budget as plain data and a model by name; the copy formats alike."""
     prompt = BudgetChatPromptTemplate.from_messages(
         [
             ("system", "Speak {language}."),

@@ -115,5 +115,5 @@ def test_tools_that_are_none_are_a_bad_setting() -> None:
         return name
 
     assert BudgetTrimmer(max_tokens=200, tools=[look]).invoke([("human", "hi")])
-    with pytest.raises(BudgetConfigError, match="is no tool"):
+    with pytest.raises(BudgetConfigError, match="each tool must be"):
         BudgetTrimmer(max_tokens=200, tools=[3])

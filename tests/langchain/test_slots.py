@@ -49,7 +49,7 @@ def test_a_shortened_document_is_shortened_in_its_content(limit: int, note: str)
 
 @pytest.mark.parametrize("limit", range(100, 200, 20))
 def test_a_template_shows_a_shortened_document_once(limit: int) -> None:
-    """Inside a prompt template the heading of each document stands once, in front."""
+    """Inside a prompt template the heading of each document is printed once, in front."""
     prompt = BudgetChatPromptTemplate.from_messages(
         [("system", "Use\n{documents}"), ("human", "{question}")],
         max_tokens=limit,
@@ -84,7 +84,7 @@ def test_a_question_of_several_messages_is_never_sent_uncounted() -> None:
     }
     with pytest.raises(
         BudgetConfigError,
-        match=r"question must be .*2 messages.*put the earlier ones into history",
+        match=r"question must be .*2 messages.*Put the earlier ones into history",
     ):
         BudgetTrimmer(budget=TokenBudget(context_window=500, reserve=100)).invoke(several)
     prompt = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("question")])
@@ -209,7 +209,14 @@ def test_a_misspelt_slot_raises_with_the_name_that_was_meant(wrong: str, right: 
     own = ChatPromptTemplate([("human", f"{{question}} {{{wrong}}}")])
     given_values = {"question": QUESTION, wrong: "mine"}
     assert BudgetTrimmer(max_tokens=100, prompt=own).invoke(given_values) == given_values
-    for key in ("user", "histories", "document_ids", "session", "questions", "language", "inputs"):
+    asked = ("human", "{question}")
+    for mine in (
+        ChatPromptTemplate([asked, MessagesPlaceholder(wrong, optional=True)]),
+        ChatPromptTemplate([asked, ("human", f"{{{wrong}}}")]).partial(**{wrong: "bound"}),
+    ):
+        given_values = {"question": QUESTION, wrong: [HumanMessage("mine")]}
+        assert BudgetTrimmer(max_tokens=100, prompt=mine).invoke(given_values) == given_values
+    for key in ("content", "user", "histories", "document_ids", "session", "questions", "language", "inputs"):
         assert BudgetTrimmer(max_tokens=100).invoke({"question": QUESTION, key: 1})[key] == 1
 
 

@@ -16,7 +16,7 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
 from langchain_budget import BudgetMiddleware, BudgetTrimmer, budget_model
-from rankbudget.errors import BudgetExceededError
+from rankbudget.errors import BudgetExceededError, MessageError
 from tests.drawing import draws
 
 WARNING = "the provider adds what it stores of this conversation, which is not counted"
@@ -121,3 +121,34 @@ def test_a_trimmer_warns_too(model: Any) -> None:
     assert WARNING in BudgetTrimmer(model=model, max_tokens=300).fit([HumanMessage("hi")]).report.warnings
     plain = BudgetTrimmer(model=client([]), max_tokens=300).fit([HumanMessage("hi")])
     assert WARNING not in plain.report.warnings
+
+
+def test_a_trimmer_keeps_the_results_of_stored_calls() -> None:
+    """In front of a model that goes on from a stored response all results stay, or the trimmer raises."""
+    results = [ToolMessage("word " * 20, tool_call_id=f"c{i}") for i in range(2)]
+    trimmer = BudgetTrimmer(model=client([], model_kwargs=STORED), max_tokens=200, counter="gpt-4o")
+    assert trimmer.invoke([*results, HumanMessage("And now?")])[:2] == results
+    assert trimmer.invoke(results) == results
+    with pytest.raises(BudgetExceededError):
+        trimmer.invoke([ToolMessage("word " * 300, tool_call_id="c0")])
+    with pytest.raises(MessageError, match="previous_response_id"):
+        BudgetTrimmer(model=client([]), max_tokens=200, counter="gpt-4o").invoke(results)
+
+
+@pytest.mark.parametrize("door", sorted(DOORS))
+@pytest.mark.parametrize("first", [[], [SystemMessage("Be brief.")]], ids=["alone", "system"])
+@pytest.mark.parametrize("last", [[], [HumanMessage("Go on.")]], ids=["results", "question"])
+def test_a_result_that_is_too_long_is_named_with_what_helps(
+    door: str, first: list[Any], last: list[Any]
+) -> None:
+    """The error says that the results take the room, and that the tools must return less; capped, it is sent."""
+    sent: list[Any] = []
+    stays = [*first, ToolMessage("word " * 900, tool_call_id="c")]
+    with pytest.raises(BudgetExceededError, match=r"stores 9\d\d.*shorten.*what your tools return") as caught:
+        DOORS[door](sent, [], 300)([*stays, *last])
+    assert caught.value.blocks["system"] == 7 * len(first)
+    assert sent == []
+    capped = BudgetMiddleware(max_tokens=300, tool_result_tokens=100, counter="gpt-4o")
+    stays[-1] = capped.wrap_tool_call(None, lambda _: stays[-1])
+    DOORS[door](sent, [], 300)([*stays, *last])
+    assert len(sent) == 1

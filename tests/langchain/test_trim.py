@@ -1,4 +1,4 @@
-"""trim_messages keeps the step of an agent that the model has not read yet: dropped silently it is asked for again for ever."""
+"""trim_messages keeps the step of an agent that the model has not read yet: dropped silently it would be asked for without end."""
 
 from __future__ import annotations
 

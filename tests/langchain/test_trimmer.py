@@ -96,7 +96,7 @@ def test_whatever_converts_to_messages_is_taken(given: Any) -> None:
     assert [m.content for m in BudgetTrimmer(max_tokens=2, counter=WORDS).invoke(given)] == ["four"]
 
 
-def test_it_stands_in_a_chain_before_the_model() -> None:
+def test_it_is_a_step_of_a_chain_before_the_model() -> None:
     """Piped, batched and streamed, the model only ever sees what fits."""
     seen: list[int] = []
 
@@ -112,7 +112,7 @@ def test_it_stands_in_a_chain_before_the_model() -> None:
     assert max(seen) <= 9
 
 
-async def test_it_stands_in_an_async_chain() -> None:
+async def test_it_is_a_step_of_an_async_chain() -> None:
     """The async forms give what the sync forms give."""
     trimmer = BudgetTrimmer(max_tokens=9, counter=WORDS)
     thread = [*chat(5), HumanMessage("question 5")]
@@ -291,7 +291,7 @@ def test_the_schemas_say_what_goes_in_and_out() -> None:
 
 @pytest.mark.filterwarnings("ignore:The function `loads` is in beta")
 def test_a_round_trip_over_the_wire_keeps_every_setting() -> None:
-    """A budget travels as plain data, a model by its name, a prompt as itself; the copy trims alike."""
+    """A budget is written as plain data, a model by its name, a prompt as itself; the copy trims alike."""
     given = {"history": chat(60), "documents": documents(10), "question": "What about cats?", "context": ""}
     trimmer = BudgetTrimmer(
         budget=TokenBudget(context_window=500, reserve=100, ranks={"knowledge": 2}),
@@ -315,8 +315,8 @@ def test_a_round_trip_over_the_wire_keeps_every_setting() -> None:
 _PROMPT_PARTS = [type(part) for part in PROMPT.messages] + [type(PROMPT.messages[0].prompt)]
 
 
-def test_a_callable_counter_does_not_travel() -> None:
-    """A trimmer that would count otherwise on the other side says that it cannot be sent."""
+def test_a_callable_counter_is_not_serialized() -> None:
+    """A trimmer that would count otherwise when it is loaded says that it cannot be sent."""
     assert '"not_implemented"' in dumps(BudgetTrimmer(max_tokens=9, counter=len))
 
 

@@ -181,6 +181,14 @@ def test_a_wrong_call_is_a_typed_error() -> None:
             call()
 
 
+@pytest.mark.parametrize("messages", [THREAD, [], None])
+def test_trim_messages_needs_a_limit(messages: Any) -> None:
+    """None is no limit there, though it is one for classes that take it from a model; as a Runnable, too."""
+    given: Any = {"max_tokens": None, "token_counter": len}
+    with pytest.raises(BudgetConfigError, match=r"^max_tokens must be a whole number from 1 \(got None\)"):
+        trim_messages(messages, **given)
+
+
 @pytest.mark.parametrize("given", [["a"], [HumanMessage("a")], "a", None, [Document("a"), None], 5])
 async def test_a_compressor_takes_documents_alone(given: Any) -> None:
     """Anything else raises what every wrong option raises."""

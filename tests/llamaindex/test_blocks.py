@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.memory import BaseMemoryBlock, Memory, StaticMemoryBlock
+from llama_index.core.memory.memory import DEFAULT_MEMORY_BLOCKS_TEMPLATE
+from llama_index.core.prompts import RichPromptTemplate
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
@@ -336,3 +338,30 @@ def test_a_database_is_found_again(tmp_path: Any) -> None:
     restored = BudgetMemory.from_dict(json.loads(written))
     assert (restored.sql_store.async_database_uri, restored.sql_store.table_name) == (place, "m")
     assert "messages" not in json.loads(written)
+
+
+class _CountedTemplate(RichPromptTemplate):
+    """Counts the blocks that it shows."""
+
+    shown: list[int] = []  # noqa: RUF012 - a field of pydantic, which copies it
+
+    def format_messages(self, llm: Any = None, **kwargs: Any) -> list[ChatMessage]:
+        """Counts first."""
+        self.shown.append(len(kwargs["memory_blocks"]))
+        return super().format_messages(llm, **kwargs)
+
+
+@pytest.mark.parametrize("limit", [150, 1200])
+@pytest.mark.parametrize("n", [1, 6, 24])
+def test_the_work_of_a_read_grows_with_the_number_of_blocks(n: int, limit: int) -> None:
+    """A first read shows each block a few times, a later one shows all of them as often as the plan is made."""
+    template = _CountedTemplate(DEFAULT_MEMORY_BLOCKS_TEMPLATE.template_str)
+    blocks: Any = [BudgetMemoryBlock(name=f"part{i}", text=f"Fact {i} is here.") for i in range(n)]
+    memory = _memory(token_limit=limit, memory_blocks=blocks, memory_blocks_template=template)
+    first = memory.get()
+    assert sum(template.shown) <= 5 * n
+    template.shown.clear()
+    assert memory.get() == first
+    assert len(template.shown) <= 3
+    memory.notice = "Other words before the blocks, some more than there were before them."
+    assert tokens(memory.get()) <= limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import hypothesis
@@ -178,7 +179,7 @@ def test_prompt_and_answer_fit_the_models_own_window(
 def test_a_window_that_is_not_stated_shrinks_nothing() -> None:
     """LlamaIndex's default metadata says nothing; a model's name may."""
     for llm, limit in ((MockLLM(), 50_000), (_like(), 50_000), (_like(model="gpt-4"), 8192 - 256)):
-        assert budget_model(llm, 50_000).request_limit == limit
+        assert budget_model(llm, 50_000, counter="cl100k_base").request_limit == limit
     budget = TokenBudget(context_window=20_000, reserve=1000)
     assert budget_model(MockLLM(), budget).request_limit == 19_000
 
@@ -242,3 +243,49 @@ def test_only_an_llm_is_taken() -> None:
     """Anything else is refused with its class."""
     with pytest.raises(BudgetConfigError, match="got a FunctionTool"):
         budget_model(TOOL)  # type: ignore[type-var]
+
+
+class _Counted(MockLLM):
+    """Counts how often its metadata are read."""
+
+    reads: list[int] = []  # noqa: RUF012 - a field of pydantic, which copies it
+
+    @property
+    def metadata(self) -> Any:
+        """Counts first."""
+        self.reads.append(1)
+        return super().metadata
+
+
+def test_a_limit_is_computed_once() -> None:
+    """Engines ask for the metadata often: the limit is not planned again while the LLM stays as it is."""
+    plain = _Counted()
+    for llm in (budget_model(plain), budget_model(budget_model(plain, 3000), max_tokens=2000)):
+        first = llm.metadata
+        plain.reads.clear()
+        assert [llm.metadata for _ in range(10)] == [first] * 10
+        assert len(plain.reads) <= 20
+
+
+CHANGES: list[Any] = [
+    lambda llm, n: setattr(llm, "context_window", n),
+    lambda llm, n: setattr(llm, "max_tokens", n // 4),
+    lambda llm, n: setattr(llm, "model", "gpt-4" if n % 2 else "unknown-model"),
+    lambda llm, n: llm.additional_kwargs.update(num_ctx=n),
+    lambda llm, n: llm.additional_kwargs.update(max_completion_tokens=n // 3),
+    lambda llm, n: llm.additional_kwargs.clear(),
+]
+
+
+@hypothesis.given(st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(2000, 9000)), max_size=4))
+@draws()
+def test_a_changed_llm_has_another_limit(changes: Any) -> None:
+    """Whatever changes, in place too, the limit is that of an LLM that is bounded afterwards; so are copies'."""
+    plain = _like(additional_kwargs={})
+    llm = budget_model(plain)
+    for change, n in changes:
+        change(llm, n)
+        plain.__dict__.update(llm.__dict__)
+        assert llm.request_limit == budget_model(plain).request_limit
+        assert llm.metadata == budget_model(plain).metadata
+        assert pickle.loads(pickle.dumps(llm)).request_limit == llm.request_limit

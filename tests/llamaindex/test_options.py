@@ -90,7 +90,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("few shot", {"examples": [{"input": "a"}, 1]}, r"examples must be a list of mappings \(got 1\)"),
     ("model", {"max_tokens": 0}, "max_tokens must be a whole number from 1"),
     ("model", {"budget_or_session": True}, "budget_or_session must be"),
-    ("model", {"on_report": 3}, "on_report must be a function"),
+    ("model", {"on_report": 3}, "on_report must be a blocking callable"),
     ("summarizer", {"llm": 3}, "llm must be a LlamaIndex LLM"),
 ]
 
@@ -120,6 +120,34 @@ def test_options_by_position_are_refused(part: str, option: str) -> None:
     make = lb.OfflineEmbedding if part == "offline embedding" else PARTS[part][0]
     with pytest.raises(BudgetConfigError, match=rf"options by name \(got 100\). Its options: .*{option}"):
         make(100)
+
+
+@pytest.mark.parametrize(
+    ("make", "first"),
+    [
+        (lb.BudgetPromptHelper, "context_window"),
+        (lb.BudgetChatMemoryBuffer.from_defaults, "chat_history"),
+        (lb.BudgetMemory.from_defaults, "session_id"),
+    ],
+)
+def test_positions_are_those_of_the_stock_function(make: Callable[..., Any], first: str) -> None:
+    """What the stock function takes by position is taken; one value too many, or one given twice, is refused."""
+    by_position = lb.BudgetPromptHelper(4000, 100)
+    assert (by_position.context_window, by_position.num_output) == (4000, 100)
+    with pytest.raises(BudgetConfigError, match="too many positional arguments"):
+        make(*[None] * 20)
+    with pytest.raises(BudgetConfigError, match=f"multiple values for argument '{first}'"):
+        make(None, **{first: None})
+
+
+@pytest.mark.parametrize("kind", [lb.BudgetChatMemoryBuffer, lb.BudgetMemory])
+@pytest.mark.parametrize(
+    "wrong", ["hi", 3, ["hi"], [None], [{"role": "user", "content": "hi"}], {"role": "user"}]
+)
+def test_a_chat_history_of_something_else_is_refused(kind: Any, wrong: Any) -> None:
+    """As in `put`."""
+    with pytest.raises(MessageError, match="Give ChatMessage"):
+        kind.from_defaults(chat_history=wrong, token_limit=100)
 
 
 @pytest.mark.parametrize("wrong", ["hi", 3, None, ["hi"], [{"role": "user"}]])

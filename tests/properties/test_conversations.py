@@ -241,6 +241,25 @@ def test_a_session_over_a_growing_conversation(application: Application, step: i
         last, last_size = list(found.messages), size
 
 
+@pytest.mark.parametrize("counter", [LumpyCounter(), ListCounter()])
+@draws()
+@given(applications(max_turns=7, user_results=True))
+def test_a_session_reads_the_same_twice_with_counts_that_do_not_add_up(
+    counter: Any, application: Application
+) -> None:
+    """The cut of a turn is not chosen anew when the turn is read again, whole requests counted or not."""
+    messages, limit = application.fresh(), application.limit(COUNTER)
+    session = BudgetSession(TokenBudget(context_window=1_000_000, max_system_ratio=None), counter=counter)
+    for size in range(1, len(messages) + 1):
+        try:
+            found = session.fit(messages[:size], limit=limit)
+        except BudgetError:
+            continue
+        for _ in range(2):
+            again = session.fit(messages[:size], limit=limit)
+            check_same(found.messages, again.messages, what="a second reading in the same turn")
+
+
 def test_a_session_refuses_a_prompt_that_is_over_without_any_history() -> None:
     """When what the prompt holds beside the history is over the limit, an empty history is no answer: law 1 beats all."""
     for budget in (

@@ -117,7 +117,6 @@ def _pieces(
     yield "\n".join(held)
 
 
-# ---- one call ------------------------------------------------------------------------------------
 class _LateError(Exception):
     """A summarizer did not answer in time; a TimeoutError that it raises itself is an ordinary failure."""
 

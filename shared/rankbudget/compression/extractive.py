@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 from ..counting.protocol import TokenCounter
 from ..relevance.corpus import TermIndex
@@ -19,8 +18,6 @@ from .truncate import truncate_text
 from .units import Unit, split_units
 
 _OF_ITS_PARAGRAPH = 0.6
-_SALIENT, _LEADS, _FIXED = 0.5, 0.3, 0.5
-_MOST_WEIGHT = 4.0
 _SUMMARIZED_BEFORE, _LATER = 1.5, 0.5
 
 
@@ -43,9 +40,11 @@ def extract(
     if len(counter.truncate(text, max_tokens)) == len(text):
         return text
     units = split_units(text)
-    ratings = _relevance(units, query, scorer or _by_words()) if query.strip() else []
+    # Words and their pieces, without vectors, take a few milliseconds for a long document.
+    scorer = scorer or FusionScorer([(Bm25Scorer(), 1.0), (GramScorer(), 0.5)])
+    ratings = _relevance(units, query, scorer) if query.strip() else []
     if not any(ratings):
-        ratings = _salience(units)
+        ratings = _worth(units)
     late = [first is not None and not (unit.fixed or first(unit.text)) for unit in units]
     order = [i for i, unit in enumerate(units) if unit.text.strip()]
     order.sort(key=lambda i: (late[i], -ratings[i]))
@@ -65,21 +64,13 @@ def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, pre
     if len(counter.truncate(text, max_tokens)) == len(text):
         return text
     units = [unit for unit in split_units(text) if unit.text.strip()]
-    ratings = _central(units)
-    for i, unit in enumerate(units):
-        # Later statements correct earlier ones, so of equals the later one is kept.
-        ratings[i] += weigh(unit.text) + _LATER * (i + 1) / len(units) + _SUMMARIZED_BEFORE * (i < before)
-        if is_filler(unit.text.partition(": ")[2] or unit.text):
-            ratings[i] = 0.0
+    # Later statements correct earlier ones, so of equals the later one is kept.
+    ratings = [
+        rating + _LATER * (i + 1) / len(units) + _SUMMARIZED_BEFORE * (i < before) if rating >= 0 else 0.0
+        for i, rating in enumerate(_worth(units))
+    ]
     order = sorted(range(len(units)), key=lambda i: (-ratings[i], i))
     return _packed(units, [i for i in order if ratings[i] > 0] or order[:1], max_tokens, counter)
-
-
-# ---- ratings -------------------------------------------------------------------------------------
-@lru_cache(maxsize=1)
-def _by_words() -> Scorer:
-    """Returns words and word pieces without vectors: a few milliseconds for a long document."""
-    return FusionScorer([(Bm25Scorer(), 1.0), (GramScorer(), 0.5)])
 
 
 def _relevance(units: Sequence[Unit], query: str, scorer: Scorer) -> list[float]:
@@ -99,13 +90,12 @@ def _relevance(units: Sequence[Unit], query: str, scorer: Scorer) -> list[float]
     ]
 
 
-def _salience(units: Sequence[Unit]) -> list[float]:
-    ratings = _central(units)
-    for i, unit in enumerate(units):
-        weight = -1.0 if is_filler(unit.text) else min(weigh(unit.text), _MOST_WEIGHT) / _MOST_WEIGHT
-        leads = i == 0 or units[i - 1].paragraph != unit.paragraph
-        ratings[i] += _SALIENT * weight + _LEADS * leads + _FIXED * unit.fixed
-    return ratings
+def _worth(units: Sequence[Unit]) -> list[float]:
+    """Returns how much may depend on each unit, less than 0 for filler."""
+    return [
+        -1.0 if is_filler(unit.text.partition(": ")[2] or unit.text) else central + weigh(unit.text)
+        for unit, central in zip(units, _central(units), strict=True)
+    ]
 
 
 def _central(units: Sequence[Unit]) -> list[float]:
@@ -123,7 +113,6 @@ def _central(units: Sequence[Unit]) -> list[float]:
     return [score / most for score in rated]
 
 
-# ---- packing -------------------------------------------------------------------------------------
 def _packed(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter) -> str:
     """Returns the first units of `order` that fit, none twice, in text order; else the very first, cut."""
     counts = counter.count_many([unit.text for unit in units])

@@ -98,10 +98,6 @@ _PATTERNS: dict[Moment, re.Pattern[str]] = {
     ),
 }
 _IN_EVERY_LANGUAGE = ("name", "number", "quote")
-_WEIGHTS: dict[Moment, float] = {
-    "decision": 3.0, "commitment": 2.0, "correction": 2.5, "preference": 2.5, "fact": 2.0, "feeling": 2.0,
-    "name": 1.0, "number": 1.0, "quote": 1.0,
-}  # fmt: skip
 # One polite phrase and the marks after it; longer phrases first, because the first match counts.
 _PHRASE = re.compile(
     r"(?:(?:is there anything else|let me know if |(?:i )?hope (?:this|that|you)|glad (?:to|i)"
@@ -136,7 +132,7 @@ def find_moments(text: str) -> frozenset[Moment]:
 
 def weigh(text: str) -> float:
     """Returns how much later turns may depend on a text; 0 for filler."""
-    return sum(_WEIGHTS[kind] for kind in find_moments(text))
+    return sum([1.0 if kind in _IN_EVERY_LANGUAGE else 2.5 for kind in find_moments(text)])
 
 
 def is_filler(text: str) -> bool:

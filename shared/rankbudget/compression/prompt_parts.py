@@ -31,8 +31,8 @@ _LABEL = re.compile(
 )
 _INSTRUCTS = re.compile(
     r"\b(?:you are|you must|you should|your (?:task|job)|based on|use only)\b"
-    r"|(?:^|[.!?:;]\s|\n)\s*(?:please )?(?:answer|respond|reply|never|always|do not|don't|be|use|keep|give|write|list"
-    r"|translate|summari[sz]e|act|follow|mention|quote|cite|return)\b",
+    r"|(?:^|[.!?:;]\s|\n)\s*(?:please )?(?:answer|respond|reply|never|always|do not|don't|be|use|keep|give"
+    r"|write|list|translate|summari[sz]e|act|follow|mention|quote|cite|return)\b",
     re.IGNORECASE,
 )
 """What a first paragraph says that tells the model what to do."""

@@ -67,7 +67,7 @@ def cut_from(text: str, start: str, max_tokens: int, counter: TokenCounter, elli
     step = 0
     while room > 0:
         if keep == "start":
-            cut = _start(text, start, max_tokens, room, counter) + ellipsis
+            cut = _start(text, counter.truncate(start, room), _LEAST_SHARE) + ellipsis
         else:
             cut = _ends(text, start, room, counter, ellipsis)
         # Tokens merge across a cut, so counts of the parts are estimates.
@@ -79,34 +79,22 @@ def cut_from(text: str, start: str, max_tokens: int, counter: TokenCounter, elli
     return ellipsis
 
 
-def _start(text: str, start: str, max_tokens: int, room: int, counter: TokenCounter) -> str:
-    # Only the few tokens that must go are counted, not the long rest that stays.
-    surplus = max_tokens - room
+def _start(text: str, start: str, share: int) -> str:
+    """Returns `start` up to its last sentence, else word, that leaves at least a `share` of it."""
     for boundaries in (_SENTENCE_END, _WORD_END):
-        for end in reversed(_ends_in(boundaries, text, len(start))):
-            if end <= len(start) // _LEAST_SHARE:
-                break
-            if surplus == 0 or counter.count(start[end:]) >= surplus:
-                return start[:end]
-    return counter.truncate(start, room)
-
-
-def _ends_in(boundaries: re.Pattern[str], text: str, limit: int) -> list[int]:
-    # One character more than the limit is read, to see whether a sentence ends exactly there.
-    ends = [match.end() for match in boundaries.finditer(text, 0, min(len(text), limit + 1))]
-    return [end for end in ends if 0 < end <= limit]
+        # One character more than the start is read, to see whether a sentence ends exactly there.
+        ends = [match.end() for match in boundaries.finditer(text, 0, min(len(text), len(start) + 1))]
+        cut = max([end for end in ends if end <= len(start)], default=0)
+        if cut > len(start) // share:
+            return start[:cut]
+    return start
 
 
 def _ends(text: str, start: str, room: int, counter: TokenCounter, ellipsis: str) -> str:
     # `start` fills the whole limit, so three quarters of its characters are enough to find each half in.
     reach = max(len(start) * 3 // 4, 1)
     end = counter.truncate(text[-reach:], room // 2, side="left") if room > 1 else ""
-    start = counter.truncate(start[:reach], room - room // 2)
-    for boundaries in (_SENTENCE_END, _WORD_END):
-        cut = max(_ends_in(boundaries, text, len(start)), default=0)
-        if cut > len(start) // 2:
-            start = start[:cut]
-            break
+    start = _start(text, counter.truncate(start[:reach], room - room // 2), 2)
     offset = max(len(text) - len(end), len(start))
     most = offset + (len(text) - offset) // 2
     for boundaries in (_SENTENCE_START, _WORD_START):

@@ -15,6 +15,7 @@ LEAST_TOKENS = 200
 VERY_LEAST = 16
 """No text at all is cut below this."""
 _ROUNDS = 4
+_MARKER = "..."
 
 
 def with_rest(timeline: Timeline, found: Selection, room: int) -> Selection:
@@ -50,7 +51,8 @@ def cap_units(
     if not sizes:
         return None
     allowed = room - timeline.cost(units) + sum(sizes.values())
-    for attempt in range(_ROUNDS + 1):
+    attempt = 0
+    while True:
         level = floor if attempt == _ROUNDS else max(floor, _level(list(sizes.values()), allowed))
         caps = {position: level for position, size in sizes.items() if size > level}
         over = timeline.cost(units, shortened(timeline, caps)) - room
@@ -59,7 +61,7 @@ def cap_units(
         if level == floor:
             return None
         allowed -= over
-    return None
+        attempt += 1
 
 
 def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
@@ -71,6 +73,9 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
         is_result = timeline.role(position) == "tool"
         cut: Callable[..., str] = compress_structured if is_result else partial(truncate_text, keep="both")
         texts = timeline.texts(position)
+        text = "\n".join(texts)
+        if counter.count(text) <= tokens:
+            continue  # a session's question may be another one than the one that it shortened
         sizes = counter.count_many(texts)
         level = _level(sizes, tokens)
         # Each long block is cut by itself, so that a caption stays beside its image.
@@ -79,8 +84,24 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
                 t if n <= level else cut(t, level, counter) for t, n in zip(texts, sizes, strict=True)
             ]
         else:
-            parts = cut("\n".join(texts), tokens, counter)
+            parts = _cut_once(timeline, (position, tokens, len(text)), text, cut)
         made[position] = timeline.codec.with_text(timeline.messages[position], parts)
+    return made
+
+
+def _cut_once(timeline: Timeline, key: tuple[int, int, int], text: str, cut: Callable[..., str]) -> str:
+    """Returns a text cut to the tokens of its key; a session does not look for the same two ends again."""
+    if key in timeline.ends:
+        head, tail = timeline.ends[key]
+        return text[:head] + _MARKER + text[len(text) - tail :]
+    made = cut(text, key[1], timeline.thread.counter)
+    head = made.find(_MARKER)
+    while head >= 0 and text.startswith(made[:head]):
+        rest = made[head + len(_MARKER) :]
+        if text.endswith(rest):
+            timeline.ends[key] = (head, len(rest))
+            break
+        head = made.find(_MARKER, head + 1)
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 POWER = 0.3
@@ -17,8 +17,8 @@ class Piece:
     """What can be kept: tokens, values held, number of newer units, the piece that must be kept with it."""
 
     price: int
-    values: Sequence[int]
-    age: int
+    values: Sequence[int] = ()
+    age: int = 0
     needs: int | None = None
 
 
@@ -58,6 +58,23 @@ def cover(pieces: Sequence[Piece], worth: Sequence[float], kept: Sequence[int], 
         room -= price
         chosen += added
     return chosen
+
+
+def take(
+    pieces: Sequence[Piece], taken: list[int], order: Iterable[int], room: int, *, skip: bool = True
+) -> int:
+    """Adds pieces, each with the one it needs, to those `taken`; the first misfit is skipped or the end."""
+    known, used = set(taken), 0
+    for n in order:
+        added = [m for m in (pieces[n].needs, n) if m is not None and m not in known]
+        price = sum([pieces[m].price for m in added])
+        if used + price <= room:
+            taken += added
+            known.update(added)
+            used += price
+        elif not skip:
+            break
+    return used
 
 
 class _Cover:

@@ -172,6 +172,7 @@ def remembered(
         run=None if selection.edits else _closed(timeline, selection, broken, stop),
         whole=whole,
         caps=tuple(selection.caps.items()),
+        ends={key: ends for key, ends in timeline.ends.items() if selection.caps.get(key[0]) == key[1]},
         refused_at=size if failed else known.refused_at if known is not None else -1,
         summary=summary,
     )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from ..messages.codec import PINNED_ROLES
 from ..segment import Action, Decision, DecisionRange
 from .timeline import Broken, Timeline
 
@@ -47,7 +46,7 @@ def decisions_on(
     spread(len(whole), lambda: whole, "kept", "fits")
     parts += [decide(i, "truncated", "message_cap") for i in chosen if i in edits]
     parts += [decide(position, "trimmed", reason) for position, reason in broken]
-    first = next((i for i in chosen if timeline.role(i) not in PINNED_ROLES), size)
+    first = next((i for i in chosen if not timeline.is_pinned(i)), size)
     named = {*chosen, *(position for position, _ in broken)}
     for start, stop, reason in ((0, first, "older_than_cut"), (first, size, "no_room")):
         dropped = partial(_others, start, stop, named)
@@ -63,7 +62,7 @@ def _decide(timeline: Timeline, edits: Mapping[int, Any], at: int, action: Actio
     message, group = timeline.messages[at], timeline.measure.group
     before = group([message])
     after = group([edits[at]]) if action == "truncated" else before if action == "kept" else 0
-    if action == "kept" and timeline.role(at) in PINNED_ROLES:
+    if action == "kept" and timeline.is_pinned(at):
         reason = "pinned"
     name = timeline.codec.message_id(message) or f"history-{at}"
     return _decision(segment_id=name, action=action, reason=reason, before=before, after=after)

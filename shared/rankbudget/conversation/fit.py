@@ -86,14 +86,19 @@ def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetEx
         question = max(0, max(smallest, room + 1) - step)
     overhead = timeline.measure.overhead + beside
     needed, limit = overhead + pinned + question + step, limit + beside
+    results = [timeline.messages[p] for p in timeline.pinned if timeline.role(p) == "tool"]
+    stored = timeline.measure.group(results) if results else 0
     parts = {
-        "system": pinned,
+        "system": pinned - stored,
+        "results of calls that the provider stores": stored,
         "question": question,
         "newest tool call with its results": step,
         "tools and framing": overhead,
     }
     listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
     step_words = ", the newest tool call, its results" if step else ""
+    if stored:
+        step_words += ", what your tools return (BudgetMiddleware(tool_result_tokens=) does)"
     advice = (
         ", or set shorten_question=True (a TokenBudget has it, and fit_messages)"
         if asked and question > VERY_LEAST and not timeline.thread.shorten_question
@@ -188,8 +193,8 @@ def _select_counted(timeline: Timeline, room: int) -> Selection | None:
             best, kept = selection, len(messages)
         elif best is not None:
             break
-        if spare >= 0 and selection.complete:
-            break
+        if spare >= 0 and (selection.complete or selection.cut is not None):
+            break  # with more room, a remembered cut would be chosen anew
         aim += max(1, spare) if spare >= 0 else spare
     for selection in _counted_too_high(timeline, best, kept):
         if timeline.measure.total(selection.messages(timeline)) <= target:

@@ -16,16 +16,16 @@ ATTEMPT = 3
 _LONGEST = 40
 _SHORTEST = 3
 _WORD = re.compile(r"""[^\s"'{}\[\](),:;!?<>*|`]+""")
+_DIGIT = re.compile(r"\d")
 _AMOUNT = re.compile(r"[$€£¥].*|[\d.,+%]{1,7}|\d+[:.]\d[\d:.]*")
 """Counts, prices and times of day; a longer run of digits is a number of something."""
 
 
 class Said(NamedTuple):
-    """What a unit holds: all its text, the arguments of its calls (JSON) and the results of tools."""
+    """What a unit holds: all its text, and the arguments of its calls (JSON)."""
 
     text: str
-    calls: Sequence[str]
-    results: Sequence[str]
+    calls: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -40,28 +40,23 @@ def values_of(units: Sequence[Said]) -> dict[str, Value]:
     """Returns the names and numbers a next call may need, and the units, oldest first, that hold each.
 
     Example:
-        >>> found = values_of([Said("I am mia_li_3668.", [], []), Said("", ['{"user": "mia_li_3668"}'], [])])
+        >>> found = values_of([Said("I am mia_li_3668."), Said("", ['{"user": "mia_li_3668"}'])])
         >>> {name: sorted(value.units) for name, value in found.items()}
         {'mia_li_3668': [0, 1]}
     """
     found: dict[str, Value] = {}
     words_of = [dict.fromkeys([word.strip(".") for word in _WORD.findall(unit.text)]) for unit in units]
-    called: dict[str, None] = {}
+    called: set[str] = set()
     newest_attempt: list[str] = []
     for n, unit in enumerate(units):
         arguments = [leaf for call in unit.calls for leaf in _leaves(call)]
         if len(arguments) >= ATTEMPT:
             newest_attempt = arguments
-        called.update(dict.fromkeys(arguments))
-        leaves = [leaf for result in unit.results for leaf in _leaves(result)]
-        plain = [leaf for leaf in leaves if " " not in leaf and not leaf.isdigit()]
-        for name in [*filter(_names_something, words_of[n]), *arguments, *plain]:
+        called.update(arguments)
+        for name in [*filter(_names_something, words_of[n]), *arguments]:
             found.setdefault(name, Value()).units.add(n)
-    # A plain word that was an argument counts in every unit that says it, and so does a phrase.
-    phrases = [name for name in called if " " in name]
-    for n, unit in enumerate(units):
-        said = [name for name in words_of[n] if name in called]
-        for name in [*said, *[phrase for phrase in phrases if phrase in unit.text]]:
+    for n, words in enumerate(words_of):  # a plain word that was an argument counts wherever it is said
+        for name in called.intersection(words):
             found[name].units.add(n)
     for name in newest_attempt:
         found[name].attempt = True
@@ -77,19 +72,13 @@ def likely(name: str, value: Value) -> float:
         >>> likely("HAT136", Value({3}, attempt=True)) > likely("$255", Value({3, 5}))
         True
     """
-    signs = {
-        "base": True,
-        "attempt": value.attempt,
-        "digit": any(character.isdigit() for character in name),
-        "amount": bool(_AMOUNT.fullmatch(name)),
-    }
-    return 1 / (1 + math.exp(-sum([WEIGHTS[sign] for sign, holds in signs.items() if holds])))
+    odds = WEIGHTS["base"] + WEIGHTS["attempt"] * value.attempt
+    odds += WEIGHTS["digit"] * bool(_DIGIT.search(name)) + WEIGHTS["amount"] * bool(_AMOUNT.fullmatch(name))
+    return 1 / (1 + math.exp(-odds))
 
 
 def _names_something(word: str) -> bool:
-    if not _SHORTEST <= len(word) <= _LONGEST:
-        return False
-    return "_" in word or any(character.isdigit() for character in word)
+    return _SHORTEST <= len(word) <= _LONGEST and bool("_" in word or _DIGIT.search(word))
 
 
 def _leaves(text: str) -> Iterator[str]:

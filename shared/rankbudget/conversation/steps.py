@@ -7,7 +7,7 @@ from typing import Any
 
 from ..messages.codec import content_text
 from .capping import shortened
-from .coverage import Piece, cover
+from .coverage import Piece, cover, take
 from .next_call import Said, Value, likely, values_of
 from .selection import Selection
 from .timeline import NO_EDITS, Timeline, Turn, Unit
@@ -20,18 +20,13 @@ _LONG = 2 * RESULT_TOKENS
 
 
 def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], room: int) -> Selection:
-    """Keeps the units that `stay` in any case, and what else of the turns, newest first, fits the room.
-
-    A result of an older step may be shortened, so that the step costs little; a later pass gives it back
-    whole where that brings values for its tokens.
-    """
-    units = [unit for turn in reversed(turns) for unit in turn.units]
-    fixed = {unit.start for unit in stay}
-    copies = _short_results(timeline, [unit for unit in units if unit.start not in fixed], room)
+    """Keeps the units that `stay`, and what else of the turns fits the room, some with shortened results."""
+    units, questions = units_of(turns)
+    taken = [n for n, unit in enumerate(units) if unit in stay]
+    copies = _short_results(timeline, [unit for unit in units if unit not in stay], room)
     values = values_of([_said(timeline, unit) for unit in units])
-    pieces = _pieces(timeline, turns, copies, values)
-    taken = [n for n, unit in enumerate(units) if unit.start in fixed]
-    room -= _take_newest(pieces[: len(units)], taken, int(room * NEWEST_STEPS))
+    pieces = _pieces(timeline, units, questions, copies, values)
+    room -= take(pieces, taken, range(len(units) - 1, -1, -1), int(room * NEWEST_STEPS), skip=False)
     taken += cover(pieces, [likely(name, value) for name, value in values.items()], taken, room)
     kept = [units[n] for n in sorted(taken) if n < len(units)]
     whole = {pieces[n].needs for n in taken if n >= len(units)}
@@ -40,6 +35,17 @@ def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], 
         if n < len(units) and n not in whole:
             edits.update(copies.get(units[n].start, NO_EDITS))
     return Selection(kept, timeline.cost(kept, edits), edits=edits)
+
+
+def units_of(turns: Sequence[Turn]) -> tuple[list[Unit], list[int | None]]:
+    """Returns the units of turns, newest turn first, from the oldest on, and where each one's question is."""
+    units: list[Unit] = []
+    questions: list[int | None] = []
+    for turn in reversed(turns):
+        asked = len(units) if turn.question else None
+        questions += [None if unit is turn.question else asked for unit in turn.units]
+        units += turn.units
+    return units, questions
 
 
 def texts_of(timeline: Timeline, unit: Unit, copies: Mapping[int, Any] = NO_EDITS) -> Iterator[str]:
@@ -51,12 +57,8 @@ def texts_of(timeline: Timeline, unit: Unit, copies: Mapping[int, Any] = NO_EDIT
 
 
 def _said(timeline: Timeline, unit: Unit) -> Said:
-    neutral = [timeline.codec.to_dict(message) for message in timeline.read(unit)]
-    return Said(
-        "\n".join(texts_of(timeline, unit)),
-        [arguments for message in neutral for arguments in _arguments(message)],
-        [content_text(message.get("content")) for message in neutral if message.get("role") == "tool"],
-    )
+    neutral = map(timeline.codec.to_dict, timeline.read(unit))
+    return Said("\n".join(texts_of(timeline, unit)), [call for one in neutral for call in _arguments(one)])
 
 
 def _arguments(neutral: Mapping[str, Any]) -> list[str]:
@@ -86,14 +88,12 @@ def _short_results(timeline: Timeline, units: Sequence[Unit], room: int) -> dict
 
 def _pieces(
     timeline: Timeline,
-    turns: Sequence[Turn],
+    units: Sequence[Unit],
+    questions: Sequence[int | None],
     copies: Mapping[int, Mapping[int, Any]],
     values: Mapping[str, Value],
 ) -> list[Piece]:
     """Returns a piece for each unit, and behind them one for what each shortened unit lacks."""
-    asking = [turn.question for turn in reversed(turns) for _ in turn.units]
-    units = [unit for turn in reversed(turns) for unit in turn.units]
-    at = {unit.start: n for n, unit in enumerate(units)}
     names = list(values)
     held: list[list[int]] = [[] for _ in units]
     for number, value in enumerate(values.values()):
@@ -101,28 +101,12 @@ def _pieces(
             held[n].append(number)
     pieces: list[Piece] = []
     rest: list[Piece] = []
-    for n, (unit, question) in enumerate(zip(units, asking, strict=True)):
+    for n, (unit, needs) in enumerate(zip(units, questions, strict=True)):
         age, price, inside = len(units) - 1 - n, timeline.tokens_of(unit), held[n]
         if unit.start in copies:
             short = timeline.cost([unit], copies[unit.start])
             rest.append(Piece(price - short, inside, age, needs=n))
             text = "\n".join(texts_of(timeline, unit, copies[unit.start]))
             price, inside = short, [number for number in inside if names[number] in text]
-        needs = None if question is None or question is unit else at[question.start]
         pieces.append(Piece(price, inside, age, needs))
     return pieces + rest
-
-
-def _take_newest(pieces: Sequence[Piece], taken: list[int], room: int) -> int:
-    """Adds the newest units, each with its question, up to the first that has no room; returns their cost."""
-    used = 0
-    known = set(taken)
-    for n in range(len(pieces) - 1, -1, -1):
-        added = [m for m in (pieces[n].needs, n) if m is not None and m not in known]
-        price = sum([pieces[m].price for m in added])
-        if used + price > room:
-            break
-        taken += added
-        known.update(added)
-        used += price
-    return used

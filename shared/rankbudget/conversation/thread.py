@@ -38,6 +38,7 @@ class Thread:
     query: str | None
     asked_elsewhere: bool  # the current question is not among the messages, so that all of them may go
     sent: bool
+    held: bool
     remembers: bool  # a session remembers the cut, and moves it down to half of the room when it must
     known: ThreadState | None  # what the session remembers
 

@@ -29,8 +29,9 @@ _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assist
 _NAMES = {code: role for role, code in _CODES.items()}
 _USER, _ASSISTANT, _TOOL = _CODES["user"], _CODES["assistant"], _CODES["tool"]
 _ANSWERS = ord("r")  # a user message known to hold tool results
-_NAMES[_ANSWERS] = "tool"
-_PINNED = frozenset(_CODES[role] for role in PINNED_ROLES)
+_STORED = ord("p")  # a result at the start whose call the provider stores: it always stays
+_NAMES |= {_ANSWERS: "tool", _STORED: "tool"}
+_PINNED = frozenset([*(_CODES[role] for role in PINNED_ROLES), _STORED])
 _BLOCK = 128  # roles read at once
 
 
@@ -105,11 +106,13 @@ class Timeline:
         self.ended = ended
         self.prints = Prints(codec, self.messages)
         self.known = known = known.continued_by(self.prints) if known is not None else None
+        self.ends = dict(known.ends) if known is not None else {}  # see `ThreadState`
         self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
         self._answers = answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
         self.turns_read: list[Turn] = []  # newest first, parsed on demand
         self._pinned_counts: dict[int, int] = {}
+        self._held = self._results_of_stored_calls() if thread is not None and thread.held else 0
         self._roles = bytearray(len(self.messages))
         self._unread = len(self.messages)  # roles before this position are not read yet
         self.pinned = list(known.pinned) if known is not None else self._find_pinned()
@@ -177,9 +180,14 @@ class Timeline:
         """Returns the messages of a unit."""
         return [self.messages[i] for i in unit.positions()]
 
+    def is_pinned(self, position: int) -> bool:
+        """Returns whether a message always stays where it is."""
+        self._read_roles(position)
+        return self._roles[position] in _PINNED
+
     @property
     def pinned_tokens(self) -> int:
-        """What the system messages cost."""
+        """What the messages that always stay cost."""
         counts = self._pinned_counts
         for position in self.pinned:
             if position not in counts:
@@ -211,17 +219,39 @@ class Timeline:
         opening = next(filter(self._asks, range(size)), size if self.ended else 0)
         return [(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
 
+    def refuse_nothing(self) -> None:
+        """Raises MessageError where no message is valid; a session may read such a thread, not send it."""
+        read_only = self.thread.remembers and not self.thread.sent
+        if read_only or self.newest is None or self.newest.units or not self.newest.broken or self.ended:
+            return
+        msg = (
+            f"messages must hold a question or an answer (got {_listed(self.newest.broken)}). Give the "
+            "messages that come before them; where the provider stores these, name its id "
+            "(previous_response_id) to the model."
+        )
+        raise MessageError(msg)
+
     def _refuse_broken(self) -> None:
         broken = self.leftovers() + [b for turn in self.turns() for b in turn.broken]
         if broken:
-            listed = ", ".join([f"message {position}: {reason}" for position, reason in sorted(broken)[:10]])
-            msg = f"messages must be a valid conversation (got {listed}). Repair it, or pass strict=False."
+            found = _listed(sorted(broken))
+            msg = f"messages must be a valid conversation (got {found}). Repair it, or pass strict=False."
             raise MessageError(msg)
 
+    def _results_of_stored_calls(self) -> int:
+        """Returns where the results at the start end: the provider refuses a request without them."""
+        end = 0
+        for position, message in enumerate(self.messages):
+            if self.codec.role(message) == "tool" or self._answers(message):
+                end = position + 1
+            elif self.codec.role(message) not in PINNED_ROLES:
+                break
+        return end
+
     def _find_pinned(self) -> list[int]:
-        """Returns where the system messages are; in one fast pass where all of them come first."""
+        """Returns where what always stays is; in one fast pass where all of it comes first."""
         role, messages = self.codec.role, self.messages
-        leading = 0
+        leading = self._held
         while leading < len(messages) and role(messages[leading]) in PINNED_ROLES:
             leading += 1
         shorter = getattr(self.codec, "kinds", None)  # ten thousand messages are looked at on every call
@@ -245,6 +275,9 @@ class Timeline:
         except TypeError:  # something a role cannot be: reading it on its own says so
             known = False
         codes = bytes(map(_CODES.__getitem__, roles if known else map(self.codec.role, messages)))
+        if position < self._held:
+            early = codes[: self._held - position]
+            codes = bytes([c if c in _PINNED else _STORED for c in early]) + codes[len(early) :]
         self._roles[position:stop] = codes
         self._unread = position
         if self.known is not None and not _PINNED.isdisjoint(codes):  # what is new, or was edited since
@@ -335,3 +368,7 @@ class Timeline:
         else:
             body.append(Unit(at, after, waiting, holes=tuple(strays)))
         return after
+
+
+def _listed(broken: Sequence[Broken]) -> str:
+    return ", ".join([f"message {position}: {reason}" for position, reason in broken[:10]])

@@ -6,7 +6,6 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError, check_list, shown
@@ -19,7 +18,7 @@ from .tools import schema_tokens
 _GENERATION_CHARACTERS = 8_000_000  # there are two generations: at most 16 M characters are kept
 MOST_TEXTS = 200_000
 """Counts remembered in one generation."""
-_DIGEST_OVER = 65_536  # longer texts are remembered by digest: one of them must not push out everything else
+DIGEST_OVER = 65_536  # longer texts are remembered by digest: one of them must not push out everything else
 _DIGEST_SIZE = 64
 _PLAIN = 2  # role and content: a message with nothing else has a short way
 
@@ -62,16 +61,6 @@ class TextCounter(ABC):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TextCounter:
         return self  # counts are remembered once for all users of a counter
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        resolve = import_module(".resolve", __package__)  # which imports the counters
-        if resolve.COUNTERS.get(self.name) is not self:
-            msg = (
-                f"{self!r} cannot be pickled: counter_for({self.name!r}) gives another counter. "
-                "Pickle its name or what it was made from."
-            )
-            raise TypeError(msg)
-        return resolve.counter_for, (self.name,)
 
     def count(self, text: str) -> int:
         """Returns the tokens of one text."""
@@ -121,7 +110,7 @@ class TextCounter(ABC):
         if not size:
             return 0
         key: str | bytes = text
-        if size > _DIGEST_OVER:
+        if size > DIGEST_OVER:
             key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
             size = _DIGEST_SIZE
             if key in self._recent:

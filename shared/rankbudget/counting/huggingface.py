@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import CounterUnavailableError
+from ..errors import CounterUnavailableError, shown
 from .media import MediaTable
 from .protocol import Message, Tool
 from .tokenizer_counter import Render, TemplateRefusedError, TokenizerCounter
@@ -121,9 +121,7 @@ def _backend(tokenizer: Any) -> tuple[Any, Render | None]:
     if not callable(apply) or not getattr(tokenizer, "chat_template", None):
         return core, None
 
-    if getattr(apply, "__module__", "").startswith("transformers.") and hasattr(
-        tokenizer, "get_chat_template"
-    ):
+    if getattr(apply, "__module__", "").startswith("transformers."):
         return core, _sandboxed(tokenizer)
 
     def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
@@ -138,13 +136,19 @@ def _backend(tokenizer: Any) -> tuple[Any, Render | None]:
 
 
 def _sandboxed(tokenizer: Any) -> Render:
-    """Returns the template of a transformers tokenizer, rendered where its work is bounded."""
+    """Returns the template of a transformers tokenizer or processor, rendered where its work is bounded."""
     templates: dict[str, Render] = {}
 
     def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
-        source = tokenizer.get_chat_template(None, tools)
+        given = tokenizer.chat_template
+        named = given if isinstance(given, Mapping) else {"default": given}
+        source = (named.get("tool_use") if tools else None) or named.get("default")
+        if not isinstance(source, str):
+            msg = f"chat_template must have a template named 'default' (got {shown(given)})"
+            raise TemplateRefusedError(msg)
         if source not in templates:
-            templates[source] = _chat_template(source, dict(tokenizer.special_tokens_map))
+            holder = tokenizer if hasattr(tokenizer, "special_tokens_map") else tokenizer.tokenizer
+            templates[source] = _chat_template(source, dict(holder.special_tokens_map))
         return templates[source](messages, tools)
 
     return render

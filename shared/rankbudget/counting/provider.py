@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ class ProviderCounter:
             )
             raise BudgetConfigError(msg)
         self._local = local
-        self._answers: dict[str, int] = {}
+        self._answers: dict[bytes, int] = {}
         self.name = model
         self.band = local.band
         kind = "Anthropic" if self._anthropic else "Google"
@@ -47,7 +48,8 @@ class ProviderCounter:
 
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
         """Returns what the provider counts for the request, or the local count when it does not answer."""
-        key = json.dumps([list(messages), list(tools or ())], ensure_ascii=True, default=repr, skipkeys=True)
+        said = json.dumps([list(messages), list(tools or ())], ensure_ascii=True, default=repr, skipkeys=True)
+        key = hashlib.blake2b(said.encode(), digest_size=16).digest()
         if key in self._answers:
             return self._answers[key]
         if all(m.get("role") in _SYSTEM for m in messages):  # providers refuse such requests
@@ -56,9 +58,9 @@ class ProviderCounter:
         try:
             answer = self._ask(model=self.name, **make(messages, tools))
             if is_late := hasattr(answer, "__await__"):
-                answer.close()
-            said: Any = answer if isinstance(answer, Mapping) else {field: getattr(answer, field, None)}
-            reported = 0 if is_late else int(said[field])
+                getattr(answer, "close", lambda: None)()
+            held: Any = answer if isinstance(answer, Mapping) else {field: getattr(answer, field, None)}
+            reported = 0 if is_late else int(held[field])
         except Exception as error:  # noqa: BLE001 - whatever the client raises, this can count
             why = f"{type(error).__name__}: {str(error)[:200]}"
             _log.warning("%s did not count a request (%s); counted here instead", self.name, why)

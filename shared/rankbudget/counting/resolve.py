@@ -88,6 +88,20 @@ def counter_for(
     return _remembered_object(spec)
 
 
+def _reduce(counter: TextCounter) -> tuple[Any, ...]:
+    """Returns how a counter is pickled: as its name."""
+    if COUNTERS.get(counter.name) is not counter:
+        msg = (
+            f"{counter!r} cannot be pickled: counter_for({counter.name!r}) gives another counter. "
+            "Pickle its name or what it was made from."
+        )
+        raise TypeError(msg)
+    return counter_for, (counter.name,)
+
+
+TextCounter.__reduce__ = _reduce  # type: ignore[assignment,method-assign]  # only this module knows names
+
+
 def _remembered_name(name: str) -> TokenCounter:
     with _lock:
         if name not in COUNTERS:

@@ -56,7 +56,7 @@ class TiktokenCounter(TextCounter):
         self.encoding = loaded
         self._encode = loaded.encode_ordinary
         self._fast = _fast_encoding(loaded.name).encode_ordinary if fast else None
-        # tiktoken's own `encode_to_numpy` without numpy: it makes no list of numbers, which no caller reads.
+        # tiktoken's own `encode_to_numpy` without numpy: no list of numbers is made.
         self._encode_to_buffer = loaded._core_bpe.encode_to_tiktoken_buffer  # noqa: SLF001
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:

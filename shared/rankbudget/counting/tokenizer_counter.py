@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import check_list
 from . import messages as framing
-from .base import TextCounter
+from .base import DIGEST_OVER, TextCounter
 from .blocks import blocks_of
 from .media import MediaTable
 from .profiles import RenderingProfile, apply_profile, join_contents
@@ -122,7 +122,7 @@ class TokenizerCounter(TextCounter):
         if self._render is None:
             return super().count_message(message)
         content = message.get("content") if isinstance(message, dict) else None
-        if type(content) is not str or len(message) != _PLAIN:
+        if type(content) is not str or len(message) != _PLAIN or len(content) > DIGEST_OVER:
             return self._delta(message)
         return self._plain_delta(message.get("role"), content)
 

@@ -210,11 +210,7 @@ def _pins_exceed(segments: Sequence[Segment], limit: int, needed: int, block: st
 
 
 def strategy_for(block: str, strategy: Any = None, *, scorer: Scorer | None = None) -> FitStrategy:
-    """Returns the strategy of a block.
-
-    Raises:
-        BudgetConfigError: an unknown name, or an object without `fit`.
-    """
+    """Returns the strategy of a block; BudgetConfigError for an unknown name or an object without `fit`."""
     if callable(getattr(strategy, "fit", None)) and not isinstance(strategy, type):
         return cast("FitStrategy", strategy)
     name = strategy or _DEFAULTS.get(block, "evidence")

@@ -85,11 +85,7 @@ def _container(
 
 
 def _said(text: str) -> list[str]:
-    """Returns the sentences of a text without case, spaces and punctuation around words.
-
-    They end at every full stop, whatever follows: how a text is broken into lines or capitalised must not
-    matter here.
-    """
+    """Returns the sentences of a text, up to every full stop, without case, spaces and punctuation."""
     flat = " ".join(text.casefold().replace("’", "'").split())
     plain = _MARKS.sub("", _PAUSE.sub(" ", _END.sub("\n", flat)))
     sentences = [" ".join(sentence.split()) for sentence in plain.split("\n")]

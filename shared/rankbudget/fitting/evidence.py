@@ -168,10 +168,7 @@ def _ranked(rater: _Rater, segments: Sequence[Segment], *, compress: bool) -> li
 
 
 def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
-    """Returns the units with each group behind at least as much text as it has itself.
-
-    Nothing is kept of a group that is too large, nor of what comes after it.
-    """
+    """Returns the units with each group behind as much text as it has: too large a one ends the packing."""
     found: list[Unit] = []
     waiting: list[int] = []
     characters = 0
@@ -218,9 +215,13 @@ class _Rater:
     @cached_property
     def documents(self) -> list[float]:
         """How likely each segment holds evidence."""
-        near = self._near()
-        shifts = self._shifts(near)
-        return [rating + shift for rating, shift in zip(near, shifts, strict=True)]
+        if self.given:
+            near = normalised(self.given)
+        elif self.turns:
+            near = TurnScorer(self.scorer).score(self.query, self.segments)
+        else:
+            near = rate_documents(self.query, self.segments, self.scorer)
+        return [rating + shift for rating, shift in zip(near, self._shifts(near), strict=True)]
 
     @cached_property
     def sentences(self) -> list[list[float]]:
@@ -239,13 +240,6 @@ class _Rater:
             own = [next(near) for _ in pieces]
             found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
         return found
-
-    def _near(self) -> list[float]:
-        if self.given:
-            return normalised(self.given)
-        if self.turns:
-            return TurnScorer(self.scorer).score(self.query, self.segments)
-        return rate_documents(self.query, self.segments, self.scorer)
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
         return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

@@ -51,10 +51,7 @@ class Packing:
             self._take_start(*stopped_at)
 
     def needed(self) -> Mapping[str, int]:
-        """Returns the smallest limit that keeps something of each dropped segment, by its id.
-
-        Where `price` escapes a text that is kept in part, the limit may lack the tokens that escaping adds.
-        """
+        """Returns the smallest limit that keeps something of each dropped segment, by its id."""
         found: dict[str, int] = {}
         everything, used, most = sum(self.costs), 0, 0
         for i, j, tokens in self._priced():
@@ -182,10 +179,11 @@ class Packing:
         shown = {j: sentences[j] for j in self._taken.get(i, ())}
         if cut is not None:
             shown[cut[0]] = cut[1]
-        text, before = "", -1  # `before` is the last sentence that stands to its end
+        text, before = "", -1
         for j in sorted(shown):
-            if text and before != j - 1 and not text[-1].isspace():
-                text += " "  # the sentence between, with its space, is not there
+            whole_before = before == j - 1 and (cut is None or cut[0] != before)
+            if text and not whole_before and not text[-1].isspace():
+                text += "\n" if sentences[before].endswith("\n") else " "  # what is between has gone
             text += shown[j]
-            before = -1 if cut is not None and j == cut[0] else j
+            before = j
         return text.strip()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 from ..compression.extractive import extractive_summary
 from ..compression.key_moments import find_moments, is_filler, weigh
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, check_choice, check_count
 from ..segment import Rendition, Segment
 from .doubles import find_doubles
 from .protocol import Cost, Fit, Group, Piece, members_of, plain_cost, whole
@@ -73,28 +74,20 @@ class Selective:
         old: int = 50,
         earlier_tokens: int = 40,
     ) -> None:
-        given = plan or {}
-        sets = {fate: set(given.get(fate, ())) for fate in _FATES}
-        names = [name for ids in sets.values() for name in ids]
-        problems = [
-            f"the plan must have the keys {', '.join(_FATES)} (got {name!r})"
-            for name in sorted(set(given) - set(_FATES))
-        ]
+        problems: list[str] = []
+        for key in plan or {}:
+            check_choice("a key of the plan", key, problems, _FATES)
+        self.plan = {fate: set((plan or {}).get(fate, ())) for fate in _FATES}
+        fates = Counter([name for ids in self.plan.values() for name in ids])
         problems += [
             f"the plan must give each id one fate (got {name!r} in several)"
-            for name in sorted(set(names))
-            if names.count(name) > 1
+            for name, count in sorted(fates.items())
+            if count > 1
         ]
-        problems += [
-            f"{name} must be 0 or more (got {value})"
-            for name, value in (("recent", recent), ("old", old))
-            if value < 0
-        ]
+        self.recent = check_count("recent", recent, problems)
+        self.old = check_count("old", old, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        self.plan = sets
-        self.recent = recent
-        self.old = old
         self.earlier_tokens = earlier_tokens
 
     def fit(

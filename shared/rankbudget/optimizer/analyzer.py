@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
@@ -107,16 +107,9 @@ class ContextAnalyzer:
             BudgetConfigError: a part has no category.
         """
         pieces: list[tuple[str, str, Category]] = []
-        unknown = []
         for name, text in prompt_parts.items():
             category = _category(name)
-            if category is None:
-                unknown.append(name)
-            else:
-                pieces += [(f"{name}-{i}", p, category) for i, p in enumerate(self._pieces(text, category))]
-        if unknown:
-            msg = f"prompt parts must be {', '.join(get_args(Category))} (got {unknown!r})."
-            raise BudgetConfigError(msg)
+            pieces += [(f"{name}-{i}", p, category) for i, p in enumerate(self._pieces(text, category))]
         tokens = self.counter.count_many([text for _, text, _ in pieces])
         scores = self._scorer.score(query, [Segment(id=name, text=text) for name, text, _ in pieces])
         return [
@@ -189,10 +182,13 @@ _SPEAKER = re.compile(
 _OTHER_NAMES = {"context": "document", "question": "query", "system_prompt": "system"}
 
 
-def _category(name: str) -> Category | None:
+def _category(name: str) -> Category:
     base = re.sub(r"[-_ ]?\d+$", "", name.lower())
-    base = _OTHER_NAMES.get(base, base)
-    return next((category for category in get_args(Category) if base in (category, f"{category}s")), None)
+    base = _OTHER_NAMES.get(base, base).removesuffix("s")
+    if base not in get_args(Category):
+        msg = f"prompt parts must be {', '.join(get_args(Category))} (got {name!r})."
+        raise BudgetConfigError(msg)
+    return cast("Category", base)
 
 
 def _paragraphs(text: str, between: str = r"\n\s*\n") -> list[str]:

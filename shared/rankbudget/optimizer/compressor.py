@@ -52,10 +52,9 @@ class CompressorConfig(BaseModel):
     Attributes:
         counter: model, encoding or tokenizer folder that counts.
         min_tokens: texts of at most this many tokens come back untouched when no target is given.
-        extractive_ratio: what extractive compression removes without a target.
+        extractive_ratio: what extractive compression, and that of older turns, removes without a target.
         abstractive_ratio: what a summary removes without a target.
         token_classifier_ratio: what the token classifier removes without a target.
-        history_ratio: what `compress_history` removes from older turns.
         summarizer_timeout: seconds that one summarizer call may take; None has no timeout.
         classifier_path: folder with the weights of the token_classifier strategy.
     """
@@ -67,7 +66,6 @@ class CompressorConfig(BaseModel):
     extractive_ratio: Share = 0.6
     abstractive_ratio: Share = 0.75
     token_classifier_ratio: Share = 0.5
-    history_ratio: Share = 0.6
     summarizer_timeout: PositiveFloat | None = None
     classifier_path: str | None = None
 
@@ -180,7 +178,7 @@ class PromptCompressor:
         tokens = self.counter.count(older)
         if not older or tokens <= self.config.min_tokens:
             return self._result(text, text, "none")
-        target = max(tokens - int(tokens * self.config.history_ratio), 1)
+        target = max(tokens - int(tokens * self.config.extractive_ratio), 1)
         summary, used = drive(self._summary(older, target))
         return self._result(text, "\n".join([f"[Earlier: {summary}]", *lines[cut:]]), used)
 

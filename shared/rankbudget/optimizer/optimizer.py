@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
+from .._kinds import check_kinds
 from ..compression.key_moments import find_moments
 from ..compression.prompt_parts import PromptPart, parse_prompt, split_paragraphs
 from ..counting import counter_for
@@ -31,7 +32,7 @@ _PREFERENCES = ("low", "medium", "high")
 _DECISIVE_GAP, _DECISIVE_WORDS = 0.5, 6
 """Share, and number, of the question's words by which some documents must lead for all others to go."""
 _ALIKE = 0.9
-"""Share of the best rating from which a text counts as like the best: it may be what the question compares."""
+"""Share of the best rating from which a text counts as like the best, which the question may compare."""
 _LASTING = {"decision", "commitment", "correction", "preference"}
 
 
@@ -52,11 +53,6 @@ class OptimizerConfig(BaseModel):
         low_risk_percent: savings from here on are a low risk, from `medium_risk_percent` on a medium one,
             above `high_risk_percent` a high one.
         max_risk: above this risk the prompt stays as it is; None only reports the risk.
-
-    Example:
-        >>> config = OptimizerConfig()
-        >>> [config.risk(percent) for percent in (14.9, 15, 30, 50, 50.1)]
-        ['none', 'low', 'medium', 'medium', 'high']
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -108,10 +104,10 @@ class OptimizationResult(BaseModel):
 class TokenOptimizer:
     r"""Takes out of a prompt what its question does not need.
 
-    Where some document may answer the question, a quarter of their tokens goes, half of long ones; more, where
-    some clearly answer; less, where many rate like the best; nothing, where none may answer. The documents that
-    stay are shortened only with `quality_preference="low"`, the system prompt only on request, because that can
-    cost an answer.
+    Where some document may answer the question, a quarter of their tokens goes, half of long ones; more,
+    where some clearly answer; less, where many rate like the best; nothing, where none may answer. The
+    documents that stay are shortened only with `quality_preference="low"`, the system prompt only on request,
+    because that can cost an answer.
 
     Args:
         analyzer: rates documents and turns; None rates by the question's words, which takes milliseconds, and
@@ -175,6 +171,7 @@ class TokenOptimizer:
         check_choice("quality_preference", quality_preference, problems, _PREFERENCES)
         if problems:
             raise BudgetConfigError.of(problems)
+        check_kinds({"prompt": prompt, "examples": examples})
         parts, history, examples = parse_prompt(prompt), history or (), examples or ()
         original = _assemble(system_prompt, history, examples, parts)
         if task_type == "critical":
@@ -183,9 +180,15 @@ class TokenOptimizer:
             return self._result(original, original, ["skipped: quality_preference is high"])
         query = "\n".join(part.text for part in parts if part.category == "query")
         applied: list[str] = []
+        documents = self._documents(parts, query, applied, low=quality_preference == "low")
+        system = system_prompt
+        if system and self.config.compress_system_prompt:
+            shorter = self.compressor.compress_system_prompt(system)
+            system = shorter.compressed_text
+            applied += [shorter.strategy_used] if shorter.strategy_used != "none" else []
         optimized = _assemble(
-            parts=self._documents(parts, query, applied, low=quality_preference == "low"),
-            system=self._system(system_prompt, applied),
+            parts=documents,
+            system=system,
             history=self._history(history, query, applied) if query.strip() else history,
             examples=self._examples(examples, query, applied),
         )
@@ -274,13 +277,6 @@ class TokenOptimizer:
             return max(min(target, sum(clear)), tokens[clearest]), clearest
         alike = [n for n, rating in zip(tokens, ratings, strict=True) if rating >= _ALIKE * best]
         return (target if low else max(target, sum(alike))), None
-
-    def _system(self, system: str | None, applied: list[str]) -> str | None:
-        if not system or not self.config.compress_system_prompt:
-            return system
-        result = self.compressor.compress_system_prompt(system)
-        applied += [result.strategy_used] if result.strategy_used != "none" else []
-        return result.compressed_text
 
     def _history(self, history: Messages, query: str, applied: list[str]) -> Messages:
         """Returns the newest and the relevant turns, and what later turns need of the others."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from .._drivers import Steps, awaiting, blocking
+from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
@@ -88,6 +89,7 @@ class Assembler:
         check_timeout(summary_timeout, problems)
         if problems:
             raise BudgetConfigError.of(problems)
+        check_kinds({"session": session})
         self.budget = plain_budget(budget) if not isinstance(budget, TokenBudget) else budget
         own = session.counter if session is not None else self.budget.model or "o200k_base"
         self.counter: TokenCounter = counter_for(own if counter is None else counter)

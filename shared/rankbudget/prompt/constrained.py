@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._drivers import drive
+from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..counting import counter_for
 from ..errors import BudgetConfigError, named_options
@@ -77,6 +78,7 @@ def assemble_constrained_prompt(
     _check(user_question, conversation_history, rag_context)
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     question = {"role": "user", "content": user_question}
+    check_kinds({"notice": notice})
     header = _HEADER if notice is None else f"{notice}\n{_HEADER}"
 
     def render(kept: Mapping[str, Fit], history: Sequence[Any]) -> list[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._drivers import Steps, awaiting, blocking
+from .._kinds import check_kinds
 from ..budget.validation import LEAST_MESSAGE_CAP, NO_CAP
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
@@ -97,6 +98,7 @@ def fit_messages(
     """
     _check(locals())
     if session is not None:
+        check_kinds({"session": session})
         codec, measure = codec or session.codec, measure or session.measure
         tools = session.tools if tools is None else tools
         counter = session.counter if counter == _DEFAULT_COUNTER else counter

@@ -42,7 +42,8 @@ def fit_text(
     if problems:
         raise BudgetConfigError.of(problems)
     measured = counter_for(counter)
-    max_tokens = plain_budget(max_tokens).limit(band=measured.band) if max_tokens else 0
+    asked = max_tokens
+    max_tokens = plain_budget(asked).limit(band=measured.band) if asked else 0
     before = measured.count(text)
     if query and before > max_tokens:
         from ..compression.extractive import extract
@@ -60,6 +61,8 @@ def fit_text(
     )
     report = BudgetReport(
         limit=max_tokens,
+        window=None if max_tokens == asked else asked,
+        safety=asked - max_tokens,
         total_tokens=after,
         blocks=(BlockTotal(name="text", rank=1, granted=max_tokens, used=after, wanted=before),),
         parts=(decision,),

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from .._drivers import drive
+from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..conversation.summary import spoken_text
 from ..counting import counter_for
@@ -69,6 +70,7 @@ class BlockAssembler:
             counter if counter is not None else budget.model or "o200k_base"
         )
         self.summarizer = _offline(self.counter) if summarizer is None else summarizer or None
+        check_kinds({"notice": notice})
         self.notice = notice
         self.scope = scope
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ..budget.allocation import Demand, allocate, demand_for, rank_of, with_absent
 from ..conversation.fit import Needs, least_tokens, needs_of
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
-from ..errors import BudgetConfigError, BudgetExceededError, shown
+from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
-from ..messages.codec import content_text
+from ..messages.codec import PINNED_ROLES, content_text
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.tags import own_tags
-from ..segment import Block, Decision, Scope
+from ..segment import Block, Decision
 from .blocks import UNBOUNDED, Wish, for_reader, wishes_of
 from .request import PromptRequest, Turn
 
@@ -60,27 +59,16 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             query=request.query,
             asked_elsewhere=request.asked_elsewhere or request.question is not None,
             sent=request.sent,
+            held=request.held,
             remembers=turn is not None,
             known=turn.known if turn is not None else None,
         )
         timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
+        timeline.refuse_nothing()
         others = {"any"} if sources is None else sources - {"history"}
         alone = not (others or request.blocks or inputs.turn.awaited)
         inputs = replace(inputs, timeline=timeline, alone=alone)
     return _with_blocks(request, inputs) if request.blocks else inputs
-
-
-def check_reader(request: PromptRequest) -> None:
-    """Raises BudgetConfigError for a reader or a summarizer that is none, needed in this turn or not."""
-    scope: Any = request.scope
-    summarizer: Any = request.summarizer
-    problems = []
-    if not (scope is None or isinstance(scope, Scope)):
-        problems.append(f"scope must be a Scope, as Scope(user='ann') (got {shown(scope)})")
-    if not (summarizer is None or callable(summarizer)):
-        problems.append(f"summarizer must be a callable (text, max_tokens) -> str (got {shown(summarizer)})")
-    if problems:
-        raise BudgetConfigError.of(problems)
 
 
 def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
@@ -170,7 +158,8 @@ def _check_system(request: PromptRequest, inputs: Inputs) -> int:
     """Returns the tokens of the system messages' texts, which the budget may bound."""
     timeline = inputs.timeline
     pinned = [timeline.messages[p] for p in timeline.pinned] if timeline is not None else []
-    texts = [content_text(request.codec.to_dict(m).get("content")) for m in (*request.system, *pinned)]
+    systems = [*request.system, *(m for m in pinned if request.codec.role(m) in PINNED_ROLES)]
+    texts = [content_text(request.codec.to_dict(m).get("content")) for m in systems]
     tokens = sum(request.counter.count_many(texts)) if texts else 0
     request.budget.check_system(tokens)
     return tokens

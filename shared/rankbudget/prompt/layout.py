@@ -1,4 +1,4 @@
-"""Rendered: where every part of a prompt stands, as messages and as tagged text.
+"""Rendered: the place of every part of a prompt, as messages and as tagged text.
 
 Order: system, static blocks (project, task), history, what changes every turn (memory, examples, knowledge,
 your own), question. Fresh text before the history would make every turn's prompt new to a provider's cache.
@@ -16,7 +16,7 @@ from ..messages.codec import PINNED_ROLES, Codec
 from ..messages.tags import escape_text, placeholder, render_block, role_line, wrapper_of
 
 STATIC = ("system", "project", "task")
-"""Blocks that stand before the history."""
+"""Blocks that come before the history."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,6 +15,8 @@ from ..errors import BudgetConfigError, CounterUnavailableError, check_count, sh
 from ..messages.measure import Measure
 from .stages import plain_budget
 
+_STORED = ("previous_response_id", "conversation", "cached_content")
+"""What the integrations call that which a provider stores and adds to a request."""
 UNKNOWN = 1 << 62
 """A window that nothing states."""
 
@@ -97,6 +99,15 @@ def limits_of(
         ceiling=None if alone else _beside_answer(facts, max_tokens),
         tools=tools,
     )
+
+
+def holds(model: Any, arguments: Mapping[str, Any]) -> bool:
+    """Returns whether a request names messages that its provider stores and adds."""
+    extras = [getattr(model, name, None) or {} for name in ("model_kwargs", "additional_kwargs")]
+    given = {**extras[0], **extras[1], **arguments}
+    fields = [name for stored in _STORED for name in (stored, f"_{stored}")]
+    named = any(given.get(name) or getattr(model, name, None) for name in fields)
+    return named or bool(getattr(model, "use_previous_response_id", False))
 
 
 def _beside_answer(facts: ModelFacts | None, ceiling: int | None) -> int | None:

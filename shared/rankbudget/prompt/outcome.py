@@ -28,7 +28,7 @@ Again = Callable[[int], BudgetReport]
 """The report of the same request with so many more tokens."""
 
 _IN_PROMPT = {name: i for i, name in enumerate((*STATIC, "history"))}
-"""Where each block stands; others follow, the question is last."""
+"""The place of each block; others follow, the question is last."""
 
 
 def contents(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ def read_blocks(blocks: Blocks) -> list[Block]:
     """Returns blocks, each name once.
 
     Raises:
-        BudgetConfigError: a name twice, or something that is no block.
+        BudgetConfigError: a name twice, or a value that is not a block.
     """
     given: Any = blocks  # callers without type checks give anything
     if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._drivers import Steps, awaiting, blocking
+from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..conversation.state import ThreadState
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
@@ -81,6 +82,7 @@ class BudgetSession:
         check_count("host_tokens", host_tokens, problems)
         if problems:
             raise BudgetConfigError.of(problems)
+        check_kinds({"codec": codec, "measure": measure, "sources": sources})
         self.budget = budget
         model = budget.model if isinstance(budget, TokenBudget) else None
         self.counter: TokenCounter = counter_for(counter if counter is not None else model or "o200k_base")
@@ -160,6 +162,7 @@ class BudgetSession:
         It takes what `fit` takes, the other blocks of this call, and any other field of a `PromptRequest`;
         `messages` is None where this call does not know the conversation.
         """
+        check_kinds({"extra_tokens": extra_tokens})
         own = self.budget if isinstance(self.budget, TokenBudget) else plain_budget(self.budget)
         tools = self.tools if tools is None else tools
         measure = self.measure or CodecMeasure(self.codec, self.counter, tools)

@@ -6,17 +6,19 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from .._drivers import Steps, drive
+from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..compression.truncate import truncate_text
 from ..errors import BudgetConfigError, BudgetExceededError
 from ..messages.codec import content_text
 from ..report.report import BudgetReport
 from .fitted import fit, verify
-from .grants import Inputs, Prices, check_reader, grant, price, read
+from .grants import Inputs, Prices, grant, price, read
 from .outcome import contents, needs, warnings
 from .plan import Plan
 from .request import PromptRequest, Turn
 
+_CHECKED = ("codec", "measure", "scope", "summarizer", "shown", "notice", "extra_tokens")
 _SHORTENED, _LEAST_QUESTION = 4, 16
 """How often a question is shortened, and the tokens below which it is not cut."""
 
@@ -29,8 +31,7 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         BudgetConfigError: the blocks cannot be read.
         MessageError: a message cannot be read, or needs a repair while `strict`.
     """
-    if request.scope is not None or request.summarizer is not None:
-        check_reader(request)
+    check_kinds({name: getattr(request, name) for name in _CHECKED})
     inputs = read(request, turn)
     try:
         prices = price(request, inputs)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -122,22 +121,22 @@ class TermIndex:
 
     @cached_property
     def _holders(self) -> Mapping[str, Sequence[tuple[int, int]]]:
-        found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        found: dict[str, list[tuple[int, int]]] = {}
         for i, counts in enumerate(self.words):
             for word, n in counts.items():
-                found[word].append((i, n))
-        return dict(found)
+                found.setdefault(word, []).append((i, n))
+        return found
 
     @cached_property
     def alike(self) -> Mapping[tuple[str, int], Sequence[str]]:
         """The unstemmed words of each first letter and length."""
-        found: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+        found: dict[tuple[str, int], list[str]] = {}
         for word in self._vocabulary:
-            found[word[0], len(word)].append(word)
-        return dict(found)
+            found.setdefault((word[0], len(word)), []).append(word)
+        return found
 
     def holders(self, word: str) -> Sequence[tuple[int, int]]:
-        """Returns the texts that hold an unstemmed word, and how often; for many words: the first indexes all."""
+        """Returns the texts that hold an unstemmed word, and how often; the first call indexes all."""
         return self._holders.get(word, ())
 
     def counts(self, words: Iterable[str]) -> dict[int, int]:
@@ -149,7 +148,7 @@ class TermIndex:
         return found
 
     def with_stem(self, term: str) -> dict[int, int]:
-        """Returns how often a stemmed word occurs in each text that has it; looks through all, for few words."""
+        """Returns how often a stemmed word occurs in each text that has it; for few words."""
         words = self.stems.get(term, ())
         if not words:
             return {}
@@ -192,18 +191,6 @@ def scored_text(segment: Segment) -> str:
     if segment.title and not segment.text.startswith(segment.title):
         return f"{segment.title}: {segment.text}"
     return segment.text
-
-
-class TextScorer(ABC):
-    """Rates segments by what `scored_texts` reads of them; a subclass says how."""
-
-    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
-        """Returns one score for each segment."""
-        return self.score_texts(query, scored_texts(segments))
-
-    @abstractmethod
-    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
-        """Returns one score for each text."""
 
 
 def scored_texts(segments: Sequence[Segment]) -> tuple[str, ...]:

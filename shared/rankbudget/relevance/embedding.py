@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError, named_failure
-from .corpus import BoundedCache, TextScorer
+from ..segment import Segment
+from .corpus import BoundedCache, scored_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +85,7 @@ class Embedder:
         return np.asarray(found / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
-class EmbeddingScorer(TextScorer):
+class EmbeddingScorer:
     """Rates a segment by the cosine between its vector and the query's, -1 to 1.
 
     Args:
@@ -107,11 +108,11 @@ class EmbeddingScorer(TextScorer):
             return self._embed
         return Embedder(self._embed) if self._embed else default_embedder()
 
-    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
-        """Returns one score for each text."""
-        if not texts or not query.strip():
-            return [0.0] * len(texts)
-        found = (self.embedder.vectors(texts) @ self.embedder.vectors((query,))[0]).tolist()
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        if not segments or not query.strip():
+            return [0.0] * len(segments)
+        found = (self.embedder.vectors(scored_texts(segments)) @ self.embedder.vectors((query,))[0]).tolist()
         # A vector that is no number says nothing about its text.
         return [score if math.isfinite(score) else 0.0 for score in found]
 
@@ -132,10 +133,11 @@ def default_embedder() -> Embedder:
     return Embedder()
 
 
-def common_words() -> Iterable[str]:
+@lru_cache(maxsize=1)
+def common_words() -> frozenset[str]:
     """Returns common words in lower case: those wordllama has a token for."""
     tokens = _model().tokenizer.get_vocab() if missing_reason() is None else ()
-    return [token[1:].lower() for token in tokens if token[0] == _MARK and token[1:].isalpha()]
+    return frozenset([token[1:].lower() for token in tokens if token[0] == _MARK and token[1:].isalpha()])
 
 
 def _wordllama() -> EmbedFunction:
@@ -182,25 +184,15 @@ def _model() -> Any:
 
 @lru_cache(maxsize=1)
 def _loaded() -> Any:
-    from pathlib import Path
-
-    with _logging_untouched():
-        import wordllama
-
-    # Its own default folder lacks an "s" that the wheel has; with the package as cache nothing is downloaded.
-    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
-
-
-@contextlib.contextmanager
-def _logging_untouched() -> Iterator[None]:
-    """Puts the root logger back as it was: importing wordllama sets it to INFO with a handler on stderr."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     try:
-        yield
-    finally:
+        import wordllama
+    finally:  # importing it sets the root logger to INFO with a handler on stderr
         root.setLevel(level)
         root.handlers[:] = handlers
+    # Its own default folder lacks an "s" that the wheel has; with the package as cache nothing is downloaded.
+    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
 
 
 def _name_of(embed: EmbedFunction) -> str:

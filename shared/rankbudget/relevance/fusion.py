@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ..segment import Segment
-from .corpus import TextScorer, scored_texts
+from .corpus import scored_texts
 from .embedding import EmbeddingScorer, missing_reason
 from .lexical import Bm25Scorer, GramScorer
 from .protocol import Scorer
@@ -62,36 +62,30 @@ class FusionScorer:
         """Returns one score for each segment."""
         if not query.strip():
             return [0.0] * len(segments)
-        texts = scored_texts(segments)
-        if not self._default:
-            return self._mixed(query, segments, texts)
-        query = plain_question(query, texts)
-        if len(texts) > MANY or sum(map(len, texts)) > MUCH:
-            return self._in_two_steps(query, segments, texts)
-        return self._mixed(query, segments, texts)
+        if self._default:
+            query = plain_question(query, scored_texts(segments))
+            if len(segments) > MANY or sum([len(segment.text) for segment in segments]) > MUCH:
+                return self._in_two_steps(query, segments)
+        return self._mixed(query, segments)
 
-    def _mixed(self, query: str, segments: Sequence[Segment], texts: tuple[str, ...]) -> list[float]:
+    def _mixed(self, query: str, segments: Sequence[Segment]) -> list[float]:
         total = [0.0] * len(segments)
         for scorer, weight in self.parts:
-            # Our own scorers read texts only: made once, the tuple finds every cache.
-            if isinstance(scorer, TextScorer) and type(scorer).score is TextScorer.score:
-                raw = scorer.score_texts(query, texts)
-            else:
-                raw = scorer.score(query, segments)
-            total = [sum_ + weight * score for sum_, score in zip(total, normalised(raw), strict=True)]
+            scores = normalised(scorer.score(query, segments))
+            total = [before + weight * score for before, score in zip(total, scores, strict=True)]
         return total
 
-    def _in_two_steps(self, query: str, segments: Sequence[Segment], texts: tuple[str, ...]) -> list[float]:
+    def _in_two_steps(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Rates many texts by words alone, and the best of them by everything, above all others."""
-        words = normalised(Bm25Scorer().score_texts(query, texts))
+        words = normalised(Bm25Scorer().score(query, segments))
         pool: list[int] = []
         size = 0
-        for i in sorted(range(len(texts)), key=lambda i: -words[i])[:POOL]:
-            size += len(texts[i])
+        for i in sorted(range(len(segments)), key=lambda i: -words[i])[:POOL]:
+            size += len(segments[i].text)
             if pool and size > MUCH:
                 break
             pool.append(i)
-        close = self._mixed(query, [segments[i] for i in pool], tuple([texts[i] for i in pool]))
+        close = self._mixed(query, [segments[i] for i in pool])
         lift = max(words) - min(close)
         for i, score in zip(pool, close, strict=True):
             words[i] = score + lift

@@ -77,11 +77,6 @@ class EmbeddingIndex:
         return int(self._parts[0].shape[1]) if self._parts else None
 
     @property
-    def embedding_name(self) -> str:
-        """The name of the embedding; a saved index loads only with the same."""
-        return self._embedder.name
-
-    @property
     def uses_faiss(self) -> bool:
         """Whether a search that may see everything goes through FAISS."""
         if self.backend == "auto":
@@ -139,7 +134,7 @@ class EmbeddingIndex:
             if vector.shape[1] != self.dimension:
                 msg = (
                     f"the query's vector must have {self.dimension} numbers (got {vector.shape[1]}); "
-                    f"search with the embedding the index was built with ({self.embedding_name!r})"
+                    f"search with the embedding the index was built with ({self._embedder.name!r})"
                 )
                 raise EmbeddingIndexError(msg)
             if self.uses_faiss and len(visible) == len(self):
@@ -152,7 +147,7 @@ class EmbeddingIndex:
         """Writes the index, without `source` objects; a reader sees the old index or the new one."""
         with self._lock:
             vectors = self._vectors() if self._parts else None
-            write_index(Path(folder), self._segments, vectors, self.embedding_name)
+            write_index(Path(folder), self._segments, vectors, self._embedder.name)
 
     @classmethod
     def load(
@@ -165,7 +160,7 @@ class EmbeddingIndex:
     ) -> EmbeddingIndex:
         """Reads a saved index; raises EmbeddingIndexError where it is damaged or of another embedding."""
         index = cls(embed, backend=backend, faiss_above=faiss_above)
-        segments, vectors = read_index(Path(folder), index.embedding_name)
+        segments, vectors = read_index(Path(folder), index._embedder.name)
         if segments:
             index._append(segments, vectors)
         return index
@@ -177,7 +172,7 @@ class EmbeddingIndex:
         broken = [segments[int(i)].id for i in np.flatnonzero(~np.isfinite(vectors).all(axis=1))]
         if broken:
             msg = (
-                f"the embedding {self.embedding_name!r} must give finite numbers (did not for {broken[:5]!r})"
+                f"the embedding {self._embedder.name!r} must give finite numbers (did not for {broken[:5]!r})"
             )
             raise EmbeddingIndexError(msg)
         counts = Counter([segment.id for segment in segments])

@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
-from .corpus import TermIndex, TextScorer
+from ..segment import Segment
+from .corpus import TermIndex, scored_texts
 from .words import content_terms
 
 
-class Bm25Scorer(TextScorer):
+class Bm25Scorer:
     """Rates a segment by BM25 over stemmed words: rare shared words count most, repeats less."""
 
-    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
-        """Returns one score for each text."""
-        return TermIndex.of(texts).bm25(query)
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        return TermIndex.of(scored_texts(segments)).bm25(query)
 
 
-class GramScorer(TextScorer):
+class GramScorer:
     """Rates a segment by BM25 over four-character pieces of words, so inflections and compounds match."""
 
-    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
-        """Returns one score for each text."""
-        return TermIndex.of(texts).gram_bm25(query)
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        return TermIndex.of(scored_texts(segments)).gram_bm25(query)
 
 
-class TfidfScorer(TextScorer):
+class TfidfScorer:
     """Rates a segment by the cosine between its tf-idf vector and the query's, 0 to 1."""
 
-    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
-        """Returns one score for each text."""
-        index = TermIndex.of(texts)
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        index = TermIndex.of(scored_texts(segments))
         asked = Counter(content_terms(query))
-        products, squares, length = [0.0] * len(texts), [0.0] * len(texts), 0.0
+        products, squares, length = [0.0] * index.size, [0.0] * index.size, 0.0
         for term, words in {**dict.fromkeys(asked, ()), **index.stems}.items():
             holders = index.counts(words)
             weight = index.idf(len(holders))
@@ -47,10 +49,11 @@ class TfidfScorer(TextScorer):
         ]
 
 
-class KeywordScorer(TextScorer):
+class KeywordScorer:
     """Rates a segment by the share of the query's different words that occur in it, 0 to 1."""
 
-    def score_texts(self, query: str, texts: tuple[str, ...]) -> list[float]:
-        """Returns one score for each text."""
-        holders = [TermIndex.of(texts).with_stem(term) for term in set(content_terms(query))]
-        return [sum([i in texts_ for texts_ in holders]) / max(1, len(holders)) for i in range(len(texts))]
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        index = TermIndex.of(scored_texts(segments))
+        holders = [index.with_stem(term) for term in set(content_terms(query))]
+        return [sum([i in texts for texts in holders]) / max(1, len(holders)) for i in range(index.size)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, check_number
 from ..segment import Segment
 from .fusion import default_scorer, finite
 from .protocol import Scorer
@@ -44,13 +44,10 @@ class MemoryWeights:
     kinds: Mapping[str, float] = field(default_factory=lambda: KINDS)
 
     def __post_init__(self) -> None:
-        problems = [
-            f"{name} must be 0 or more (got {value!r})"
-            for name in ("similarity", "priority", "recency", "kind")
-            if not (value := getattr(self, name)) >= 0
-        ]
-        if not self.half_life_days > 0:
-            problems.append(f"half_life_days must be more than 0 (got {self.half_life_days!r})")
+        problems: list[str] = []
+        for name in ("similarity", "priority", "recency", "kind"):
+            check_number(name, getattr(self, name), problems, allowed="0 or more")
+        check_number("half_life_days", self.half_life_days, problems, allowed="more than 0", above=True)
         if problems:
             raise BudgetConfigError.of(problems)
 

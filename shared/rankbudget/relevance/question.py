@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from .corpus import TermIndex
 from .embedding import common_words
@@ -30,38 +29,22 @@ def plain_question(query: str, texts: tuple[str, ...]) -> str:
         >>> plain_question("Hi! Where is the yelow key? Thanks!", ("The yellow key is here.",))
         'Where is the yellow key?'
     """
-    return query if len(query) > LONG else respelled(without_courtesy(query), texts)
-
-
-def without_courtesy(query: str) -> str:
-    """Returns a question without the clauses that only greet, ask and thank; as it is when all do."""
+    if len(query) > LONG:
+        return query
     clauses = _CLAUSE.findall(_THANKS.sub("", query))
     said = "".join([clause for clause in clauses if not _COURTESY.issuperset(raw_words(clause))])
-    return said.strip() or query
-
-
-def respelled(query: str, texts: tuple[str, ...]) -> str:
-    """Returns a question with its misspelt words as the texts spell them; of several, as most texts do.
-
-    A slip is one letter lost, added, wrong or swapped with the next; the first letter must be right, and the
-    word have four letters and be no common one.
-    """
     index = TermIndex.of(texts)
-    return _WORD.sub(lambda match: _known(match.group(), index), query)
+    return _WORD.sub(lambda match: _known(match.group(), index), said.strip() or query)
 
 
 def _known(word: str, index: TermIndex) -> str:
+    """Returns a word as most texts spell it that differ in one letter behind the first; common words stay."""
     folded = fold(word)
-    if folded in STOP_WORDS or stem(folded) in index.stems or folded in _common():
+    if folded in STOP_WORDS or stem(folded) in index.stems or folded in common_words():
         return word
     shapes = [(folded[0], size) for size in range(len(folded) - 1, len(folded) + 2)]
     near = [known for shape in shapes for known in index.alike.get(shape, ()) if _one_slip(folded, known)]
     return max(near, key=lambda known: sum([known in held for held in index.words]), default=word)
-
-
-@lru_cache(maxsize=1)
-def _common() -> frozenset[str]:
-    return frozenset(common_words())
 
 
 def _one_slip(word: str, other: str) -> bool:

@@ -19,6 +19,8 @@ _ABBREVIATIONS = frozenset(
 )
 _BEFORE_NUMBERS = frozenset("no nos art fig figs op ch p pp vol vols nr núm".split())
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)$")
+_FUNCTION = re.compile(r"^([ \t]*)(?:async )?def \w+\(.*(?:\n(?:\1[ \t]+\S.*|\1\).*|[ \t]*$))*", re.MULTILINE)
+"""A function of Python: without its body it says nothing, so that all of it is one piece."""
 _NOT_SPACE = re.compile(r"[^ ]")
 _SHORTEST = re.compile(r"\S\s*\S")
 """A sentence has two characters at least."""
@@ -40,11 +42,12 @@ def _split(text: str) -> tuple[str, ...]:
     pieces: list[str] = []
     start = 0
     shortest = _SHORTEST.search(text)
+    functions = [found.span() for found in _FUNCTION.finditer(text)][::-1] if "def " in text else []
     for match in _END.finditer(text):
         end = match.end()
         if end <= start or not _ends_sentence(text, match):
             continue
-        if text[end : end + 1] == "\n":
+        if text[end : end + 1] == "\n" or _is_inside(functions, end):
             continue  # the line break that follows ends the piece
         if shortest and shortest.end() <= end:
             pieces.append(text[start:end])
@@ -57,6 +60,13 @@ def _split(text: str) -> tuple[str, ...]:
     elif start < len(text):
         pieces[-1] += text[start:]
     return tuple(pieces)
+
+
+def _is_inside(functions: list[tuple[int, int]], position: int) -> bool:
+    """Returns whether a position is inside a function; those before it are taken from the end of the list."""
+    while functions and functions[-1][1] <= position:
+        functions.pop()
+    return bool(functions) and functions[-1][0] < position
 
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:

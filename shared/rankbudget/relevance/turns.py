@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from ..segment import Segment
-from .corpus import BoundedCache, TermIndex, scored_texts
+from .corpus import TermIndex, scored_texts
 from .fusion import default_scorer, normalised
 from .protocol import Scorer
 from .question import plain_question
@@ -62,16 +62,12 @@ class TurnScorer:
 
 
 def _named(query: str, segments: Sequence[Segment]) -> list[bool]:
-    """Returns whether the question names who speaks each turn.
-
-    A turn tells its speaker by a name in its metadata or before a colon that opens its text. Half of the
-    name's words must be asked for: questions leave out titles. A name that only one turn has is no name, and
-    where most turns have none, "Error:" is no speaker.
-    """
+    """Returns whether the question has half of the name of who speaks each turn; one turn makes no name."""
     names = [str(segment.metadata.get("name") or "") or _opening(segment.text) for segment in segments]
     asked = {stem(word) for word in raw_words(query)}
     known = {}
     counts = Counter(names)
+    # Where most turns have no name, "Error:" is none.
     if 2 * sum([count for name, count in counts.items() if name and count > 1]) < len(names):
         return [False] * len(names)
     for name, count in counts.items():
@@ -90,10 +86,6 @@ def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment
 
     They start at fixed distances, so that a turn added at the end leaves all but the last ones as they were.
     """
-    return _PASSAGES.get((words, texts), lambda key: _cut(key[1], key[0]))
-
-
-def _cut(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment]]:
     lengths = TermIndex.of(texts).lengths
     total = sum(lengths)
     middles = [end - length / 2 for end, length in zip(accumulate(lengths), lengths, strict=True)]
@@ -107,8 +99,3 @@ def _cut(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment]]:
     if spans and spans[-1][1] < len(texts):
         spans[-1] = (spans[-1][0], len(texts))
     return [(a, b, Segment(id=f"{a}-{b}", text="\n".join(texts[a:b]))) for a, b in spans or [(0, len(texts))]]
-
-
-_PASSAGES: BoundedCache[tuple[int, tuple[str, ...]], list[tuple[int, int, Segment]]] = BoundedCache(
-    max_size=8_000_000, size=lambda key: 2 * sum(map(len, key[1])) + 64
-)

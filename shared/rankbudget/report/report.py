@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from ..errors import BudgetError
+from ..errors import BudgetConfigError, BudgetError, shown
 from ..segment import Decision, DecisionRange, Segment
 from .html import page
 from .words import HOLDS_AT_ANY_SIZE, explained, table, warnings_of
@@ -263,14 +263,18 @@ class BudgetReport:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BudgetReport:
-        """Returns the report that `to_dict` wrote."""
-        blocks = [{k: v for k, v in block.items() if k != "utilization"} for block in data["blocks"]]
-        return cls(
-            **{field.name: data[field.name] for field in fields(cls) if field.name in data},
-            blocks=[BlockTotal(**block) for block in blocks],
-            parts=[Decision(**decision) for decision in data["decisions"]],
-            warnings=data["warnings"],
-        )
+        """Returns the report that `to_dict` wrote; raises BudgetConfigError for anything else."""
+        try:
+            blocks = [{k: v for k, v in block.items() if k != "utilization"} for block in data["blocks"]]
+            return cls(
+                **{field.name: data[field.name] for field in fields(cls) if field.name in data},
+                blocks=[BlockTotal(**block) for block in blocks],
+                parts=[Decision(**decision) for decision in data["decisions"]],
+                warnings=data["warnings"],
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            msg = f"data must be a report as to_dict returns it (got {shown(data)})"
+            raise BudgetConfigError(msg) from error
 
     def _totals(self) -> dict[str, Any]:
         """Returns everything but the decisions as plain data."""

@@ -27,7 +27,7 @@ from typing import Any
 
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError, MessageError
-from ..messages.codec import Codec, DictCodec
+from ..messages.codec import PINNED_ROLES, Codec, DictCodec
 from .broken import LAWS, LawBroken
 from .repairs import is_broken, least_messages, pairing_errors, part, repaired
 from .single_laws import (
@@ -215,7 +215,7 @@ def check_refusal(
     """Checks that an error was the right answer: it is typed, and what must stay really does not fit.
 
     What must stay is every system message, the question, and a tool batch at the very end, with or without
-    its results. With strict=True a broken conversation may be refused.
+    its results. With strict=True a broken conversation may be refused, else only one without a valid message.
 
     Raises:
         LawBroken: law 1 when the refusal has no reason.
@@ -225,9 +225,13 @@ def check_refusal(
         if not is_broken(given, codec):
             raise LawBroken(2, f"strict refused a valid conversation: {error}")
         return
+    wanted = repaired(given, codec)
+    # A request that is sent may not end in a call either.
+    valid = [m for m in wanted if codec.role(m) not in PINNED_ROLES and not codec.call_ids(m)]
+    if isinstance(error, MessageError) and not valid:
+        return
     if not isinstance(error, BudgetExceededError):
         raise LawBroken(1, f"{type(error).__name__} instead of BudgetExceededError: {error}") from error
-    wanted = repaired(given, codec)
     neutral = least_messages(wanted, codec)
     if question is not None:
         neutral.append({"role": "user", "content": question})

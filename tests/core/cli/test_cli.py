@@ -194,12 +194,12 @@ def test_impossible_limits_are_told(chat, capsys):
     assert "reserve must leave room" in failed(capsys, "fit", chat, "--window", 100, "--reserve", 200)
     assert "the system prompt must have at most 2 tokens" in failed(capsys, "fit", chat, "--window", 11)
     assert "what must stay needs" in failed(capsys, "fit", chat, "--window", 30)
-    assert "nobody-knows-this-model" in failed(capsys, "fit", chat, "--model", "nobody-knows-this-model")
+    assert "unheard-of-model-name" in failed(capsys, "fit", chat, "--model", "unheard-of-model-name")
 
 
 def test_an_unknown_model_beside_a_window_is_noted(chat, capsys):
     """Counts are estimates then, and the error stream says so in one line."""
-    assert run("fit", chat, "--window", 1_000, "--model", "nobody-knows-this-model-2") == 0
+    assert run("fit", chat, "--window", 1_000, "--model", "unheard-of-model-name-2") == 0
     out, err = capsys.readouterr()
     assert "(estimated)" in out
     assert "rankbudget: note: " in err

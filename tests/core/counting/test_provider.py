@@ -154,3 +154,26 @@ def test_clients_that_cannot_count_are_refused() -> None:
     later.messages = later
     with pytest.raises(BudgetConfigError, match="async"):
         counter_for(later, model="claude-sonnet-4-5").count_messages(CONVERSATION)
+
+
+def test_an_answer_that_cannot_be_closed_is_refused_as_well() -> None:
+    """A future has no `close`; a client that returns one is an async client, too."""
+
+    class Future:
+        def __await__(self) -> Any:
+            yield
+
+    later: Any = SimpleNamespace(count_tokens=lambda **_: Future())
+    with pytest.raises(BudgetConfigError, match="async"):
+        counter_for(SimpleNamespace(messages=later), model="claude-sonnet-4-5").count_messages(CONVERSATION)
+
+
+def test_remembered_requests_hold_no_text() -> None:
+    """A count that is remembered holds a digest of its request; the same request is not asked again."""
+    asked: list[Any] = []
+    place = SimpleNamespace(count_tokens=lambda **request: asked.append(request) or {"input_tokens": 7})
+    counter: Any = counter_for(SimpleNamespace(messages=place), model="claude-sonnet-4-5")
+    secret = [{"role": "user", "content": "the secret word"}]
+    assert [counter.count_messages(secret), counter.count_messages(secret)] == [7, 7]
+    assert len(asked) == 1
+    assert "secret" not in repr(vars(counter)["_answers"])

@@ -142,7 +142,7 @@ def test_vocabularies_are_found_without_a_network_and_the_environment_stays(tmp_
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=120)
 
 
-def test_a_vocabulary_nobody_has_becomes_an_estimate(
+def test_a_missing_vocabulary_becomes_an_estimate(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without cache, shipped file and network, counting goes on as an estimate that says so."""

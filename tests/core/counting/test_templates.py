@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -318,67 +319,14 @@ class TestBareTokenizer(CounterConformance):
         return from_tokenizer(tokenizer("sentence"))
 
 
-_DOUBLING = (
-    "{% set ns = namespace(x=START) %}{% for i in range(60) %}{% set ns.x = NEXT %}{% endfor %}{{ ns.x }}"
-)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-        "{% macro f(n, x) %}{% set y %}{{ x }}{{ x }}{% endset %}{{ f(n - 1, y) if n }}{% endmacro %}{{ f(60, 'abc') }}",
-        "{% for i in range(99999) %}{{ range(99999) | sum }}{% endfor %}",
-        *(
-            _DOUBLING.replace("START", start).replace("NEXT", step)
-            for start, step in [
-                ("'aaaaaaaa'", "ns.x ~ ns.x"),
-                ("'aaaaaaaa'", "ns.x + ns.x"),
-                ("[1]", "ns.x + ns.x"),
-                ("[1]", "[ns.x, ns.x]"),
-                ("[1]", "(ns.x, ns.x)"),
-                ("[1]", "{'a': ns.x, 'b': ns.x}"),
-                ("[1]", "dict(a=ns.x, b=ns.x)"),
-                ("9", "ns.x * ns.x"),
-            ]
-        ),
-        *(
-            "{{ " + expression + " }}"
-            for expression in [
-                "'a' * 9999999999",
-                "9 ** (9 ** 9)",
-                "'%0999999999d' % 1",
-                "'%*d' % (999999999, 1)",
-                "'{:>999999999}'.format(1)",
-                "'{:>{}}'.format(1, 999999999)",
-                "'x'.ljust(9999999999)",
-                "'x' | center(9999999999)",
-                "('a' * 99999).replace('a', 'b' * 99999)",
-                "(['b'] * 99999) | join('a' * 99999)",
-            ]
-        ),
-    ],
-)
-def test_a_template_that_computes_too_much_is_refused(source: str) -> None:
-    """Loops, recursion and values that double end in a typed error, when the counter is made, within seconds."""
-    with pytest.raises(CounterUnavailableError, match="chat template must only write out"):
-        from_tokenizer(byte_level_tokenizer(), template=ChatTemplate(source))
-
-
-def test_a_transformers_tokenizer_is_rendered_within_the_bounds_too() -> None:
-    """The template of a tokenizer object is not trusted more than that of a folder."""
-    transformers = pytest.importorskip("transformers")
-    host = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer())
-    rounds = "{% for a in range(99999) %}{% for b in range(99999) %}"
-    host.chat_template = rounds + "{{ messages[0].content }}{% endfor %}{% endfor %}"
-    with pytest.raises(CounterUnavailableError, match="chat template must only write out"):
-        counter_for(host).count_messages([{"role": "user", "content": "hi"}])
-
-
-def test_long_conversations_are_within_the_bounds() -> None:
-    """Ten thousand messages of ten lines each are rendered by every template that accepts them."""
-    content = "a line of some ten words, as people write them\n" * 10
-    chat = [{"role": role, "content": content} for _ in range(5_000) for role in ("user", "assistant")][:-1]
-    for name in ("additive", "strips_thinking", "demands_alternation", "merges_roles"):
-        assert len(ChatTemplate(TEMPLATES[name], VARIABLES)(chat)) > len(content) * len(chat)
+def test_long_texts_are_remembered_by_digest_alone() -> None:
+    """A counter of a tokenizer with a template keeps no long text of a message, and counts it the same again."""
+    counter: Any = from_tokenizer(
+        byte_level_tokenizer(), template=ChatTemplate(TEMPLATES["additive"], VARIABLES)
+    )
+    message = {"role": "user", "content": "".join(["word "] * 20_000)}
+    before = sys.getrefcount(message["content"])
+    counts = [counter.count_message(message) for _ in range(2)]
+    after = sys.getrefcount(message["content"])
+    assert after == before
+    assert counts[0] == counts[1] > 20_000

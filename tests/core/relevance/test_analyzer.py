@@ -189,7 +189,7 @@ def test_plurals_and_numbered_parts_are_read() -> None:
 
 def test_bad_input_is_said_with_what_is_allowed() -> None:
     """Unknown parts, thresholds outside 0 to 1 and unknown fields are refused."""
-    with pytest.raises(BudgetConfigError, match=r"document.*\['weather'\]"):
+    with pytest.raises(BudgetConfigError, match=r"document.*'weather'"):
         analyzer().analyze({"weather": "rain"}, "q")
     with pytest.raises(BudgetConfigError, match="0 to 1"):
         analyzer().filter_by_relevance([], 1.5)

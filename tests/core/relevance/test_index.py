@@ -46,7 +46,7 @@ def test_nearest_first_with_metadata_and_score() -> None:
     assert [(s.id, s.metadata) for s in found] == [("2", {}), ("x", {"page": 1, "part": 2})]
     assert found[0].score == pytest.approx(1.0)
     assert found[1].score == pytest.approx(2 / 5**0.5)
-    assert (len(index), index.dimension, index.embedding_name) == (3, 4, "letters")
+    assert (len(index), index.dimension) == (3, 4)
 
 
 def test_equal_ones_stand_in_the_order_they_were_added() -> None:

@@ -137,7 +137,7 @@ def test_a_second_question_reads_no_text_again(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(corpus, "_analyse", lambda text: pytest.fail("read again"))
     assert Bm25Scorer().score("another question", texts)[1] > 0
     with pytest.raises(pytest.fail.Exception, match="read again"):
-        Bm25Scorer().score("another question", segments("a text nobody has read"))
+        Bm25Scorer().score("another question", segments("a text not read before"))
 
 
 def test_term_index_counts() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ...counting.protocol import TokenCounter
 from ...errors import BudgetError
-from ...messages.codec import Codec, content_text
+from ...messages.codec import Codec, content_text, texts_of
 from ..application import Application
 from ..fakes import WordCounter
 from ..laws import check_outcome, check_same, check_superset
@@ -73,6 +73,10 @@ class AdapterConformance(ABC):
                 assert message == before
                 assert content_text(self.codec.to_dict(edited).get("content")) == "shorter"
                 assert self.codec.call_ids(edited) == self.codec.call_ids(message)
+                texts = texts_of(self.codec.to_dict(message).get("content"))
+                edited = self.codec.with_text(message, ["s"] * len(texts))
+                assert message == before
+                assert texts_of(self.codec.to_dict(edited).get("content")) == ["s"] * len(texts)
 
     def test_codec_rule_2_roles_agree(self) -> None:
         """All roles in one pass are the roles one by one, and each is a known one."""
