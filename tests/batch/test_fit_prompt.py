@@ -8,10 +8,36 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankbudget import BudgetConfigError, RowError, TokenBudget
 from rankbudget.batch import FitPrompt
-from tests.batch.rows import BUDGET, OUTPUTS, check_promise, columns, fit_prompt, good_row, plain, rows
+from tests.batch.rows import (
+    BUDGET,
+    INPUTS,
+    OUTPUTS,
+    check_promise,
+    columns,
+    fit_prompt,
+    good_row,
+    plain,
+    rows,
+)
+
+KEYS = (
+    "role",
+    "content",
+    "text",
+    "id",
+    "score",
+    "title",
+    "tool_calls",
+    "tool_call_id",
+    "function",
+    "name",
+    "type",
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,31 +52,31 @@ def test_a_thousand_rows_with_fifty_broken_ones(fitted):
 
 
 def test_the_input_stays_as_it_is(fitted):
-    """The given columns come back as the same objects, and the given dict gets no new ones."""
-    given = columns(rows(40))
-    made = fit_prompt()(given)
-    assert list(made) == [*given, *OUTPUTS]
-    assert all(made[name] is given[name] for name in given)
-    assert "messages" not in given
+    """The batch columns come back as the same objects, and the batch dict gets no new ones."""
+    batch = columns(rows(40))
+    made = fit_prompt()(batch)
+    assert list(made) == [*batch, *OUTPUTS]
+    assert all(made[name] is batch[name] for name in batch)
+    assert "messages" not in batch
 
 
 @pytest.mark.parametrize("kind", ["table", "record batch", "pandas", "numpy"])
 def test_every_kind_of_batch_gives_the_same(kind, fitted):
     """Arrow and pandas come back as what they were, with the outputs of a dict of lists."""
-    given = columns(rows())
+    batch = columns(rows())
     if kind == "pandas":
         pd = pytest.importorskip("pandas")
-        frame = pd.DataFrame(given, index=range(7, 1007))
+        frame = pd.DataFrame(batch, index=range(7, 1007))
         made = fit_prompt()(frame)
         assert isinstance(made, pd.DataFrame)
         assert list(made.index) == list(frame.index)
         made = {name: [None if v is pd.NA else v for v in made[name]] for name in made.columns}
     elif kind == "numpy":
         np = pytest.importorskip("numpy")
-        made = fit_prompt()({name: np.array(column, dtype=object) for name, column in given.items()})
+        made = fit_prompt()({name: np.array(column, dtype=object) for name, column in batch.items()})
     else:
         pa = pytest.importorskip("pyarrow")
-        table = pa.table(given) if kind == "table" else pa.record_batch(given)
+        table = pa.table(batch) if kind == "table" else pa.record_batch(batch)
         made = fit_prompt()(table)
         assert type(made) is type(table)
         made = made.to_pydict()
@@ -228,10 +254,35 @@ def test_the_answer_may_be_as_long_as_the_window_and_the_model_allow():
     assert FitPrompt({**budget, "safety": 30}).row(question)["max_completion_tokens"] == 970 - tokens
 
 
+CELLS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.binary(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS) | st.text(), inner, max_size=3)
+    ),
+    max_leaves=9,
+)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS, CELLS, CELLS), max_size=4), st.booleans(), st.booleans())
+def test_no_cell_stops_a_batch(cells, as_json, strict):
+    """Whatever the cells hold, nested or as JSON, each row ends within the budget or with an error, and never both."""
+    given_columns = {
+        name: [json.dumps(row[i], default=str) if as_json else row[i] for row in cells]
+        for i, name in enumerate(INPUTS)
+    }
+    made = FitPrompt(60, strict=strict)(given_columns)
+    for messages, tokens, error in zip(
+        made["messages"], made["prompt_tokens"], made["budget_error"], strict=True
+    ):
+        assert (messages is None) == (tokens is None) == (error is not None)
+        assert tokens is None or 0 < tokens <= 60
+        assert error is None or error.partition(":")[0].isidentifier()
+
+
 def test_a_row_is_fitted_alone():
     """What is beside a row does not change what becomes of it."""
     fit = FitPrompt(BUDGET)
-    given = [good_row(i) for i in range(30)]
-    made = plain(fit(columns(given)))
+    batch = [good_row(i) for i in range(30)]
+    made = plain(fit(columns(batch)))
     for i in (0, 13, 29):
-        assert plain([fit.row(given[i])]) == {name: [values[i]] for name, values in made.items()}
+        assert plain([fit.row(batch[i])]) == {name: [values[i]] for name, values in made.items()}
