@@ -15,6 +15,7 @@ import pytest
 
 from rankbudget import BudgetConfigError, BudgetError, RowError, TokenBudget
 from rankbudget.batch import FitPrompt, fit_files
+from rankbudget.batch.progress import Meter
 from rankbudget.cli.main import main
 from tests.batch.rows import (
     BUDGET,
@@ -66,7 +67,7 @@ def test_a_pool_gives_what_a_loop_gives(source, tmp_path, fitted):
     check_promise(rows(), made)
     assert plain(made) == fitted
     assert [p.rows for p in seen] == list(range(100, 1001, 100))
-    assert seen[0].seconds_left is None
+    assert [p.seconds_left for p in seen[:3]] == [None] * 3
     assert seen[4].seconds_left > 0
     assert (seen[-1].share, seen[-1].seconds_left) == (1, 0)
     assert names_in(tmp_path) == ["in.jsonl", "out.jsonl"]
@@ -262,6 +263,13 @@ def test_what_was_changed_is_done_again(source, tmp_path):
     assert plain(made) == plain(other(columns(changed)))
 
 
+def test_a_stopped_run_leaves_no_worker(source, tmp_path):
+    """When the caller's progress raises, the workers end at once."""
+    with pytest.raises(StoppedError):
+        run(source, tmp_path / "out.jsonl", workers=2, progress=_stop_after(1))
+    assert multiprocessing.active_children() == []
+
+
 def test_two_runs_do_not_write_one_target(source, tmp_path):
     """A run that starts while another one writes the same target is refused."""
     target = tmp_path / "out.jsonl"
@@ -336,3 +344,14 @@ def test_the_command_counts_as_fit_does(tmp_path):
     assert budget.available == BUDGET.available
     assert made["messages"] == chat[-len(made["messages"]) :]
     assert 300 < made["prompt_tokens"] <= 350
+
+
+def test_the_estimate_leaves_the_start_out(monkeypatch):
+    """With two workers that start for 9 s and then fit 100 rows a second each, the rate is 200 from the fourth shard on."""
+    clock = iter([10.0, 10.0, 11.0, 11.0, 12.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    meter = Meter(1000, workers=2)
+    seen = [meter.finish(rows=100, failed=0, amount=100) for _ in range(5)]
+    assert [p.rows_per_second for p in seen] == [None, None, None, 200, 150]
+    assert seen[3].seconds_left == 3
+    assert str(seen[3]) == "400 rows (40%), 0 failed, 200 rows/s, about 3 s left"

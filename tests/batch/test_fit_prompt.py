@@ -15,6 +15,7 @@ from rankbudget import BudgetConfigError, RowError, TokenBudget
 from rankbudget.batch import FitPrompt
 from tests.batch.rows import (
     BUDGET,
+    COUNTER,
     INPUTS,
     OUTPUTS,
     check_promise,
@@ -217,6 +218,7 @@ def test_a_batch_that_cannot_be_read_raises(columns, options, said):
         ({"on_error": "skip"}, "on_error"),
         ({"columns": {"docs": "x"}}, "documents"),
         ({"outputs": {"message": "x"}}, "messages"),
+        ({"outputs": {"kept": "dropped"}}, "different names"),
         ({"cut": "best"}, "cut"),
         ({"strict": "yes"}, "strict"),
         ({"counters": "x"}, "counter"),
@@ -235,6 +237,7 @@ def test_it_pickles_small_and_loads_late():
     written = pickle.dumps(fit)
     assert len(written) < 2000
     assert pickle.loads(written)({"question": ["Why?"]}) == fit({"question": ["Why?"]})
+    assert len(pickle.dumps(FitPrompt(100, counter=COUNTER))) < 2000
     program = (
         "import sys; from rankbudget.batch import FitPrompt; FitPrompt(100);"
         "print([m for m in ('tiktoken', 'wordllama', 'numpy', 'pyarrow', 'pandas', 'ray') if m in sys.modules])"

@@ -8,7 +8,7 @@ import pickle
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -91,14 +91,15 @@ def fit_files(
     folder = target.with_name(f"{target.name}.parts")
     errors: dict[int, str] = {}
     with _locked(folder):
-        run = _Run(fit, folder, formats, size_of(source))
+        run = _Run(fit, folder, formats, Meter(size_of(source), workers))
         tasks = run.tasks(shards_of(source, shard_rows))
-        for shard, made in answers_of(ShardFitter(fit, *formats), tasks, workers=workers):
-            if made.error is not None:
-                errors[shard.position] = made.error
-            now = run.finish(shard, made)
-            if progress is not None:
-                progress(now)
+        with closing(answers_of(ShardFitter(fit, *formats), tasks, workers=workers)) as answers:
+            for shard, made in answers:
+                if made.error is not None:
+                    errors[shard.position] = made.error
+                now = run.finish(shard, made)
+                if progress is not None:
+                    progress(now)
         joined = folder / f"joined.{formats[1]}"
         join([run.parts[position] for position in sorted(run.parts)], joined, fit.outputs)
         joined.replace(target)
@@ -116,9 +117,9 @@ def fit_files(
 class _Run:
     """The parts of one target, those of earlier runs included."""
 
-    def __init__(self, fit: FitPrompt, folder: Path, formats: tuple[str, str], size: int) -> None:
+    def __init__(self, fit: FitPrompt, folder: Path, formats: tuple[str, str], meter: Meter) -> None:
         self.parts: dict[int, Path] = {}
-        self.meter = Meter(size)
+        self.meter = meter
         self._fit, self._folder, self._source = fit, folder, formats[0]
         self._settings = _settings_digest(fit, formats)
         self._earlier = {

@@ -81,6 +81,9 @@ class FitPrompt:
         self.columns = dict(columns or {})
         self._sources = {**{name: name for name in USUAL_INPUTS}, **self.columns}
         self.outputs = {name: (outputs or {}).get(name, name) for name in OUTPUTS}
+        if len(set(self.outputs.values())) < len(OUTPUTS):
+            msg = f"outputs must have different names (got {shown(self.outputs)})."
+            raise BudgetConfigError(msg)
         self.on_error = on_error
         self._options: dict[str, Any] = {
             "cut": cut, "strict": strict, "notice": notice, "profile": profile, "scorer": scorer,

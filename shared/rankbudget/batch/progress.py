@@ -5,9 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-_ESTIMATED_FROM = 2
-"""Shards that must be finished before a rate means anything: the first one also waits for the workers."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -18,8 +15,8 @@ class Progress:
         failed: how many of them have an error.
         resumed: how many of them an earlier run finished.
         share: finished part of the input, 0 to 1.
-        rows_per_second: of this run; None until two shards are finished.
-        seconds_left: at the rate of this run, joining the shards apart; None until two shards are finished.
+        rows_per_second: of this run; None until there are two finished shards for each worker.
+        seconds_left: at that rate, joining the shards apart; None as long as the rate is.
 
     Example:
         >>> print(Progress(rows=500, failed=2, share=0.25, rows_per_second=100.0, seconds_left=75.0))
@@ -45,15 +42,19 @@ class Progress:
 class Meter:
     """Counts finished shards.
 
+    The rate is measured from when each worker has finished one shard: the first ones wait for the workers to
+    start, and come at nearly the same time.
+
     Args:
         total: size of the whole input, in the unit of `amount`.
+        workers: how many shards are fitted at a time.
     """
 
-    def __init__(self, total: int) -> None:
-        self._total = total
+    def __init__(self, total: int, workers: int) -> None:
+        self._total, self._workers = total, workers
         self._rows = self._failed = self._resumed = self._done = 0
         self._shards = 0  # of this run
-        self._start = 0.0  # when its first one was finished
+        self._start = 0.0  # when each worker had finished one
         self._since_start = (0, 0)  # rows and amount since then
 
     @property
@@ -71,7 +72,7 @@ class Meter:
         self._count(rows, failed, amount)
         self._shards += 1
         now = time.monotonic()
-        if self._shards == 1:
+        if self._shards <= self._workers:
             self._start = now
         else:
             done_rows, done_amount = self._since_start
@@ -85,7 +86,7 @@ class Meter:
 
     def _progress(self, seconds: float) -> Progress:
         rows, amount = self._since_start
-        is_known = self._shards >= _ESTIMATED_FROM and seconds > 0 and amount > 0
+        is_known = self._shards >= 2 * self._workers and seconds > 0 and amount > 0
         return Progress(
             rows=self._rows,
             failed=self._failed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -19,7 +19,7 @@ _TRIES = 3
 
 def answers_of(
     work: Callable[[Task], Answer], tasks: Iterator[Task], *, workers: int
-) -> Iterator[tuple[Task, Answer]]:
+) -> Generator[tuple[Task, Answer]]:
     """Yields each task with its answer, as they come; one worker means this process.
 
     Args:
