@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from re import compile as pattern
 
@@ -88,6 +89,8 @@ def fit_files(
     began, source, target = time.monotonic(), Path(source), Path(target)
     workers = _cores() if workers is None else workers
     formats = _checked(source, target, workers, shard_rows)
+    for shard in islice(shards_of(source, shard_rows), 1):
+        fit.input_columns(names_in(shard, formats[0]))  # a wrong column raises before anything is written
     folder = target.with_name(f"{target.name}.parts")
     errors: dict[int, str] = {}
     with _locked(folder):
@@ -120,7 +123,7 @@ class _Run:
     def __init__(self, fit: FitPrompt, folder: Path, formats: tuple[str, str], meter: Meter) -> None:
         self.parts: dict[int, Path] = {}
         self.meter = meter
-        self._fit, self._folder, self._source = fit, folder, formats[0]
+        self._folder = folder
         self._settings = _settings_digest(fit, formats)
         self._earlier = {
             found[1]: (part, int(found[2]), int(found[3]))
@@ -131,8 +134,6 @@ class _Run:
     def tasks(self, shards: Iterator[Shard]) -> Iterator[Shard]:
         """Yields the shards that are not fitted yet."""
         for shard in shards:
-            if shard.position == 0:
-                self._fit.input_columns(names_in(shard, self._source))
             digest = blake2b(shard.data, digest_size=16, key=self._settings).hexdigest()
             stem = f"{shard.position:08}-{shard.first}-{digest}"
             if stem in self._earlier:
