@@ -222,6 +222,8 @@ def test_a_batch_that_cannot_be_read_raises(columns, options, said):
         ({"cut": "best"}, "cut"),
         ({"strict": "yes"}, "strict"),
         ({"counters": "x"}, "counter"),
+        ({"counter": 5}, "counter"),
+        ({"notice": 5}, "notice"),
     ],
 )
 def test_wrong_options_raise_before_any_row(options, said):

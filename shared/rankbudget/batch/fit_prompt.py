@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..conversation.thread import CutMode
 from ..counting.profiles import RenderingProfile
@@ -74,6 +75,7 @@ class FitPrompt:
         _check_names("outputs", outputs, OUTPUTS, problems)
         if problems:
             raise BudgetConfigError.of(problems)
+        check_kinds({"notice": notice})
         given = TokenBudget.from_dict(budget) if isinstance(budget, Mapping) else budget
         self.budget = given if isinstance(given, TokenBudget) else plain_budget(given)
         self._has_window = isinstance(given, TokenBudget)
@@ -88,7 +90,9 @@ class FitPrompt:
         self._options: dict[str, Any] = {
             "cut": cut, "strict": strict, "notice": notice, "profile": profile, "scorer": scorer,
         }  # fmt: skip
-        Assembler(self.budget, counter=len, **self._options)  # wrong options raise here, not in a worker
+        # Wrong options raise here, not in a worker. A name is looked up there: its tokenizer is large.
+        given_object = counter is not None and not isinstance(counter, str)
+        Assembler(self.budget, counter=counter if given_object else len, **self._options)
         self._assembler: Assembler | None = None
 
     def __getstate__(self) -> dict[str, Any]:
