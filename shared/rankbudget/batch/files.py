@@ -54,7 +54,7 @@ def fit_files(
     fit: FitPrompt,
     *,
     workers: int | None = None,
-    shard_rows: int = 500,
+    shard_rows: int = 250,
     progress: Callable[[Progress], object] | None = None,
 ) -> BatchResult:
     r"""Fits every row of a file and writes it, with the output columns, to another file in the same order.
