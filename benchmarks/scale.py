@@ -5,7 +5,7 @@
 
 A row has a question and 20 documents of together about 1,200 words, no two rows alike; it is fitted to 800 tokens. Each engine reads the
 same JSONL file in a process of its own, with all that it has to start: workers, tokenizer, cluster. The loop reads, fits and writes line by
-line. It runs before and after the others, and counts with the mean, as others may use the machine.
+line. It runs before and after each of the others, and each is compared with the mean of the two, as others may use the machine.
 
 Ends with status 1 when an engine's rows differ from the loop's. Engines that are not installed are named.
 """
@@ -18,11 +18,13 @@ import importlib.util
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,27 +146,27 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "rows.jsonl")
         write_rows(source, options.rows)
-        first = run("loop", source, options.workers)
-        others: dict[str, Any] = {}
+        loops = [run("loop", source, options.workers)]
+        others: list[tuple[str, dict[str, Any]]] = []
         for engine in [name for name in options.engines if name != "loop"]:
-            missing = ENGINES[engine] and importlib.util.find_spec(ENGINES[engine].partition(".")[0]) is None
-            others[engine] = None if missing else run(engine, source, options.workers)
-        last = run("loop", source, options.workers)
-    rate = options.rows * 2 / (first["seconds"] + last["seconds"])
+            if ENGINES[engine] and importlib.util.find_spec(ENGINES[engine].partition(".")[0]) is None:
+                print(f"{engine} is not installed: pip install 'rankbudget[{engine}]'")
+                continue
+            others.append((engine, run(engine, source, options.workers)))
+            loops.append(run("loop", source, options.workers))
+    seconds = [found["seconds"] for found in loops]
     print(f"{options.rows:,} rows, {options.workers} workers, commit {commit()}; start included\n")
-    print("| engine | rows/s | to the loop | rows |")
-    print("|---|---|---|---|")
-    print(f"| plain loop | {rate:,.0f} | 1.00 | {first['rows']:,} |")
-    wrong = [] if last["digest"] == first["digest"] else ["loop"]
-    for engine, found in others.items():
-        if found is None:
-            print(f"| {engine} | not installed: pip install 'rankbudget[{engine}]' | | |")
-            continue
-        same = found["digest"] == first["digest"]
-        wrong += [] if same else [engine]
-        speed = options.rows / found["seconds"]
-        print(f"| {engine} | {speed:,.0f} | {speed / rate:.2f} | {'equal' if same else 'DIFFERENT'} |")
-    print(f"\nloop before and after: {first['seconds']:.1f} s, {last['seconds']:.1f} s")
+    print("| engine | rows/s | loop beside it | ratio | rows |")
+    print("|---|---|---|---|---|")
+    print(f"| plain loop | {options.rows / statistics.mean(seconds):,.0f} | | 1.00 | {loops[0]['rows']:,} |")
+    wrong = [found for found in loops if found["digest"] != loops[0]["digest"]]
+    for (engine, found), beside in zip(others, pairwise(seconds), strict=True):
+        speed, loop_speed = options.rows / found["seconds"], options.rows / statistics.mean(beside)
+        is_equal = found["digest"] == loops[0]["digest"]
+        wrong += [] if is_equal else [found]
+        equal = "equal" if is_equal else "DIFFERENT"
+        print(f"| {engine} | {speed:,.0f} | {loop_speed:,.0f} | {speed / loop_speed:.2f} | {equal} |")
+    print(f"\nseconds of the loops: {', '.join(f'{one:.1f}' for one in seconds)}")
     return 1 if wrong else 0
 
 

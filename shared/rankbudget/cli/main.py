@@ -43,7 +43,7 @@ _BATCH: dict[str, dict[str, Any]] = {
     "--strict": {"action": "store_true", "help": "a broken conversation is an error of its row"},
     "--shard-rows": {
         "type": int,
-        "default": 500,
+        "default": 250,
         "metavar": "N",
         "help": "rows a shard (default: %(default)s)",
     },
