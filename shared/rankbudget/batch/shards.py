@@ -16,6 +16,10 @@ from .tables import OUTPUTS, as_json, table_of
 _UNREAD = "line"
 """The key under which a line is kept that is no JSON object."""
 _FLAT = (str, int, float, bool)
+_Row = Mapping[str, Any] | RowError
+"""The object of a line, or what is wrong with it."""
+_Line = tuple[bytes, _Row, dict[str, Any]]
+"""A line as it was written, its object, and its outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +61,20 @@ class ShardFitter:
             self._write(path, made)
         return Fitted(part, len(errors), len(failed), failed[0] if failed else None)
 
-    def _fitted_lines(self, shard: Shard) -> list[tuple[bytes, Mapping[str, Any] | RowError, dict[str, Any]]]:
-        lines = []
-        for number, raw, row in objects_in(shard):
-            taken = [] if isinstance(row, RowError) else self.fit.taken(row)
-            wrong = RowError(f"line {number} must not have the key {taken[:1]}. Rename the output.")
-            lines.append((f"line {number}", raw, wrong if taken else row))
+    def _fitted_lines(self, shard: Shard) -> list[_Line]:
+        lines = [(number, raw, self._without_outputs(number, row)) for number, raw, row in objects_in(shard)]
         made = self.fit.fit_rows(
-            (name, row if isinstance(row, RowError) else self.fit.inputs_of(row)) for name, _, row in lines
+            (f"line {number}", row if isinstance(row, RowError) else self.fit.inputs_of(row))
+            for number, _, row in lines
         )
         return [(raw, row, outputs) for (_, raw, row), outputs in zip(lines, made, strict=True)]
+
+    def _without_outputs(self, number: int, row: _Row) -> _Row:
+        """Returns the row, or an error where an output would stand twice in its line."""
+        taken = [] if isinstance(row, RowError) else self.fit.taken(row)
+        if not taken:
+            return row
+        return RowError(f"line {number} must not have the key {taken[0]!r} already. Rename the output.")
 
     def _write(self, path: Path, made: Any) -> None:
         names = self.fit.outputs
@@ -80,9 +88,7 @@ class ShardFitter:
             write_table(made if self.source == "parquet" else _table(made, names), path)
 
 
-def _line(
-    raw: bytes, row: Mapping[str, Any] | RowError, outputs: Mapping[str, Any], names: Mapping[str, str]
-) -> bytes:
+def _line(raw: bytes, row: _Row, outputs: Mapping[str, Any], names: Mapping[str, str]) -> bytes:
     """Returns a line with the outputs added; what it had stays as it was written."""
     if isinstance(row, RowError):
         raw = as_json({_UNREAD: raw.decode("utf-8", "replace")}).encode()
@@ -97,9 +103,7 @@ def _line_of(row: dict[str, Any], names: Mapping[str, str]) -> str:
     return json.dumps(row, default=str) + "\n"
 
 
-def _table(
-    made: Sequence[tuple[bytes, Mapping[str, Any] | RowError, Mapping[str, Any]]], names: Mapping[str, str]
-) -> Any:
+def _table(made: Sequence[_Line], names: Mapping[str, str]) -> Any:
     """Returns the Arrow table of lines; nested values are JSON."""
     import pyarrow as pa
 
