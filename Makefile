@@ -12,6 +12,7 @@ VENV_WHEEL ?= .venv-wheel
 VENV_UPSTREAM ?= .venv-upstream
 UPSTREAM ?= .upstream
 VENV_FUZZ ?= .venv-fuzz
+VENV_BATCH ?= .venv-batch
 PY := $(VENV)/bin/python
 PIP_FLAGS := --disable-pip-version-check --quiet
 PINS := pyproject.toml constraints.txt
@@ -80,6 +81,15 @@ $(VENV_FUZZ)/.done: $(PINS)
 fuzz: $(VENV_FUZZ)/.done ## Fuzzes what reads and writes text for SECONDS=60, guided by coverage (docs/proof.md)
 	@$(VENV_FUZZ)/bin/python benchmarks/fuzz.py --seconds $(or $(SECONDS),60) $(T)
 
+$(VENV_BATCH)/.done: $(PINS)
+	@test -x $(VENV_BATCH)/bin/python || $(PYTHON) -m venv $(VENV_BATCH)
+	@$(VENV_BATCH)/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -e '.[langchain,llamaindex,embed,ray,daft]' pandas aiohttp hypothesis pytest pytest-asyncio
+	@touch $@
+
+.PHONY: scale
+scale: $(VENV_BATCH)/.done ## Fits N=20000 prompts in a loop, the pool, Ray and Daft, and compares rows per second (docs/batch.md)
+	@$(VENV_BATCH)/bin/python benchmarks/scale.py $(or $(N),20000) $(T)
+
 # -- to check ----------------------------------------------------------------------------------------------------------------
 
 .PHONY: test
@@ -117,6 +127,10 @@ $(VENV_UPSTREAM)/.done: $(PINS)
 upstream: $(VENV_UPSTREAM)/.done ## Runs LangChain's own tests of trimming, memories and retrievers with ours in their place
 	@LANGCHAIN_SDISTS=$(CURDIR)/$(UPSTREAM) $(VENV_UPSTREAM)/bin/python -m pytest -q -rs tests/langchain/test_upstream.py tests/langchain/test_retriever_standards.py $(T)
 
+.PHONY: batch-test
+batch-test: $(VENV_BATCH)/.done ## Runs the tests of batches with Ray, Daft, Arrow and pandas, in an environment of its own
+	@$(VENV_BATCH)/bin/python -m pytest -q -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true tests/batch $(T)
+
 .PHONY: lint
 lint: $(VENV)/.dev ## Checks style
 	@$(PY) -m ruff check .
@@ -143,9 +157,9 @@ wheel-test: $(VENV)/.dev ## Builds the wheel, looks into it, installs it alone a
 	@$(PY) .ci/wheel_test.py --venv $(VENV_WHEEL)
 
 .PHONY: all
-all: lint type imports test upstream notebooks wheel-test ## Runs every check
+all: lint type imports test batch-test upstream notebooks wheel-test ## Runs every check
 
 .PHONY: clean
 clean: ## Removes what the other targets made
-	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) $(VENV_FUZZ) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
+	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) $(VENV_FUZZ) $(VENV_BATCH) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

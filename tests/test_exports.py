@@ -11,7 +11,7 @@ EXPECTED = {
         "AnalyzerConfig", "Assembler", "Assembly", "Block", "BlockAssembler", "BlockTotal", "BudgetConfigError", "BudgetError",
         "BudgetExceededError", "BudgetReport", "BudgetSession", "Codec", "CompressionResult", "CompressorConfig", "ContextAnalyzer",
         "CounterUnavailableError", "Decision", "DictCodec", "EmbeddingIndex", "EmbeddingIndexError", "FewShotSelector", "FitResult",
-        "FitStrategy", "MessageError", "OptimizationResult", "OptimizerConfig", "PromptCompressor", "Provenance", "Rendition", "Scope",
+        "FitStrategy", "MessageError", "OptimizationResult", "OptimizerConfig", "PromptCompressor", "Provenance", "Rendition", "RowError", "Scope",
         "Scorer", "Segment", "SegmentScore", "SummaryError", "TokenBudget", "TokenCounter", "TokenOptimizer", "afit_messages",
         "build_constrained_prompt", "counter_for", "fit_documents", "fit_messages", "fit_text", "truncate_text",
     ],

@@ -121,8 +121,8 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     ] == []
 
 
-FIGURES = ("performance.md", "proof.md", "quality.md")
-COMMAND = re.compile(r"\bmake (?:bench|trace|prove|soak|fuzz|quality)\b|python benchmarks/")
+FIGURES = ("batch.md", "performance.md", "proof.md", "quality.md")
+COMMAND = re.compile(r"\bmake (?:bench|trace|prove|soak|scale|fuzz|quality)\b|python benchmarks/")
 COMMIT = re.compile(r"`[0-9a-f]{7,}\+?`")
 
 

@@ -50,6 +50,7 @@ _HOME = {
     "PromptCompressor": "optimizer.compressor",
     "Provenance": "segment",
     "Rendition": "segment",
+    "RowError": "errors",
     "Scope": "segment",
     "Scorer": "relevance.protocol",
     "Segment": "segment",
@@ -97,6 +98,7 @@ __all__ = [
     "PromptCompressor",
     "Provenance",
     "Rendition",
+    "RowError",
     "Scope",
     "Scorer",
     "Segment",
@@ -126,6 +128,7 @@ if TYPE_CHECKING:
         CounterUnavailableError,
         EmbeddingIndexError,
         MessageError,
+        RowError,
         SummaryError,
     )
     from .fitting.protocol import FitStrategy

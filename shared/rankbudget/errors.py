@@ -71,6 +71,10 @@ class MessageError(BudgetError):
     """Says which message cannot be read, or which repair `strict=True` forbids."""
 
 
+class RowError(BudgetError):
+    """Says which row of a batch cannot be read or fitted, and why."""
+
+
 class SummaryError(BudgetError):
     """Says how a summarizer failed; what it was given is still where it was."""
 

@@ -1,4 +1,4 @@
-"""The `rankbudget` command: `fit` fits your own chat, `demo` shows one budget in both frameworks."""
+"""The `rankbudget` command: `fit` fits a chat, `batch` a file of prompts, `demo` shows both frameworks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,35 @@ from .reading import Chat, read_chat, read_passages
 
 _CHAT = 'a list of messages, {"messages": [..], "tools": [..]}, or one message a line; - is standard input'
 _RESERVE = "kept for the answer: tokens above 1, else a share (default: 0.3)"
-_FIT: dict[str, dict[str, Any]] = {
-    "chat": {"metavar": "CHAT.json", "help": _CHAT},
+_LIMITS: dict[str, dict[str, Any]] = {
     "--window": {"type": int, "metavar": "TOKENS", "help": "the context window (default: the model's)"},
     "--model": {"default": "gpt-4o", "help": "whose tokenizer counts (default: %(default)s)"},
     "--reserve": {"type": float, "metavar": "TOKENS|SHARE", "help": _RESERVE},
     "--budget": {"metavar": "FILE.yaml", "help": "take the budget from a file instead"},
     "--profile": {"metavar": "NAME", "help": "a profile of that file"},
+}
+_FIT: dict[str, dict[str, Any]] = {
+    "chat": {"metavar": "CHAT.json", "help": _CHAT},
+    **_LIMITS,
     "--docs": {"metavar": "DIR", "help": "texts to take the best passages from (.md, .rst, .txt)"},
     "--question": {"metavar": "TEXT", "help": "the question, when it is not the chat's last message"},
     "--json": {"action": "store_true", "help": "print messages and report as JSON"},
     "--html": {"metavar": "FILE", "help": "also write the report as a page"},
+}
+_BATCH: dict[str, dict[str, Any]] = {
+    "source": {"metavar": "IN", "help": "prompts, one a row: a .jsonl or .parquet file"},
+    "target": {"metavar": "OUT", "help": "the same rows with the fitted prompts: .jsonl or .parquet"},
+    **_LIMITS,
+    "--workers": {"type": int, "metavar": "N", "help": "processes (default: one for each core)"},
+    "--column": {"action": "append", "metavar": "INPUT=NAME", "help": "read an input from another column"},
+    "--output": {"action": "append", "metavar": "OUTPUT=NAME", "help": "rename an output column"},
+    "--strict": {"action": "store_true", "help": "a broken conversation is an error of its row"},
+    "--shard-rows": {
+        "type": int,
+        "default": 250,
+        "metavar": "N",
+        "help": "rows a shard (default: %(default)s)",
+    },
 }
 _DEMO: dict[str, dict[str, Any]] = {
     "--chat": {"metavar": "CHAT.json", "help": "a conversation (default: one that is shipped)"},
@@ -41,7 +59,11 @@ _DEMO: dict[str, dict[str, Any]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns 0, 1 where the demonstration finds a difference, 2 for an error."""
+    """Runs the command.
+
+    Returns:
+        0; 1 if the demonstration finds a difference; 2 for an error; 3 if rows of a batch have errors.
+    """
     options = _parser().parse_args(arguments)
     for library in ("faiss", "wordllama", "httpx", "openai"):
         logging.getLogger(library).setLevel(logging.WARNING)  # some switch on everybody's notes when imported
@@ -71,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, run, options, text in (
         ("fit", _fit, _FIT, "fit a chat, and documents if given, into a model's window"),
+        ("batch", _batch, _BATCH, "fit every prompt of a file, in several processes"),
         ("demo", _demo, _DEMO, "one budget through a LangChain chain and a LlamaIndex engine"),
     ):
         command = commands.add_parser(name, help=text)
@@ -84,6 +107,12 @@ def _demo(options: argparse.Namespace) -> int:
     from .demo import run_demo  # the frameworks are only needed here
 
     return run_demo(**{name: value for name, value in vars(options).items() if name != "run"})
+
+
+def _batch(options: argparse.Namespace) -> int:
+    from .batch import run_batch  # only this command needs it
+
+    return run_batch(options, _budget(options))
 
 
 def _fit(options: argparse.Namespace) -> int:

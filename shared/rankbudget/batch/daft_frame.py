@@ -1,0 +1,49 @@
+"""`fit_daft`: `FitPrompt` as a class of user-defined functions over a Daft data frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import BudgetConfigError, check_count
+from .fit_prompt import FitPrompt
+from .tables import LISTS, NUMBERS
+
+
+def fit_daft(frame: Any, fit: FitPrompt, *, workers: int | None = None, batch_rows: int = 256) -> Any:
+    """Returns a Daft data frame with the output columns; nothing is computed before Daft runs the query.
+
+    Args:
+        frame: a `daft.DataFrame`.
+        fit: fits its rows.
+        workers: processes on each machine, 1 or more; None leaves their number to Daft.
+        batch_rows: most rows that a worker fits at once, 1 or more.
+
+    Raises:
+        BudgetConfigError: an option or a column is wrong.
+    """
+    import daft  # the frame is Daft's, so it is there
+    import pyarrow as pa
+
+    problems: list[str] = []
+    check_count("workers", 1 if workers is None else workers, problems, low=1)
+    check_count("batch_rows", batch_rows, problems, low=1)
+    if problems:
+        raise BudgetConfigError.of(problems)
+    used = list(fit.input_columns(frame.column_names).values())
+    text, number = daft.DataType.string(), daft.DataType.int64()
+    outputs = {
+        name: number if output in NUMBERS else daft.DataType.list(text) if output in LISTS else text
+        for output, name in fit.outputs.items()
+    }
+
+    def call(_self: object, *columns: Any) -> Any:
+        table = pa.table({name: column.to_arrow() for name, column in zip(used, columns, strict=True)})
+        made = fit(table).select(list(outputs))
+        arrays = [column.combine_chunks() for column in made.columns]
+        return daft.Series.from_arrow(pa.StructArray.from_arrays(arrays, fields=list(made.schema)))
+
+    result = daft.DataType.struct(outputs)
+    marked = daft.method.batch(return_dtype=result, unnest=True, batch_size=batch_rows)(call)
+    # Processes: threads would wait for each other, as fitting is Python.
+    fitter = daft.cls(type("FitPrompt", (), {"__call__": marked}), max_concurrency=workers, use_process=True)
+    return frame.select(*frame.column_names, fitter()(*[frame[name] for name in used]))

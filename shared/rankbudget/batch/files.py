@@ -1,0 +1,202 @@
+"""`fit_files`: every row of a JSONL or Parquet file, in a pool of processes, with resume."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from re import compile as pattern
+
+from .. import __version__
+from ..budget.token_budget import TokenBudget
+from ..errors import BudgetConfigError, check_count, named_options
+from .fit_prompt import FitPrompt
+from .formats import Shard, format_of, join, names_in, shards_of, size_of
+from .progress import Meter, Progress
+from .shards import Fitted, ShardFitter
+from .workers import answers_of
+
+_PART = pattern(r"(\d+-\d+-[0-9a-f]+)-(\d+)-(\d+)\.(\w+)")
+"""Position, first row and digest of a shard; its rows, its failed rows; the format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResult:
+    """What a run over files did.
+
+    Args:
+        rows: rows of the output, one for each of the input.
+        failed: how many of them have an error.
+        resumed: how many of them an earlier run had finished.
+        error: the first one, in the order of the rows that this run fitted; None without one.
+        seconds: how long it took.
+    """
+
+    rows: int
+    failed: int
+    resumed: int
+    error: str | None
+    seconds: float
+
+
+@named_options
+def fit_files(
+    source: str | Path,
+    target: str | Path,
+    fit: FitPrompt,
+    *,
+    workers: int | None = None,
+    shard_rows: int = 250,
+    progress: Callable[[Progress], object] | None = None,
+) -> BatchResult:
+    r"""Fits every row of a file and writes it, with the output columns, to another file in the same order.
+
+    Finished shards are kept beside the target, in `<target>.parts`, until all of them are joined. After an
+    interruption, the same call goes on with the shards that are missing; a shard whose rows, options or
+    version of rankbudget have changed is fitted again.
+
+    Args:
+        source: a .jsonl, .ndjson or .parquet file.
+        target: a file of one of these formats; it is replaced when all rows are done.
+        fit: fits the rows.
+        workers: processes, 1 or more; None takes one for each processor core. With more than one, call this
+            under `if __name__ == "__main__":`.
+        shard_rows: rows of a shard, 1 or more. Each worker holds one shard in memory.
+        progress: is called after each shard.
+
+    Raises:
+        BudgetConfigError: an option, a file's format, or a column is wrong, or another run writes the target.
+        RowError: a row cannot be fitted, and `on_error` of `fit` is "raise".
+        BudgetError: a shard ended its worker three times.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     given, made = Path(folder, "in.jsonl"), Path(folder, "out.jsonl")
+        ...     _ = given.write_text('{"question": "Is tea hot?"}\n' * 3)
+        ...     result = fit_files(given, made, FitPrompt(50), workers=1)
+        ...     result.rows, result.failed, len(made.read_text().splitlines())
+        (3, 0, 3)
+    """
+    began, source, target = time.monotonic(), Path(source), Path(target)
+    workers = _cores() if workers is None else workers
+    formats = _checked(source, target, workers, shard_rows)
+    for shard in islice(shards_of(source, shard_rows), 1):
+        fit.input_columns(names_in(shard, formats[0]))  # a wrong column raises before anything is written
+    folder = target.with_name(f"{target.name}.parts")
+    errors: dict[int, str] = {}
+    with _locked(folder):
+        run = _Run(fit, folder, formats, Meter(size_of(source), workers))
+        tasks = run.tasks(shards_of(source, shard_rows))
+        with closing(answers_of(ShardFitter(fit, *formats), tasks, workers=workers)) as answers:
+            for shard, made in answers:
+                if made.error is not None:
+                    errors[shard.position] = made.error
+                now = run.finish(shard, made)
+                if progress is not None:
+                    progress(now)
+        joined = folder / f"joined.{formats[1]}"
+        join([run.parts[position] for position in sorted(run.parts)], joined, fit.outputs)
+        joined.replace(target)
+        shutil.rmtree(folder, ignore_errors=True)
+    rows, failed, resumed = run.meter.counts
+    return BatchResult(
+        rows=rows,
+        failed=failed,
+        resumed=resumed,
+        error=errors[min(errors)] if errors else None,
+        seconds=time.monotonic() - began,
+    )
+
+
+class _Run:
+    """The parts of one target, those of earlier runs included."""
+
+    def __init__(self, fit: FitPrompt, folder: Path, formats: tuple[str, str], meter: Meter) -> None:
+        self.parts: dict[int, Path] = {}
+        self.meter = meter
+        self._folder = folder
+        self._settings = _settings_digest(fit, formats)
+        self._earlier = {
+            found[1]: (part, int(found[2]), int(found[3]))
+            for part in folder.iterdir()
+            if (found := _PART.fullmatch(part.name)) and found[4] == formats[1]
+        }
+
+    def tasks(self, shards: Iterator[Shard]) -> Iterator[Shard]:
+        """Yields the shards that are not fitted yet."""
+        for shard in shards:
+            digest = blake2b(shard.data, digest_size=16, key=self._settings).hexdigest()
+            stem = f"{shard.position:08}-{shard.first}-{digest}"
+            if stem in self._earlier:
+                part, rows, failed = self._earlier[stem]
+                self.parts[shard.position] = part
+                self.meter.resume(rows=rows, failed=failed, amount=shard.amount)
+            else:
+                yield replace(shard, stem=self._folder / stem)
+
+    def finish(self, shard: Shard, made: Fitted) -> Progress:
+        """Counts a shard that was fitted."""
+        self.parts[shard.position] = made.part
+        return self.meter.finish(rows=made.rows, failed=made.failed, amount=shard.amount)
+
+
+def _settings_digest(fit: FitPrompt, formats: tuple[str, str]) -> bytes:
+    """Returns a digest of all that decides what becomes of a row."""
+    settings = json.dumps([__version__, formats, fit.__getstate__()], default=_described, sort_keys=True)
+    return blake2b(settings.encode(), digest_size=32).digest()
+
+
+def _described(value: object) -> object:
+    if isinstance(value, TokenBudget):
+        return value.to_dict()
+    try:
+        return pickle.dumps(value).hex()
+    except Exception:  # noqa: BLE001 - an object may refuse in any way; then each run starts anew
+        return repr(value)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Creates the folder of parts, and holds it until the run ends or dies."""
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        try:
+            import fcntl  # not on Windows, where two runs must be kept apart by their user
+        except ImportError:
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            msg = f"{folder} must be written by one run (got a second one). Wait for the first, or stop it."
+            raise BudgetConfigError(msg) from error
+        yield
+
+
+def _checked(source: Path, target: Path, workers: int, shard_rows: int) -> tuple[str, str]:
+    """Returns the formats of source and target."""
+    problems: list[str] = []
+    check_count("workers", workers, problems, low=1)
+    check_count("shard_rows", shard_rows, problems, low=1)
+    if not source.is_file():
+        problems.append(f"the input must be a file (got {str(source)!r})")
+    elif target.exists() and target.samefile(source):
+        problems.append(f"the output must be another file than the input (got {str(target)!r})")
+    if problems:
+        raise BudgetConfigError.of(problems)
+    return format_of(source), format_of(target)
+
+
+def _cores() -> int:
+    """Returns how many processor cores this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1

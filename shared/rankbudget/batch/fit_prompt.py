@@ -1,0 +1,229 @@
+"""`FitPrompt`: a function over batches of rows, for Ray, Daft, and the pool of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from .._kinds import check_kinds
+from ..budget.token_budget import TokenBudget
+from ..conversation.thread import CutMode
+from ..counting.profiles import RenderingProfile
+from ..errors import BudgetConfigError, RowError, check_choice, check_flag, did_you_mean, named_options, shown
+from ..messages.tags import NOTICE
+from ..prompt.assembler import Assembler
+from ..prompt.plan import Plan
+from ..prompt.stages import plain_budget
+from ..relevance.protocol import Scorer
+from .reading import INPUTS, USUAL_INPUTS, read_row
+from .tables import OUTPUTS, as_json, table_of
+
+_STAYS = frozenset({"system", "query"})
+"""Blocks that are always kept, so `kept` does not list them."""
+
+
+class FitPrompt:
+    """Fits the prompt of each row into one budget; a bad row gets a typed error and stops nothing.
+
+    It pickles small: it holds settings and names. The tokenizer and the relevance model are loaded at the
+    first batch, once in each process.
+
+    Args:
+        budget: a `TokenBudget`, its fields as a mapping, or the tokens of a prompt, 1 or more.
+        counter: what `counter_for` takes; None takes the budget's model, else o200k_base.
+        columns: names of input columns, as {"history": "chat"}. Without it, columns named "system",
+            "history", "documents", "question" and "tools" are read; "memory", "examples", "project" and
+            "task" only where they are named here.
+        outputs: other names for output columns, as {"messages": "prompt"}.
+        on_error: "row" writes the error of a row into its `budget_error`; "raise" raises it.
+        cut: see `fit_messages`, as `profile`.
+        strict: a broken conversation is an error of its row instead of being repaired.
+        notice: the sentence before inserted text; None leaves it out.
+        scorer: rates documents; it is pickled with the settings.
+
+    Raises:
+        BudgetConfigError: an option is wrong.
+
+    Example:
+        >>> fit = FitPrompt(100)
+        >>> made = fit({"question": ["Is tea hot?", None], "documents": ['["Tea is hot."]', "[]"]})
+        >>> made["prompt_tokens"][0] <= 100, made["kept"][0]
+        (True, ['documents-0'])
+        >>> made["budget_error"]
+        [None, 'RowError: a row must have a question or a history (got neither).']
+    """
+
+    @named_options
+    def __init__(
+        self,
+        budget: TokenBudget | Mapping[str, Any] | int,
+        *,
+        counter: Any = None,
+        columns: Mapping[str, str] | None = None,
+        outputs: Mapping[str, str] | None = None,
+        on_error: Literal["row", "raise"] = "row",
+        cut: CutMode = "fill",
+        strict: bool = False,
+        notice: str | None = NOTICE,
+        profile: RenderingProfile | str | None = None,
+        scorer: Scorer | None = None,
+    ) -> None:
+        problems: list[str] = []
+        check_choice("on_error", on_error, problems, ("row", "raise"))
+        check_flag("strict", strict, problems)
+        _check_names("columns", columns, INPUTS, problems)
+        _check_names("outputs", outputs, OUTPUTS, problems)
+        if problems:
+            raise BudgetConfigError.of(problems)
+        check_kinds({"notice": notice})
+        given = TokenBudget.from_dict(budget) if isinstance(budget, Mapping) else budget
+        self.budget = given if isinstance(given, TokenBudget) else plain_budget(given)
+        self._has_window = isinstance(given, TokenBudget)
+        self.counter = counter
+        self.columns = dict(columns or {})
+        self._sources = {**{name: name for name in USUAL_INPUTS}, **self.columns}
+        self.outputs = {name: (outputs or {}).get(name, name) for name in OUTPUTS}
+        if len(set(self.outputs.values())) < len(OUTPUTS):
+            msg = f"outputs must have different names (got {shown(self.outputs)})."
+            raise BudgetConfigError(msg)
+        self.on_error = on_error
+        self._options: dict[str, Any] = {
+            "cut": cut, "strict": strict, "notice": notice, "profile": profile, "scorer": scorer,
+        }  # fmt: skip
+        # Wrong options raise here, not in a worker. A name is looked up there: its tokenizer is large.
+        given_object = counter is not None and not isinstance(counter, str)
+        Assembler(self.budget, counter=counter if given_object else len, **self._options)
+        self._assembler: Assembler | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_assembler": None}
+
+    def __call__(self, batch: Any) -> Any:
+        """Returns the batch with the output columns added, its rows in order, and of the same kind.
+
+        Args:
+            batch: a dict of lists or numpy arrays, a pyarrow Table or RecordBatch, a pandas DataFrame.
+
+        Raises:
+            BudgetConfigError: it is no batch, has none of the columns, or has an output column already.
+            RowError: a row cannot be fitted, and `on_error` is "raise".
+        """
+        return self.fit_batch(batch)
+
+    def fit_batch(self, batch: Any, *, first: int = 0) -> Any:
+        """Returns what a call does; `first` is the number of its first row, for errors."""
+        table = table_of(batch)
+        used = self.input_columns(table.names)
+        cells = zip(*[table.values(column) for column in used.values()], strict=True)
+        named = ((f"row {i}", dict(zip(used, row, strict=True))) for i, row in enumerate(cells, start=first))
+        rows = list(self.fit_rows(named))
+        made = {output: (self.outputs[output], [row[output] for row in rows]) for output in OUTPUTS}
+        name, messages = made["messages"]
+        made["messages"] = name, [None if one is None else as_json(one) for one in messages]
+        return table.with_columns(made)
+
+    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the outputs for one row; here `messages` is a list of dicts, not its JSON.
+
+        Args:
+            row: values by the names of the columns.
+
+        Example:
+            >>> made = FitPrompt(50).row({"question": "Is tea hot?"})
+            >>> made["messages"], made["prompt_tokens"]
+            ([{'role': 'user', 'content': 'Is tea hot?'}], 11)
+        """
+        self.input_columns(row)
+        (made,) = self.fit_rows([("the row", self.inputs_of(row))])
+        return {self.outputs[output]: value for output, value in made.items()}
+
+    def fit_rows(self, rows: Iterable[tuple[str, Mapping[str, Any] | RowError]]) -> Iterator[dict[str, Any]]:
+        """Yields the outputs of rows; each is given with its name, as values by input, or is unreadable."""
+        assembler = self._assembler = self._assembler or Assembler(
+            self.budget, counter=self.counter, **self._options
+        )
+        for name, row in rows:
+            try:
+                if isinstance(row, RowError):
+                    raise row  # noqa: TRY301 - it becomes an output like every other error
+                parts = read_row(row)
+                plan = assembler.assemble(parts.blocks, query=parts.question, tools=parts.tools)
+                made = self._outputs(plan)
+            except Exception as error:  # whatever a row holds, the next ones are fitted
+                told = f"{type(error).__name__}: {' '.join(str(error).split())}".encode(
+                    "utf-8", "replace"
+                ).decode()
+                if self.on_error == "raise":
+                    msg = f"{name}: {told}"
+                    raise RowError(msg) from error
+                made = {**dict.fromkeys(OUTPUTS), "budget_error": told}
+            yield made
+
+    def inputs_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the values that are read of a row, by input."""
+        return {name: row[column] for name, column in self._sources.items() if column in row}
+
+    def taken(self, names: Collection[str]) -> list[str]:
+        """Returns the output columns that are among the given names."""
+        return [column for column in self.outputs.values() if column in names]
+
+    def input_columns(self, names: Collection[str]) -> dict[str, str]:
+        """Returns the columns that are read, by input.
+
+        Raises:
+            BudgetConfigError: a named column is missing, there is none to read, or an output exists already.
+        """
+        problems = [
+            f"columns: {name} must be a column of the batch (got {column!r}){did_you_mean(column, names)}"
+            for name, column in self.columns.items()
+            if column not in names
+        ]
+        used = {name: column for name, column in self._sources.items() if column in names}
+        if not used:
+            usual = ", ".join(USUAL_INPUTS)
+            seen = shown(sorted(names))
+            problems.append(
+                f"a batch must have one of the columns {usual} (got {seen}). Set columns= for others"
+            )
+        problems += [
+            f"a batch must not have the output column {column!r} already. Rename the output with outputs="
+            for column in self.taken(names)
+        ]
+        if problems:
+            raise BudgetConfigError.of(problems)
+        return used
+
+    def _outputs(self, plan: Plan) -> dict[str, Any]:
+        report = plan.report
+        kept: list[str] = []
+        dropped: list[str] = []
+        for decision in report.decisions:
+            if decision.block not in _STAYS:
+                (dropped if decision.action == "trimmed" else kept).append(decision.segment_id)
+        free = self.budget.context_window - report.total_tokens - report.safety
+        most = self.budget.max_output
+        messages = list(plan.messages)
+        as_json(messages)  # what JSON cannot hold is an error of this row
+        return {
+            "messages": messages,
+            "prompt_tokens": report.total_tokens,
+            "kept": kept,
+            "dropped": dropped,
+            "max_completion_tokens": (free if most is None else min(free, most))
+            if self._has_window
+            else None,
+            "budget_error": None,
+        }
+
+
+def _check_names(option: str, given: Any, known: tuple[str, ...], problems: list[str]) -> None:
+    if given is None:
+        return
+    if not isinstance(given, Mapping) or not all(isinstance(v, str) and v for v in given.values()):
+        problems.append(f"{option} must be a mapping to names of columns (got {shown(given)})")
+        return
+    problems += [
+        f"{option} must name one of {', '.join(known)} (got {name!r}){did_you_mean(name, known)}"
+        for name in given
+        if name not in known
+    ]

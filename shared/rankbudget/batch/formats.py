@@ -1,0 +1,187 @@
+"""JSONL and Parquet: files cut into shards, and parts joined into one file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import BudgetConfigError, CounterUnavailableError, RowError, shown
+from .tables import arrow_type
+
+_FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_LARGEST_SHARD = 16_000_000
+"""Bytes of JSONL after which a shard ends, however few rows it has; a single row may be larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Some rows of a file, next to each other."""
+
+    position: int  # 0 for the first shard
+    first: int  # the line (JSONL, from 1) or the row (Parquet, from 0) that it starts with
+    rows: int  # how many lines or rows it has
+    data: bytes  # lines, or an Arrow stream
+    amount: int  # its part of what `size_of` returns
+    stem: Path = Path()  # its part, without format and numbers of rows
+
+    def __str__(self) -> str:
+        return f"the shard of rows {self.first:,} to {self.first + self.rows - 1:,}"
+
+
+def format_of(path: Path) -> str:
+    """Returns "jsonl" or "parquet", by the end of the name."""
+    found = _FORMATS.get(path.suffix.lower())
+    if found is None:
+        msg = f"a file must end with {', '.join(_FORMATS)} (got {str(path)!r}). Rename or convert it."
+        raise BudgetConfigError(msg)
+    if found == "parquet":
+        try:
+            import pyarrow.parquet  # noqa: F401 - optional; it is missed before the work starts
+        except ImportError as error:
+            msg = "Parquet files need pyarrow. Install it with: pip install 'rankbudget[parquet]'"
+            raise CounterUnavailableError(msg) from error
+    return found
+
+
+# ---- into shards ---------------------------------------------------------------------------------
+def size_of(path: Path) -> int:
+    """Returns the size of a file: bytes, or rows of Parquet."""
+    if format_of(path) == "jsonl":
+        return path.stat().st_size
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        rows: int = file.metadata.num_rows
+    return rows
+
+
+def shards_of(path: Path, rows: int) -> Iterator[Shard]:
+    """Yields a file in shards of at most `rows` rows, read one at a time."""
+    first, cut = (1, _lines) if format_of(path) == "jsonl" else (0, _record_batches)
+    for position, (data, size, amount) in enumerate(cut(path, rows)):
+        yield Shard(position, first, size, data, amount)
+        first += size
+
+
+def _lines(path: Path, rows: int) -> Iterator[tuple[bytes, int, int]]:
+    lines: list[bytes] = []
+    size = 0
+    with path.open("rb") as file:
+        for line in file:
+            lines.append(line)
+            size += len(line)
+            if len(lines) == rows or size >= _LARGEST_SHARD:
+                yield b"".join(lines), len(lines), size
+                lines, size = [], 0
+    if lines:
+        yield b"".join(lines), len(lines), size
+
+
+def _record_batches(path: Path, rows: int) -> Iterator[tuple[bytes, int, int]]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        empty = pa.RecordBatch.from_pylist([], schema=file.schema_arrow)  # keeps the columns of an empty file
+        for batch in file.iter_batches(rows) if file.metadata.num_rows else [empty]:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as stream:
+                stream.write_batch(batch)
+            yield sink.getvalue().to_pybytes(), batch.num_rows, batch.num_rows
+
+
+# ---- a shard's rows ------------------------------------------------------------------------------
+def table_in(shard: Shard) -> Any:
+    """Returns the Arrow table of a shard of Parquet."""
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(shard.data).read_all()
+
+
+def objects_in(shard: Shard) -> Iterator[tuple[int, bytes, Mapping[str, Any] | RowError]]:
+    """Yields the lines that are not blank: number, bytes, and the object or what is wrong with it."""
+    for number, line in enumerate(shard.data.split(b"\n"), start=shard.first):
+        raw = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else line.strip()
+        if not raw:
+            continue
+        try:
+            row = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            yield number, raw, RowError(f"line {number} must be JSON (got {error}).")
+            continue
+        wrong = RowError(f"line {number} must be a JSON object (got {shown(row)}).")
+        yield number, raw, row if isinstance(row, dict) else wrong
+
+
+def names_in(shard: Shard, source: str) -> set[str]:
+    """Returns the columns of a shard: of its table, or the keys of its objects."""
+    if source == "parquet":
+        return set(table_in(shard).schema.names)
+    return {name for _, _, row in objects_in(shard) if not isinstance(row, RowError) for name in row}
+
+
+# ---- into one file -------------------------------------------------------------------------------
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yields the path to write to; it gets its name when it is complete and on the disk."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
+    try:
+        yield unfinished
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def join(parts: Sequence[Path], target: Path, outputs: Mapping[str, str]) -> None:
+    """Writes all parts, in order, to one file; `outputs` are the columns of a table without any part."""
+    with written_whole(target) as path:
+        if format_of(target) == "parquet":
+            _join_tables(parts, path, outputs)
+            return
+        with path.open("wb") as file:
+            for part in parts:
+                with part.open("rb") as lines:
+                    shutil.copyfileobj(lines, file)
+
+
+def _join_tables(parts: Sequence[Path], path: Path, outputs: Mapping[str, str]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schemas = [pq.read_schema(part) for part in parts]
+    none = pa.schema([(name, arrow_type(output)) for output, name in outputs.items()])
+    first = schemas[0] if schemas else none
+    schema = first if all(one.equals(first) for one in schemas) else _common_schema(schemas)
+    with pq.ParquetWriter(path, schema) as writer:
+        for part in parts:
+            table = pq.read_table(part)
+            columns = [
+                table[field.name].cast(field.type)
+                if field.name in table.schema.names
+                else pa.nulls(table.num_rows, field.type)
+                for field in schema
+            ]
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+def _common_schema(schemas: Sequence[Any]) -> Any:
+    """Returns a schema for parts whose rows differ; a column of several types holds texts."""
+    import pyarrow as pa
+
+    types: dict[str, set[Any]] = {}
+    for field in (field for schema in schemas for field in schema):
+        types.setdefault(field.name, set()).add(field.type)
+    fields = []
+    for name, seen in types.items():
+        known = seen - {pa.null()}
+        numbers = known == {pa.int64(), pa.float64()}
+        fields.append((name, known.pop() if len(known) == 1 else pa.float64() if numbers else pa.string()))
+    return pa.schema(fields)

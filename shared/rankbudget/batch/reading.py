@@ -1,0 +1,125 @@
+"""Reads one row: texts, nested values or JSON, into the blocks of a prompt."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import RowError, shown
+from ..messages.codec import PINNED_ROLES
+from ..segment import Block, Segment
+
+USUAL_INPUTS = ("system", "history", "documents", "question", "tools")
+"""What is read from columns of the same name, where there are such columns."""
+INPUTS = (*USUAL_INPUTS, "memory", "examples", "project", "task")
+"""What a column can be."""
+
+_BLOCKS = {"system": "system", "history": "history", "documents": "knowledge", "memory": "memory"} | {
+    name: name for name in ("examples", "project", "task")
+}
+_TEXTS = ("system", "question", "project", "task")
+"""Inputs whose text is the text itself; a text in any other is JSON."""
+_TEXT_KEYS = ("text", "content", "page_content")
+_FIELDS = ("title", "score", "label", "kind", "priority")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptParts:
+    """What a row asks for, as `Assembler.assemble` takes it."""
+
+    blocks: dict[str, Any]
+    question: Any = None
+    tools: list[Any] | None = None
+
+
+def read_row(row: Mapping[str, Any]) -> PromptParts:
+    """Returns the parts of the prompt in a row.
+
+    Args:
+        row: values by input ("history", "documents", ...).
+
+    Raises:
+        RowError: a value is not JSON or not of the type its input has.
+    """
+    parts = {name: _read(name, value) for name, value in row.items() if not _is_missing(value)}
+    tools, question = parts.pop("tools", None), parts.pop("question", None)
+    blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
+    if not question and "history" not in blocks:
+        msg = "a row must have a question or a history (got neither)."
+        raise RowError(msg)
+    return PromptParts(blocks, question, tools or None)
+
+
+def plain(value: Any) -> Any:
+    """Returns nested values as lists and dicts, without the nulls of struct fields that a row does not have.
+
+    Arrow gives every message of a column the fields of all of them. `content` stays: it may be null.
+    """
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items() if inner is not None or key == "content"}
+    if hasattr(value, "tolist"):  # numpy
+        value = value.tolist()
+    return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or (isinstance(value, str) and not value):
+        return True
+    if isinstance(value, float):
+        return math.isnan(value)  # an empty cell of pandas and numpy
+    return type(value).__name__ in {"NAType", "NaTType"}
+
+
+def _read(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        if name in _TEXTS:
+            return str(value)
+        value = _parsed(name, value)
+    else:
+        value = plain(value)
+    if name == "question":
+        return _checked(name, value, _has_role(value, {"user"}), "a text or a user message")
+    if name in {"system", "history"} and isinstance(value, Mapping):
+        value = [value]
+    _checked(name, value, isinstance(value, list), "a list, or a text that is a JSON list")
+    if name in {"history", "tools"}:
+        kind = "messages" if name == "history" else "tool schemas"
+        return _checked(name, value, all(isinstance(one, Mapping) for one in value), f"a list of {kind}")
+    if name in _TEXTS:
+        roles = PINNED_ROLES if name == "system" else frozenset()
+        fine = all(isinstance(one, str) or _has_role(one, roles) for one in value)
+        return _checked(name, value, fine, "texts or system messages" if roles else "texts")
+    return Block(name=_BLOCKS[name], segments=[_segment(name, i, one) for i, one in enumerate(value)])
+
+
+def _has_role(value: Any, roles: Collection[str]) -> bool:
+    return isinstance(value, Mapping) and value.get("role") in roles
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{name} must be JSON (got {shown(text)}: {error}). Give a JSON list or nested values."
+        raise RowError(msg) from error
+
+
+def _checked(name: str, value: Any, is_right: object, rule: str) -> Any:
+    if not is_right:
+        msg = f"{name} must be {rule} (got {shown(value)})."
+        raise RowError(msg)
+    return value
+
+
+def _segment(name: str, position: int, item: Any) -> Segment:
+    if isinstance(item, str):
+        return Segment(id=f"{name}-{position}", text=item)
+    fields = item if isinstance(item, Mapping) else {}
+    text = next((fields[key] for key in _TEXT_KEYS if key in fields), None)
+    _checked(name, item, isinstance(text, str), "texts, or objects with a 'text'")
+    given = str(fields.get("id", f"{name}-{position}"))
+    known = {key: fields[key] for key in _FIELDS if fields.get(key) is not None}
+    return Segment(id=given.encode("utf-8", "replace").decode(), text=text or "", **known)

@@ -1,0 +1,134 @@
+"""The kinds of batches: columns of lists or arrays, Arrow tables and record batches, pandas data frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from ..errors import BudgetConfigError, shown
+
+OUTPUTS = ("messages", "prompt_tokens", "kept", "dropped", "max_completion_tokens", "budget_error")
+"""What is added to a batch, in this order."""
+NUMBERS = frozenset({"prompt_tokens", "max_completion_tokens"})
+LISTS = frozenset({"kept", "dropped"})
+
+
+class Table(Protocol):
+    """A batch of rows in columns."""
+
+    @property
+    def names(self) -> Collection[str]: ...
+
+    def values(self, name: str) -> Sequence[Any]:
+        """Returns a column as plain values; None where a cell is empty."""
+
+    def with_columns(self, made: Mapping[str, tuple[str, list[Any]]]) -> Any:
+        """Returns the batch with more columns: by output, the name of the column and its values."""
+
+
+def table_of(batch: Any) -> Table:
+    """Returns a batch as a table.
+
+    Raises:
+        BudgetConfigError: it is no batch, or its columns are not of one length.
+    """
+    home = type(batch).__module__.partition(".")[0]
+    if home == "pyarrow" and hasattr(batch, "schema"):
+        return _ArrowTable(batch)
+    if home == "pandas" and hasattr(batch, "columns"):
+        return _PandasTable(batch)
+    if isinstance(batch, Mapping):
+        lengths = {name: len(column) for name, column in batch.items()}
+        if len(set(lengths.values())) > 1:
+            msg = f"the columns of a batch must have one length (got {shown(lengths)})."
+            raise BudgetConfigError(msg)
+        return _DictTable(batch)
+    msg = (
+        "a batch must be a dict of columns, a pyarrow Table or RecordBatch, or a pandas DataFrame "
+        f"(got a {type(batch).__name__})."
+    )
+    raise BudgetConfigError(msg)
+
+
+def as_json(value: Any) -> str:
+    """Returns JSON with letters as they are; half a surrogate pair, which has no UTF-8, is escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
+
+
+def arrow_type(output: str) -> Any:
+    """Returns the Arrow type of an output column; it does not depend on the rows of a batch."""
+    import pyarrow as pa  # optional: only callers that have it get here
+
+    if output in NUMBERS:
+        return pa.int64()
+    return pa.list_(pa.string()) if output in LISTS else pa.string()
+
+
+class _DictTable:
+    def __init__(self, batch: Mapping[str, Any]) -> None:
+        self._batch = batch
+
+    @property
+    def names(self) -> Collection[str]:
+        return self._batch.keys()
+
+    def values(self, name: str) -> Sequence[Any]:
+        column = self._batch[name]
+        values: list[Any] = column.tolist() if hasattr(column, "tolist") else list(column)
+        return values
+
+    def with_columns(self, made: Mapping[str, tuple[str, list[Any]]]) -> Any:
+        return {**self._batch, **dict(made.values())}
+
+
+class _ArrowTable:
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+
+    @property
+    def names(self) -> Collection[str]:
+        names: list[str] = self._batch.schema.names
+        return names
+
+    def values(self, name: str) -> Sequence[Any]:
+        values: list[Any] = self._batch.column(name).to_pylist()
+        return values
+
+    def with_columns(self, made: Mapping[str, tuple[str, list[Any]]]) -> Any:
+        import pyarrow as pa  # the batch is Arrow's, so it is there
+
+        schema, arrays = self._batch.schema, list(self._batch.columns)
+        for output, (name, values) in made.items():
+            kind = arrow_type(output)
+            schema = schema.append(pa.field(name, kind))
+            arrays.append(pa.array(values, kind))
+        return type(self._batch).from_arrays(arrays, schema=schema)
+
+
+class _PandasTable:
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+
+    @property
+    def names(self) -> Collection[str]:
+        return list(self._batch.columns)
+
+    def values(self, name: str) -> Sequence[Any]:
+        values: list[Any] = self._batch[name].tolist()
+        return values
+
+    def with_columns(self, made: Mapping[str, tuple[str, list[Any]]]) -> Any:
+        import pandas as pd  # the batch is of pandas, so it is there
+
+        index = self._batch.index
+        columns = {
+            name: pd.Series(values, index=index, dtype="Int64" if output in NUMBERS else object)
+            for output, (name, values) in made.items()
+        }
+        return self._batch.assign(**columns)

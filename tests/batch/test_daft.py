@@ -1,0 +1,33 @@
+"""FitPrompt in Daft: the same rows from a data frame. `make batch-test` runs it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankbudget import BudgetConfigError
+from rankbudget.batch import FitPrompt, fit_daft
+from tests.batch.rows import check_promise, columns, fit_prompt, plain, rows
+
+daft = pytest.importorskip("daft")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_data_frame_gives_what_a_loop_gives(workers):
+    """All rows once and in order, their columns kept, equal to one call over columns; with any number of processes."""
+    made = fit_daft(daft.from_pydict(columns(rows())), fit_prompt(), workers=workers, batch_rows=100)
+    assert made.column_names == [*rows()[0], *fit_prompt().outputs.values()]
+    found = made.to_pylist()
+    check_promise(rows(), found)
+    assert plain(found) == plain(fit_prompt()(columns(rows())))
+
+
+def test_a_frame_is_fitted_when_it_is_read():
+    """Wrong columns and options raise at once; rows are fitted when Daft runs the query."""
+    frame = daft.from_pydict({"chat": ["[]"]})
+    with pytest.raises(BudgetConfigError, match="question"):
+        fit_daft(frame, FitPrompt(100))
+    with pytest.raises(BudgetConfigError, match="workers"):
+        fit_daft(frame, FitPrompt(100, columns={"history": "chat"}), workers=0)
+    made = fit_daft(frame, FitPrompt(100, columns={"history": "chat"}, outputs={"budget_error": "error"}))
+    assert made.to_pydict()["error"] == ["RowError: a row must have a question or a history (got neither)."]
