@@ -201,6 +201,7 @@ _RULES: dict[str, tuple[Any, str]] = {
     "embeddings": (_with_one_of(*_EMBEDS), "an embedding model, a function from texts to vectors, or None"),
     "on_report": (is_blocking, "a blocking callable that takes a report, or None"),
     "get_session_history": (callable, "a callable that returns a BaseChatMessageHistory"),
+    "what get_session_history returns": (_with_one_of("add_messages"), "a BaseChatMessageHistory"),
     "documents": (_list_of(Document), "a list of Documents"),
     "example": (Mapping, "a dict"),
     "examples": (_list_of(Mapping), "a list of dicts"),

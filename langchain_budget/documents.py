@@ -20,17 +20,7 @@ from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from rankbudget import Block, FitResult, Segment
-from rankbudget.adapters import (
-    JOINT,
-    Call,
-    Evidence,
-    PromptRequest,
-    Steps,
-    adrive,
-    check_options,
-    drive,
-    plan_steps,
-)
+from rankbudget.adapters import JOINT, Call, Evidence, PromptRequest, Steps, adrive, drive, plan_steps
 from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
@@ -211,7 +201,7 @@ class BudgetRetriever(Settings, BaseRetriever):
         k, max_tokens = options.pop("k", None), options.pop("max_tokens", None)
         check_values({"k": k, "max_tokens": max_tokens})
         near = [name for name in options if get_close_matches(name.lower(), ["max_tokens"], cutoff=0.85)]
-        check_options(f"{type(self).__name__}.invoke", near, ["max_tokens", "k"])
+        check_given(f"{type(self).__name__}.invoke", dict.fromkeys(near), ["max_tokens", "k"])
         most = self.max_tokens if max_tokens is None else max_tokens
         compressor = self.compressor
         if most is not None:

@@ -14,7 +14,6 @@ from typing_extensions import Unpack
 
 from rankbudget import BudgetReport, FitResult, TokenBudget
 from rankbudget.adapters import Call, SessionPool, Steps, awaiting, blocking
-from rankbudget.errors import BudgetConfigError, shown
 
 from ._codec import CODEC
 from ._convert import as_messages
@@ -96,12 +95,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         def make(*args: Any, **kwargs: Any) -> BudgetMessageHistory:
             made = copy.copy(first)
             made.history = get_session_history(*args, **kwargs)
-            if not hasattr(made.history, "add_messages"):
-                msg = (
-                    "get_session_history must return a BaseChatMessageHistory "
-                    f"(got {shown(made.history)}). It must not be async."
-                )
-                raise BudgetConfigError(msg)
+            check_values({"what get_session_history returns": made.history})
             new_session = made._limits.session  # noqa: SLF001 - its own kind
             made._session = new_session()  # noqa: SLF001 - the same
             with suppress(TypeError):

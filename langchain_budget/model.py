@@ -220,10 +220,11 @@ class _Fitted(list[Any]):
         self.by = by
 
 
-class _Bounded:
-    """What every bounded class adds to its model's class."""
+_Model: Any = object
 
-    __getstate__: Callable[[], Any]
+
+class _Bounded(_Model):  # type: ignore[misc]  # the class that follows this one is the model's own
+    """What every bounded class adds to its model's class."""
 
     def forget(self, thread_id: Any) -> bool:
         """Forgets the cut and the summary of a thread; returns whether it was known."""
@@ -232,34 +233,27 @@ class _Bounded:
 
     # A chain tells its models the config of the run; of a direct call only the method itself gets it.
     def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
-        model: Any = super()
-        return model.invoke(input, config, **_with_thread(self, config, options))
+        return super().invoke(input, config, **_with_thread(self, config, options))
 
     async def ainvoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
-        model: Any = super()
-        return await model.ainvoke(input, config, **_with_thread(self, config, options))
+        return await super().ainvoke(input, config, **_with_thread(self, config, options))
 
     def stream(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
-        model: Any = super()
-        yield from model.stream(input, config, **_with_thread(self, config, options))
+        yield from super().stream(input, config, **_with_thread(self, config, options))
 
     async def astream(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
-        model: Any = super()
-        async for part in model.astream(input, config, **_with_thread(self, config, options)):
+        async for part in super().astream(input, config, **_with_thread(self, config, options)):
             yield part
 
     def stream_events(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
-        model: Any = super()
-        return model.stream_events(input, config, **_with_thread(self, config, options))
+        return super().stream_events(input, config, **_with_thread(self, config, options))
 
     def astream_events(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
-        model: Any = super()
-        return model.astream_events(input, config, **_with_thread(self, config, options))
+        return super().astream_events(input, config, **_with_thread(self, config, options))
 
     def _get_invocation_params(self, stop: Any = None, **options: Any) -> Any:
         options.pop(_THREAD, None)
-        model: Any = super()
-        return model._get_invocation_params(stop=stop, **options)  # noqa: SLF001 - its own
+        return super()._get_invocation_params(stop=stop, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _empty, (type(self).__mro__[2],), self.__getstate__()
