@@ -33,16 +33,14 @@ PACKAGES = {
     "langchain_budget": ROOT / "langchain_budget",
     "llamaindex_budget": ROOT / "llamaindex_budget",
 }
-MOST_LINES = 25_605  # the goal is 21_000
+MOST_LINES = 25_588  # the goal is 21_000
 MOST_WIDE_LINES = 0  # the goal is 0
 WIDEST, LONGEST_BODY, MOST_COMPLEX = 110, 40, 15
 MOST_FILES, MOST_FOLDERS = 7, 16
 
 # What is beyond a limit today. A test demands that this is all of it, so a name that is repaired leaves its list.
 LONG_BODIES: set[str] = set()
-COMPLEX_FUNCTIONS = {
-    "rankbudget/prompt/grants.py read",
-}
+COMPLEX_FUNCTIONS: set[str] = set()
 
 
 def own_files(*suffixes: str) -> list[Path]:

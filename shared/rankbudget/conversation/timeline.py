@@ -121,8 +121,8 @@ class Timeline:
         self.newest = self.turns_read[0] if self._parse_one() else None
         question = self.newest.question if self.newest is not None else None
         self.asked = None if question is None else question.start  # where the newest question is
-        if thread is not None and thread.strict:
-            self._refuse_broken()
+        if thread is not None:
+            self._check(thread)
 
     def role(self, position: int) -> str:
         """Returns what one message is: its role, and "tool" for a user message that holds tool results."""
@@ -219,7 +219,13 @@ class Timeline:
         opening = next(filter(self._asks, range(size)), size if self.ended else 0)
         return [(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
 
-    def refuse_nothing(self, newest: Turn) -> None:
+    def _check(self, thread: Thread) -> None:
+        if thread.strict:
+            self._refuse_broken()
+        if self.newest is not None and self.newest.broken:
+            self._refuse_nothing(self.newest)
+
+    def _refuse_nothing(self, newest: Turn) -> None:
         """Raises MessageError where no message is valid; a session may read such a thread, not send it."""
         read_only = self.thread.remembers and not self.thread.sent
         if read_only or newest.units or self.ended:

@@ -64,8 +64,6 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             known=turn.known if turn is not None else None,
         )
         timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
-        if timeline.newest is not None and timeline.newest.broken:
-            timeline.refuse_nothing(timeline.newest)
         others = {"any"} if sources is None else sources - {"history"}
         alone = not (others or request.blocks or inputs.turn.awaited)
         inputs = replace(inputs, timeline=timeline, alone=alone)
