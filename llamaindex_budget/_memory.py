@@ -143,6 +143,11 @@ class SessionMemory(BaseMemory):
 
     # ---- reading ---------------------------------------------------------------------------------
     @property
+    def one_call(self) -> int | None:
+        """Most tokens of a prompt with nodes for which its LLM is asked once; None without an LLM."""
+        return self._one_call
+
+    @property
     def session(self) -> BudgetSession:
         """The session whose budget this memory shares."""
         own = self._session
@@ -188,13 +193,13 @@ class SessionMemory(BaseMemory):
             fields["beside"] = {**fields.get("beside", {}), **media}
         elif bounded:
             fields["history_tokens"] = max(0, self.token_limit - session.counter.overhead())
-        own = {"ceiling": self._one_call, "covers": "prompt"} if blocks else {"covers": "history"}
         request = session.request(
             stored,
             question=asked,
             blocks=[*(p.block for p in parts), *blocks],
             extra_tokens=initial,
-            **{**own, **fields},
+            covers="prompt" if blocks else "history",
+            **fields,
         )
         if render is not None:  # the session counts the question, which the host renders
             request = replace(request, render=render, frames=self._frames_of(render, session.counter))
