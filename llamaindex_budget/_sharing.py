@@ -32,8 +32,6 @@ __all__ = [
 
 FIRST_NODES = 400
 """Tokens of nodes that come before what a synthesizer keeps free."""
-_SMALLEST_PROMPT = 1024
-"""Tokens of a prompt that come before it, too, but for a tenth of the limit."""
 _TEMPLATE_TOKENS = 160
 """More than LlamaIndex's own templates have."""
 active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", default=None)
@@ -90,8 +88,7 @@ def one_call_limit(llm: BaseLLM) -> int:
     """Returns the most tokens of a prompt with nodes that a synthesizer does not split into two calls."""
     # It keeps tokens free for an answer to refine, beside the larger of its two templates.
     limit = budget_for(llm).limit()
-    smallest = min(limit - limit // 10, _SMALLEST_PROMPT)
-    return max(limit - DEFAULT_RESPONSE_PADDING_SIZE - _TEMPLATE_TOKENS, smallest)
+    return max(limit - DEFAULT_RESPONSE_PADDING_SIZE - _TEMPLATE_TOKENS, limit // 2)
 
 
 def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -> TokenBudget | None:
