@@ -43,12 +43,13 @@ from ._memory import SessionMemory, Turn
 from ._options import by_name, check_part
 from ._render import with_prompt
 from ._serialize import add_settings, read_settings
-from ._sharing import FIRST_NODES, active, adopt, budget_of, one_call_limit
+from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import embedder
 from .prompt_helper import BudgetPromptHelper
 
 __all__ = ["BudgetNodePostprocessor"]
 
+_FIRST_NODES = 400  # tokens of nodes that come before what a synthesizer keeps free
 _LIVE = Field(default=None, exclude=True, repr=False)  # an object of this process, no plain data
 
 
@@ -210,7 +211,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         if ceiling is None or isinstance(Settings._prompt_helper, BudgetPromptHelper):  # noqa: SLF001
             return (yield from self._plan_steps(turn, query))
         most = ceiling
-        for least in (FIRST_NODES, 1):
+        for least in (_FIRST_NODES, 1):
             try:
                 plan = yield from self._plan_steps({**turn, "ceiling": most}, query)
             except BudgetExceededError:
@@ -219,7 +220,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             whole = sum(p.rendition.kind == "whole" for p in found.pieces)
             if found.tokens >= least or whole == len(turn["blocks"][0].segments):
                 return plan
-            most = max(ceiling, plan.report.total_tokens - found.tokens + FIRST_NODES)
+            most = max(ceiling, plan.report.total_tokens - found.tokens + _FIRST_NODES)
         return (yield from self._plan_steps(turn, query))  # the history keeps what it was granted
 
     def _plan_steps(self, turn: Mapping[str, Any], query: str) -> Steps[Plan]:
