@@ -20,6 +20,7 @@ from rankbudget.adapters import context_window_of
 from rankbudget.errors import BudgetConfigError
 
 __all__ = [
+    "ANSWERS",
     "answer_in",
     "answer_of",
     "counter_for_llm",
@@ -35,7 +36,7 @@ __all__ = [
 
 _NAMELESS = LLMMetadata().model_name
 """What a model without a name is called."""
-_ANSWERS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "num_predict")
+ANSWERS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "num_predict")
 """The names under which a request says how long its answer may be."""
 
 
@@ -113,7 +114,7 @@ def facts_of(llm: BaseLLM) -> list[Any]:
 
 def answer_in(arguments: Any) -> int | None:
     """Returns the longest answer that the arguments of a request ask for."""
-    given = [arguments.get(name) for name in _ANSWERS] if isinstance(arguments, Mapping) else []
+    given = [arguments.get(name) for name in ANSWERS] if isinstance(arguments, Mapping) else []
     return max((n for n in given if isinstance(n, int) and n > 0), default=None)
 
 

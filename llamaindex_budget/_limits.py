@@ -16,7 +16,7 @@ from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, holds
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC, check_messages
-from ._counters import answer_in, answer_of, counter_of, facts_of, known_window
+from ._counters import ANSWERS, answer_in, answer_of, counter_of, facts_of, known_window
 from ._events import send_report
 from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
@@ -160,8 +160,8 @@ class Door:
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
-                needed, blocks = error.needed, error.blocks
-                raise RequestExceededError(str(error), limit=limit, needed=needed, blocks=blocks) from error
+                msg, needed = f"{error}{self._asked_answer(arguments)}", error.needed
+                raise RequestExceededError(msg, limit=limit, needed=needed, blocks=error.blocks) from error
             needed = 0 if self.llm.metadata.is_chat_model else self._text_tokens(plan.messages, tools)
             if needed <= limit:
                 # A turn's first request tells what the host adds; later ones hold an agent's steps, too.
@@ -170,14 +170,22 @@ class Door:
                 send_report(plan.report, self.limits.on_report)
                 return messages if _same(plan.history, history) else list(plan.messages)
             spare += needed - limit
-        raise _too_long(limit, needed)
+        raise _too_long(limit, needed, self._asked_answer(arguments))
 
     def check_text(self, prompt: str, arguments: Mapping[str, Any]) -> None:
         """Raises BudgetExceededError for a prompt that is too long; only its author knows what may be cut."""
         limit = self.limit(arguments)
         needed = self._text_tokens(prompt, schemas_in(self.llm, arguments) or None)
         if needed > limit:
-            raise _too_long(limit, needed)
+            raise _too_long(limit, needed, self._asked_answer(arguments))
+
+    def _asked_answer(self, arguments: Mapping[str, Any]) -> str:
+        """Returns what an error says of the answer that a request asks for, "" where it takes no room."""
+        answer, limit = answer_in(arguments), self.limit({})
+        if answer is None or self.limit(arguments) == limit:
+            return ""
+        name = next(name for name in ANSWERS if arguments.get(name) == answer)
+        return f" {name}={answer} keeps room for the answer (without it, the limit is {limit}). Lower it."
 
     def variables(
         self, prompt: BasePromptTemplate, given: Mapping[str, Any], arguments: Mapping[str, Any]
@@ -251,6 +259,6 @@ def _same(kept: Sequence[ChatMessage], given: Sequence[ChatMessage]) -> bool:
     return list(map(id, kept)) == list(map(id, given))
 
 
-def _too_long(limit: int, needed: int) -> RequestExceededError:
-    msg = f"The prompt must have at most {limit} tokens (got {needed}). Shorten its parts."
+def _too_long(limit: int, needed: int, more: str) -> RequestExceededError:
+    msg = f"The prompt must have at most {limit} tokens (got {needed}). Shorten its parts.{more}"
     return RequestExceededError(msg, limit=limit, needed=needed, blocks={"prompt": needed})

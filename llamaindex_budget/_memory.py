@@ -47,6 +47,8 @@ OPTIONS = ("budget", "session", "llm", "prompt", "counter", "summarizer")
 """What our memories take beside the options of LlamaIndex's."""
 Turn = tuple[Plan, Sequence[ChatMessage]]
 """The plan of a turn, and the messages of it that a memory returns."""
+_REMEMBERED = ("sources", "host_tokens", "_reported", "_planned", "_state", "_turn", "_task")
+"""What a session learned of its conversation."""
 _JOINTS = 2
 """Tokens that a text may cost more between its tags than alone."""
 
@@ -143,6 +145,11 @@ class SessionMemory(BaseMemory):
 
     # ---- reading ---------------------------------------------------------------------------------
     @property
+    def one_call(self) -> int | None:
+        """Most tokens of a prompt with nodes for which its LLM is asked once; None without an LLM."""
+        return self._one_call
+
+    @property
     def session(self) -> BudgetSession:
         """The session whose budget this memory shares."""
         own = self._session
@@ -188,13 +195,13 @@ class SessionMemory(BaseMemory):
             fields["beside"] = {**fields.get("beside", {}), **media}
         elif bounded:
             fields["history_tokens"] = max(0, self.token_limit - session.counter.overhead())
-        own = {"ceiling": self._one_call, "covers": "prompt"} if blocks else {"covers": "history"}
         request = session.request(
             stored,
             question=asked,
             blocks=[*(p.block for p in parts), *blocks],
             extra_tokens=initial,
-            **{**own, **fields},
+            covers="prompt" if blocks else "history",
+            **fields,
         )
         if render is not None:  # the session counts the question, which the host renders
             request = replace(request, render=render, frames=self._frames_of(render, session.counter))
@@ -254,12 +261,16 @@ class SessionMemory(BaseMemory):
         summarizer = summarizer_or_warning(self._given["summarizer"], pickled=True)
         state = {**self._fields(), **self._given, "summarizer": summarizer, "one_call": self._one_call}
         add_settings(state, None, None, self.tokenizer_fn)
+        kept: dict[str, Any] = {}
         if is_lost(state["tokenizer"]):
-            del state["tokenizer"]
-        return {"__dict__": state}
+            del state["tokenizer"]  # another one counts there, for which what was counted does not hold
+        elif self._given["session"] is None:
+            kept = {name: getattr(self._session, name) for name in _REMEMBERED}
+        return {"__dict__": state, "remembered": kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**opened(read_settings(state["__dict__"], {})))  # type: ignore[misc]  # as the base
+        vars(self._session).update(state.get("remembered", {}))
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
         """Returns a memory of its own; one in a database is the same conversation."""

@@ -13,7 +13,16 @@ from llama_index.core.memory.memory import InsertMethod
 from llama_index.core.prompts import BasePromptTemplate
 
 from rankbudget import Block, BudgetSession, Segment
-from rankbudget.adapters import JOINT, Fit, PromptRequest, Shown, escape_text, render_block, wrapper_of
+from rankbudget.adapters import (
+    JOINT,
+    Fit,
+    PromptRequest,
+    Shown,
+    escape_text,
+    render_block,
+    tag_name,
+    wrapper_of,
+)
 
 from ._codec import PINNED, copy_message
 from ._convert import media_cost
@@ -75,6 +84,7 @@ class Rendering:
         shown: list[tuple[str, list[Any]]] = []
         front: list[ChatMessage] = []
         for part in self.parts:
+            tag = tag_name(part.name)
             pieces = kept[part.block.name].pieces if part.block.name in kept else ()
             content: list[Any] = []
             for piece in pieces:
@@ -82,9 +92,9 @@ class Rendering:
                 if isinstance(item, ChatMessage):
                     front.append(copy_message(item))
                 else:
-                    content.append(item or TextBlock(text=_safe(piece.rendition.text, part.name)))
+                    content.append(item or TextBlock(text=_safe(piece.rendition.text, tag)))
             if content:
-                shown.append((part.name, content))
+                shown.append((tag, content))
         messages = list(history)
         leading = next((i for i, m in enumerate(messages) if m.role not in PINNED), len(messages))
         messages[leading:leading] = front

@@ -19,6 +19,7 @@ from rankbudget.adapters import (
     function_named,
     read_counter,
     read_session,
+    summarizer_or_warning,
     write_counter,
     write_session,
 )
@@ -137,6 +138,7 @@ def add_settings(
     data["tokenizer"] = None if counter is not None and is_lost(name) else name  # then the counter counts
     if session is not None:
         data["session"] = write_session(session)
+        summarizer_or_warning(session.summarizer, pickled=False)
     if isinstance(counter, str):
         data["counter"] = counter
     elif counter is not None and session is None:

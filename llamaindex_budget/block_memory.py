@@ -14,6 +14,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import NOTICE, Call, adrive, plain_budget, plan_steps
+from rankbudget.errors import named_failure, shown
 
 from ._codec import PINNED, check_messages, copy_message, pending
 from ._memory import SessionMemory
@@ -69,6 +70,27 @@ class BudgetMemory(SessionMemory, Memory):
             return stored, [(block, said[block.name]) for block in self.memory_blocks if said.get(block.name)]
 
         return Call(lambda: asyncio_run(aread()), awaitable=aread)
+
+    async def _get_memory_blocks_content(
+        self,
+        chat_history: list[ChatMessage],
+        input: str | ChatMessage | None = None,  # noqa: A002 - the host's name
+        **block_kwargs: Any,
+    ) -> dict[str, Any]:
+        """Returns what each block says; a failure names its block."""
+        asked = [ChatMessage(content=input)] if isinstance(input, str) else []
+        said: dict[str, Any] = {}
+        for block in sorted(self.memory_blocks, key=lambda b: -b.priority):
+            with named_failure(f"reading the memory block {block.name!r}"):
+                content = await block.aget(
+                    [*chat_history, *asked], session_id=self.session_id, **block_kwargs
+                )
+                if content and not isinstance(content, (str, list)):
+                    msg = f"it gave {shown(content)}, no text and no list"
+                    raise TypeError(msg)
+            if content:
+                said[block.name] = content
+        return said
 
     # ---- writing ---------------------------------------------------------------------------------
     async def aput(self, message: ChatMessage) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from llama_index.core import Settings
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -22,21 +23,33 @@ from rankbudget import (
     TokenCounter,
     fit_documents,
 )
-from rankbudget.adapters import JOINT, EmbeddingScorer, Evidence, Steps, adrive, drive, typed_errors
-from rankbudget.errors import BudgetConfigError, shown
+from rankbudget.adapters import (
+    JOINT,
+    EmbeddingScorer,
+    Evidence,
+    Fit,
+    Plan,
+    Steps,
+    adrive,
+    drive,
+    typed_errors,
+)
+from rankbudget.errors import BudgetConfigError, BudgetExceededError, shown
 
 from ._convert import emptied, media_tokens, seen_parts, shortened, to_segments
 from ._counters import counter_of
 from ._events import dispatcher, send_report
-from ._memory import SessionMemory
+from ._memory import SessionMemory, Turn
 from ._options import by_name, check_part
 from ._render import with_prompt
 from ._serialize import add_settings, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import embedder
+from .prompt_helper import BudgetPromptHelper
 
 __all__ = ["BudgetNodePostprocessor"]
 
+_FIRST_NODES = 400  # tokens of nodes that come before what a synthesizer keeps free
 _LIVE = Field(default=None, exclude=True, repr=False)  # an object of this process, no plain data
 
 
@@ -68,7 +81,8 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         memory: a `BudgetChatMemoryBuffer` or `BudgetMemory`, whose session is shared.
         budget: limits of the whole prompt, for a query engine without a memory.
         llm: its window and answer are the budget, its tokenizer the counter, when neither is given. What a
-            response synthesizer keeps free beside the nodes stays free, so that one call is made.
+            response synthesizer keeps free beside the nodes stays free, so that one call is made, unless
+            fewer than 400 tokens of nodes would be left, or `Settings` has a `BudgetPromptHelper`.
         prompt: what the host sends around history and nodes: a prompt template, a text or messages.
         counter: a model or encoding name, or what else `counter_for` takes.
         tokenizer_fn: a LlamaIndex tokenizer to count with instead.
@@ -171,8 +185,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         self, segments: Sequence[Segment], seen: _Seen, query: str
     ) -> Steps[tuple[Sequence[Segment], BudgetReport]]:
         """Returns what is kept of nodes that share one prompt, and why."""
-        memory, session = self.memory, active.get() or self._session
-        alone = memory is None and session is None
+        alone = self.memory is None and (active.get() or self._session) is None
         if alone or self.max_tokens is not None:
             found = self._alone(segments, seen, query)
             if alone:
@@ -186,19 +199,42 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             "beside": seen.media,
             "shown": seen.text,
         }
-        if self.llm is not None:
-            turn["ceiling"] = one_call_limit(self.llm)
-        if memory is not None:
-            plan, _ = yield from memory.turn_steps(query, prompt=self.prompt, **turn)
-        elif session is not None:
-            question = query or None
-            session.share_with("knowledge")
-            request = session.request(None, question=question, **turn)
-            if self.prompt is not None:
-                request = with_prompt(request, self.prompt, question, session.host_tokens)
-            plan = yield from session.plan_steps(request)
+        plan = yield from self._one_call_steps(turn, query)
         pieces = plan.kept["knowledge"].pieces if "knowledge" in plan.kept else ()
         return [replace(p.segment, text=p.rendition.text) for p in pieces], plan.report
+
+    def _one_call_steps(self, turn: Mapping[str, Any], query: str) -> Steps[Plan]:
+        """Makes the plan with room for one call; nodes take of that room before few or none are kept."""
+        ceiling = self.memory.one_call if self.llm is None and self.memory is not None else None
+        if self.llm is not None:
+            ceiling = one_call_limit(self.llm)
+        if ceiling is None or isinstance(Settings._prompt_helper, BudgetPromptHelper):  # noqa: SLF001
+            return (yield from self._plan_steps(turn, query))
+        most = ceiling
+        for least in (_FIRST_NODES, 1):
+            try:
+                plan = yield from self._plan_steps({**turn, "ceiling": most}, query)
+            except BudgetExceededError:
+                break
+            found = plan.kept.get("knowledge") or Fit(pieces=(), tokens=0)
+            whole = sum(p.rendition.kind == "whole" for p in found.pieces)
+            if found.tokens >= least or whole == len(turn["blocks"][0].segments):
+                return plan
+            most = max(ceiling, plan.report.total_tokens - found.tokens + _FIRST_NODES)
+        return (yield from self._plan_steps(turn, query))  # the history keeps what it was granted
+
+    def _plan_steps(self, turn: Mapping[str, Any], query: str) -> Steps[Plan]:
+        if self.memory is not None:
+            made: Turn = yield from self.memory.turn_steps(query, prompt=self.prompt, **turn)
+            return made[0]
+        session = active.get() or self._session
+        assert session is not None
+        question = query or None
+        session.share_with("knowledge")
+        request = session.request(None, question=question, **turn)
+        if self.prompt is not None:
+            request = with_prompt(request, self.prompt, question, session.host_tokens)
+        return (yield from session.plan_steps(request))
 
     def _alone(self, segments: Sequence[Segment], seen: _Seen, query: str) -> FitResult:
         """Returns what `max_tokens` alone lets stay."""

@@ -20,7 +20,7 @@ from .errors import check_options
 from .fitting.protocol import Fit, Piece
 from .messages.codec import PINNED_ROLES, ROLES, content_text, finished, replace_text, spread_text
 from .messages.measure import CodecMeasure, ListMeasure, Measure
-from .messages.tags import JOINT, NOTICE, PLACEHOLDERS, escape_text, render_block, wrapper_of
+from .messages.tags import JOINT, NOTICE, PLACEHOLDERS, escape_text, render_block, tag_name, wrapper_of
 from .prompt.limits import Limits, ModelFacts, holds, limits_of
 from .prompt.plan import Plan
 from .prompt.request import PromptRequest, Shown
@@ -107,6 +107,7 @@ __all__ = [
     "spread_text",
     "summarize_steps",
     "summarizer_or_warning",
+    "tag_name",
     "truncate_text",
     "typed_errors",
     "without_answered",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import hypothesis
@@ -175,6 +176,18 @@ async def test_pinned_blocks_that_cannot_fit_are_a_typed_error() -> None:
     """Instructions larger than the limit are refused, never cut."""
     with pytest.raises(BudgetExceededError):
         await _memory(token_limit=300, memory_blocks=[SystemMemoryBlock(text=words(400))]).aget()
+
+
+@pytest.mark.parametrize("name", ["docs></memory> <x", "a b", "memory", "</memory>", "x\n<system>"])
+async def test_a_blocks_name_cannot_close_the_templates_tag(name: str) -> None:
+    """A block's name is cleaned where the template writes it: every tag is opened and closed once, in order."""
+    memory = _memory(memory_blocks=[BudgetMemoryBlock(name=name, text="A fact.")])
+    [text] = [m.content for m in await memory.aget() if "A fact." in (m.content or "")]
+    tags = re.findall(r"<(/?)([^<>]*)>", text.partition("<memory>")[1] + text.partition("<memory>")[2])
+    assert [closes for closes, _ in tags] == ["", "", "/", "/"]
+    assert tags[0][1] == tags[3][1] == "memory"
+    assert tags[1][1] == tags[2][1] != "memory"
+    assert re.fullmatch(r"[\w.-]+", tags[1][1])
 
 
 async def test_block_text_cannot_close_its_tag() -> None:

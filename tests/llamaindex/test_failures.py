@@ -14,11 +14,11 @@ import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ThinkingBlock
 from llama_index.core.chat_engine import ContextChatEngine, SimpleChatEngine
-from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
+from llama_index.core.memory import BaseMemoryBlock, ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
 from llama_index.core.tools import FunctionTool
 from llama_index.core.utils import get_tokenizer
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetFunctionAgent, BudgetMemory
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetFunctionAgent, BudgetMemory, BudgetMemoryBlock
 from llamaindex_budget._codec import CODEC
 from rankbudget.errors import BudgetError
 from tests.llamaindex.factories import make_memory, make_postprocessor, make_summarizing_memory
@@ -339,3 +339,33 @@ async def test_eng3_an_agent_stays_in_its_window_within_a_run() -> None:
             assert faults(messages, 2000) == []
             assert CODEC.role(messages[1]) == "user"
     assert sizes[BudgetFunctionAgent] <= 2000 < sizes[FunctionAgent]
+
+
+class _NoNumber(BaseMemoryBlock[Any]):
+    """A foreign block that fails, or says what is no text."""
+
+    fails: bool = True
+
+    async def _aget(self, *_: Any, **__: Any) -> Any:
+        return 1 // 0 if self.fails else 7
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        BudgetMemoryBlock(name="facts", read=lambda _: 1 // 0),
+        _NoNumber(name="facts"),
+        _NoNumber(name="facts", fails=False),
+    ],
+)
+async def test_a_block_that_cannot_be_read_is_named(block: Any) -> None:
+    """The error is a BudgetError with the block's name, its cause stays attached; sync and async."""
+    memory = BudgetMemory.from_defaults(memory_blocks=[block], chat_store=ListStore())
+    with pytest.raises(BudgetError, match=r"memory block 'facts' must not raise \(got \w+Error: ") as raised:
+        await memory.aget("hi")
+    assert isinstance(raised.value.__cause__, (ZeroDivisionError, TypeError))
+    with pytest.raises(BudgetError, match="'facts'"):
+        memory.get("hi")

@@ -289,3 +289,20 @@ def test_a_changed_llm_has_another_limit(changes: Any) -> None:
         assert llm.request_limit == budget_model(plain).request_limit
         assert llm.metadata == budget_model(plain).metadata
         assert pickle.loads(pickle.dumps(llm)).request_limit == llm.request_limit
+
+
+@pytest.mark.parametrize("chat", [True, False])
+@pytest.mark.parametrize("name", ["max_tokens", "num_predict"])
+async def test_an_error_names_the_answer_that_leaves_no_room(chat: bool, name: str) -> None:
+    """Where an answer longer than the window is asked for, the error names that argument, its value and the limit without it."""
+    llm = budget_model(
+        MockLLM(is_chat_model=chat), TokenBudget(context_window=1400, reserve=128), counter="gpt-4o"
+    )
+    told = rf"{name}=5000 .*the limit is 1272"
+    with pytest.raises(BudgetExceededError, match=told):
+        llm.chat([ChatMessage("hi")], **{name: 5000})
+    with pytest.raises(BudgetExceededError, match=told):
+        await llm.acomplete("hi", **{name: 5000})
+    with pytest.raises(BudgetExceededError) as short:
+        llm.chat([ChatMessage("hi " * 2000)], **{name: 50})
+    assert name not in str(short.value)

@@ -6,12 +6,16 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+from llama_index.core import Settings
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
+from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import (
     Document,
@@ -25,12 +29,20 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetNodePostprocessor, OfflineEmbedding
+from llamaindex_budget import (
+    BudgetChatMemoryBuffer,
+    BudgetNodePostprocessor,
+    BudgetPromptHelper,
+    OfflineEmbedding,
+    budget_model,
+    use_session,
+)
 from llamaindex_budget._events import BudgetEvent
 from rankbudget import BudgetSession, TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError
 from rankbudget.testing import RecordingCounter
-from tests.llamaindex.models import LetterEmbedding, nodes, tokens, words
+from tests.drawing import draws
+from tests.llamaindex.models import LetterEmbedding, nodes, say, tokens, words
 
 COUNTER = counter_for("cl100k_base")
 
@@ -279,3 +291,66 @@ def test_pictures_cost_what_they_cost_in_a_message(limit: int) -> None:
     assert sum(tokens([ChatMessage(role="user", blocks=b)]) - tokens([]) - framing for b in blocks) <= limit
     assert len(kept) < 20
     assert [bool(n.node.get_content()) for n in kept] == ([True] * len(kept) if limit >= 5000 else [False])
+
+
+# ---- what a synthesizer keeps free -----------------------------------------------------------------
+
+
+def _chat_turns(postprocessor: BudgetNodePostprocessor, limit: int, turns: int) -> list[list[NodeWithScore]]:
+    """Returns the nodes of each turn of a chat whose history is read first."""
+    facts = [
+        NodeWithScore(node=TextNode(text=f"Fact {i} for ann. " * 9), score=1 - i / 50) for i in range(20)
+    ]
+    session = BudgetSession(TokenBudget(context_window=limit + 128, reserve=128), counter=COUNTER)
+    memory, found = BudgetChatMemoryBuffer.from_defaults(session=session), []
+    for turn in range(turns):
+        question = f"ann asks {turn} " + "secret " * 20
+        with use_session(session):
+            memory.get(question)
+            found.append(postprocessor.postprocess_nodes(facts, query_str=question))
+        memory.put(say("user", question))
+        memory.put(say("assistant", "ok " * 60))
+    return found
+
+
+@draws()
+@drawn(limit=st.integers(500, 4000), turns=st.integers(1, 12))
+def test_room_for_one_call_gives_way_to_nodes(limit: int, turns: int) -> None:
+    """With `llm=` nodes keep 200 tokens, or two thirds of what they have without it, and none is empty."""
+    llm = budget_model(MockLLM(is_chat_model=True), max_tokens=limit, counter=COUNTER)
+    for kept, most in zip(
+        _chat_turns(BudgetNodePostprocessor(llm=llm), limit, turns),
+        _chat_turns(BudgetNodePostprocessor(), limit, turns),
+        strict=True,
+    ):
+        assert COUNTER.count(seen(kept)) >= min(200, COUNTER.count(seen(most)) * 2 // 3)
+        assert all(n.text for n in kept) or not any(n.text for n in most)
+
+
+def test_whole_nodes_take_the_room_for_one_call_rather_than_none() -> None:
+    """A node that may not be shortened is kept where it fits the window, though nothing is then kept free."""
+    llm = budget_model(MockLLM(is_chat_model=True), max_tokens=1500, counter=COUNTER)
+    big = NodeWithScore(node=TextNode(text=words(1200)), score=1.0)
+    kept = BudgetNodePostprocessor(llm=llm, compress=False).postprocess_nodes([big], query_str="what?")
+    assert kept == [big]
+
+
+def test_a_question_that_needs_the_room_for_one_call_has_it() -> None:
+    """What only fits without room for an answer to refine is no error."""
+    llm = budget_model(MockLLM(is_chat_model=True), max_tokens=1500, counter=COUNTER)
+    postprocessor = BudgetNodePostprocessor(llm=llm, prompt=words(1200))
+    assert postprocessor.postprocess_nodes(nodes(1), query_str="what?")[0].text
+
+
+def test_a_budget_prompt_helper_needs_no_room_for_a_second_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a `BudgetPromptHelper` in Settings the nodes have all of the window, for `llm=` and a memory with one."""
+    llm = budget_model(MockLLM(is_chat_model=True), max_tokens=3000, counter=COUNTER)
+
+    def kept(**options: Any) -> int:
+        found = BudgetNodePostprocessor(**options).postprocess_nodes(nodes(40), query_str="what?")
+        return COUNTER.count(seen(found))
+
+    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm)
+    assert max(kept(llm=llm), kept(memory=memory)) <= 3000 - 500
+    monkeypatch.setattr(Settings, "_prompt_helper", BudgetPromptHelper.from_llm_metadata(llm.metadata))
+    assert min(kept(llm=llm), kept(memory=memory)) > 3000 - 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import pickle
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.llms import MockLLM
 from llama_index.core.memory import FactExtractionMemoryBlock
 
 from llamaindex_budget import (
@@ -168,6 +170,55 @@ def test_a_summarizer_comes_along_or_says_that_it_does_not() -> None:
     )
     with pytest.warns(UserWarning, match="summarizer is not picklable"):
         assert len(pickle.loads(pickle.dumps(closed)).get_all()) == 60
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        BudgetChatMemoryBuffer.from_defaults,
+        functools.partial(BudgetMemory.from_defaults, chat_store=ListStore()),
+        BudgetNodePostprocessor,
+    ],
+)
+def test_a_sessions_summarizer_is_not_left_out_silently(part: Any) -> None:
+    """Plain data with a session that summarizes warns as plain data with `summarizer=` does; `summarizer=` brings it back."""
+    session = BudgetSession(400, counter="gpt-4o", summarizer=shorten)
+    made = part(session=session)
+    with pytest.warns(UserWarning, match="summarizer is not picklable or cannot be plain data"):
+        data = made.to_dict()
+    assert type(made).from_dict(data, summarizer=shorten).session.summarizer is shorten
+
+
+_SUMMARIZED: list[str] = []
+
+
+def _noted(text: str, max_tokens: int) -> str:
+    _SUMMARIZED.append(text)
+    return shorten(text, max_tokens)
+
+
+@pytest.mark.parametrize("leave", [LEAVE["deepcopy"], LEAVE["pickle"]])
+@pytest.mark.parametrize("kind", [BudgetChatMemoryBuffer, BudgetMemory])
+@pytest.mark.parametrize(
+    "limits", [{"token_limit": 400}, {"llm": MockLLM()}, {"session": BudgetSession(400, summarizer=_noted)}]
+)
+def test_a_copy_remembers_where_the_history_was_cut(leave: Any, kind: Any, limits: Any) -> None:
+    """Cut and summary of a growing chat are the same after a copy, whatever limits it; nothing is summarized again."""
+    more: dict[str, Any] = {} if "session" in limits else {"summarizer": _noted}
+    if kind is BudgetMemory:
+        more["chat_store"] = ListStore()
+    memory = kind.from_defaults(**limits, **more)
+    for turn in range(60):
+        memory.put(say("user", f"question {turn} " + "and so on " * 30))
+        memory.get()
+        memory.put(say("assistant", f"answer {turn}"))
+    before, summarized = _contents(memory.get()), len(_SUMMARIZED)
+    made = leave(memory)
+    assert _contents(made.get()) == before
+    assert len(_SUMMARIZED) == summarized
+    made.reset()
+    assert made.get() == []
+    assert _contents(memory.get()) == before
 
 
 def test_pickling_a_model_that_summarizes_leaves_it_whole() -> None:
