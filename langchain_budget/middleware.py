@@ -18,7 +18,7 @@ from ._codec import CODEC
 from ._convert import as_tools
 from ._options import LimitOptions, SharedCopy, checked
 from ._supported import require
-from .agents import AgentBudget, thread_id
+from .agents import AgentBudget, summary_failed, thread_id
 from .model import Planned, guarded
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
@@ -134,7 +134,8 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
             kept, plan = yield from fit(refused=plan)
             answer = yield send(kept, plan)
         self._send_report(request, sent[-1] if sent else plan.report)
-        return _with_update(request, kept, answer) if self.persist else cast("Answer", answer)
+        writes = self.persist and not summary_failed(plan)
+        return _with_update(request, kept, answer) if writes else cast("Answer", answer)
 
     def _send_report(self, request: ModelRequest[Any], report: BudgetReport) -> None:
         """Puts the figures into `stream_mode="custom"`, which callbacks' events do not reach."""

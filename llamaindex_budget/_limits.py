@@ -230,16 +230,24 @@ def fit_texts(
 
     What the counter may be too low by is left free already, where `most` comes from.
     """
-    result = fit_documents(
-        [Segment(id=str(i), text=text) for i, text in enumerate(texts) if text.strip()],
-        max_tokens=most + int(most * counter.band),
-        query=query,
-        counter=counter,
-        scorer=scorer,
-        cost=lambda _, text: counter.count(text + JOINT),
-        dedup=False,
-    )
-    return {int(segment.id): segment.text for segment in result.segments}, result.report
+    segments = [Segment(id=str(i), text=text) for i, text in enumerate(texts) if text.strip()]
+    room = most
+    while True:
+        result = fit_documents(
+            segments,
+            max_tokens=room + int(room * counter.band),
+            query=query,
+            counter=counter,
+            scorer=scorer,
+            cost=lambda _, text: counter.count(text + JOINT),
+            dedup=False,
+        )
+        kept = {int(segment.id): segment.text for segment in result.segments}
+        # An estimate may be more than those of its parts; and hosts join what is empty, too.
+        over = counter.count(JOINT.join([kept.get(i, "") for i in range(len(texts))])) - most
+        if over <= 0 or room <= over:
+            return kept, result.report
+        room -= over
 
 
 def as_text(llm: LLM, prompt: str, *, formatted: bool = False) -> str:

@@ -291,3 +291,21 @@ def test_a_row_is_fitted_alone():
     made = plain(fit(columns(batch)))
     for i in (0, 13, 29):
         assert plain([fit.row(batch[i])]) == {name: [values[i]] for name, values in made.items()}
+
+
+@pytest.mark.parametrize("given", [["Rule one.", "Rule two."], [{"role": "system", "content": "Rule one."}]])
+def test_a_system_prompt_may_be_the_json_of_a_list(given: list[object]) -> None:
+    """Nested or as its JSON it is the same prompt; any other text is itself."""
+    fit = FitPrompt(300)
+    nested = fit.row({"question": "q", "system": given})
+    assert fit.row({"question": "q", "system": json.dumps(given)}) == nested
+    for text in ("[1, 2]", "[see the rules]", '{"a": 1}', "[]"):
+        assert fit.row({"question": "q", "system": text})["messages"][0]["content"] == text
+
+
+def test_an_id_of_two_pieces_is_an_error_of_its_row() -> None:
+    """So an id is in `kept` or in `dropped`, never in both."""
+    history = [{"role": "user", "content": "old " * 200}, {"role": "assistant", "content": "y"}]
+    row = {"question": "q?", "history": history, "documents": [{"id": "history-0", "text": "Ferns."}]}
+    made = FitPrompt(120)({name: [value] for name, value in row.items()})
+    assert "must differ (got 'history-0' twice)" in made["budget_error"][0]

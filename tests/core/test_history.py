@@ -124,6 +124,7 @@ def test_an_agent_keeps_its_task_and_its_newest_steps() -> None:
         ([user("q"), says("", "c", "d"), result("c", "1"), user("now")], "unanswered_call"),
         ([user("q"), says("", "c"), system("s"), result("c", "1"), user("now")], "unanswered_call"),
         ([says("hello"), user("now")], "leading_assistant"),
+        ([result("x", "lost"), user("now")], "orphan_result"),
     ],
 )
 def test_broken_input_is_repaired_and_reported_or_refused(broken: list[Any], reason: str) -> None:

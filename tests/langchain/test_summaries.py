@@ -11,6 +11,7 @@ from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeListChatModel, ParrotFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_budget import (
     BudgetChatPromptTemplate,
@@ -119,3 +120,38 @@ def test_a_parts_own_summarizer_goes_before_the_sessions() -> None:
     own = BudgetTrimmer(session=session("Session."), summarizer=FakeListChatModel(responses=["Own."]))
     assert "Own." in own.invoke(ASKED)[0].text
     assert "Session." in BudgetTrimmer(session=session("Session.")).invoke(ASKED)[0].text
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_state_keeps_what_no_summary_holds(failing: int) -> None:
+    """In a turn whose summary fails, the cut is sent and not written: the next summary has it all."""
+    calls: list[str] = []
+
+    def summarize(text: str, max_tokens: int) -> str:
+        calls.append(text)
+        if len(calls) == failing:
+            raise ConnectionError
+        return "Facts: " + " ".join(sorted({word for word in text.split() if word.startswith("fact")}))
+
+    agent = create_agent(
+        FakeListChatModel(responses=["ok"]),
+        [],
+        checkpointer=InMemorySaver(),
+        middleware=[BudgetMiddleware(max_tokens=600, persist=True, summarizer=summarize)],
+    )
+    for i in range(20):
+        asked = HumanMessage(f"fact{i}. " + "some words " * 25)
+        state = agent.invoke({"messages": [asked]}, CONFIG)
+        held = " ".join([m.text for m in state["messages"]])
+        assert [n for n in range(i + 1) if f"fact{n}." not in held] == []
+    assert len(calls) >= failing
+
+
+def test_a_hook_leaves_the_state_whole_where_the_summary_failed() -> None:
+    """What is dropped stays in the state, whichever key the hook writes."""
+
+    def fails(text: str, max_tokens: int) -> str:
+        raise ConnectionError
+
+    hook = pre_model_hook(max_tokens=200, counter="gpt-4o", into="messages", summarizer=fails)
+    assert list(hook.invoke({"messages": ASKED}, CONFIG)) == ["llm_input_messages"]

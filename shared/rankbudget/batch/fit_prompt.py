@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -200,6 +201,10 @@ class FitPrompt:
         for decision in report.decisions:
             if decision.block not in _STAYS:
                 (dropped if decision.action == "trimmed" else kept).append(decision.segment_id)
+        if len({*kept, *dropped}) < len(kept) + len(dropped):
+            twice = sorted(name for name, times in Counter([*kept, *dropped]).items() if times > 1)
+            msg = f"ids of documents, messages and memories of a row must differ (got {twice[0]!r} twice)."
+            raise BudgetConfigError(msg)
         free = self.budget.context_window - report.total_tokens - report.safety
         most = self.budget.max_output
         messages = list(plan.messages)

@@ -75,9 +75,9 @@ def _is_missing(value: Any) -> bool:
 
 def _read(name: str, value: Any) -> Any:
     if isinstance(value, str):
-        if name in _TEXTS:
+        value = _messages_in(value) if name in _TEXTS else _parsed(name, value)
+        if isinstance(value, str):
             return str(value)
-        value = _parsed(name, value)
     else:
         value = plain(value)
     if name == "question":
@@ -93,6 +93,17 @@ def _read(name: str, value: Any) -> Any:
         fine = all(isinstance(one, str) or _has_role(one, roles) for one in value)
         return _checked(name, value, fine, "texts or system messages" if roles else "texts")
     return Block(name=_BLOCKS[name], segments=[_segment(name, i, one) for i, one in enumerate(value)])
+
+
+def _messages_in(text: str) -> Any:
+    """Returns the message, or the list of texts or messages, that a text is the JSON of; else the text."""
+    try:
+        value = json.loads(text) if text.lstrip()[:1] in ("[", "{") else text
+    except (ValueError, RecursionError):
+        return text
+    listed = value if isinstance(value, list) else [value]
+    fine = all(isinstance(one, str) or (isinstance(one, Mapping) and "role" in one) for one in listed)
+    return value if fine and listed else text
 
 
 def _has_role(value: Any, roles: Collection[str]) -> bool:

@@ -217,7 +217,13 @@ class Timeline:
         self._read_roles(0)
         size = len(self.messages)
         opening = next(filter(self._asks, range(size)), size if self.ended else 0)
-        return [(i, "leading_assistant") for i in range(opening) if self._roles[i] not in _PINNED]
+        found: list[Broken] = []
+        reason = "orphan_result"  # until a call may have asked for it
+        for i in range(opening):
+            reason = "leading_assistant" if self._roles[i] == _ASSISTANT else reason
+            if self._roles[i] not in _PINNED:
+                found.append((i, reason))
+        return found
 
     def _check(self, thread: Thread) -> None:
         if thread.strict:

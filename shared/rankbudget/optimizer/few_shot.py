@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar
 
 from .._kinds import check_kinds
 from ..counting import counter_for
+from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_count, check_number
 from ..relevance.embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
 from ..relevance.fusion import default_scorer
@@ -107,35 +109,30 @@ class FewShotSelector:
         if not examples:
             return []
         measured = counter_for("o200k_base" if counter is None else counter)
-        costs: list[int] = []
-        if max_tokens is not None and cost:
-            costs = list(map(cost, examples))
-        elif max_tokens is not None:
-            costs = measured.count_many([f"{render(e)}{join}" for e in examples])
-        worth = self._worth(query, examples, diversity_weight, costs if max_examples is None else [])
+        room, texts = None, []
+        if max_tokens is not None:
+            texts = [] if cost else [render(e) for e in examples]
+            costs = [cost(e) for e in examples] if cost else measured.count_many(texts)
+            room = _Room(measured, texts, join, costs, max_tokens)
+        worth = self._worth(query, examples, diversity_weight, room if max_examples is None else None)
         likeness = _likeness(examples, self._scorer) if diversity_weight else None
         number = len(examples) if max_examples is None else max_examples
-        if max_tokens is None:
-            picked = _picked(worth, likeness, [0] * len(examples), number, 0)
-        elif cost:
-            picked = _picked(worth, likeness, costs, number, max_tokens)
-        else:
-            picked = _picked(worth, likeness, costs, number, max_tokens + measured.count(join))
-            while measured.count(join.join([render(examples[i]) for i in picked])) > max_tokens:
-                picked.pop()  # tokens that merge at a joint
+        picked = _picked(worth, likeness, len(examples), number, room)
+        while texts and measured.count(join.join([texts[i] for i in picked])) > (max_tokens or 0):
+            picked.pop()
         return [examples[i] for i in picked]
 
     def _worth(
-        self, query: str, examples: Sequence[Mapping[str, Any]], diversity: float, costs: Sequence[int]
+        self, query: str, examples: Sequence[Mapping[str, Any]], diversity: float, room: _Room | None
     ) -> Worth:
-        """Returns what rates an example by its likeness to picked ones; with `costs`, by token too."""
+        """Returns what rates an example by its likeness to picked ones; with a `room`, by token too."""
         labels = _labels(examples)
         inputs = [
             Segment(id=str(i), text=_input_of(e), label=labels[i] or None) for i, e in enumerate(examples)
         ]
-        if costs and any(labels):
+        if room and any(labels):
             chances = LabelScorer(self._scorer).probabilities(query, inputs)
-            value = [chance / max(1, price) for chance, price in zip(chances, costs, strict=True)]
+            value = [chance / max(1, price) for chance, price in zip(chances, room.costs, strict=True)]
             return lambda i, alike: value[i] * (1 - diversity * alike)
         scores = (LabelScorer(self._scorer) if any(labels) else self._scorer).score(query, inputs)
         # Cosines have the range of likeness already; other scores are spread over 0 to 1.
@@ -145,13 +142,38 @@ class FewShotSelector:
         return lambda i, alike: scores[i] - diversity * alike
 
 
+@dataclass(slots=True)
+class _Room:
+    """Tokens that are left, and what each example costs alone; `texts` where what they join to is counted."""
+
+    counter: TokenCounter
+    texts: Sequence[str]
+    join: str
+    costs: Sequence[int]
+    left: int
+
+    def take(self, i: int, picked: list[int]) -> bool:
+        """Returns whether an example fits, and takes its tokens."""
+        added = self.costs[i]
+        if added > self.left + 1:  # a joint saves one token at most
+            return False
+        if picked and self.texts:
+            # Tokens merge at a joint only: counting two neighbours together gives what the second one adds.
+            last = picked[-1]
+            added = self.counter.count(f"{self.texts[last]}{self.join}{self.texts[i]}") - self.costs[last]
+        if added > self.left:
+            return False
+        self.left -= added
+        return True
+
+
 def _picked(
-    worth: Worth, likeness: Likeness | None, costs: Sequence[int], number: int, room: int
+    worth: Worth, likeness: Likeness | None, count: int, number: int, room: _Room | None
 ) -> list[int]:
     """Returns at most `number` positions, best first; `worth` rates one by its likeness to those picked."""
-    ranked = [(-worth(i, 0.0), i) for i in range(len(costs))]
+    ranked = [(-worth(i, 0.0), i) for i in range(count)]
     heapify(ranked)
-    penalty, compared = [0.0] * len(costs), [0] * len(costs)
+    penalty, compared = [0.0] * count, [0] * count
     picked: list[int] = []
     while ranked and len(picked) < number:
         _, i = heappop(ranked)
@@ -161,9 +183,8 @@ def _picked(
             penalty[i] = max(penalty[i], likeness(i, fresh))
             compared[i] += len(fresh)
             heappush(ranked, (-worth(i, penalty[i]), i))
-        elif costs[i] <= room:
+        elif room is None or room.take(i, picked):
             picked.append(i)
-            room -= costs[i]
     return picked
 
 

@@ -187,14 +187,14 @@ def _give_up(
     """Returns the fits after the lowest ranks gave up `over` tokens, and what of that is still missing.
 
     A template may put tags around each piece, or show a text twice. What the prompt has beyond the sum of its
-    parts is put down to all pieces alike, and goes with them.
+    parts is put down to all pieces and messages alike, and goes with them.
     """
-    made = dict(fitted.fits)
-    expected = prices.limit - prices.room + sum([fit.tokens for fit in made.values()])
-    if fitted.history is not None:
-        expected += fitted.history.tokens - inputs.measure.overhead
+    made, history = dict(fitted.fits), fitted.history
+    used = 0 if history is None else history.tokens - inputs.measure.overhead
+    expected = prices.limit - prices.room + sum([fit.tokens for fit in made.values()]) + used
     unseen = max(0, prices.limit + over - expected)
-    pieces = sum([len(fit.pieces) for fit in made.values()])
+    messages = 0 if history is None else len(history.messages)
+    pieces = messages + sum([len(fit.pieces) for fit in made.values()])
     for given in reversed(inputs.blocks):
         name = given.name
         if made[name].pieces and over > 0:
@@ -203,6 +203,8 @@ def _give_up(
             most = before * max(0, shown - over) // shown if shown else 0
             made[name] = fit_block(request, given, wish, max(wish.pinned, most), inputs.tags)
             over -= shown - made[name].tokens * shown // max(1, before)
+    if messages and used > 0:
+        over = -(-over * used // (used + unseen * messages // pieces))
     return made, over
 
 
