@@ -243,8 +243,7 @@ def fit_texts(
             dedup=False,
         )
         kept = {int(segment.id): segment.text for segment in result.segments}
-        # An estimate may be more than those of its parts; and hosts join what is empty, too.
-        over = counter.count(JOINT.join([kept.get(i, "") for i in range(len(texts))])) - most
+        over = counter.count(JOINT.join(kept.values())) - most  # an estimate may be more than those of parts
         if over <= 0 or room <= over:
             return kept, result.report
         room -= over

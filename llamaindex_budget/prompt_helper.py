@@ -122,7 +122,8 @@ class BudgetPromptHelper(PromptHelper):
         if not text_chunks or _builds_an_index(prompt):
             return super().truncate(prompt, text_chunks, padding, llm, tools)
         room = self._get_available_chunk_size(prompt, 1, padding, llm, tools)
-        kept = self._kept(prompt, text_chunks, room, llm)
+        room -= self._counter_for(llm).count(JOINT * len(text_chunks))  # hosts join what is empty, too
+        kept = self._kept(prompt, text_chunks, max(1, room), llm)
         return [kept.get(i, "") for i in range(len(text_chunks))]
 
     def get_text_splitter_given_prompt(
