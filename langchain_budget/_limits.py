@@ -27,9 +27,6 @@ _SCHEMA_NAMES = (
 """What the integrations call the schema of a structured answer that is no tool."""
 
 
-_REMEMBERED = ("_state", "_turn", "_planned", "_task")
-
-
 @dataclass(frozen=True, kw_only=True)
 class HostLimits(Limits):
     """Limits of LangChain's messages, with what summarizes those that are dropped."""
@@ -121,11 +118,6 @@ class LimitSettings(Settings):
     def _prepare(self) -> None:
         fields = type(self).model_fields
         self._limits = limits_for(**{name: getattr(self, name) for name in _OPTIONS if name in fields})
-
-
-def remembered(session: BudgetSession) -> dict[str, Any]:
-    """Returns what a session remembers, without what it is made of: a counter may not be picklable."""
-    return {name: held for name, held in vars(session).items() if name in _REMEMBERED}
 
 
 def limit_of(session: BudgetSession, max_tokens: int | None) -> tuple[TokenBudget | None, int | None]:

@@ -78,7 +78,7 @@ def pre_model_hook(
         found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
         messages = found if isinstance(found, list) else as_messages(found)
         kept, plan = yield from agent.steps(messages, system=system, tools=tools, thread=thread_id(config))
-        if into == "llm_input_messages" or summary_failed(plan):
+        if into == "llm_input_messages" or plan.unsummarized:  # what is in no summary stays
             return {"llm_input_messages": kept}
         return {into: [RemoveMessage(id=_REMOVE_ALL), *kept]}
 
@@ -199,11 +199,6 @@ class AgentBudget(SharedCopy):
         )
         session = None if thread is None else self._sessions.get(thread, limits.session)
         return (yield from planned(request, session))
-
-
-def summary_failed(plan: Plan) -> bool:
-    """Returns whether what is dropped is in no summary although one was asked for: it must stay stored."""
-    return any(warning.startswith("summary_failed") for warning in plan.report.warnings)
 
 
 def thread_id(config: RunnableConfig | None = None) -> Any:

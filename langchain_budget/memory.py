@@ -32,7 +32,7 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import as_messages, to_segments
-from ._limits import LimitSettings, remembered
+from ._limits import LimitSettings
 from ._slots import host_objects, placeholders_in, planned, render_prompt, system_of
 from ._supported import require
 from .message_history import Store
@@ -119,12 +119,12 @@ class BudgetMemory(LimitSettings, BaseMemory):
 
     @override
     def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "session": remembered(self._session)}
+        return {**super().__getstate__(), "session": self._session.learned()}
 
     @override
     def __setstate__(self, state: dict[Any, Any]) -> None:
         super().__setstate__(state)
-        self._session.__setstate__(state["session"])
+        self._session.learn_again(state["session"])
 
     @property
     @override

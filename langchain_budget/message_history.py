@@ -17,7 +17,7 @@ from rankbudget.adapters import Call, SessionPool, Steps, awaiting, blocking
 
 from ._codec import CODEC
 from ._convert import as_messages
-from ._limits import limits_for, remembered
+from ._limits import limits_for
 from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
 
@@ -68,12 +68,12 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         self._session = self._limits.session()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_limits": None, "_session": remembered(self._session)}
+        return {**self.__dict__, "_limits": None, "_session": self._session.learned()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         limits = limits_for(**state["_options"])
         self.__dict__.update(state, _limits=limits, _session=limits.session())
-        self._session.__setstate__(state["_session"])
+        self._session.learn_again(state["_session"])
 
     @classmethod
     def around(

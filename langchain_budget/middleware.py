@@ -18,7 +18,7 @@ from ._codec import CODEC
 from ._convert import as_tools
 from ._options import LimitOptions, SharedCopy, checked
 from ._supported import require
-from .agents import AgentBudget, summary_failed, thread_id
+from .agents import AgentBudget, thread_id
 from .model import Planned, guarded
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
@@ -134,7 +134,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
             kept, plan = yield from fit(refused=plan)
             answer = yield send(kept, plan)
         self._send_report(request, sent[-1] if sent else plan.report)
-        writes = self.persist and not summary_failed(plan)
+        writes = self.persist and not plan.unsummarized  # what is in no summary stays
         return _with_update(request, kept, answer) if writes else cast("Answer", answer)
 
     def _send_report(self, request: ModelRequest[Any], report: BudgetReport) -> None:

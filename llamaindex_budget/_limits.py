@@ -244,9 +244,9 @@ def fit_texts(
         )
         kept = {int(segment.id): segment.text for segment in result.segments}
         over = counter.count(JOINT.join(kept.values())) - most  # an estimate may be more than those of parts
-        if over <= 0 or room <= over:
+        if over <= 0:
             return kept, result.report
-        room -= over
+        room = max(1, room - over)
 
 
 def as_text(llm: LLM, prompt: str, *, formatted: bool = False) -> str:

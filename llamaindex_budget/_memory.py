@@ -47,8 +47,6 @@ OPTIONS = ("budget", "session", "llm", "prompt", "counter", "summarizer")
 """What our memories take beside the options of LlamaIndex's."""
 Turn = tuple[Plan, Sequence[ChatMessage]]
 """The plan of a turn, and the messages of it that a memory returns."""
-_REMEMBERED = ("sources", "host_tokens", "_reported", "_planned", "_state", "_turn", "_task")
-"""What a session learned of its conversation."""
 _JOINTS = 2
 """Tokens that a text may cost more between its tags than alone."""
 
@@ -265,12 +263,12 @@ class SessionMemory(BaseMemory):
         if is_lost(state["tokenizer"]):
             del state["tokenizer"]  # another one counts there, for which what was counted does not hold
         elif self._given["session"] is None:
-            kept = {name: getattr(self._session, name) for name in _REMEMBERED}
+            kept = self._session.learned()
         return {"__dict__": state, "remembered": kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**opened(read_settings(state["__dict__"], {})))  # type: ignore[misc]  # as the base
-        vars(self._session).update(state.get("remembered", {}))
+        self._session.learn_again(state.get("remembered", {}))
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
         """Returns a memory of its own; one in a database is the same conversation."""

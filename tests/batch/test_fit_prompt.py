@@ -157,7 +157,7 @@ def test_wrong_types_are_errors_of_their_rows():
     made = FitPrompt(100)({"question": ["Why?"] * len(documents), "documents": documents})
     assert None not in made["budget_error"]
     made = FitPrompt(100)(
-        {"question": [5, ["Why?"], {"role": "nobody"}, "Why?"], "tools": [None, None, None, "[5]"]}
+        {"question": [5, ["Why?"], {"role": "stranger"}, "Why?"], "tools": [None, None, None, "[5]"]}
     )
     assert None not in made["budget_error"]
 

@@ -105,6 +105,22 @@ def test_without_a_summary_there_is_no_decision_on_one(summarizer: Any) -> None:
     assert summaries(fit_messages(CHAT, max_tokens=200, summarizer=summarizer).report) == []
 
 
+def test_a_failed_summary_is_told_each_time_the_turn_is_read() -> None:
+    """It is asked once; whoever reads the turn again is told as well that what was dropped is in no summary."""
+    calls: list[int] = []
+
+    def fails(text: str, max_tokens: int) -> str:
+        calls.append(1)
+        raise ConnectionError
+
+    session = BudgetSession(200, summarizer=fails)
+    for size in (40, 60):
+        for _ in range(3):
+            report = session.fit(CHAT[:size]).report
+            assert [w for w in report.warnings if w.startswith("summary_failed")]
+    assert len(calls) == 2
+
+
 # ---- one that hangs -----------------------------------------------------------------------------------------------------------------
 class Hangs:
     """A summarizer that waits until it is released."""

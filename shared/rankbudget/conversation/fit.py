@@ -235,10 +235,10 @@ def _put_together(
         written = (at, timeline.measure.group([shown]))
         tokens += written[1]
     state = None
+    failed = any(warning.startswith("summary_failed") for warning in warnings)
     if timeline.thread.remembers:
         from .cuts import remembered
 
-        failed = any(warning.startswith("summary_failed") for warning in warnings)
         state = remembered(timeline, selection, _repaired(timeline, selection), summary, failed=failed)
     asked = timeline.asked
     return FittedThread(
@@ -248,6 +248,7 @@ def _put_together(
         warnings=warnings,
         question=None if asked is None else bisect_left(chosen, asked) + (shown is not None),
         state=state,
+        unsummarized=summary is not None and (failed or shown is None),
     )
 
 

@@ -28,7 +28,9 @@ def summarize(timeline: Timeline, chosen: Sequence[int], share: int) -> Steps[tu
     open_positions = [*(i for i in summary.kept_before if i < size), *range(summary.summarized, size)]
     dropped = [i for i in open_positions if i not in kept]
     # After a failure it is not asked again for the same messages, so that two reads are equal.
-    if dropped and (known is None or known.refused_at != size):
+    if dropped and known is not None and known.refused_at == size:
+        warning = "summary_failed: it is asked again when the conversation has changed; nothing was changed."
+    elif dropped:
         try:
             text = yield from summarize_steps(
                 [

@@ -53,3 +53,4 @@ class FittedThread:
     warnings: tuple[str, ...]  # what went wrong on the way
     question: int | None  # index of the current question in `messages`
     state: ThreadState | None  # what a session should remember; None where nothing is
+    unsummarized: bool = False  # some of what was dropped is in no summary, although there is a summarizer

@@ -26,6 +26,7 @@ class Plan:
     granted: Mapping[str, int]  # tokens granted to each block; the history's under "history"
     layout: Layout | None = None  # the parts in their places; None where only a history was asked for
     state: ThreadState | None = None  # what a session remembers of the conversation; None without one
+    unsummarized: bool = False  # some of what was dropped is in no summary, although there is a summarizer
 
     @property
     def text(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from .plan import Plan
 from .request import PromptRequest, Turn
 from .stages import plain_budget, plan_steps
 
+_LEARNED = ("sources", "host_tokens", "_reported", "_planned", "_state", "_turn", "_task")
 _BELIEVED = 4
 """One report may raise what the host adds to this part of the prompt; more takes two in a row."""
 
@@ -281,6 +282,16 @@ class BudgetSession:
     def attach(self, read: Callable[[], Sequence[Any]]) -> None:
         """Sets where the stored conversation is read, so that documents can be planned before the history."""
         self._read = read
+
+    def learned(self) -> dict[str, Any]:
+        """Returns what this session learned of its conversation; by `learn_again` another one goes on."""
+        with self._lock:
+            return {name: getattr(self, name) for name in _LEARNED}
+
+    def learn_again(self, learned: Mapping[str, Any]) -> None:
+        """Goes on from what a session with the same counter `learned`."""
+        with self._lock:
+            self.__dict__.update(learned)
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns all but the lock and the place the conversation is read from; attach it again."""

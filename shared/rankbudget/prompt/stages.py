@@ -68,6 +68,7 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         granted=fitted.granted,
         layout=rendered.layout,
         state=history.state if history is not None else None,
+        unsummarized=history is not None and history.unsummarized,
     )
 
 

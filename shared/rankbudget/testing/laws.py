@@ -227,8 +227,9 @@ def check_refusal(
         return
     wanted = repaired(given, codec)
     # A request that is sent may not end in a call either.
+    said = [m for m in given if codec.role(m) not in PINNED_ROLES]
     valid = [m for m in wanted if codec.role(m) not in PINNED_ROLES and not codec.call_ids(m)]
-    if isinstance(error, MessageError) and not valid:
+    if isinstance(error, MessageError) and said and not valid:
         return
     if not isinstance(error, BudgetExceededError):
         raise LawBroken(1, f"{type(error).__name__} instead of BudgetExceededError: {error}") from error

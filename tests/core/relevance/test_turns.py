@@ -32,7 +32,7 @@ def turns(*texts: str, names: Sequence[str] = ()) -> list[Segment]:
         ("What does Kirsty Williams want?", ["Kirsty Williams AM: Yes.", "Chair: No."] * 2, (), [0, 2]),
         ("What did the marketing's people want?", ["Marketing: Tea."] * 2, (), [0, 1]),
         ("Who is Ann?", ["Ann Mary Lee: Tea."] * 2, (), []),
-        ("Which note is dear to all?", ["Note: tea", "see https://a.b", "10:30: tea", "Dear all, one thing: tea", "Note: tea"], (), []),
+        ("Which note is for all?", ["Note: tea", "see https://a.b", "10:30: tea", "Friends all, one thing: tea", "Note: tea"], (), []),
     ],
 )  # fmt: skip
 def test_speakers_come_from_metadata_or_from_the_opening(
