@@ -12,8 +12,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from .errors import named_options
 
-__all__ = ["Call", "Steps", "adrive", "awaiting", "blocking", "drive", "is_blocking", "send_report"]
-
 _log = logging.getLogger("rankbudget")
 
 P = ParamSpec("P")
