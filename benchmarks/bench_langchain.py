@@ -16,6 +16,7 @@ fills the limit and then cuts to half.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from importlib.util import find_spec
 from typing import Any
 
@@ -131,6 +132,7 @@ def _memory(size: int) -> Contender:
 def _middleware(size: int, *, warm: bool) -> Contender:
     from langchain.agents.middleware import ModelRequest, ModelResponse
     from langchain_core.language_models.fake_chat_models import FakeListChatModel
+    from langchain_core.runnables.config import var_child_runnable_config
 
     from langchain_budget import BudgetMiddleware
 
@@ -140,15 +142,16 @@ def _middleware(size: int, *, warm: bool) -> Contender:
     def prepare(seed: str) -> Callable[[], Any] | Iterator[Callable[[], Any]]:
         thread = langchain_thread(size, seed)
         asked: list[Any] = []
+        context = copy_context()
+        context.run(var_child_runnable_config.set, {"configurable": {"thread_id": seed}})  # as in an agent
 
         def handler(request: Any) -> Any:
             asked[:] = request.messages
             return response
 
         def call() -> Any:
-            middleware.wrap_model_call(
-                ModelRequest(model=model, messages=thread[1:], system_message=thread[0]), handler
-            )
+            request = ModelRequest(model=model, messages=thread[1:], system_message=thread[0])
+            context.run(middleware.wrap_model_call, request, handler)
             return asked
 
         return _turns(call, lambda number: thread.extend(_new(f"{seed}-{number}"))) if warm else call
