@@ -8,7 +8,7 @@ from typing import Any
 from .errors import BudgetConfigError, shown
 from .segment import Scope
 
-_REQUIRED = frozenset({"extra_tokens", "prompt"})
+_REQUIRED = frozenset({"extra_tokens", "prompt", "row"})
 
 
 def _has(*names: str) -> Callable[[Any], bool]:
@@ -35,6 +35,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "sources": (_is_list_of(str), "a list of block names"),
     "examples": (_is_list_of(Mapping), "a list of mappings with an input and an output"),
     "history": (_is_list_of(Mapping), "a list of mappings with a role and a content"),
+    "row": (lambda value: isinstance(value, Mapping), "a dict of values by column"),
     "prompt": (lambda value: isinstance(value, str), "a text"),
     "system_prompt": (lambda value: isinstance(value, str), "a text, or None"),
 }

@@ -309,3 +309,12 @@ def test_an_id_of_two_pieces_is_an_error_of_its_row() -> None:
     row = {"question": "q?", "history": history, "documents": [{"id": "history-0", "text": "Ferns."}]}
     made = FitPrompt(120)({name: [value] for name, value in row.items()})
     assert "must differ (got 'history-0' twice)" in made["budget_error"][0]
+
+
+@pytest.mark.parametrize("batch", [{"question": "abc"}, {"question": {"0": "abc"}}, ["abc"], None])
+def test_what_is_no_batch_and_no_row_is_named(batch: object) -> None:
+    """A text is no column of letters, and one row is given to `row`."""
+    with pytest.raises(BudgetConfigError, match="must be a"):
+        FitPrompt(300)(batch)
+    with pytest.raises(BudgetConfigError, match="row must be a dict"):
+        FitPrompt(300).row([batch])  # type: ignore[arg-type]

@@ -134,6 +134,7 @@ class FitPrompt:
             >>> made["messages"], made["prompt_tokens"]
             ([{'role': 'user', 'content': 'Is tea hot?'}], 11)
         """
+        check_kinds({"row": row})
         self.input_columns(row)
         (made,) = self.fit_rows([("the row", self.inputs_of(row))])
         return {self.outputs[output]: value for output, value in made.items()}

@@ -39,6 +39,11 @@ def table_of(batch: Any) -> Table:
     if home == "pandas" and hasattr(batch, "columns"):
         return _PandasTable(batch)
     if isinstance(batch, Mapping):
+        texts = [name for name, column in batch.items() if isinstance(column, (str, bytes, Mapping))]
+        if texts:
+            seen = shown(batch[texts[0]])
+            msg = f"the column {texts[0]!r} of a batch must be a list (got {seen}). row() takes one row."
+            raise BudgetConfigError(msg)
         lengths = {name: len(column) for name, column in batch.items()}
         if len(set(lengths.values())) > 1:
             msg = f"the columns of a batch must have one length (got {shown(lengths)})."
