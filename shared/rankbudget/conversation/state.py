@@ -122,7 +122,7 @@ class ThreadState:
                 return None
         if (
             len(messages) >= self.size
-            and (stop >= self.size or prints.codec.role(messages[stop]) == "user")
+            and (stop in (0, self.size) or prints.codec.role(messages[stop]) == "user")
             and self.kept_hash == prints.hash_of_kept(self.pinned, self.start, stop, self.tail, self.size)
         ):
             return self
