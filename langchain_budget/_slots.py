@@ -20,6 +20,7 @@ from rankbudget.adapters import (
     PINNED_ROLES,
     SUMMARY_TIMEOUT,
     Call,
+    CodecMeasure,
     Fit,
     Piece,
     Plan,
@@ -83,8 +84,10 @@ class SlotSettings(LimitSettings):
         if len({*self._keys.values()}) != len(self._keys):
             msg = f"each slot must have a key of its own (got {', '.join(self._keys.values())})."
             raise BudgetConfigError(msg)
-        own = {"scorer": self.scorer, "cut": self.cut, "strict": self.strict}
-        self._fields = {**self._limits.fields(), **own, "shown": shown_by(self.document_prompt)}
+        limits = self._limits
+        measure = limits.measure or CodecMeasure(CODEC, limits.counter, limits.tools)
+        own = {"scorer": self.scorer, "cut": self.cut, "strict": self.strict, "measure": measure}
+        self._fields = {**limits.fields(), **own, "shown": shown_by(self.document_prompt)}
         if self.min_exchanges is not None:
             self._fields["min_exchanges"] = self.min_exchanges
 

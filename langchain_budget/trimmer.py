@@ -12,11 +12,11 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from typing_extensions import override
 
-from rankbudget.adapters import Steps, adrive, drive
+from rankbudget.adapters import PromptRequest, Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_messages
-from ._slots import SlotSettings, Trimmed, render_prompt, reported, unread
+from ._slots import SlotSettings, Trimmed, planned, render_prompt, reported, unread
 
 __all__ = ["BudgetTrimmer", "Trimmed"]
 
@@ -104,10 +104,12 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
 
     # ---- the work ----------------------------------------------------------------------------------------
     def _run(self, value: Any, run_manager: CallbackManagerForChainRun) -> Any:
-        return drive(reported(self._steps(value), run_manager)).value
+        steps = self._steps(value)
+        return drive(reported(steps, run_manager) if run_manager.handlers else steps).value
 
     async def _arun(self, value: Any, run_manager: AsyncCallbackManagerForChainRun) -> Any:
-        return (await adrive(reported(self._steps(value), run_manager))).value
+        steps = self._steps(value)
+        return (await adrive(reported(steps, run_manager) if run_manager.handlers else steps)).value
 
     def _steps(self, value: Any) -> Steps[Trimmed]:
         key, prompt = self.report_key, self.prompt
@@ -130,12 +132,18 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
             warnings = unread(value, {*keys.values()}) if prompt is None else []
             done = replace(done, report=done.report.noting(*warnings))
             return done if key is None else replace(done, value={**done.value, key: done.report})
-        slots = {self.history_key: value if isinstance(value, list) else as_messages(value)}
+        messages = value if isinstance(value, list) else as_messages(value)
         if prompt is None:
-            done = yield from self._slots_steps(slots, {"history": self.history_key}, None, covers="history")
+            sources = (self.session.sources if self.session is not None else frozenset()) | {"history"}
+            request = PromptRequest(**self._fields, history=messages, sources=sources, covers="history")
+            plan = yield from planned(request, self.session)
+            kept = list(plan.history)
+            text = "\n".join([m.text for m in kept])
+            done = Trimmed(value={self.history_key: kept}, messages=kept, text=text, report=plan.report)
         else:
+            slots = {self.history_key: messages}
             done = yield from self._slots_steps(slots, {"history": self.history_key}, self._show_history)
-        kept = done.value[self.history_key]
+            kept = done.value[self.history_key]
         return replace(done, messages=kept, value=kept if key is None else {**done.value, key: done.report})
 
     def _show_history(self, slots: Mapping[str, Any]) -> list[BaseMessage]:

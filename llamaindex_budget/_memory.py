@@ -23,6 +23,7 @@ from rankbudget.adapters import (
     Steps,
     adrive,
     drive,
+    finished,
     summarizer_or_warning,
     typed_errors,
 )
@@ -151,19 +152,20 @@ class SessionMemory(BaseMemory):
     def session(self) -> BudgetSession:
         """The session whose budget this memory shares."""
         own = self._session
-        if not self._has_budget:
-            own.budget = self._own_limits()  # token_limit may have changed
+        if not self._has_budget and own.budget != self.token_limit:
+            own.budget = self._own_limits()
         return active.get() or own
 
     def get(self, input: Any = None, initial_token_count: int = 0, **options: Any) -> list[ChatMessage]:
         """Returns copies of what fits; `input` is a question that may not be stored yet."""
-        return list(self.fit(input, initial_token_count, **options).messages)
+        return list(self._result(drive(self.turn_steps(input, initial_token_count, read=options))).messages)
 
     async def aget(
         self, input: Any = None, initial_token_count: int = 0, **options: Any
     ) -> list[ChatMessage]:
         """Returns what `get` returns, without blocking the event loop."""
-        return list((await self.afit(input, initial_token_count, **options)).messages)
+        turn = await adrive(self.turn_steps(input, initial_token_count, read=options))
+        return list(self._result(turn).messages)
 
     def fit(self, question: Any = None, initial_token_count: int = 0, **options: Any) -> FitResult:
         """Returns what `get` returns, with the report that says why.
@@ -184,7 +186,8 @@ class SessionMemory(BaseMemory):
         blocks, prompt = fields.pop("blocks", ()), fields.pop("prompt", None)
         session = self.session
         stored, contents = yield self._reading(question, read or {})
-        asked = pending(question, stored)
+        asked = pending(question, stored) if question else None
+        ended = asked is not None or (bool(stored) and finished(CODEC, stored))
         parts = [Part.of(block, content, session) for block, content in contents]
         render = Rendering(self, parts, asked is not None, fields.get("shown", as_is)) if parts else None
         bounded = self._has_budget and self.token_limit != self._derived
@@ -198,6 +201,7 @@ class SessionMemory(BaseMemory):
             question=asked,
             blocks=[*(p.block for p in parts), *blocks],
             extra_tokens=initial,
+            asked_elsewhere=ended,
             covers="prompt" if blocks else "history",
             **fields,
         )
@@ -209,7 +213,7 @@ class SessionMemory(BaseMemory):
         if bounded and parts and not blocks:  # what is not the memory's comes on top of its own limit
             request = replace(request, ceiling=self.token_limit + _others(request))
         try:
-            plan = yield from session.read_steps(request)
+            plan = yield from session.plan_steps(request)
         except BudgetExceededError as error:
             raise self._exceeded(error, initial) from error
         return plan, plan.history if render is None else render(plan.kept, list(plan.history))

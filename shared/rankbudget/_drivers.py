@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from .errors import named_options
 
@@ -45,7 +45,9 @@ def drive(steps: Steps[T]) -> T:
         call = next(steps)
         while True:
             try:
-                result = _block(call)
+                if call.function is None or inspect.iscoroutinefunction(call.function):
+                    _refuse(call)
+                result = call.function(*call.arguments)
             except Exception as error:  # noqa: BLE001, PERF203 - the pipeline decides what a failure means
                 call = steps.throw(error)
             else:
@@ -139,13 +141,11 @@ def _state_result(run: Any) -> None:
     run.__signature__ = stated.replace(return_annotation=made)
 
 
-def _block(call: Call) -> Any:
-    if call.function is None or inspect.iscoroutinefunction(call.function):
-        name = getattr(call.function or call.awaitable, "__name__", "function")
-        advice = "Use the async method (afit_messages, aassemble, ainvoke), or give a blocking function."
-        msg = f"{name!r} must be blocking here (got an async function). {advice}"
-        raise TypeError(msg)
-    return call.function(*call.arguments)
+def _refuse(call: Call) -> NoReturn:
+    name = getattr(call.function or call.awaitable, "__name__", "function")
+    advice = "Use the async method (afit_messages, aassemble, ainvoke), or give a blocking function."
+    msg = f"{name!r} must be blocking here (got an async function). {advice}"
+    raise TypeError(msg)
 
 
 async def _wait(call: Call) -> Any:

@@ -118,8 +118,8 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (Assembler(99).assemble, {"blocks": {"query": "a"}, "query": "b"}, "query must be given once"),
     (Assembler(99).assemble, {"blocks": {"knowledge": {"a": "b"}}}, "block 'knowledge' must be a text"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "summarizer": 5}, "summarizer must be a callable"),
-    (Assembler(99, summarizer="x").assemble, {"blocks": {"task": "a"}}, "summarizer must be a callable"),  # type: ignore[arg-type]
-    (Assembler(99, scope="ann").assemble, {"blocks": {"task": "a"}}, "scope must be a Scope"),  # type: ignore[arg-type]
+    (Assembler, {"budget": 99, "summarizer": "x"}, "summarizer must be a callable"),
+    (Assembler, {"budget": 99, "scope": "ann"}, "scope must be a Scope"),
     (
         fit_documents,
         {"texts_or_segments": ["a"], "max_tokens": 9, "query": "b", "scope": "ann"},

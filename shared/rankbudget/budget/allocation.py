@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ..errors import BudgetConfigError
 from ..segment import Block
 from .token_budget import Surplus, TokenBudget
-from .validation import parts_of
+from .validation import PARTS
 
 STEPS = 8
 """A stable block borrows in steps of 1/8 of its share: a limit that always changes would move its cut."""
@@ -173,7 +173,9 @@ def _shares(room: int, ranked: Sequence[Demand]) -> list[int]:
             own[i] = min(demand.size, left)
             left -= own[i]
     with_ratios = any(demand.ratio for demand in ranked)
-    parts = [parts_of(demand.ratio or 0) if with_ratios else int(demand.shareless) for demand in ranked]
+    parts = [
+        round((demand.ratio or 0) * PARTS) if with_ratios else int(demand.shareless) for demand in ranked
+    ]
     total = sum(parts)
     for i, part in enumerate(parts):
         if part:

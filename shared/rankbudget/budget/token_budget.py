@@ -23,7 +23,6 @@ from .validation import (
     PARTS,
     FrozenDict,
     checked_fields,
-    parts_of,
     ratio_problems,
 )
 
@@ -248,10 +247,7 @@ class TokenBudget:
 
     def reserve_tokens(self, system_tokens: int = 0) -> int:
         """Returns the tokens kept for the answer beside a system prompt of `system_tokens`."""
-        if self.reserve > 1:
-            return int(self.reserve)
-        share = max(0, self.context_window - system_tokens) * round(self.reserve * PARTS) // PARTS
-        return share if self.max_output is None else min(share, self.max_output)
+        return self.split(system_tokens=system_tokens)[0]
 
     def safety_tokens(self, *, system_tokens: int = 0, band: float = 0.0) -> int:
         """Returns the tokens kept empty for a counter that may be too low by the share `band`.
@@ -260,8 +256,7 @@ class TokenBudget:
             >>> TokenBudget(context_window=1000, reserve=100).safety_tokens(band=0.5)
             300
         """
-        prompt = self.context_window - self.reserve_tokens(system_tokens)
-        return prompt - self.limit(system_tokens=system_tokens, band=band)
+        return self.split(system_tokens=system_tokens, band=band)[1]
 
     def limit(self, *, system_tokens: int = 0, band: float = 0.0, ceiling: int | None = None) -> int:
         """Returns the largest prompt: window - reserve - safety.
@@ -275,14 +270,24 @@ class TokenBudget:
             >>> TokenBudget(context_window=1000, reserve=100).limit(band=0.5, ceiling=300)
             200
         """
-        prompt = self.context_window - self.reserve_tokens(system_tokens)
-        counted = prompt if ceiling is None else min(prompt, ceiling)
-        if self.safety is None or self.keep_band:
-            counted = counted * PARTS // (PARTS + round(band * PARTS))
-        if self.safety is None:
-            return counted
-        share = self.context_window * round(self.safety * PARTS) // PARTS
-        return min(counted, prompt - (int(self.safety) if self.safety > 1 else share))
+        return self.split(system_tokens=system_tokens, band=band, ceiling=ceiling)[2]
+
+    def split(
+        self, *, system_tokens: int = 0, band: float = 0.0, ceiling: int | None = None
+    ) -> tuple[int, int, int]:
+        """Returns the reserve, the safety of a prompt without a `ceiling`, and the largest prompt."""
+        reserve = int(self.reserve)
+        if self.reserve <= 1:
+            reserve = max(0, self.context_window - system_tokens) * round(self.reserve * PARTS) // PARTS
+            reserve = reserve if self.max_output is None else min(reserve, self.max_output)
+        prompt, stays = self.context_window - reserve, 0
+        within = PARTS + (round(band * PARTS) if self.safety is None or self.keep_band else 0)
+        if self.safety is not None:
+            share = self.context_window * round(self.safety * PARTS) // PARTS
+            stays = int(self.safety) if self.safety > 1 else share
+        limit = min(prompt * PARTS // within, prompt - stays)
+        most = limit if ceiling is None else min(limit, ceiling * PARTS // within)
+        return reserve, prompt - limit, most
 
     def room(self, *, fixed: int = 0, system_tokens: int | None = None, band: float = 0.0) -> int:
         """Returns what the blocks may share: window - reserve - safety - `fixed`.
@@ -311,7 +316,7 @@ class TokenBudget:
         """Raises BudgetExceededError when the system prompt exceeds its size or `max_system_ratio`."""
         limits = [(self.sizes["system"], "its size", "sizes['system']")] if "system" in self.sizes else []
         if self.max_system_ratio is not None:
-            most = self.context_window * parts_of(self.max_system_ratio) // PARTS
+            most = self.context_window * round(self.max_system_ratio * PARTS) // PARTS
             words = f"{self.max_system_ratio:.0%} of the window of {self.context_window:,}"
             limits.append((most, words, "max_system_ratio"))
         most, words, setting = min(limits, default=(system_tokens, "", ""))

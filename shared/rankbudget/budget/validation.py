@@ -41,11 +41,6 @@ DEFAULT_RATIOS = FrozenDict({"memory": 0.30, "history": 0.40})
 DEFAULT_RESERVE = 0.30
 
 
-def parts_of(ratio: float) -> int:
-    """Returns a ratio in `PARTS`."""
-    return round(ratio * PARTS)
-
-
 def _check_name(name: str, value: Any, problems: list[str]) -> Any:
     if not isinstance(value, str):
         problems.append(f"{name} must be a model's name; a counter takes objects (got {shown(value)})")

@@ -60,12 +60,8 @@ class Turn:
     stop: int
     question: Unit | None
     body: list[Unit]
+    units: list[Unit]  # the question and the body, oldest first
     broken: list[Broken]
-
-    @property
-    def units(self) -> list[Unit]:
-        """All units, oldest first."""
-        return [self.question, *self.body] if self.question else self.body
 
     def core(self) -> list[Unit]:
         """Returns what an exchange is at the least: the question and its last answer or tool batch."""
@@ -108,7 +104,7 @@ class Timeline:
         self.known = known = known.continued_by(self.prints) if known is not None else None
         self.ends = dict(known.ends) if known is not None else {}  # see `ThreadState`
         self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
-        self._answers = answers_of(codec)
+        self._answers = getattr(codec, "answers", None) or answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
         self.turns_read: list[Turn] = []  # newest first, parsed on demand
         self._pinned_counts: dict[int, int] = {}
@@ -121,8 +117,10 @@ class Timeline:
         self.newest = self.turns_read[0] if self._parse_one() else None
         question = self.newest.question if self.newest is not None else None
         self.asked = None if question is None else question.start  # where the newest question is
-        if thread is not None:
-            self._check(thread)
+        if thread is not None and thread.strict:
+            self._refuse_broken()
+        if thread is not None and self.newest is not None and self.newest.broken:
+            self._refuse_nothing(self.newest)
 
     def role(self, position: int) -> str:
         """Returns what one message is: its role, and "tool" for a user message that holds tool results."""
@@ -225,12 +223,6 @@ class Timeline:
                 found.append((i, reason))
         return found
 
-    def _check(self, thread: Thread) -> None:
-        if thread.strict:
-            self._refuse_broken()
-        if self.newest is not None and self.newest.broken:
-            self._refuse_nothing(self.newest)
-
     def _refuse_nothing(self, newest: Turn) -> None:
         """Raises MessageError where no message is valid; a session may read such a thread, not send it."""
         read_only = self.thread.remembers and not self.thread.sent
@@ -328,7 +320,8 @@ class Timeline:
                 broken.append((at, "orphan_result"))
             at += 1
         question = Unit(start, start + 1) if start >= 0 else None
-        self.turns_read.append(Turn(max(0, start), stop, question, body, broken))
+        units = [question, *body] if question else body
+        self.turns_read.append(Turn(max(0, start), stop, question, body, units, broken))
         return True
 
     def _parse_answer(self, at: int, stop: int, body: list[Unit], broken: list[Broken]) -> int:

@@ -54,7 +54,7 @@ class Assembler:
             source, translated. Pieces cost what is shown; what is kept of them is their own text.
 
     Raises:
-        BudgetConfigError: an invalid budget, cut or timeout.
+        BudgetConfigError: an option that is not allowed.
 
     Example:
         >>> made = Assembler(TokenBudget(context_window=200, reserve=50)).assemble(
@@ -89,7 +89,8 @@ class Assembler:
         check_timeout(summary_timeout, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        check_kinds({"session": session})
+        check_kinds({"session": session, "codec": codec, "measure": measure, "summarizer": summarizer})
+        check_kinds({"scope": scope, "shown": shown, "notice": notice})
         self.budget = plain_budget(budget) if not isinstance(budget, TokenBudget) else budget
         own = session.counter if session is not None else self.budget.model or "o200k_base"
         self.counter: TokenCounter = counter_for(own if counter is None else counter)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .._drivers import drive
+from .._kinds import check_kinds
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_count, named_options, shown
@@ -69,6 +70,7 @@ def fit_documents(
         >>> result.text, result.report.total_tokens
         ('A refund takes ten days.', 6)
     """
+    check_kinds({"scope": scope})
     problems: list[str] = []
     check_count("max_tokens", max_tokens, problems)
     segments = _read(texts_or_segments, problems)

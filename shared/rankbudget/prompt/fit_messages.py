@@ -25,7 +25,7 @@ from ..messages.codec import Codec, DictCodec
 from ..messages.measure import Measure
 from ..report.report import FitResult
 from .request import PromptRequest
-from .stages import plain_budget, plan_steps
+from .stages import budget_of, plan_steps
 
 if TYPE_CHECKING:
     from .session import BudgetSession
@@ -98,13 +98,12 @@ def fit_messages(
     """
     _check(locals())
     if session is not None:
-        check_kinds({"session": session})
         codec, measure = codec or session.codec, measure or session.measure
         tools = session.tools if tools is None else tools
         counter = session.counter if counter == _DEFAULT_COUNTER else counter
     codec = codec or DictCodec()
     request = PromptRequest(
-        budget=plain_budget(max_tokens),
+        budget=budget_of(max_tokens),
         counter=counter_for(counter),
         codec=codec,
         measure=measure,
@@ -148,7 +147,8 @@ def _check(given: Mapping[str, Any]) -> None:
     limit, minimum, cap = given["max_tokens"], given["min_exchanges"], given["message_cap"]
     numbers = type(limit) is type(minimum) is type(cap) is int
     words = given["cut"] == "fill" and given["shorten_question"] is False
-    usual = numbers and words and given["summary_timeout"] == SUMMARY_TIMEOUT
+    objects = {name: given[name] for name in ("codec", "measure", "summarizer", "session")}
+    usual = numbers and words and given["summary_timeout"] == SUMMARY_TIMEOUT and not any(objects.values())
     if usual and limit > 0 and minimum >= 0 and cap >= LEAST_MESSAGE_CAP:
         return  # nearly every call
     problems: list[str] = []
@@ -161,6 +161,7 @@ def _check(given: Mapping[str, Any]) -> None:
     check_timeout(given["summary_timeout"], problems)
     if problems:
         raise BudgetConfigError.of(problems)
+    check_kinds(objects)
 
 
 def check_timeout(seconds: Any, problems: list[str]) -> None:

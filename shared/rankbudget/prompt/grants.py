@@ -115,11 +115,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     bounded = budget.max_system_ratio is not None or "system" in budget.sizes
     system_text = _check_system(request, inputs) if bounded or request.system else 0
     system, band = system_tokens + pinned, request.counter.band
-    reserve = budget.reserve_tokens(system)
-    limit = budget.limit(system_tokens=system, band=band, ceiling=request.ceiling)
-    safety = budget.context_window - reserve - limit
-    if request.ceiling is not None:
-        safety = budget.safety_tokens(system_tokens=system, band=band)
+    reserve, safety, limit = budget.split(system_tokens=system, band=band, ceiling=request.ceiling)
     if request.render is not None:
         empty = {block.name: _NOTHING for block in inputs.blocks}
         fixed = measure.total(list(request.render(empty, [])))

@@ -22,7 +22,7 @@ from ..segment import Block
 from .fit_messages import check_messages, check_timeout
 from .plan import Plan
 from .request import PromptRequest, Turn
-from .stages import plain_budget, plan_steps
+from .stages import budget_of, plain_budget, plan_steps
 
 _LEARNED = ("sources", "host_tokens", "_reported", "_planned", "_state", "_turn", "_task")
 _BELIEVED = 4
@@ -100,6 +100,7 @@ class BudgetSession:
         self._turn: tuple[int, int, int] | None = None  # messages, hash of the question, the history's grant
         self._task = (0, 0)  # hash of the task, messages when it was new
         self._read: Callable[[], Sequence[Any]] | None = None
+        self._plain: tuple[Any, Any] = (None, None)  # the measure without tools, after what it reads with
         self._lock = threading.Lock()
 
     @blocking
@@ -163,10 +164,16 @@ class BudgetSession:
         It takes what `fit` takes, the other blocks of this call, and any other field of a `PromptRequest`;
         `messages` is None where this call does not know the conversation.
         """
-        check_kinds({"extra_tokens": extra_tokens})
-        own = self.budget if isinstance(self.budget, TokenBudget) else plain_budget(self.budget)
+        if extra_tokens != 0:
+            check_kinds({"extra_tokens": extra_tokens})
+        own = self.budget if isinstance(self.budget, TokenBudget) else budget_of(self.budget)
         tools = self.tools if tools is None else tools
-        measure = self.measure or CodecMeasure(self.codec, self.counter, tools)
+        read_by = id(self.codec), id(self.counter)
+        if self._plain[0] != read_by:
+            self._plain = read_by, CodecMeasure(self.codec, self.counter)
+        measure = self.measure or self._plain[1]
+        if self.measure is None and tools:
+            measure = CodecMeasure(self.codec, self.counter, tools)
         extra_tokens = max(extra_tokens, self.host_tokens)
         if question and fields.get("render") is None:
             extra_tokens += measure.group([self.codec.make("user", question, origin="query")])
@@ -203,7 +210,14 @@ class BudgetSession:
         The history's grant is decided by the first call of a turn; blocks of this turn that are not given yet
         keep their share reserved. A failure leaves the session as it was.
         """
-        request = self._completed(request)
+        if request.summarizer is None and self.summarizer is not None:
+            request = replace(request, summarizer=self.summarizer)
+        if request.summarizer is not None:
+            check_kinds({"summarizer": request.summarizer})
+        if request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout:
+            request = replace(request, summary_timeout=self.summary_timeout)
+        if request.history is None and self._read is not None:
+            request = replace(request, history=list(self._read()))
         present = {block.name for block in request.blocks}
         if request.history is None:  # nothing reads one, so nothing is kept free for it
             sources = frozenset(present) if request.sources is None else request.sources
@@ -226,16 +240,6 @@ class BudgetSession:
                 planned = max(planned, self._planned[1])
             self._planned = (key[0], planned)
         return made
-
-    def _completed(self, request: PromptRequest) -> PromptRequest:
-        """Returns a request with what this session knows and the call did not give."""
-        if request.summarizer is None and self.summarizer is not None:
-            request = replace(request, summarizer=self.summarizer)
-        if request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout:
-            request = replace(request, summary_timeout=self.summary_timeout)
-        if request.history is None and self._read is not None:
-            request = replace(request, history=list(self._read()))
-        return request
 
     def forget(self) -> None:
         """Forgets the conversation: its cut, its summary and its plan."""
@@ -295,7 +299,7 @@ class BudgetSession:
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns all but the lock and the place the conversation is read from; attach it again."""
-        return {**self.__dict__, "_lock": None, "_read": None}
+        return {**self.__dict__, "_lock": None, "_read": None, "_plain": (None, None)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from .._drivers import Steps, drive
-from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..compression.truncate import truncate_text
 from ..errors import BudgetConfigError, BudgetExceededError
@@ -18,7 +17,6 @@ from .outcome import contents, needs, warnings
 from .plan import Plan
 from .request import PromptRequest, Turn
 
-_CHECKED = ("codec", "measure", "scope", "summarizer", "shown", "notice", "extra_tokens")
 _SHORTENED, _LEAST_QUESTION = 4, 16
 """How often a question is shortened, and the tokens below which it is not cut."""
 
@@ -31,7 +29,6 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         BudgetConfigError: the blocks cannot be read.
         MessageError: a message cannot be read, or needs a repair while `strict`.
     """
-    check_kinds({name: getattr(request, name) for name in _CHECKED})
     inputs = read(request, turn)
     try:
         prices = price(request, inputs)
@@ -106,11 +103,12 @@ def plain_budget(tokens: object) -> TokenBudget:
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
         msg = f"budget must be a TokenBudget or a number of prompt tokens, 1 or more (got {tokens!r})"
         raise BudgetConfigError(msg)
-    return _plain_budget(tokens)
+    return budget_of(tokens)
 
 
 @lru_cache(maxsize=256)
-def _plain_budget(tokens: int) -> TokenBudget:
+def budget_of(tokens: int) -> TokenBudget:
+    """Returns the same for a number that was checked."""
     ratios = {"memory": 0.43, "history": 0.57}
     return TokenBudget(context_window=tokens, reserve=0, ratios=ratios, max_system_ratio=None)
 
