@@ -156,6 +156,12 @@ class SessionMemory(BaseMemory):
             own.budget = self._own_limits()
         return active.get() or own
 
+    def _most(self) -> int | None:
+        """Returns the most tokens of the history beside a budget; None where the budget alone bounds it."""
+        if not self._has_budget or self.token_limit == self._derived:
+            return None
+        return max(0, self.token_limit - self._session.counter.overhead())
+
     def get(self, input: Any = None, initial_token_count: int = 0, **options: Any) -> list[ChatMessage]:
         """Returns copies of what fits; `input` is a question that may not be stored yet."""
         return list(self._result(drive(self.turn_steps(input, initial_token_count, read=options))).messages)
@@ -195,7 +201,7 @@ class SessionMemory(BaseMemory):
             media = {name: cost for part in parts for name, cost in part.media.items()}
             fields["beside"] = {**fields.get("beside", {}), **media}
         elif bounded:
-            fields["history_tokens"] = max(0, self.token_limit - session.counter.overhead())
+            fields["history_tokens"] = self._most()
         request = session.request(
             stored,
             question=asked,

@@ -48,7 +48,7 @@ def adopt(session: BudgetSession) -> BudgetSession:
     """Makes a session read LlamaIndex's messages and summarize with LlamaIndex's models."""
     check_values({"session": session})
     if not isinstance(session.codec, ChatCodec):
-        session.codec = STORED
+        session.read_with(STORED)
     session.summarizer = as_summarizer(session.summarizer)
     return session
 

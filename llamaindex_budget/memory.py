@@ -55,7 +55,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
 
     def _use(self, session: BudgetSession) -> None:
         super()._use(session)
-        session.attach(self.stored)
+        session.attach(self.stored, self._most)
 
     # ---- reading ---------------------------------------------------------------------------------
     def _reading(self, *_: Any) -> Call:

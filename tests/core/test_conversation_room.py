@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import Assembler, BudgetExceededError, BudgetSession, TokenBudget, afit_messages, fit_messages
+from rankbudget import (
+    Assembler,
+    Block,
+    BudgetExceededError,
+    BudgetSession,
+    TokenBudget,
+    afit_messages,
+    fit_messages,
+)
 from rankbudget._drivers import drive
 from rankbudget.errors import BudgetConfigError, BudgetError
 from rankbudget.messages.codec import DictCodec
@@ -55,6 +63,25 @@ def exchanges(count: int, size: int = 10) -> list[dict[str, Any]]:
 
 def read(session: BudgetSession, thread: list[Any], **fields: Any) -> list[Any]:
     return list(drive(session.read_steps(session.request(thread, **fields))).history)
+
+
+@draws()
+@given(
+    preset=st.sampled_from([None, "rag"]),
+    surplus=st.sampled_from(["waterfall", "borrow", "keep"]),
+    most=st.integers(40, 400),
+    documents=st.integers(0, 3),
+    shared=st.booleans(),
+)
+def test_a_bound_of_the_history_holds_with_every_preset(
+    preset: Any, surplus: Any, most: int, documents: int, shared: bool
+) -> None:
+    """What other blocks leave free is not the history's where the caller bounds it."""
+    budget = TokenBudget(context_window=2000, reserve=200, preset=preset, surplus=surplus)
+    session = BudgetSession(budget, counter=COUNTER, sources=["knowledge"] if shared else [])
+    blocks = [Block.of("knowledge", *[words(30, f"d{i}") for i in range(documents)])] if documents else []
+    plan = drive(session.plan_steps(session.request(exchanges(30), blocks=blocks, history_tokens=most)))
+    assert 0 < plan.report.block("history").used <= most
 
 
 # ---- a finished thread ----------------------------------------------------------------------------------------------

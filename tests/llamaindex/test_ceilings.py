@@ -70,7 +70,7 @@ def test_a_shared_session_keeps_the_two_apart_as_well() -> None:
             system_prompt=words(system),
         ).chat("x?")
         sizes.append(tokens(_history(llm.requests[-1])))
-    assert sizes[0] == sizes[1] > 1200
+    assert 1200 < sizes[0] == sizes[1] <= 1500
 
 
 @pytest.mark.parametrize("system", [1400, 3000])

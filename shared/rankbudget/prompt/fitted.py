@@ -24,9 +24,6 @@ _ROUNDS = 12
 """Most rounds of giving up."""
 
 
-# ---- fit ------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
     """The conversation and each block within their grants."""
@@ -34,6 +31,29 @@ class Fitted:
     history: FittedThread | None = None
     fits: Mapping[str, Fit] = field(default_factory=dict)
     granted: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """The prompt in its final form, and what it is made of."""
+
+    messages: Sequence[Any]
+    total: int
+    fitted: Fitted
+    layout: Layout | None = None
+
+
+# ---- fit ------------------------------------------------------------------------------------------
+
+
+def fit_history(request: PromptRequest, inputs: Inputs, prices: Prices) -> Steps[Rendered]:
+    """Fits a history that is all of the prompt: it is counted as it is kept."""
+    assert inputs.timeline is not None
+    granted = min(prices.room, prices.most)
+    limit = granted + inputs.measure.overhead
+    history = yield from fit_thread(inputs.timeline, limit, beside=prices.limit - limit)
+    fitted = Fitted(history=history, granted={"history": granted})
+    return Rendered(messages=history.messages, total=history.tokens + request.extra_tokens, fitted=fitted)
 
 
 def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) -> Steps[Fitted]:
@@ -64,6 +84,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
             carry = granted[name] - fits[name].tokens
             continue
         assert timeline is not None
+        granted[name] = min(granted[name], prices.most)
         limit = granted[name] + overhead
         history = yield from fit_thread(timeline, limit, beside=prices.limit - limit)
         carry = limit - history.tokens
@@ -90,16 +111,6 @@ def _left_by_history(
 # ---- render and verify ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
-    """The prompt in its final form, and what it is made of."""
-
-    messages: Sequence[Any]
-    total: int
-    fitted: Fitted
-    layout: Layout | None = None
-
-
 def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted) -> Steps[Rendered]:
     """Returns the prompt, counted in its final form.
 
@@ -109,12 +120,6 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
     Raises:
         BudgetExceededError: it is too large in its final form, and nothing can be given up any more.
     """
-    history = fitted.history
-    hosts = (request.render is not None, request.profile is not None, request.question is not None)
-    if history is not None and not any((fitted.fits, request.system, request.text, *hosts)):
-        total = history.tokens + request.extra_tokens
-        if total <= prices.limit:
-            return Rendered(messages=history.messages, total=total, fitted=fitted)
     largest = 0
     for _ in range(_ROUNDS):
         rendered = _render(request, inputs, fitted)

@@ -35,6 +35,7 @@ class Inputs:
     hidden: tuple[Decision, ...] = ()
     tags: tuple[str, ...] = ()
     alone: bool = False  # the history competes with nothing: no other block has a configured source
+    bare: bool = False  # and nothing is rendered around it
 
 
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
@@ -66,7 +67,9 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
         timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
         others = {"any"} if sources is None else sources - {"history"}
         alone = not (others or request.blocks or inputs.turn.awaited)
-        inputs = replace(inputs, timeline=timeline, alone=alone)
+        hosts = (request.render is not None, request.profile is not None, request.question is not None)
+        bare = alone and not any((request.system, request.text, *hosts))
+        inputs = replace(inputs, timeline=timeline, alone=alone, bare=bare)
     return _with_blocks(request, inputs) if request.blocks else inputs
 
 
@@ -100,6 +103,7 @@ class Prices:
     reserve: int  # kept for the answer
     safety: int  # kept free because counts may be too low
     room: int  # of the limit, what history and blocks share; the rest always stays
+    most: int  # of the room, what the history may have
     system_tokens: int = 0  # the system prompt; system messages of the history are counted there
     system_text: int = 0  # the texts of all system messages
     wishes: Mapping[str, Wish] = field(default_factory=dict)  # what each block wants
@@ -131,6 +135,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         reserve=reserve,
         safety=safety,
         room=limit - fixed,
+        most=UNBOUNDED if request.history_tokens is None else request.history_tokens,
         system_tokens=system_tokens,
         system_text=system_text,
         wishes=wishes_of(request, measure, inputs.blocks, inputs.tags) if inputs.blocks else {},
@@ -175,9 +180,8 @@ class Grants:
 def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
     """Returns one allocation of the room for all."""
     room, budget, needs = prices.room, request.budget, prices.needs
-    most = UNBOUNDED if request.history_tokens is None else request.history_tokens
     if inputs.alone:
-        return Grants({"history": min(room, most)})
+        return Grants({"history": min(room, prices.most)})
     demands = []
     for block in inputs.blocks:
         wish = prices.wishes[block.name]
@@ -188,7 +192,12 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
             must = max(must, min(needs.exchanges, room // 2))  # long documents leave the last exchanges room
         demands.append(
             demand_for(
-                budget, "history", most, block=request.history_block, minimum=needs.exchanges, pinned=must
+                budget,
+                "history",
+                prices.most,
+                block=request.history_block,
+                minimum=needs.exchanges,
+                pinned=must,
             )
         )
     if inputs.turn.awaited:

@@ -87,8 +87,8 @@ class BudgetSession:
         self.budget = budget
         model = budget.model if isinstance(budget, TokenBudget) else None
         self.counter: TokenCounter = counter_for(counter if counter is not None else model or "o200k_base")
-        self.codec: Codec = DictCodec() if codec is None else codec
         self.measure = measure
+        self.read_with(DictCodec() if codec is None else codec)
         self.summarizer = summarizer
         self.summary_timeout = summary_timeout
         self.tools = tools
@@ -100,7 +100,7 @@ class BudgetSession:
         self._turn: tuple[int, int, int] | None = None  # messages, hash of the question, the history's grant
         self._task = (0, 0)  # hash of the task, messages when it was new
         self._read: Callable[[], Sequence[Any]] | None = None
-        self._plain: tuple[Any, Any] = (None, None)  # the measure without tools, after what it reads with
+        self._most: Callable[[], int | None] | None = None  # the most tokens that who reads it returns
         self._lock = threading.Lock()
 
     @blocking
@@ -168,12 +168,8 @@ class BudgetSession:
             check_kinds({"extra_tokens": extra_tokens})
         own = self.budget if isinstance(self.budget, TokenBudget) else budget_of(self.budget)
         tools = self.tools if tools is None else tools
-        read_by = id(self.codec), id(self.counter)
-        if self._plain[0] != read_by:
-            self._plain = read_by, CodecMeasure(self.codec, self.counter)
-        measure = self.measure or self._plain[1]
-        if self.measure is None and tools:
-            measure = CodecMeasure(self.codec, self.counter, tools)
+        plain = CodecMeasure(self.codec, self.counter, tools) if tools else self._plain
+        measure = self.measure or plain
         extra_tokens = max(extra_tokens, self.host_tokens)
         if question and fields.get("render") is None:
             extra_tokens += measure.group([self.codec.make("user", question, origin="query")])
@@ -210,14 +206,8 @@ class BudgetSession:
         The history's grant is decided by the first call of a turn; blocks of this turn that are not given yet
         keep their share reserved. A failure leaves the session as it was.
         """
-        if request.summarizer is None and self.summarizer is not None:
-            request = replace(request, summarizer=self.summarizer)
-        if request.summarizer is not None:
-            check_kinds({"summarizer": request.summarizer})
-        if request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout:
-            request = replace(request, summary_timeout=self.summary_timeout)
-        if request.history is None and self._read is not None:
-            request = replace(request, history=list(self._read()))
+        if request.history is None or (request.summarizer, self.summarizer) != (None, None):
+            request = self._completed(request)
         present = {block.name for block in request.blocks}
         if request.history is None:  # nothing reads one, so nothing is kept free for it
             sources = frozenset(present) if request.sources is None else request.sources
@@ -240,6 +230,18 @@ class BudgetSession:
                 planned = max(planned, self._planned[1])
             self._planned = (key[0], planned)
         return made
+
+    def _completed(self, request: PromptRequest) -> PromptRequest:
+        """Returns a request with what this session knows and the call did not give."""
+        if request.summarizer is None:
+            request = replace(request, summarizer=self.summarizer)
+        check_kinds({"summarizer": request.summarizer})
+        if request.summary_timeout == SUMMARY_TIMEOUT != self.summary_timeout:
+            request = replace(request, summary_timeout=self.summary_timeout)
+        if request.history is None and self._read is not None:
+            most = None if self._most is None else self._most()
+            request = replace(request, history=list(self._read()), history_tokens=most)
+        return request
 
     def forget(self) -> None:
         """Forgets the conversation: its cut, its summary and its plan."""
@@ -283,9 +285,19 @@ class BudgetSession:
         self.host_tokens = min(added, max(self._reported, window // _BELIEVED))
         self._reported = added
 
-    def attach(self, read: Callable[[], Sequence[Any]]) -> None:
-        """Sets where the stored conversation is read, so that documents can be planned before the history."""
-        self._read = read
+    def read_with(self, codec: Codec) -> None:
+        """Sets how the host's messages are read."""
+        self.codec = codec
+        self._plain = CodecMeasure(codec, self.counter)  # counts requests without tools
+
+    def attach(
+        self, read: Callable[[], Sequence[Any]], most: Callable[[], int | None] | None = None
+    ) -> None:
+        """Sets where the stored conversation is read, so that documents can be planned before the history.
+
+        `most` returns the most tokens of it that its own reader returns.
+        """
+        self._read, self._most = read, most
 
     def learned(self) -> dict[str, Any]:
         """Returns what this session learned of its conversation; by `learn_again` another one goes on."""
@@ -299,7 +311,7 @@ class BudgetSession:
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns all but the lock and the place the conversation is read from; attach it again."""
-        return {**self.__dict__, "_lock": None, "_read": None, "_plain": (None, None)}
+        return {**self.__dict__, "_lock": None, "_read": None, "_most": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
@@ -308,5 +320,5 @@ class BudgetSession:
         """Returns a session of its own that starts from what this one remembers."""
         twin = object.__new__(type(self))
         memo[id(self)] = twin
-        twin.__setstate__({**self.__getstate__(), "_read": self._read})
+        twin.__setstate__({**self.__getstate__(), "_read": self._read, "_most": self._most})
         return twin

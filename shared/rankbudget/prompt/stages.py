@@ -11,7 +11,7 @@ from ..compression.truncate import truncate_text
 from ..errors import BudgetConfigError, BudgetExceededError
 from ..messages.codec import content_text
 from ..report.report import BudgetReport
-from .fitted import fit, verify
+from .fitted import fit, fit_history, verify
 from .grants import Inputs, Prices, grant, price, read
 from .outcome import contents, needs, warnings
 from .plan import Plan
@@ -34,9 +34,11 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         prices = price(request, inputs)
     except BudgetExceededError as error:
         request, prices = _price_with_short_question(request, inputs, error)
-    grants = grant(request, inputs, prices)
-    fitted = yield from fit(request, inputs, prices, grants)
-    rendered = yield from verify(request, inputs, prices, fitted)
+    if inputs.bare:
+        rendered = yield from fit_history(request, inputs, prices)
+    else:
+        fitted = yield from fit(request, inputs, prices, grant(request, inputs, prices))
+        rendered = yield from verify(request, inputs, prices, fitted)
     fitted, history, counter = rendered.fitted, rendered.fitted.history, request.counter
     window, timeline = request.budget.context_window, inputs.timeline
     # The same call again is another fit where a session or a summarizer remembers this one.
