@@ -135,7 +135,8 @@ def _segment(item: Any, place: int, prefix: str, text_of: Callable[[Any], str] |
         text, fields = item.text, {"role": CODEC.role(item)}
     elif isinstance(item, Document):
         text = (text_of or document_text)(item)
-        fields = {"metadata": item.metadata, **segment_signals(item.metadata, name=name)}
+        signals = segment_signals(item.metadata, name=name) if item.metadata else {}
+        fields = {"metadata": item.metadata, **signals}
     elif isinstance(item, Mapping):
         text, label = (text_of or example_text)(item), item.get("label")
         fields = {"label": label if isinstance(label, str) else None}

@@ -130,7 +130,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
                 raise BudgetConfigError(msg)
             done = yield from self._slots_steps(value, keys, show)
             warnings = unread(value, {*keys.values()}) if prompt is None else []
-            done = replace(done, report=done.report.noting(*warnings))
+            done = replace(done, report=done.report.noting(*warnings)) if warnings else done
             return done if key is None else replace(done, value={**done.value, key: done.report})
         messages = value if isinstance(value, list) else as_messages(value)
         if prompt is None:

@@ -95,11 +95,6 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
     )
 
 
-def rank_of(budget: TokenBudget, name: str, block: Block | None) -> int:
-    """Returns the rank of a block: its own, else the budget's for its name."""
-    return budget.rank_of(name) if block is None or block.rank is None else block.rank
-
-
 def demand_for(
     budget: TokenBudget,
     name: str,
@@ -118,8 +113,9 @@ def demand_for(
         >>> demand.rank, demand.ratio, demand.stable
         (5, 0.4, True)
     """
-    rank, ratio, size = rank_of(budget, name, block), budget.ratios.get(name), budget.sizes.get(name)
+    rank, ratio, size = budget.rank_of(name), budget.ratios.get(name), budget.sizes.get(name)
     if block is not None:
+        rank = block.rank or rank
         pinned = max(pinned, wanted) if block.pinned else pinned
         if block.size is not None or block.ratio is not None:
             ratio, size = block.ratio, block.size

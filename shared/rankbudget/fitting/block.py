@@ -89,18 +89,22 @@ def fit_block(
         _check(found, free, strategy, limit - pinned, block)
     placed = _placed(found, units, segments, costs)
     tokens = sum([piece.rendition.tokens for piece in placed.values()])
-    decisions: dict[int, Decision] = {}
-    for unit in units:
-        own = found.reasons.get(unit.segment.id)
-        for i in unit.at:
-            piece = placed.get(i)
-            why = own if own or piece else _reason_dropped(unit.tokens, limit, limit - tokens)
-            decisions[i] = _decision(segments[i], piece, costs[i], block, why)
+
+    def decide() -> tuple[Decision, ...]:
+        decisions: dict[int, Decision] = {}
+        for unit in units:
+            own = found.reasons.get(unit.segment.id)
+            for i in unit.at:
+                piece = placed.get(i)
+                why = own if own or piece else _reason_dropped(unit.tokens, limit, limit - tokens)
+                decisions[i] = _decision(segments[i], piece, costs[i], block, why)
+        return tuple([decisions[i] for i in range(len(segments))])
+
     return dataclasses.replace(
         found,
         pieces=tuple(placed.values()),
         tokens=tokens,
-        decisions=tuple([decisions[i] for i in range(len(segments))]),
+        decide=decide,
         needed=partial(_needed, found, free, segments, pinned),
     )
 

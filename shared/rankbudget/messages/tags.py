@@ -26,7 +26,7 @@ PLACEHOLDERS = {"history": "No previous conversation.", "knowledge": "No relevan
 _OURS = (
     "system|project|task|memory|memories|history|knowledge|document|documents|examples?|summary|query|context"
 )
-_USUAL = frozenset({"system", "project", "task", "memory", "history", "examples", "knowledge", "query"})
+USUAL_NAMES = frozenset({"system", "project", "task", "memory", "history", "examples", "knowledge", "query"})
 _CONTROL = r"/?(?:s|bos|eos|unk|pad|(?:start|end)_of_turn|(?:start|end)_of_text)>|<?/?SYS>>"
 """Control tokens of Llama, Mistral and Gemma after their first "<"."""
 _MISTRAL = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT"
@@ -88,7 +88,7 @@ def own_tags(names: Iterable[str]) -> tuple[str, ...]:
                 f"both written as <{tag_name(name)}>). Rename one of them."
             )
             raise BudgetConfigError(msg)
-    return tuple(sorted(tag for tag, name in tags.items() if name not in _USUAL))
+    return tuple(sorted(tag for tag, name in tags.items() if name not in USUAL_NAMES))
 
 
 def tag_name(name: str) -> str:
@@ -104,7 +104,7 @@ Wrapper = Callable[[Segment, str], str]
 
 def wrapper_of(block: str, tags: tuple[str, ...] = ()) -> Wrapper:
     """Returns how a block wraps each of its segments; `tags` are names of blocks, which no text may spell."""
-    return partial(_wrapped, block, tags or (() if block in _USUAL else (tag_name(block),)))
+    return partial(_wrapped, block, tags or (() if block in USUAL_NAMES else (tag_name(block),)))
 
 
 def _wrapped(block: str, tags: tuple[str, ...], segment: Segment, text: str) -> str:

@@ -81,7 +81,9 @@ def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framin
     return tags + notice + measure.group([request.codec.make("system", "", origin=name)])
 
 
-def fit_block(request: PromptRequest, block: Block, wish: Wish, granted: int, tags: tuple[str, ...]) -> Fit:
+def fit_block(
+    request: PromptRequest, block: Block, wish: Wish, granted: int, *, question: str, tags: tuple[str, ...]
+) -> Fit:
     """Returns what a block keeps within `granted` tokens, its frame included."""
     counter, beside = request.counter, request.beside
     show = _shower(request, block.name, tags)
@@ -101,7 +103,7 @@ def fit_block(request: PromptRequest, block: Block, wish: Wish, granted: int, ta
             limit=max(0, granted - wish.base),
             counter=counter,
             block=block.name,
-            query=block.query or "",
+            query=block.query or question,
             cost=request.cost or cost,
         )
     return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit

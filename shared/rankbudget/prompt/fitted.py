@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._drivers import Steps
-from ..budget.allocation import allocate, rank_of
+from ..budget.allocation import allocate
 from ..conversation.fit import fit_thread
 from ..conversation.thread import FittedThread
 from ..conversation.timeline import Timeline
@@ -67,8 +67,8 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
     history_takes = shares and rag and inputs.turn.granted_history is None
     order: list[Block | None] = [*inputs.blocks]
     if timeline is not None:
-        own = rank_of(request.budget, "history", request.history_block) if rag else 0
-        before = [block for block in inputs.blocks if rank_of(request.budget, block.name, block) <= own]
+        own = inputs.ranks.get("history", 0) if rag else 0
+        before = [block for block in inputs.blocks if inputs.ranks[block.name] <= own]
         order.insert(len(before), None)
     tokens, unused, carry = grants.tokens, max(0, prices.room - sum(grants.tokens.values())), 0
     granted: dict[str, int] = {}
@@ -80,7 +80,9 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
         if history_takes if given is None else shares:
             granted[name] += carry + (unused if i == len(order) - 1 else 0)
         if given is not None:
-            fits[name] = fit_block(request, given, prices.wishes[name], granted[name], inputs.tags)
+            fits[name] = fit_block(
+                request, given, prices.wishes[name], granted[name], question=inputs.question, tags=inputs.tags
+            )
             carry = granted[name] - fits[name].tokens
             continue
         assert timeline is not None
@@ -206,7 +208,9 @@ def _give_up(
             wish, before = prices.wishes[name], made[name].tokens
             shown = before + unseen * len(made[name].pieces) // pieces
             most = before * max(0, shown - over) // shown if shown else 0
-            made[name] = fit_block(request, given, wish, max(wish.pinned, most), inputs.tags)
+            made[name] = fit_block(
+                request, given, wish, max(wish.pinned, most), question=inputs.question, tags=inputs.tags
+            )
             over -= shown - made[name].tokens * shown // max(1, before)
     if messages and used > 0:
         over = -(-over * used // (used + unseen * messages // pieces))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..budget.allocation import Demand, allocate, demand_for, rank_of, with_absent
+from ..budget.allocation import Demand, allocate, demand_for, with_absent
 from ..conversation.fit import Needs, least_tokens, needs_of
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
@@ -13,12 +13,12 @@ from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
 from ..messages.codec import PINNED_ROLES, content_text
 from ..messages.measure import CodecMeasure, Measure
-from ..messages.tags import own_tags
+from ..messages.tags import USUAL_NAMES, own_tags
 from ..segment import Block, Decision
 from .blocks import UNBOUNDED, Wish, for_reader, wishes_of
 from .request import PromptRequest, Turn
 
-_NOTHING = Fit(pieces=(), tokens=0, decisions=())
+_NOTHING = Fit(pieces=(), tokens=0)
 
 
 # ---- read -----------------------------------------------------------------------------------------
@@ -31,7 +31,9 @@ class Inputs:
     measure: Measure
     turn: Turn
     timeline: Timeline | None = None
-    blocks: tuple[Block, ...] = ()  # in rank order, each with the question it should answer
+    blocks: tuple[Block, ...] = ()  # in rank order
+    ranks: Mapping[str, int] = field(default_factory=dict)  # of the blocks and of the history beside them
+    question: str = ""  # what blocks without a query of their own should answer
     hidden: tuple[Decision, ...] = ()
     tags: tuple[str, ...] = ()
     alone: bool = False  # the history competes with nothing: no other block has a configured source
@@ -75,20 +77,20 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
 
 def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
     hidden, blocks = list(request.hidden), []
-    timeline, question = inputs.timeline, request.question_text
+    timeline, question, history = inputs.timeline, request.question_text, request.history_block
     if not question and timeline is not None and timeline.asked is not None:
         question = timeline.text(timeline.asked)
-    for given in request.blocks:
-        block, unseen = for_reader(given, request.scope)
+    own = {block.name: block.rank for block in (*request.blocks, *([history] if history else ()))}
+    ranks = {name: own.get(name) or request.budget.rank_of(name) for name in (*own, "history")}
+    for given in sorted(request.blocks, key=lambda block: (ranks[block.name], block.name)):
+        block, unseen = given, list[Decision]()
+        if any(segment.scope is not None for segment in given.segments):
+            block, unseen = for_reader(given, request.scope)
         hidden += unseen
-        blocks.append(block if block.query or not question else replace(block, query=question))
+        blocks.append(block)
+    tags = () if ranks.keys() <= USUAL_NAMES else own_tags(ranks)
     return replace(
-        inputs,
-        blocks=tuple(
-            sorted(blocks, key=lambda block: (rank_of(request.budget, block.name, block), block.name))
-        ),
-        hidden=tuple(hidden),
-        tags=own_tags(block.name for block in blocks),
+        inputs, blocks=tuple(blocks), ranks=ranks, question=question, hidden=tuple(hidden), tags=tags
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..budget.allocation import rank_of
 from ..conversation.selection import OLDER, in_order_of_importance
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
 from ..report.words import warnings_for
@@ -62,15 +61,16 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
         totals.append(BlockTotal(name="system", rank=rank("system"), granted=None, used=prices.system_tokens))
     if fitted.history is not None:
         used = fitted.history.tokens - inputs.measure.overhead
-        granted, own = fitted.granted["history"], rank_of(request.budget, "history", request.history_block)
+        granted, given = fitted.granted["history"], request.history_block
+        own = (given.rank if given is not None else None) or rank("history")
         totals.append(BlockTotal(name="history", rank=own, granted=granted, used=used))
-    for given in inputs.blocks:
-        name, wish = given.name, prices.wishes[given.name]
+    for block in inputs.blocks:
+        name, wish = block.name, prices.wishes[block.name]
         frame = wish.base if fitted.fits[name].pieces else 0
         used = fitted.fits[name].tokens - frame
         wanted = wish.wanted if request.cost is None else None
         granted = fitted.granted[name]
-        own = rank_of(request.budget, name, given)
+        own = block.rank or rank(name)
         totals.append(BlockTotal(name=name, rank=own, granted=granted, used=used, wanted=wanted))
     if request.question is not None:
         used = inputs.measure.group([request.question])

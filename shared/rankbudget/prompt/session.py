@@ -290,9 +290,7 @@ class BudgetSession:
         self.codec = codec
         self._plain = CodecMeasure(codec, self.counter)  # counts requests without tools
 
-    def attach(
-        self, read: Callable[[], Sequence[Any]], most: Callable[[], int | None] | None = None
-    ) -> None:
+    def attach(self, read: Callable[[], Sequence[Any]], most: Callable[[], int | None] | None = None) -> None:
         """Sets where the stored conversation is read, so that documents can be planned before the history.
 
         `most` returns the most tokens of it that its own reader returns.
