@@ -121,7 +121,7 @@ class SlotSettings(LimitSettings):
         if history is not None:
             given = value[history]
             messages = given if isinstance(given, list) else as_messages(given)
-        shared = self.session.sources if self.session is not None else frozenset[str]()
+        shared = getattr(self.session, "sources", frozenset[str]())
 
         def fitted(kept: Mapping[str, Fit], kept_history: Sequence[Any]) -> dict[str, Any]:
             """Returns the value with its slots fitted, in the form they came in."""

@@ -31,8 +31,6 @@ from ._limits import HostLimits, bound_tools, limits_for
 from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
 
-__all__ = ["AgentBudget", "BudgetContextEdit", "pre_model_hook", "thread_id"]
-
 _TIGHTER = 0.75
 _REMOVE_ALL = "__remove_all__"
 """What langgraph calls REMOVE_ALL_MESSAGES; langchain-core alone must be enough to import this file."""

@@ -16,8 +16,6 @@ from rankbudget.cli.demo import CLIENTS, CONTEXT, Half, Task
 
 from .trimmer import BudgetTrimmer
 
-__all__ = ["run"]
-
 
 def run(task: Task) -> Half:
     """Returns what the chain kept, sent and answered."""

@@ -29,8 +29,6 @@ from ._limits import LimitSettings
 from ._options import Settings, check_given, check_values
 from ._slots import shown_by
 
-__all__ = ["BudgetDocumentCompressor", "BudgetRetriever"]
-
 
 class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
     """Keeps the documents, or sentences of them, that most likely hold the answer, within a limit.

@@ -18,8 +18,6 @@ from ._convert import example_messages, example_text
 from ._limits import limits_for
 from ._options import check_values
 
-__all__ = ["BudgetExampleSelector"]
-
 
 @named_fields
 @dataclass(eq=False, repr=False)

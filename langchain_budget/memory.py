@@ -41,8 +41,6 @@ require("langchain_classic.base_memory", needed_by="BudgetMemory")
 from langchain_classic.base_memory import BaseMemory  # noqa: E402 - needs the line above
 from langchain_classic.memory.utils import get_prompt_input_key  # noqa: E402 - the same
 
-__all__ = ["BudgetMemory"]
-
 
 class BudgetMemory(LimitSettings, BaseMemory):
     """Remembers all of a conversation and loads what fits, always a valid conversation.

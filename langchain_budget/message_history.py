@@ -21,8 +21,6 @@ from ._limits import limits_for
 from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
 
-__all__ = ["BudgetMessageHistory", "Store"]
-
 
 class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     """Fits a stored conversation each time it is read; what is stored is never shortened.

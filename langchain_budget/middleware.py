@@ -32,8 +32,6 @@ from langchain.agents.middleware import (  # noqa: E402 - the line above names t
 from langgraph.graph.message import REMOVE_ALL_MESSAGES  # noqa: E402 - comes with langchain
 from langgraph.types import Command  # noqa: E402 - the same
 
-__all__ = ["BudgetMiddleware"]
-
 Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 
 

@@ -23,8 +23,6 @@ from ._options import checked
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, inner_name
 
-__all__ = ["budget_model", "guarded"]
-
 ModelT = TypeVar("ModelT")
 _FIELD = "context_budget"
 _THREAD = "context_budget_thread"

@@ -19,8 +19,6 @@ from rankbudget.errors import BudgetConfigError, BudgetError, SummaryError
 
 from ._counters import counts_itself, model_name
 
-__all__ = ["ANSWER_NAMES", "as_summarizer", "facts_of", "inner_name", "unwrapped"]
-
 ANSWER_NAMES = (
     *("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"),
     *("max_tokens_to_sample", "num_predict"),

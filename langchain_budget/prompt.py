@@ -22,8 +22,6 @@ from ._codec import CODEC
 from ._convert import document_text, example_messages, example_text, to_segments
 from ._slots import SlotSettings, Trimmed, formats_in, placeholders_in, render_prompt, reported, unread
 
-__all__ = ["BudgetChatPromptTemplate"]
-
 
 class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
     """Formats a chat prompt that fits: history, documents, examples and memory are cut in rank order.

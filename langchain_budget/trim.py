@@ -27,8 +27,6 @@ from ._convert import as_messages
 from ._counters import HostCounter, host_counter
 from ._options import checked
 
-__all__ = ["trim_messages"]
-
 Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]] | None
 _RESULT_CAP = 1000
 """Most tokens a result of the newest tool call keeps where they cannot all stay whole."""

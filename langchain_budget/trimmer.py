@@ -18,8 +18,6 @@ from rankbudget.errors import BudgetConfigError
 from ._convert import as_messages
 from ._slots import SlotSettings, Trimmed, planned, render_prompt, reported, unread
 
-__all__ = ["BudgetTrimmer", "Trimmed"]
-
 
 class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
     """Makes what a chain is about to send fit: valid, never over the limit, a reason for every piece.
@@ -134,7 +132,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
             return done if key is None else replace(done, value={**done.value, key: done.report})
         messages = value if isinstance(value, list) else as_messages(value)
         if prompt is None:
-            sources = (self.session.sources if self.session is not None else frozenset()) | {"history"}
+            sources = getattr(self.session, "sources", frozenset[str]()) | {"history"}
             request = PromptRequest(**self._fields, history=messages, sources=sources, covers="history")
             plan = yield from planned(request, self.session)
             kept = list(plan.history)

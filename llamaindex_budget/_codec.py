@@ -26,18 +26,6 @@ from llama_index.core.base.llms.types import (
 from rankbudget.adapters import ROLES, call_reference, finished, spread_text
 from rankbudget.errors import MessageError, shown
 
-__all__ = [
-    "CODEC",
-    "PINNED",
-    "STORED",
-    "ChatCodec",
-    "check_messages",
-    "copy_message",
-    "defused",
-    "pending",
-    "shallow_copy",
-]
-
 MARK = "rankbudget"
 """The `additional_kwargs` key under which edited and inserted messages say so."""
 PINNED = (MessageRole.SYSTEM, MessageRole.DEVELOPER)
@@ -132,16 +120,18 @@ def defused(text: str) -> str:
     return _SLOT.sub("{ ", text) if "{" in text else text
 
 
-def pending(question: Any, stored: Sequence[ChatMessage]) -> str | None:
-    """Returns a question that is not stored yet; the text of an answered one asked again is new."""
+def pending(question: Any, stored: Sequence[ChatMessage]) -> tuple[str | None, bool]:
+    """Returns a question that is not stored yet, and whether a question follows what is stored.
+
+    The text of an answered question that is asked again is a new one.
+    """
     # Agents store a question first, context engines afterwards.
     text = question.content if isinstance(question, ChatMessage) else question
+    ended = bool(stored) and finished(CODEC, stored)
     if not text or not isinstance(text, str):
-        return None
-    if finished(CODEC, stored):
-        return text
-    asked = next((m for m in reversed(stored) if CODEC.role(m) == "user"), None)
-    return None if asked is not None and asked.content == text else text
+        return None, ended
+    asked = None if ended else next((m for m in reversed(stored) if CODEC.role(m) == "user"), None)
+    return (None, False) if asked is not None and asked.content == text else (text, True)
 
 
 def check_messages(messages: Any) -> None:

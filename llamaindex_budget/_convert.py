@@ -27,8 +27,6 @@ from rankbudget.adapters import segment_signals
 
 from ._codec import CODEC, shallow_copy
 
-__all__ = ["emptied", "measured", "media_cost", "media_tokens", "seen_parts", "shortened", "to_segments"]
-
 _MEDIA: tuple[tuple[Any, str], ...] = ((ImageBlock, "image"), (AudioBlock, "audio"), (VideoBlock, "video"))
 
 

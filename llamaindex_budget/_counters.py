@@ -19,21 +19,6 @@ from rankbudget import TokenBudget, TokenCounter, counter_for
 from rankbudget.adapters import context_window_of
 from rankbudget.errors import BudgetConfigError
 
-__all__ = [
-    "ANSWERS",
-    "answer_in",
-    "answer_of",
-    "counter_for_llm",
-    "counter_named",
-    "counter_of",
-    "facts_of",
-    "known_window",
-    "request_counter_of",
-    "settings_counter",
-    "tiktoken_name",
-    "window_of",
-]
-
 _NAMELESS = LLMMetadata().model_name
 """What a model without a name is called."""
 ANSWERS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "num_predict")

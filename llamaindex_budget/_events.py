@@ -11,8 +11,6 @@ from llama_index.core.instrumentation.events import BaseEvent
 
 from rankbudget import BudgetReport, adapters
 
-__all__ = ["BudgetEvent", "dispatcher", "send_report"]
-
 dispatcher = get_dispatcher(__name__)
 
 

@@ -22,8 +22,6 @@ from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
 from ._sharing import budget_for
 
-__all__ = ["Door", "Limits", "as_text", "fit_texts"]
-
 _HELPER_SPARE = 2048
 """More than LlamaIndex's synthesizers keep free beside nodes; and its tokenizer may count twice as much."""
 _TEMPLATE_SPARE = 32

@@ -23,7 +23,6 @@ from rankbudget.adapters import (
     Steps,
     adrive,
     drive,
-    finished,
     summarizer_or_warning,
     typed_errors,
 )
@@ -41,8 +40,6 @@ from .models import as_summarizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-__all__ = ["OPTIONS", "SessionMemory", "Turn"]
 
 OPTIONS = ("budget", "session", "llm", "prompt", "counter", "summarizer")
 """What our memories take beside the options of LlamaIndex's."""
@@ -192,8 +189,7 @@ class SessionMemory(BaseMemory):
         blocks, prompt = fields.pop("blocks", ()), fields.pop("prompt", None)
         session = self.session
         stored, contents = yield self._reading(question, read or {})
-        asked = pending(question, stored) if question else None
-        ended = asked is not None or (bool(stored) and finished(CODEC, stored))
+        asked, ended = pending(question, stored)
         parts = [Part.of(block, content, session) for block, content in contents]
         render = Rendering(self, parts, asked is not None, fields.get("shown", as_is)) if parts else None
         bounded = self._has_budget and self.token_limit != self._derived

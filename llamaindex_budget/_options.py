@@ -16,8 +16,6 @@ from rankbudget import BudgetSession, Scorer, TokenBudget
 from rankbudget.adapters import check_options, is_blocking
 from rankbudget.errors import BudgetConfigError, check_count, shown
 
-__all__ = ["by_name", "check_part", "check_values", "named"]
-
 F = TypeVar("F", bound=Callable[..., None])
 
 _KINDS: dict[str, tuple[Any, str]] = {

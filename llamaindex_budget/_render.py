@@ -28,8 +28,6 @@ from ._codec import PINNED, copy_message
 from ._convert import media_cost
 from .blocks import BudgetMemoryBlock, KnowledgeMemoryBlock
 
-__all__ = ["QUESTIONS", "Part", "Rendering", "as_is", "with_prompt"]
-
 _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own blocks
 _CONTEXT = ("context_str", "context_msg")
 QUESTIONS = ("query_str", "question")

@@ -16,8 +16,6 @@ from llama_index.core.types import PydanticProgramMode
 
 from ._codec import ChatCodec
 
-__all__ = ["FixedPrompt", "FlatConversation", "StepCodec", "forms_of", "schemas_in"]
-
 _TOOL_KEYS = ("tools", "functions", "built_in_tools")
 _TEXT_KEYS = ("response_format", "text_format", "format", "instructions", "system_prompt")
 _STEP_RESULTS = ("Observation: ", "Result of executing the code given:")

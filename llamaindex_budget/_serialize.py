@@ -28,17 +28,6 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import STORED
 from ._counters import tiktoken_name
 
-__all__ = [
-    "add_settings",
-    "class_named",
-    "database_of",
-    "is_lost",
-    "opened",
-    "read_block",
-    "read_settings",
-    "written_block",
-]
-
 _LOST = "lost:"
 
 

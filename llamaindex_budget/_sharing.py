@@ -19,8 +19,6 @@ from ._counters import answer_of, window_of
 from ._options import check_values
 from .models import as_summarizer
 
-__all__ = ["active", "adopt", "budget_for", "budget_of", "one_call_limit", "shared_budget", "use_session"]
-
 _TEMPLATE_TOKENS = 160
 """More than LlamaIndex's own templates have."""
 active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", default=None)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-__all__ = ["SUPPORTED", "require_llama_index"]
-
 SUPPORTED = "llama-index-core>=0.14.24,<0.15"
 """Tested at both ends."""
 

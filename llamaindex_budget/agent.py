@@ -24,8 +24,6 @@ from ._sharing import budget_for
 from .model import budget_model
 from .models import as_summarizer
 
-__all__ = ["BudgetFunctionAgent"]
-
 _run: ContextVar[BudgetSession | None] = ContextVar("rankbudget_run", default=None)
 """The session of the run whose step is being taken."""
 _stored: ContextVar[Sequence[ChatMessage]] = ContextVar("rankbudget_stored", default=())

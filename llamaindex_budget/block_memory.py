@@ -21,8 +21,6 @@ from ._memory import SessionMemory
 from ._serialize import database_of, opened, read_block, read_settings, written_block
 from .blocks import HistorySummaryMemoryBlock
 
-__all__ = ["BudgetMemory"]
-
 
 class BudgetMemory(SessionMemory, Memory):
     """A `Memory` whose `get` never exceeds `token_limit`, template, blocks and history together.
@@ -66,7 +64,9 @@ class BudgetMemory(SessionMemory, Memory):
     def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
         async def aread() -> Any:
             stored = await self.aget_all(MessageStatus.ACTIVE)
-            said = await self._get_memory_blocks_content(stored, input=pending(question, stored), **options)
+            said = await self._get_memory_blocks_content(
+                stored, input=pending(question, stored)[0], **options
+            )
             return stored, [(block, said[block.name]) for block in self.memory_blocks if said.get(block.name)]
 
         return Call(lambda: asyncio_run(aread()), awaitable=aread)

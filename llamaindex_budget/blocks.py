@@ -21,15 +21,6 @@ from ._counters import settings_counter
 from ._options import by_name, check_part
 from .models import as_summarizer
 
-__all__ = [
-    "BudgetMemoryBlock",
-    "HistorySummaryMemoryBlock",
-    "KnowledgeMemoryBlock",
-    "ProjectMemoryBlock",
-    "SystemMemoryBlock",
-    "TaskMemoryBlock",
-]
-
 _LOWEST = 100
 
 

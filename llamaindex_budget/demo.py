@@ -26,8 +26,6 @@ from ._events import BudgetEvent
 from .memory import BudgetChatMemoryBuffer
 from .postprocessor import BudgetNodePostprocessor
 
-__all__ = ["run"]
-
 
 class IndexRetriever(BaseRetriever):
     """Finds passages in the demonstration's index, with their scores."""

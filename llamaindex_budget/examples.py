@@ -17,8 +17,6 @@ from ._options import check_values
 from ._sharing import shared_budget
 from .models import embedder
 
-__all__ = ["few_shot_function"]
-
 _REMEMBERED = 256
 
 

@@ -19,8 +19,6 @@ from ._codec import check_messages, copy_message
 from ._memory import SessionMemory
 from ._serialize import class_named, read_settings
 
-__all__ = ["BudgetChatMemoryBuffer"]
-
 
 class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     """A `ChatMemoryBuffer` whose `get` never exceeds its limit and always is a valid conversation.

@@ -25,8 +25,6 @@ from ._options import check_values
 from ._request import FixedPrompt, forms_of
 from ._sharing import adopt
 
-__all__ = ["budget_model"]
-
 LLMT = TypeVar("LLMT", bound=LLM)
 _BUDGET = "_request_budget"
 

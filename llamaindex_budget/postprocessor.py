@@ -47,8 +47,6 @@ from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import embedder
 from .prompt_helper import BudgetPromptHelper
 
-__all__ = ["BudgetNodePostprocessor"]
-
 _FIRST_NODES = 400  # tokens of nodes that come before what a synthesizer keeps free
 _LIVE = Field(default=None, exclude=True, repr=False)  # an object of this process, no plain data
 

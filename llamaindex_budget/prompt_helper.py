@@ -28,8 +28,6 @@ from ._options import check_part, named
 from ._render import QUESTIONS
 from ._sharing import shared_budget
 
-__all__ = ["BudgetPromptHelper"]
-
 _SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will
 not be; but it shows only the longer of its two templates, and the other may have some tokens more."""

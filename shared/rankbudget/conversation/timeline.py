@@ -117,10 +117,8 @@ class Timeline:
         self.newest = self.turns_read[0] if self._parse_one() else None
         question = self.newest.question if self.newest is not None else None
         self.asked = None if question is None else question.start  # where the newest question is
-        if thread is not None and thread.strict:
-            self._refuse_broken()
-        if thread is not None and self.newest is not None and self.newest.broken:
-            self._refuse_nothing(self.newest)
+        if thread is not None:
+            self._check(thread)
 
     def role(self, position: int) -> str:
         """Returns what one message is: its role, and "tool" for a user message that holds tool results."""
@@ -223,6 +221,12 @@ class Timeline:
                 found.append((i, reason))
         return found
 
+    def _check(self, thread: Thread) -> None:
+        if thread.strict:
+            self._refuse_broken()
+        if self.newest is not None and self.newest.broken:
+            self._refuse_nothing(self.newest)
+
     def _refuse_nothing(self, newest: Turn) -> None:
         """Raises MessageError where no message is valid; a session may read such a thread, not send it."""
         read_only = self.thread.remembers and not self.thread.sent
@@ -319,9 +323,9 @@ class Timeline:
             if role in (_TOOL, _ANSWERS):
                 broken.append((at, "orphan_result"))
             at += 1
-        question = Unit(start, start + 1) if start >= 0 else None
-        units = [question, *body] if question else body
-        self.turns_read.append(Turn(max(0, start), stop, question, body, units, broken))
+        asked = [Unit(start, start + 1)] if start >= 0 else []
+        question = next(iter(asked), None)
+        self.turns_read.append(Turn(max(0, start), stop, question, body, asked + body, broken))
         return True
 
     def _parse_answer(self, at: int, stop: int, body: list[Unit], broken: list[Broken]) -> int:
