@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 _HOME = {
     "AnalyzerConfig": "optimizer.analyzer",
     "Assembler": "prompt.assembler",
-    "Assembly": "prompt.plan",
+    "Assembly": "prompt.request",
     "Block": "segment",
     "BlockAssembler": "prompt.five_block_text",
     "BlockTotal": "report.report",
@@ -143,7 +143,7 @@ if TYPE_CHECKING:
     from .prompt.fit_messages import afit_messages, fit_messages
     from .prompt.fit_text import fit_text
     from .prompt.five_block_text import BlockAssembler
-    from .prompt.plan import Assembly
+    from .prompt.request import Assembly
     from .prompt.session import BudgetSession
     from .relevance.index import EmbeddingIndex
     from .relevance.protocol import Scorer

@@ -22,8 +22,7 @@ from .messages.codec import PINNED_ROLES, ROLES, content_text, finished, replace
 from .messages.measure import CodecMeasure, ListMeasure, Measure
 from .messages.tags import JOINT, NOTICE, PLACEHOLDERS, escape_text, render_block, tag_name, wrapper_of
 from .prompt.limits import Limits, ModelFacts, holds, limits_of
-from .prompt.plan import Plan
-from .prompt.request import PromptRequest, Shown
+from .prompt.request import Plan, PromptRequest, Shown
 from .prompt.signals import segment_signals
 from .prompt.stages import plain_budget, plan_steps
 

@@ -13,7 +13,7 @@ from ..counting.profiles import RenderingProfile
 from ..errors import BudgetConfigError, RowError, check_choice, check_flag, did_you_mean, named_options, shown
 from ..messages.tags import NOTICE
 from ..prompt.assembler import Assembler
-from ..prompt.plan import Plan
+from ..prompt.request import Plan
 from ..prompt.stages import plain_budget
 from ..relevance.protocol import Scorer
 from .reading import INPUTS, USUAL_INPUTS, read_row

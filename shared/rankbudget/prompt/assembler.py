@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -18,17 +19,18 @@ from ..messages.codec import Codec, DictCodec, content_text
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
 from ..relevance.protocol import Scorer
-from ..segment import Block, Decision, Scope
-from .blocks import for_reader
+from ..segment import Block, Decision, Scope, Segment
 from .fit_messages import check_timeout, read_profile
-from .plan import Plan
-from .read_blocks import Blocks, check_history, read_blocks
-from .request import PromptRequest, Render, Shown
+from .grants import for_reader
+from .request import Plan, PromptRequest, Render, Shown
 from .session import BudgetSession
 from .stages import plain_budget, plan_steps
 
 _MESSAGES = ("system", "history", "query")
-"""Blocks that are host messages."""
+"""Blocks that may be made of host messages."""
+
+Blocks = Sequence[Block] | Mapping[str, Any]
+"""Blocks; or names with a text, texts, segments, or (history) messages."""
 
 
 class Assembler:
@@ -142,7 +144,7 @@ class Assembler:
             BudgetExceededError: what must stay does not fit.
             BudgetConfigError: blocks that cannot be read.
         """
-        by_name = {b.name: b for b in read_blocks(blocks) if include_memories or b.name != "memory"}
+        by_name = {b.name: b for b in _read_blocks(blocks) if include_memories or b.name != "memory"}
         hidden: list[Decision] = []
         for name in _MESSAGES:  # the plan reads the other blocks for their reader
             if name in by_name:
@@ -195,7 +197,7 @@ class Assembler:
         """Returns the history as host messages."""
         if block is None:
             return None
-        check_history(block)
+        _check_history(block)
         if block.messages is not None:
             return block.messages
         return [
@@ -208,3 +210,99 @@ class Assembler:
             return 0
         text = "\n".join([s.text for s in task.segments])
         return self.session.task_turns(text, history)
+
+
+# ---- what an assembler takes ----------------------------------------------------------------------
+def _read_blocks(blocks: Blocks) -> list[Block]:
+    """Returns blocks, each name once.
+
+    Raises:
+        BudgetConfigError: a name twice, or a value that is not a block.
+    """
+    given: Any = blocks  # callers without type checks give anything
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+        msg = (
+            f"blocks must be Block objects or a mapping (got a {type(given).__name__}). "
+            "Give {'system': 'Be kind.', 'history': messages}, for example."
+        )
+        raise BudgetConfigError(msg)
+    found: list[Any] = list(given)
+    if isinstance(given, Mapping):
+        found = [_block(name, value) for name, value in given.items()]
+    others: list[Any] = [b for b in found if not isinstance(b, Block)]
+    if others:
+        raise BudgetConfigError.of([f"blocks must be Block objects (got {other!r:.80})" for other in others])
+    problems = [
+        f"block {name!r} must be given once (got {n} times)" for name, n in _repeated(b.name for b in found)
+    ]
+    for block in found:
+        if block.messages is not None and block.name not in _MESSAGES:
+            names = ", ".join(map(repr, _MESSAGES))
+            problems.append(
+                f"block {block.name!r} must have segments (got messages). Only {names} take messages."
+            )
+        for name, n in _repeated(s.id for s in block.segments):
+            problems.append(f"ids in block {block.name!r} must be unique (got {name!r} {n} times)")
+    if problems:
+        raise BudgetConfigError.of(problems)
+    return found
+
+
+def _check_history(block: Block) -> None:
+    """Refuses what a conversation cannot promise: it is cut by age, in turns."""
+    pinned = [s.id for s in block.segments if s.pinned][:5]
+    grouped = [s.id for s in block.segments if s.group][:5]
+    asked = [f"pinned segments {pinned!r}"] if pinned else []
+    asked += ["pinned=True"] if block.pinned else []
+    asked += [f"strategy={block.strategy!r}"] if block.strategy is not None else []
+    asked += [f"groups for {grouped!r}"] if grouped else []
+    if asked:
+        msg = (
+            f"the history block must have no pins, groups or strategy (got {', '.join(asked)}). It is kept "
+            "from its newest turn on; put what must stay into a memory block or a system message, and set "
+            "cut= and min_exchanges= for the rest."
+        )
+        raise BudgetConfigError(msg)
+
+
+def _block(name: Any, value: Any) -> Block:
+    if not isinstance(name, str) or not name:
+        msg = f"a block's name must be a non-empty text (got {name!r})"
+        raise BudgetConfigError(msg)
+    if isinstance(value, Block):
+        return value if value.name == name else replace(value, name=name)
+    if value is None or value == "":
+        return Block(name=name)
+    if isinstance(value, str):
+        return Block.of(name, value)
+    if isinstance(value, Segment):
+        return Block(name=name, segments=(value,))
+    if isinstance(value, Mapping) and name in _MESSAGES and "role" in value:
+        return Block(name=name, messages=[value])
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+        msg = f"block {name!r} must be a text, a list of texts or segments, or messages (got {value!r:.80})"
+        raise BudgetConfigError(msg)
+    return _block_of_items(name, list(value))
+
+
+def _block_of_items(name: str, items: list[Any]) -> Block:
+    segments = [item for item in items if isinstance(item, Segment)]
+    if items and len(segments) == len(items):
+        return Block(name=name, segments=tuple(items))
+    texts = items and name != "history" and all(isinstance(item, str) for item in items)
+    if name in _MESSAGES and not texts:
+        return Block(name=name, messages=items)
+    if None in items:
+        msg = f"block {name!r} must hold texts, segments or objects (got None at {items.index(None)})."
+        raise BudgetConfigError(msg)
+    made = [
+        item
+        if isinstance(item, Segment)
+        else Segment(id=f"{name}-{i}", text=str(item), source=None if isinstance(item, str) else item)
+        for i, item in enumerate(items)
+    ]
+    return Block(name=name, segments=tuple(made))
+
+
+def _repeated(names: Iterable[str]) -> list[tuple[str, int]]:
+    return [(name, times) for name, times in Counter(names).items() if times > 1]

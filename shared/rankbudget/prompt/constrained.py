@@ -14,8 +14,7 @@ from ..fitting.protocol import Fit
 from ..messages.codec import DictCodec
 from ..messages.tags import NOTICE, escape_text
 from ..segment import Block, Segment
-from .plan import Plan
-from .request import PromptRequest
+from .request import Plan, PromptRequest
 from .stages import plan_steps
 
 _HEADER = "Here are relevant documents:\n"

@@ -12,13 +12,13 @@ from ..conversation.fit import fit_thread
 from ..conversation.thread import FittedThread
 from ..conversation.timeline import Timeline
 from ..counting.profiles import apply_profile
-from ..errors import BudgetExceededError
+from ..errors import BudgetExceededError, named_failure
+from ..fitting import block as fitting
 from ..fitting.protocol import Fit
-from ..segment import Block
-from .blocks import as_shown, fit_block
-from .grants import Grants, Inputs, Prices
+from ..segment import Block, Segment
+from .grants import Grants, Inputs, Prices, Wish, as_rendered
 from .layout import STATIC, Layout
-from .request import PromptRequest
+from .request import PromptRequest, Shown
 
 _ROUNDS = 12
 """Most rounds of giving up."""
@@ -110,6 +110,34 @@ def _left_by_history(
     return left.grants, left.unused
 
 
+def fit_block(
+    request: PromptRequest, block: Block, wish: Wish, granted: int, *, question: str, tags: tuple[str, ...]
+) -> Fit:
+    """Returns what a block keeps within `granted` tokens, its frame included."""
+    counter, beside = request.counter, request.beside
+    show = as_rendered(request, block.name, tags)
+
+    def cost(segment: Segment, text: str) -> int:
+        if text == segment.text and segment.id in wish.costs:
+            return wish.costs[segment.id]
+        return counter.count(show(segment, text)) + beside.get(segment.id, 0)
+
+    segments = block.segments
+    if block.pinned:
+        segments = tuple([replace(s, pinned=True) for s in segments])
+    with named_failure(f"fitting the block {block.name!r}"):  # scorers, costs and strategies from outside
+        fit = fitting.fit_block(
+            segments,
+            strategy=fitting.strategy_for(block.name, block.strategy, scorer=request.scorer),
+            limit=max(0, granted - wish.base),
+            counter=counter,
+            block=block.name,
+            query=block.query or question,
+            cost=request.cost or cost,
+        )
+    return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit
+
+
 # ---- render and verify ----------------------------------------------------------------------------
 
 
@@ -159,7 +187,7 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
         total = inputs.measure.total(messages) + request.extra_tokens
         total += _beside(request, fitted) if request.beside else 0
         return Rendered(messages=messages, total=total, fitted=fitted)
-    fits = fitted.fits if request.shown is None else as_shown(fitted.fits, request.shown)
+    fits = fitted.fits if request.shown is None else _as_shown(fitted.fits, request.shown)
     layout = Layout(
         codec=request.codec,
         system=list(request.system),
@@ -180,6 +208,18 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
         total = inputs.measure.total(messages)
     total += request.extra_tokens + (_beside(request, fitted) if request.beside else 0)
     return Rendered(messages=messages, total=total, fitted=fitted, layout=layout)
+
+
+def _as_shown(fits: Mapping[str, Fit], shown: Shown) -> dict[str, Fit]:
+    """Returns fits whose pieces read as the prompt shows them."""
+    made: dict[str, Fit] = {}
+    for name, fit in fits.items():
+        pieces = [
+            replace(p, rendition=replace(p.rendition, text=shown(name, p.segment, p.rendition.text)))
+            for p in fit.pieces
+        ]
+        made[name] = replace(fit, pieces=tuple(pieces))
+    return made
 
 
 def _beside(request: PromptRequest, fitted: Fitted) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ..budget.allocation import Demand, allocate, demand_for, with_absent
 from ..conversation.fit import Needs, least_tokens, needs_of
@@ -13,11 +14,13 @@ from ..errors import BudgetExceededError
 from ..fitting.protocol import Fit
 from ..messages.codec import PINNED_ROLES, content_text
 from ..messages.measure import CodecMeasure, Measure
-from ..messages.tags import USUAL_NAMES, own_tags
-from ..segment import Block, Decision
-from .blocks import UNBOUNDED, Wish, for_reader, wishes_of
+from ..messages.tags import JOINT, USUAL_NAMES, own_tags, tag_lines, wrapper_of
+from ..segment import Block, Decision, Scope, Segment
+from .layout import STATIC
 from .request import PromptRequest, Turn
 
+UNBOUNDED = 1 << 40
+"""More than any room."""
 _NOTHING = Fit(pieces=(), tokens=0)
 
 
@@ -94,7 +97,28 @@ def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:
     )
 
 
+def for_reader(block: Block, reader: Scope | None) -> tuple[Block, list[Decision]]:
+    """Returns what the reader may see of a block, and a decision without its id for each hidden segment."""
+    seen = [s for s in block.segments if s.scope is None or s.scope.visible_to(reader)]
+    hidden = len(block.segments) - len(seen)
+    if not hidden:
+        return block, []
+    unseen = partial(Decision, block=block.name, action="trimmed", reason="out_of_scope", before=0, after=0)
+    decisions = [unseen(segment_id=f"{block.name}-hidden-{n}") for n in range(1, hidden + 1)]
+    return replace(block, segments=tuple(seen)), decisions
+
+
 # ---- price ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a block wants."""
+
+    wanted: int = 0  # tokens of all of it, frame included
+    base: int = 0  # tokens of its frame: tags; for the first block of a message framing and notice, too
+    pinned: int = 0  # tokens of what is never cut, frame included
+    costs: Mapping[str, int] = field(default_factory=dict)  # of each whole segment, by its id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +189,56 @@ def _check_system(request: PromptRequest, inputs: Inputs) -> int:
     tokens = sum(request.counter.count_many(texts)) if texts else 0
     request.budget.check_system(tokens)
     return tokens
+
+
+def wishes_of(
+    request: PromptRequest, measure: Measure, blocks: Sequence[Block], tags: tuple[str, ...]
+) -> dict[str, Wish]:
+    """Returns what each block wants, by name."""
+    wishes: dict[str, Wish] = {}
+    framed = False  # blocks that change every turn share one message, which is framed once
+    for block in blocks:
+        if not block.segments:
+            wishes[block.name] = Wish()
+        elif request.cost is not None:  # the strategy prices the segments; here they would be counted twice
+            wishes[block.name] = Wish(wanted=UNBOUNDED)
+        else:
+            static = block.name in STATIC
+            base = request.frames.get(block.name, 0)
+            if request.render is None:
+                base = _frame_tokens(request, measure, block.name, framing=static or not framed)
+            framed = framed or not static
+            show = as_rendered(request, block.name, tags)
+            texts = [show(s, s.text) for s in block.segments]
+            counted = zip(block.segments, request.counter.count_many(texts), strict=True)
+            costs = [(s, tokens + request.beside.get(s.id, 0)) for s, tokens in counted]
+            groups = {s.group for s in block.segments if s.pinned and s.group is not None}
+            stay = [cost for s, cost in costs if block.pinned or s.pinned or s.group in groups]
+            wishes[block.name] = Wish(
+                wanted=base + sum([cost for _, cost in costs]),
+                base=base,
+                pinned=base + sum(stay) if stay else 0,
+                costs={s.id: cost for s, cost in costs},
+            )
+    return wishes
+
+
+def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framing: bool) -> int:
+    count = request.counter.count
+    tags = sum(map(count, tag_lines(name)))
+    if not framing:
+        return tags
+    notice = count(request.notice + "\n") if request.notice and name not in STATIC else 0
+    return tags + notice + measure.group([request.codec.make("system", "", origin=name)])
+
+
+def as_rendered(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
+    """Returns how a text of a segment of a block reads in the prompt, wrapping included."""
+    wrap = wrapper_of(name, tags) if request.render is None else lambda _, text: text + JOINT
+    shown = request.shown
+    if shown is None:
+        return wrap
+    return lambda segment, text: wrap(segment, shown(name, segment, text))
 
 
 # ---- grant ----------------------------------------------------------------------------------------

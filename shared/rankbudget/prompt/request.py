@@ -1,4 +1,4 @@
-"""What one turn asks for: blocks, conversation, question, limits, and how a host renders them."""
+"""What one turn asks for, and what it gets: a `PromptRequest`, and a `Plan`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from ..conversation.state import ThreadState
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
+from ..errors import BudgetExceededError
 from ..fitting.protocol import Cost, Fit
 from ..messages.codec import Codec
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
 from ..relevance.protocol import Scorer
-from ..report.report import Covers
+from ..report.report import BudgetReport, Covers
 from ..segment import Block, Decision, Scope, Segment
+from .layout import Layout
 
 Render = Callable[[Mapping[str, Fit], list[Any]], Sequence[Any]]
 """Makes the final host messages from the kept pieces by block and the kept history: a host's own template."""
@@ -83,3 +85,42 @@ class Turn:
     awaited: frozenset[str] = frozenset()  # blocks that another call of this turn brings; share reserved
     known: ThreadState | None = None  # what the session remembers of the conversation
     granted_history: int | None = None  # what an earlier call of this turn granted it; None without one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A finished prompt."""
+
+    messages: Sequence[Any]  # the prompt; messages kept whole are the objects that were given
+    history: Sequence[Any]  # what stays of the conversation, with the question when it was its last message
+    kept: Mapping[str, Fit]  # what each block kept, by block name
+    report: BudgetReport  # why every piece was kept, shortened or dropped
+    counter: TokenCounter
+    granted: Mapping[str, int]  # tokens granted to each block; the history's under "history"
+    layout: Layout | None = None  # the parts in their places; None where only a history was asked for
+    state: ThreadState | None = None  # what a session remembers of the conversation; None without one
+    unsummarized: bool = False  # some of what was dropped is in no summary, although there is a summarizer
+
+    @property
+    def text(self) -> str:
+        """The prompt as tagged text, for completion models; empty blocks hold the usual placeholders.
+
+        Tags cost other tokens than the framing of messages, so the text is counted when it is asked for.
+
+        Raises:
+            BudgetExceededError: the text is over the limit although the messages are not;
+                `Assembler(text=True)` fits both.
+        """
+        text = self.layout.text() if self.layout is not None else ""
+        tokens = self.counter.count(text)
+        if tokens > self.report.limit:
+            msg = (
+                f"the prompt as text must have at most {self.report.limit:,} tokens (got {tokens:,}). "
+                "Make it with Assembler(text=True), which fits the text, too."
+            )
+            raise BudgetExceededError(msg, limit=self.report.limit, needed=tokens)
+        return text
+
+
+Assembly = Plan
+"""What `Assembler.assemble` returns."""

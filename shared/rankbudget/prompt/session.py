@@ -20,8 +20,7 @@ from ..messages.measure import CodecMeasure, Measure
 from ..report.report import FitResult
 from ..segment import Block
 from .fit_messages import check_messages, check_timeout
-from .plan import Plan
-from .request import PromptRequest, Turn
+from .request import Plan, PromptRequest, Turn
 from .stages import budget_of, plain_budget, plan_steps
 
 _LEARNED = ("sources", "host_tokens", "_reported", "_planned", "_state", "_turn", "_task")

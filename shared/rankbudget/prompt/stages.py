@@ -14,8 +14,7 @@ from ..report.report import BudgetReport
 from .fitted import fit, fit_history, verify
 from .grants import Inputs, Prices, grant, price, read
 from .outcome import contents, needs, warnings
-from .plan import Plan
-from .request import PromptRequest, Turn
+from .request import Plan, PromptRequest, Turn
 
 _SHORTENED, _LEAST_QUESTION = 4, 16
 """How often a question is shortened, and the tokens below which it is not cut."""
