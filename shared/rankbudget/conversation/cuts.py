@@ -82,7 +82,8 @@ def resume(
         if whole is not None:
             return whole
     kept = _from_cut(timeline, known, room, edits)
-    if kept is not None and (cut is None or _beside_question(timeline, room) < 2 * cut.room):
+    twice = cut is not None and room >= 2 * cut.room and _beside_question(timeline, room) >= 2 * cut.room
+    if kept is not None and not twice:
         return kept
     half = _filled(timeline, room // 2, minimum)
     if kept is not None:

@@ -225,7 +225,9 @@ def _put_together(
 ) -> FittedThread:
     """Returns what stays with the summary that `shown` shows, its decisions, and what a session remembers."""
     chosen, edits = selection.positions(timeline.pinned), selection.edits
-    messages = [edits.get(i, timeline.messages[i]) for i in chosen]
+    messages = list(map(timeline.messages.__getitem__, chosen))
+    if edits:
+        messages = [edits.get(i, whole) for i, whole in zip(chosen, messages, strict=True)]
     tokens = timeline.measure.overhead + selection.tokens + timeline.pinned_tokens
     written: tuple[int, int] | None = None
     if shown is not None:

@@ -68,7 +68,6 @@ def limits_of(
     context_window: int | None = None,
     model: ModelFacts | str | None = None,
     counter: Any = None,
-    tools: Sequence[Tool] | None = None,
 ) -> Limits:
     """Returns the limits that these options mean; with none of them, those of a window of 8,192 tokens.
 
@@ -97,7 +96,6 @@ def limits_of(
         budget=whole,
         counter=counter_for(counter if counter is not None else whole.model or "o200k_base"),
         ceiling=None if alone else _beside_answer(facts, max_tokens),
-        tools=tools,
     )
 
 
