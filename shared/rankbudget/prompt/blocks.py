@@ -8,7 +8,7 @@ from functools import partial
 
 from ..errors import named_failure
 from ..fitting import block as fitting
-from ..fitting.protocol import Fit
+from ..fitting.protocol import Fit, whole
 from ..messages.measure import Measure
 from ..messages.tags import JOINT, tag_lines, wrapper_of
 from ..segment import Block, Decision, Scope, Segment
@@ -17,6 +17,8 @@ from .request import PromptRequest
 
 UNBOUNDED = 1 << 40
 """More than any room."""
+_PROBES = 3
+"""Pieces of a block that a host renders to show what it puts around each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Wish:
 
     wanted: int = 0  # tokens of all of it, frame included
     base: int = 0  # tokens of its frame: tags; for the first block of a message framing and notice, too
+    each: int = 0  # tokens that a host's rendering adds to each piece
     pinned: int = 0  # tokens of what is never cut, frame included
     costs: Mapping[str, int] = field(default_factory=dict)  # of each whole segment, by its id
 
@@ -41,9 +44,9 @@ def for_reader(block: Block, reader: Scope | None) -> tuple[Block, list[Decision
 
 
 def wishes_of(
-    request: PromptRequest, measure: Measure, blocks: Sequence[Block], tags: tuple[str, ...]
+    request: PromptRequest, measure: Measure, blocks: Sequence[Block], tags: tuple[str, ...], empty: int
 ) -> dict[str, Wish]:
-    """Returns what each block wants, by name."""
+    """Returns what each block wants, by name; `empty` are the tokens of a host's prompt without any."""
     wishes: dict[str, Wish] = {}
     framed = False  # blocks that change every turn share one message, which is framed once
     for block in blocks:
@@ -53,19 +56,22 @@ def wishes_of(
             wishes[block.name] = Wish(wanted=UNBOUNDED)
         else:
             static = block.name in STATIC
-            base = request.frames.get(block.name, 0)
+            show = _shower(request, block.name, tags)
+            counts = request.counter.count_many([show(s, s.text) for s in block.segments])
+            base, each = request.frames.get(block.name, 0), 0
             if request.render is None:
                 base = _frame_tokens(request, measure, block.name, framing=static or not framed)
+            elif block.name not in request.frames:
+                base, each = _host_frame(request, measure, block, counts, empty)
             framed = framed or not static
-            show = _shower(request, block.name, tags)
-            texts = [show(s, s.text) for s in block.segments]
-            counted = zip(block.segments, request.counter.count_many(texts), strict=True)
-            costs = [(s, tokens + request.beside.get(s.id, 0)) for s, tokens in counted]
+            counted = zip(block.segments, counts, strict=True)
+            costs = [(s, tokens + each + request.beside.get(s.id, 0)) for s, tokens in counted]
             groups = {s.group for s in block.segments if s.pinned and s.group is not None}
             stay = [cost for s, cost in costs if block.pinned or s.pinned or s.group in groups]
             wishes[block.name] = Wish(
                 wanted=base + sum([cost for _, cost in costs]),
                 base=base,
+                each=each,
                 pinned=base + sum(stay) if stay else 0,
                 costs={s.id: cost for s, cost in costs},
             )
@@ -81,6 +87,25 @@ def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framin
     return tags + notice + measure.group([request.codec.make("system", "", origin=name)])
 
 
+def _host_frame(
+    request: PromptRequest, measure: Measure, block: Block, counts: Sequence[int], empty: int
+) -> tuple[int, int]:
+    """Returns the tokens that a host puts around a block, and around each of its pieces.
+
+    The host's own rendering says so, with one of the shortest pieces in it and with a few.
+    """
+    assert request.render is not None
+    shortest = sorted(range(len(counts)), key=counts.__getitem__)[:_PROBES]
+    added = []
+    for places in (shortest[:1], sorted(shortest)) if len(shortest) > 1 else (shortest,):
+        pieces = tuple([whole(block.segments[i], counts[i]) for i in places])
+        rendered = request.render({block.name: Fit(pieces=pieces, tokens=0)}, [])
+        media = 0 if block.name == "knowledge" else sum([request.beside.get(p.segment.id, 0) for p in pieces])
+        added.append(measure.total(list(rendered)) - empty - sum([counts[i] for i in places]) - media)
+    each = max(0, -(-(added[-1] - added[0]) // max(1, len(shortest) - 1)))
+    return max(0, added[0] - each), each
+
+
 def fit_block(request: PromptRequest, block: Block, wish: Wish, granted: int, tags: tuple[str, ...]) -> Fit:
     """Returns what a block keeps within `granted` tokens, its frame included."""
     counter, beside = request.counter, request.beside
@@ -89,7 +114,7 @@ def fit_block(request: PromptRequest, block: Block, wish: Wish, granted: int, ta
     def cost(segment: Segment, text: str) -> int:
         if text == segment.text and segment.id in wish.costs:
             return wish.costs[segment.id]
-        return counter.count(show(segment, text)) + beside.get(segment.id, 0)
+        return counter.count(show(segment, text)) + wish.each + beside.get(segment.id, 0)
 
     segments = block.segments
     if block.pinned:

@@ -126,6 +126,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     else:
         question = measure.group([request.question]) if request.question is not None else 0
         fixed = measure.overhead + system_tokens + question
+    rendered = fixed  # without blocks and history
     fixed += request.extra_tokens
     if fixed > limit:
         raise _fixed_too_large(inputs, fixed, system_tokens, limit)
@@ -137,7 +138,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         room=limit - fixed,
         system_tokens=system_tokens,
         system_text=system_text,
-        wishes=wishes_of(request, measure, inputs.blocks, inputs.tags) if inputs.blocks else {},
+        wishes=wishes_of(request, measure, inputs.blocks, inputs.tags, rendered) if inputs.blocks else {},
         needs=needs_of(inputs.timeline) if competes and inputs.timeline else Needs(),
     )
 
