@@ -120,7 +120,7 @@ def fit_block(
     def cost(segment: Segment, text: str) -> int:
         if text == segment.text and segment.id in wish.costs:
             return wish.costs[segment.id]
-        return counter.count(show(segment, text)) + beside.get(segment.id, 0)
+        return counter.count(show(segment, text)) + wish.each + beside.get(segment.id, 0)
 
     segments = block.segments
     if block.pinned:
@@ -159,13 +159,13 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
         over = largest - prices.limit
         if over <= 0:
             return rendered
-        fits, rest = _give_up(request, inputs, prices, fitted, over)
+        fits, granted, rest = _give_up(request, inputs, prices, fitted, over)
         history = fitted.history
         if fits == fitted.fits:  # a dropped block's frame goes too, so the history gives only after blocks
             history = (yield from _smaller_history(inputs, prices, history, rest)) if history else None
             if history is None:
                 break
-        fitted = replace(fitted, fits=fits, history=history)
+        fitted = replace(fitted, fits=fits, granted=granted, history=history)
     raise _too_large(inputs, prices, fitted, largest)
 
 
@@ -230,31 +230,19 @@ def _beside(request: PromptRequest, fitted: Fitted) -> int:
 
 def _give_up(
     request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted, over: int
-) -> tuple[dict[str, Fit], int]:
-    """Returns the fits after the lowest ranks gave up `over` tokens, and what of that is still missing.
-
-    A template may put tags around each piece, or show a text twice. What the prompt has beyond the sum of its
-    parts is put down to all pieces and messages alike, and goes with them.
-    """
-    made, history = dict(fitted.fits), fitted.history
-    used = 0 if history is None else history.tokens - inputs.measure.overhead
-    expected = prices.limit - prices.room + sum([fit.tokens for fit in made.values()]) + used
-    unseen = max(0, prices.limit + over - expected)
-    messages = 0 if history is None else len(history.messages)
-    pieces = messages + sum([len(fit.pieces) for fit in made.values()])
+) -> tuple[dict[str, Fit], dict[str, int], int]:
+    """Returns fits and grants after the lowest ranks gave up `over` tokens, and what of that is missing."""
+    made, granted = dict(fitted.fits), dict(fitted.granted)
     for given in reversed(inputs.blocks):
         name = given.name
         if made[name].pieces and over > 0:
             wish, before = prices.wishes[name], made[name].tokens
-            shown = before + unseen * len(made[name].pieces) // pieces
-            most = before * max(0, shown - over) // shown if shown else 0
+            granted[name] = max(wish.pinned, before - over)
             made[name] = fit_block(
-                request, given, wish, max(wish.pinned, most), question=inputs.question, tags=inputs.tags
+                request, given, wish, granted[name], question=inputs.question, tags=inputs.tags
             )
-            over -= shown - made[name].tokens * shown // max(1, before)
-    if messages and used > 0:
-        over = -(-over * used // (used + unseen * messages // pieces))
-    return made, over
+            over -= before - made[name].tokens
+    return made, granted, over
 
 
 def _smaller_history(

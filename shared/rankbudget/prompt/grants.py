@@ -11,7 +11,7 @@ from ..conversation.fit import Needs, least_tokens, needs_of
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
 from ..errors import BudgetExceededError
-from ..fitting.protocol import Fit
+from ..fitting.protocol import Fit, whole
 from ..messages.codec import PINNED_ROLES, content_text
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.tags import JOINT, USUAL_NAMES, own_tags, tag_lines, wrapper_of
@@ -21,6 +21,8 @@ from .request import PromptRequest, Turn
 
 UNBOUNDED = 1 << 40
 """More than any room."""
+_PROBES = 3
+"""Pieces of a block that a host renders to show what it puts around each."""
 _NOTHING = Fit(pieces=(), tokens=0)
 
 
@@ -117,6 +119,7 @@ class Wish:
 
     wanted: int = 0  # tokens of all of it, frame included
     base: int = 0  # tokens of its frame: tags; for the first block of a message framing and notice, too
+    each: int = 0  # tokens that a host's rendering adds to each piece
     pinned: int = 0  # tokens of what is never cut, frame included
     costs: Mapping[str, int] = field(default_factory=dict)  # of each whole segment, by its id
 
@@ -152,6 +155,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     else:
         question = measure.group([request.question]) if request.question is not None else 0
         fixed = measure.overhead + system_tokens + question
+    rendered = fixed  # without blocks and history
     fixed += request.extra_tokens
     if fixed > limit:
         raise _fixed_too_large(inputs, fixed, system_tokens, limit)
@@ -164,7 +168,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         most=UNBOUNDED if request.history_tokens is None else request.history_tokens,
         system_tokens=system_tokens,
         system_text=system_text,
-        wishes=wishes_of(request, measure, inputs.blocks, inputs.tags) if inputs.blocks else {},
+        wishes=wishes_of(request, measure, inputs.blocks, inputs.tags, rendered) if inputs.blocks else {},
         needs=needs_of(inputs.timeline) if competes and inputs.timeline else Needs(),
     )
 
@@ -192,9 +196,9 @@ def _check_system(request: PromptRequest, inputs: Inputs) -> int:
 
 
 def wishes_of(
-    request: PromptRequest, measure: Measure, blocks: Sequence[Block], tags: tuple[str, ...]
+    request: PromptRequest, measure: Measure, blocks: Sequence[Block], tags: tuple[str, ...], empty: int
 ) -> dict[str, Wish]:
-    """Returns what each block wants, by name."""
+    """Returns what each block wants, by name; `empty` are the tokens of a host's prompt without any."""
     wishes: dict[str, Wish] = {}
     framed = False  # blocks that change every turn share one message, which is framed once
     for block in blocks:
@@ -204,19 +208,22 @@ def wishes_of(
             wishes[block.name] = Wish(wanted=UNBOUNDED)
         else:
             static = block.name in STATIC
-            base = request.frames.get(block.name, 0)
+            show = as_rendered(request, block.name, tags)
+            counts = request.counter.count_many([show(s, s.text) for s in block.segments])
+            base, each = request.frames.get(block.name, 0), 0
             if request.render is None:
                 base = _frame_tokens(request, measure, block.name, framing=static or not framed)
+            elif block.name not in request.frames:
+                base, each = _host_frame(request, measure, block, counts, empty)
             framed = framed or not static
-            show = as_rendered(request, block.name, tags)
-            texts = [show(s, s.text) for s in block.segments]
-            counted = zip(block.segments, request.counter.count_many(texts), strict=True)
-            costs = [(s, tokens + request.beside.get(s.id, 0)) for s, tokens in counted]
+            counted = zip(block.segments, counts, strict=True)
+            costs = [(s, tokens + each + request.beside.get(s.id, 0)) for s, tokens in counted]
             groups = {s.group for s in block.segments if s.pinned and s.group is not None}
             stay = [cost for s, cost in costs if block.pinned or s.pinned or s.group in groups]
             wishes[block.name] = Wish(
                 wanted=base + sum([cost for _, cost in costs]),
                 base=base,
+                each=each,
                 pinned=base + sum(stay) if stay else 0,
                 costs={s.id: cost for s, cost in costs},
             )
@@ -230,6 +237,25 @@ def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framin
         return tags
     notice = count(request.notice + "\n") if request.notice and name not in STATIC else 0
     return tags + notice + measure.group([request.codec.make("system", "", origin=name)])
+
+
+def _host_frame(
+    request: PromptRequest, measure: Measure, block: Block, counts: Sequence[int], empty: int
+) -> tuple[int, int]:
+    """Returns the tokens that a host puts around a block, and around each of its pieces.
+
+    The host's own rendering says so, with one of the shortest pieces in it and with a few.
+    """
+    assert request.render is not None
+    shortest = sorted(range(len(counts)), key=counts.__getitem__)[:_PROBES]
+    added = []
+    for places in (shortest[:1], sorted(shortest)) if len(shortest) > 1 else (shortest,):
+        pieces = tuple([whole(block.segments[i], counts[i]) for i in places])
+        rendered = request.render({block.name: Fit(pieces=pieces, tokens=0)}, [])
+        media = 0 if block.name == "knowledge" else sum([request.beside.get(p.segment.id, 0) for p in pieces])
+        added.append(measure.total(list(rendered)) - empty - sum([counts[i] for i in places]) - media)
+    each = max(0, -(-(added[-1] - added[0]) // max(1, len(shortest) - 1)))
+    return max(0, added[0] - each), each
 
 
 def as_rendered(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:

@@ -69,9 +69,15 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
         frame = wish.base if fitted.fits[name].pieces else 0
         used = fitted.fits[name].tokens - frame
         wanted = wish.wanted if request.cost is None else None
-        granted = fitted.granted[name]
-        own = block.rank or rank(name)
-        totals.append(BlockTotal(name=name, rank=own, granted=granted, used=used, wanted=wanted))
+        total = BlockTotal(
+            name=name,
+            rank=block.rank or rank(name),
+            granted=fitted.granted[name],
+            used=used,
+            wanted=wanted,
+            frame=wish.base,
+        )
+        totals.append(total)
     if request.question is not None:
         used = inputs.measure.group([request.question])
         totals.append(BlockTotal(name="query", rank=rank("query"), granted=None, used=used))

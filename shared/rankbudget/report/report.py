@@ -32,6 +32,7 @@ class BlockTotal:
         granted: tokens it was allowed; None where only the window limits it.
         used: tokens that are in the prompt.
         wanted: tokens it would have used, where known.
+        frame: tokens of the grant that go to its tags as soon as it has a piece; `used` is without them.
         kept: segments kept whole; the report counts these, and those `shortened` and `dropped`.
 
     Example:
@@ -44,6 +45,7 @@ class BlockTotal:
     granted: int | None
     used: int
     wanted: int | None = None
+    frame: int = 0
     kept: int = 0
     shortened: int = 0
     dropped: int = 0
@@ -286,11 +288,9 @@ class BudgetReport:
         name, more = decision.block, None
         if self._more and decision.action == "trimmed" and decision.reason not in HOLDS_AT_ANY_SIZE:
             more = self._more(name, decision.segment_id)
-        granted, used = self.limit, self.total_tokens
-        for total in self.totals:
-            if total.name == name and total.granted is not None:
-                granted, used = total.granted, total.used
-        return explained(decision, granted=granted, used=used, more=more)
+        whole = BlockTotal(name=name, rank=1, granted=self.limit, used=self.total_tokens)
+        own = next((t for t in self.totals if t.name == name and t.granted is not None), whole)
+        return explained(decision, block=own, more=more)
 
     @cached_property
     def _more(self) -> MoreTokens | None:

@@ -62,8 +62,8 @@ def facts(report: Mapping[str, Any]) -> list[str]:
 
 
 # ---- one decision --------------------------------------------------------------------------------
-def explained(decision: Decision, *, granted: int, used: int, more: int | None) -> str:
-    """Returns one decision as a sentence, with the tokens its block was `granted` and has `used`.
+def explained(decision: Decision, *, block: BlockTotal, more: int | None) -> str:
+    """Returns one decision as a sentence, with the figures of its block.
 
     `more` tokens bring the piece back; 0 if none do, None if unknown.
     """
@@ -76,7 +76,8 @@ def explained(decision: Decision, *, granted: int, used: int, more: int | None) 
         said = f"dropped: {reason}. It has {decision.before:,} tokens"
         holds = reason in HOLDS_AT_ANY_SIZE
         if not holds:
-            said += f"; the block was granted {granted:,} and uses {used:,}"
+            tags = f" ({block.frame:,} of them for its tags)" if block.frame else ""
+            said += f"; the block was granted {block.granted:,}{tags} and uses {block.used:,}"
         if holds or more == 0:
             said += "; no budget would bring it back"
         elif more:
@@ -112,7 +113,7 @@ def warnings_of(blocks: Sequence[BlockTotal]) -> Iterator[str]:
         if block.name == "history" and block.dropped and block.used < _SHORT_HISTORY:
             yield f"history has only {block.used} tokens left: context may be lost"
         elif block.name == "knowledge" and block.used == 0 and block.size:
-            granted = f"{block.granted or 0:,} tokens it was granted"
+            granted = f"{max(0, (block.granted or 0) - block.frame):,} tokens it was granted"
             yield f"knowledge is empty: none of {block.size:,} segments fits the {granted}"
         elif block.name == "knowledge" and block.used == 0:
             yield "knowledge is empty: retrieval may have failed"
