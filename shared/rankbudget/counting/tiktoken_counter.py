@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,12 @@ _PANIC_RUN = 250_000  # tiktoken 0.14 was seen to panic from 700,000 characters 
 _TOKEN_BYTES = 4
 _NO_SPECIAL: set[str] = set()
 _FAST = ("o200k_base", "cl100k_base")
+_LINE_START = re.compile(r"\n(?:(?=<[^/])|(?<=>\n)(?=</)|\n(?=[^\s/]))")
+"""Ends where a tag opens, where one closes after another tag, and behind an empty line."""
+_CUT_AT_LINES = frozenset({"o200k_base", "o200k_harmony", "cl100k_base"})
+"""No piece of their patterns goes on behind a line break, except with white space or "/"; none looks back."""
+_SHORT, _MOST_SPLIT = 400, 1_000_000
+"""Characters up to which a text is counted at once, and above which its parts would fill the memory."""
 
 
 class TiktokenCounter(TextCounter):
@@ -76,6 +83,13 @@ class TiktokenCounter(TextCounter):
             part = tokens[:max_tokens] if side == "right" else tokens[-max_tokens:]
             guess = len(self.encoding.decode_bytes(part).decode("utf-8", "ignore")) or 1
         return cut_text(text, max_tokens, self._measure, side=side, guess=guess, joints=True)
+
+    def _parts(self, text: str) -> list[str]:
+        exact = self.exact and self.encoding.name in _CUT_AT_LINES  # estimates do not add up
+        if not exact or not _SHORT < len(text) <= _MOST_SPLIT:
+            return [text]
+        ends = [match.end() for match in _LINE_START.finditer(text)]
+        return [text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
 
     def _measure(self, text: str) -> int:
         if len(text) >= LONG_TEXT:
