@@ -104,18 +104,21 @@ def test_a_later_turn_tokenizes_the_new_messages_only(size: int) -> None:
 class Tokenizing(TiktokenCounter):
     """Notes how many characters reach the tokenizer."""
 
-    characters = 0
+    def __init__(self) -> None:
+        super().__init__("o200k_base")
+        self.characters = 0
+        self._tokenize, self._encode_to_buffer = self._encode_to_buffer, self._noted
 
-    def _measure(self, text: str) -> int:
+    def _noted(self, text: str, special: set[str]) -> object:
         self.characters += len(text)
-        return super()._measure(text)
+        return self._tokenize(text, special)
 
 
 def test_a_turn_with_the_same_documents_tokenizes_what_is_new() -> None:
     """A prompt tokenizes its documents about once; a later turn no rendered block, only what is cut anew."""
     documents = [f"Report {i} says: " + f"the parcel number {i} was sent by ship, " * 25 for i in range(20)]
     history = thread(40)
-    counter = Tokenizing("o200k_base")
+    counter = Tokenizing()
     session = BudgetSession(TokenBudget(context_window=LIMIT, reserve=500), counter=counter)
     assembler = Assembler(session.budget, session=session)
     work = []

@@ -101,10 +101,6 @@ class TextCounter(ABC):
     def _measure(self, text: str) -> int:
         """Returns the tokens of a text that is not remembered."""
 
-    def _parts(self, text: str) -> list[str]:
-        """Returns parts of a text whose counts add up, so that each is measured once."""
-        return [text]
-
     def _count_new(self, text: Any) -> int:
         """Counts a text that the recent generation does not know, and remembers the count."""
         if not isinstance(text, str):
@@ -121,8 +117,7 @@ class TextCounter(ABC):
                 return self._recent[key]
         found = self._older.get(key)
         if found is None:
-            parts = self._parts(text)
-            found = sum(map(self.count, parts)) if len(parts) > 1 else self._measure(text)
+            found = self._measure(text)
         # There is no lock: two threads at once can only forget more than they must, never count wrong.
         self._room -= size
         if self._room < 0 or len(self._recent) >= MOST_TEXTS:
