@@ -241,8 +241,8 @@ class Block:
 def _check_types(value: Any) -> None:
     """Raises BudgetConfigError for the fields of a dataclass that are not of their declared types."""
     kind: Any = type(value)
-    allowed = _allowed_types(kind)
-    held = attrgetter(*allowed)(value)
+    read, allowed = _typed_fields(kind)
+    held = read(value)
     if all(map(isinstance, held, allowed.values())):  # nearly always: in one go, as there may be thousands
         return
     raise BudgetConfigError.of(
@@ -253,15 +253,15 @@ def _check_types(value: Any) -> None:
 
 
 @cache
-def _allowed_types(kind: type) -> dict[str, tuple[type, ...]]:
-    """Returns the types that each field of a dataclass may have; any number may be a float."""
+def _typed_fields(kind: type) -> tuple[Callable[[Any], Any], dict[str, tuple[type, ...]]]:
+    """Returns what reads the fields of a dataclass, and the types of each; any number may be a float."""
     allowed = {}
     for name, hint in get_type_hints(kind).items():
         declared = get_args(hint) if isinstance(hint, UnionType) else (hint,)
         types: list[Any] = [get_origin(one) or one for one in declared]
         if Any not in types:
             allowed[name] = (*types, Number) if float in types else tuple(types)
-    return allowed
+    return attrgetter(*allowed), allowed
 
 
 def check_block_name(what: str, name: object, problems: list[str]) -> None:

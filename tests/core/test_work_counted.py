@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from rankbudget import BudgetSession, counter_for, fit_messages
+from rankbudget import Assembler, BudgetSession, TokenBudget, counter_for, fit_messages
 from rankbudget.conversation.timeline import Timeline
+from rankbudget.counting.tiktoken_counter import TiktokenCounter
 from rankbudget.messages.codec import DictCodec
 from rankbudget.messages.measure import CodecMeasure
 from rankbudget.testing import RecordingCounter
@@ -98,3 +99,33 @@ def test_a_later_turn_tokenizes_the_new_messages_only(size: int) -> None:
     after = session.fit([*messages, *turns[2]])
     assert counter.characters == characters(turns[2])
     assert list(after.messages) == [*before.messages, *turns[2]]
+
+
+class Tokenizing(TiktokenCounter):
+    """Notes how many characters reach the tokenizer."""
+
+    def __init__(self) -> None:
+        super().__init__("o200k_base")
+        self.characters = 0
+        self._tokenize, self._encode_to_buffer = self._encode_to_buffer, self._noted
+
+    def _noted(self, text: str, special: set[str]) -> object:
+        self.characters += len(text)
+        return self._tokenize(text, special)
+
+
+def test_a_turn_with_the_same_documents_tokenizes_what_is_new() -> None:
+    """A prompt tokenizes its documents about once; a later turn no rendered block, only what is cut anew."""
+    documents = [f"Report {i} says: " + f"the parcel number {i} was sent by ship, " * 25 for i in range(20)]
+    history = thread(40)
+    counter = Tokenizing()
+    session = BudgetSession(TokenBudget(context_window=LIMIT, reserve=500), counter=counter)
+    assembler = Assembler(session.budget, session=session)
+    work = []
+    for i in range(6):
+        before = counter.characters
+        assembler.assemble({"history": history, "knowledge": documents}, query=f"Where is parcel {i}?")
+        work.append(counter.characters - before)
+        history = [*history, {"role": "assistant", "content": f"In {i}."}, {"role": "user", "content": "?"}]
+    assert work[0] <= 1.3 * (sum(map(len, documents)) + characters(thread(40)))
+    assert 0 < max(work[1:]) <= 5 * max(map(len, documents))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CounterUnavailableError
@@ -20,6 +22,12 @@ _PANIC_RUN = 250_000  # tiktoken 0.14 was seen to panic from 700,000 characters 
 _TOKEN_BYTES = 4
 _NO_SPECIAL: set[str] = set()
 _FAST = ("o200k_base", "cl100k_base")
+_LINE_START = re.compile(r"\n(?:(?=<[^/])|(?<=>\n)(?=</)|\n(?=[^\s/]))")
+"""Ends where a tag opens, where one closes after another tag, and behind an empty line."""
+_CUT_AT_LINES = ("o200k_base", "o200k_harmony", "cl100k_base")
+"""No piece of their patterns goes on behind a line break, except with white space or "/"; none looks back."""
+_SHORT, _MOST_SPLIT = 400, 1_000_000
+"""Characters up to which a text is counted at once, and above which its parts would fill the memory."""
 
 
 class TiktokenCounter(TextCounter):
@@ -55,6 +63,7 @@ class TiktokenCounter(TextCounter):
         )
         self.encoding = loaded
         self._encode = loaded.encode_ordinary
+        self._adds_up = exact and encoding in _CUT_AT_LINES  # not an encoding of somebody's own
         self._fast = _fast_encoding(loaded.name).encode_ordinary if fast else None
         # tiktoken's own `encode_to_numpy` without numpy: no list of numbers is made.
         self._encode_to_buffer = loaded._core_bpe.encode_to_tiktoken_buffer  # noqa: SLF001
@@ -78,6 +87,10 @@ class TiktokenCounter(TextCounter):
         return cut_text(text, max_tokens, self._measure, side=side, guess=guess, joints=True)
 
     def _measure(self, text: str) -> int:
+        if self._adds_up and _SHORT < len(text) <= _MOST_SPLIT:
+            starts = [match.end() for match in _LINE_START.finditer(text)]
+            if starts:  # each part is remembered by itself: a document counts once, whatever is around it
+                return sum([self.count(text[a:b]) for a, b in pairwise([0, *starts, len(text)])])
         if len(text) >= LONG_TEXT:
             return self._measure_long(text)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from ..relevance.corpus import BoundedCache, word_counts
 from ..segment import Segment
@@ -56,13 +57,8 @@ def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int
 def _rarest_words(texts: Sequence[str]) -> frozenset[str]:
     """Returns the rarest word of each text that has no word of its own."""
     words = [word_counts(text) for text in texts]
-    once: set[str] = set()
-    often: set[str] = set()
-    for counts in words:
-        often |= once.intersection(counts)
-        once.update(counts)
-    shared = [counts for counts in words if counts and often.issuperset(counts)]
-    holders = Counter([word for counts in words if shared for word in counts])
+    holders = Counter(chain.from_iterable(words))
+    shared = [counts for counts in words if counts and all(holders[word] > 1 for word in counts)]
     return frozenset([min(counts, key=holders.__getitem__) for counts in shared])
 
 

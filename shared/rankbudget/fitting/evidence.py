@@ -164,7 +164,8 @@ def _ranked(rater: _Rater, segments: Sequence[Segment], *, compress: bool) -> li
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
     units = [(i, j) for _, i, j in sorted(rated)]
-    return _groups_behind(units, segments) if compress else units
+    groups = compress and any(isinstance(segment, Group) for segment in segments)
+    return _groups_behind(units, segments) if groups else units
 
 
 def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:

@@ -136,24 +136,34 @@ class Packing:
             before, wrapping = self.pieces[i].rendition.tokens, 0
         free = min(room, self.limit - self._used())
         longest = room - wrapping
+        ends = self._word_ends(i, j, longest)
         for most in range(longest, max(SHORTEST_CUT - 1, longest - MOST_TRIES), -1):
-            text = self._text(i, cut=(j, self._start(i, j, most)))
+            text = self._text(i, cut=(j, self._start(i, j, ends, most)))
             tokens = self.price(segment, text)
             if tokens - before <= free:
                 self._taken.setdefault(i, []).append(j)
                 self.pieces[i] = Piece(segment, Rendition(kind="truncated", text=text, tokens=tokens))
                 return
 
-    def _start(self, i: int, j: int, most: int) -> str:
+    def _word_ends(self, i: int, j: int, most: int) -> list[int]:
+        """Returns where the first `most` words of a sentence end."""
+        return [word.end() for word in islice(_WORD.finditer(self._sentences(i)[j]), max(0, most))]
+
+    def _start(self, i: int, j: int, ends: Sequence[int], most: int) -> str:
         """Returns the words at the start of a sentence that have `most` tokens, or part of the first."""
-        sentence = self._sentences(i)[j]
-        ends = [word.end() for word in islice(_WORD.finditer(sentence), most)]
-        fit = bisect_right(ends, most, key=lambda end: self.counter.count(sentence[:end]))
-        return sentence[: ends[fit - 1]] if fit else self.counter.truncate(sentence, most)
+        sentence, low, high = self._sentences(i)[j], 0, len(ends) + 1
+        guess = bisect_right(ends, most * len(self.segments[i].text) // max(1, self.costs[i]))
+        while high - low > 1:  # as many words fit as others in the same room; an eighth is tried at least
+            margin = max(1, (high - low) // 8)
+            guess = min(max(guess, low + margin), high - margin)
+            tokens = self.counter.count(sentence[: ends[guess - 1]])
+            low, high = (guess, high) if tokens <= most else (low, guess)
+            guess += (most - tokens) * guess // max(1, tokens)
+        return sentence[: ends[low - 1]] if low else self.counter.truncate(sentence, most)
 
     def _shortest(self, i: int, j: int) -> int:
         """Returns the tokens of the shortest start of a sentence that is kept of a segment."""
-        text = self._start(i, j, SHORTEST_CUT).strip()
+        text = self._start(i, j, self._word_ends(i, j, SHORTEST_CUT), SHORTEST_CUT).strip()
         return max(SHORTEST_CUT + self._wrapping(i), self.price(self.segments[i], text))
 
     def _wrapping(self, i: int) -> int:

@@ -23,14 +23,7 @@ _EARLIER = "[Earlier: {}]"
 def plan_segments(
     segments: Sequence[Segment], *, recent: int = 6, old: int = 50
 ) -> dict[Preservation, set[str]]:
-    """Returns the plan of the offline analysis: ids by what should become of them.
-
-    Args:
-        segments: a conversation, oldest first.
-        recent: newest segments that stay whole.
-        old: filler further back than this many segments is discarded; nearer filler is summarized,
-            pleasantries are always discarded.
-    """
+    """Returns ids by what should become of them; nearer filler is summarized, pleasantries are discarded."""
     plan: dict[Preservation, set[str]] = {fate: set() for fate in _FATES}
     for i, segment in enumerate(segments):
         age = len(segments) - i

@@ -14,8 +14,7 @@ from ..segment import Segment
 from .words import content_terms, content_words, grams, raw_words, stem
 
 K1, B = 1.2, 0.75
-"""How soon repeats of a word stop counting, and how much a long text pays for its length: the usual values of
-BM25."""
+"""How soon repeats of a word stop counting, and what a long text pays for its length: as usual for BM25."""
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

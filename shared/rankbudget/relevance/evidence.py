@@ -21,8 +21,7 @@ NEAR, STRENGTH, BRIDGED = 0.6, 2.29, 8.0
 TITLED = 3.0
 """What a title that the question names adds to a document's nearness."""
 NEARNESS, LEADS_ON, WORDS, DOCUMENT = 0.16, 2.39, -0.28, 0.38
-"""Of sentences: nearness; titles named in a strong document; length; the
-rating of the document."""
+"""Of sentences: nearness; titles named in a strong document; length; the rating of the document."""
 ENOUGH = 0.66
 """Share of a title's words that names it: "Peter Thiel" names "Peter Andreas Thiel"."""
 RARE = 100

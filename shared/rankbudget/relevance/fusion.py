@@ -14,8 +14,7 @@ from .protocol import Scorer
 from .question import plain_question
 
 DEFAULT_WEIGHTS = (1.0, 0.75, 1.0)
-"""Weights of words, word pieces and meaning in the default mix; chosen on the development questions of the
-quality benchmark."""
+"""Of words, word pieces and meaning; chosen on the development questions of the quality benchmark."""
 MANY, MUCH, POOL = 2_000, 2_000_000, 500
 """Segments, or characters, above which only the best 500 by words are rated by everything."""
 

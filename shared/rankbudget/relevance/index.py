@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 Backend = Literal["auto", "numpy", "faiss"]
 FAISS_ABOVE = 100_000
-"""Texts above which "auto" takes FAISS: below, one numpy product is as fast and needs no second copy of the
-vectors."""
+"""Texts above which "auto" takes FAISS: below, one numpy product is as fast and needs no copy of vectors."""
 
 
 class EmbeddingIndex:

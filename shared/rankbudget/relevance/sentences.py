@@ -7,8 +7,9 @@ import re
 from .corpus import BoundedCache
 
 _STOPS, _EAST_ASIAN = ".!?…؟۔।", "。！？｡"
-_END = re.compile(  # it begins with one set of characters, which makes the search ten times faster
-    rf"[{_STOPS}{_EAST_ASIAN}\n](?:"
+# It begins with one set of characters, which makes the search ten times faster; no lower case follows a stop.
+_END = re.compile(
+    rf"[{_STOPS}{_EAST_ASIAN}\n](?!(?<=\.) {{1,79}}[a-z])(?:"
     rf"(?<=[{_STOPS}])[{_STOPS}]*[\"'”’»)\]]*|(?<=[{_EAST_ASIAN}])[{_EAST_ASIAN}]*[」』”’）]*|(?<=\n)\n*)"
 )
 _ABBREVIATIONS = frozenset(

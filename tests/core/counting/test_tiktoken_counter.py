@@ -74,6 +74,8 @@ ATOMS = (
         "#",
         "_",
         "https://x.y/z",
+        "<b>\n",
+        "\n</b>",
     ),
     *(
         "😀",
@@ -121,14 +123,18 @@ class TestCallable(CounterConformance):
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_20_000_fuzzed_texts_count_as_tiktoken_counts_them(name: str) -> None:
-    """20,000 fuzzed texts count what `encode_ordinary` says, the first time and the second."""
+def test_20_000_fuzzed_texts_count_as_tiktoken_counts_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20,000 fuzzed texts, counted by their parts, count what `encode_ordinary` says, first and second."""
+    monkeypatch.setattr(tiktoken_counter, "_SHORT", 0)
     encoding = load_encoding(name)
     counter = TiktokenCounter(name)
     drawn = list(texts(7, 20_000))
     expected = [len(tokens) for tokens in encoding.encode_ordinary_batch(drawn)]
     assert counter.count_many(drawn) == expected
     assert [counter.count(text) for text in drawn] == expected
+    assert sum(tiktoken_counter._LINE_START.search(text) is not None for text in drawn) > 2_000
 
 
 HOSTILE = {
