@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import BaseContentBlock, ChatMessage, ThinkingBlock, ToolCallBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
@@ -22,6 +22,8 @@ from ._serialize import database_of, opened, read_block, read_settings, written_
 from .blocks import HistorySummaryMemoryBlock
 
 __all__ = ["BudgetMemory"]
+
+_SAID = (str, BaseContentBlock, ChatMessage)
 
 
 class BudgetMemory(SessionMemory, Memory):
@@ -85,9 +87,10 @@ class BudgetMemory(SessionMemory, Memory):
                 content = await block.aget(
                     [*chat_history, *asked], session_id=self.session_id, **block_kwargs
                 )
-                if content and not isinstance(content, (str, list)):
-                    msg = f"it gave {shown(content)}, no text and no list"
-                    raise TypeError(msg)
+                for item in content if isinstance(content, list) else [content or ""]:
+                    if not isinstance(item, _SAID) or isinstance(item, (ThinkingBlock, ToolCallBlock)):
+                        msg = f"it gave {shown(item)}, no text, content block or message"
+                        raise TypeError(msg)
             if content:
                 said[block.name] = content
         return said
