@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import re
 from typing import Any
@@ -12,14 +11,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import (
-    AudioBlock,
     ChatMessage,
-    CitableBlock,
-    DocumentBlock,
     ImageBlock,
     TextBlock,
-    ToolCallBlock,
-    VideoBlock,
 )
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.memory import BaseMemoryBlock, Memory, StaticMemoryBlock
@@ -40,7 +34,7 @@ from llamaindex_budget import (
     budget_model,
 )
 from llamaindex_budget._codec import CODEC
-from rankbudget import BudgetError, BudgetExceededError, TokenBudget, counter_for
+from rankbudget import BudgetExceededError, TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError
 from tests.drawing import draws
 from tests.llamaindex.models import (
@@ -240,62 +234,6 @@ async def test_media_in_a_block_are_whole_or_gone() -> None:
         got = await _memory(token_limit=limit, memory_blocks=[_Pictures(name="pictures", priority=2)]).aget()
         assert tokens(got) <= limit
         assert sum(isinstance(b, ImageBlock) for m in got for b in m.blocks) == shown
-
-
-PICTURE = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-MEDIA: list[Any] = [
-    ImageBlock(image=PICTURE, detail="low"),
-    ImageBlock(url=f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"),
-    ImageBlock(path=__file__, image_mimetype="image/png"),
-    AudioBlock(audio=b"RIFF0000WAVE", format="wav"),
-    VideoBlock(video=b"0000ftyp", video_mimetype="video/mp4"),
-    DocumentBlock(data=b"%PDF-1.4", title="a.pdf", document_mimetype="application/pdf"),
-    CitableBlock(title="a", source="b", content=[TextBlock(text="cited")]),
-]
-TEMPLATES = [
-    DEFAULT_MEMORY_BLOCKS_TEMPLATE,
-    RichPromptTemplate("Known: {% for name, content in memory_blocks %}{{ name }}{% endfor %}"),
-]
-
-
-@draws(asynchronous=True)
-@hypothesis.given(
-    content=st.lists(st.sampled_from([*MEDIA, "A picture:", "See <content_block 0> here."]), max_size=5),
-    limit=st.sampled_from([100, 400, 900, 6000]),
-    how=st.sampled_from(["system", "user"]),
-    static=st.booleans(),
-    template=st.sampled_from(TEMPLATES),
-)
-def test_media_that_a_block_keeps_are_sent(
-    content: list[Any], limit: int, how: str, static: bool, template: Any
-) -> None:
-    """What the report keeps is in a user message, as it was given and in its order, and is counted."""
-    said = [TextBlock(text=item) if isinstance(item, str) else item for item in content]
-    block: Any = BudgetMemoryBlock(name="pictures", read=lambda _: said)
-    if static:
-        block = StaticMemoryBlock(name="pictures", static_content=said, priority=1)
-    memory = _memory(token_limit=limit, memory_blocks=[block], insert_method=how, counter="cl100k_base")
-    memory.memory_blocks_template = template
-    found = memory.fit()
-    kept = {d.segment_id for d in found.report.decisions if d.action == "kept"}
-    expected = [item for i, item in enumerate(said) if f"pictures-{i}" in kept and item in MEDIA]
-    sent = [(m.role.value, b) for m in found.messages for b in m.blocks if not isinstance(b, TextBlock)]
-    media = [block.model_dump() for role, block in sent if not isinstance(block, ToolCallBlock)]
-    assert media == [item.model_dump() for item in expected]
-    assert {role for role, block in sent if not isinstance(block, ToolCallBlock)} <= {"user"}
-    assert found.report.total_tokens == tokens(found.messages) <= limit
-
-
-@pytest.mark.parametrize("item", [3, {"text": "a"}, ToolCallBlock(tool_name="a", tool_kwargs={})])
-async def test_what_cannot_be_in_a_prompt_names_its_block(item: Any) -> None:
-    """A number, a dict and a tool call that no message made."""
-    memory = _memory(memory_blocks=[BudgetMemoryBlock(name="odd", read=lambda _: ["text", item])])
-    with pytest.raises(
-        BudgetError, match=r"reading the memory block 'odd' must not raise .*no text, content"
-    ):
-        await memory.aget()
 
 
 async def test_nothing_is_archived_and_blocks_are_told_once() -> None:
