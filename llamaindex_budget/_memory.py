@@ -83,6 +83,8 @@ class SessionMemory(BaseMemory):
     def __init__(self, **data: Any) -> None:
         one_call = data.pop("one_call", None)  # of a copy, whose original had an LLM
         check_part(type(self), data, beside=OPTIONS)
+        if data.get("memory_blocks", ()) is None:
+            del data["memory_blocks"]
         given = {name: data.pop(name, None) for name in ("session", "prompt", "counter", "summarizer")}
         llm, session, counter = data.pop("llm", None), given["session"], given["counter"]
         budget = budget_of(data.get("budget"), llm, session)

@@ -25,6 +25,7 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import STORED
 from ._counters import tiktoken_name
+from ._options import check_values
 
 __all__ = [
     "add_settings",
@@ -124,6 +125,7 @@ def add_settings(
 
 def read_settings(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments of a part that wrote `data`; `given` replaces what was written."""
+    check_values({"data": data}, "data")
     values = {key: value for key, value in data.items() if key not in {"class_name", *given}}
     tokenizer, counting = values.pop("tokenizer", None), values.pop("counting", None)
     if tokenizer is not None and given.get("tokenizer_fn") is None:

@@ -40,7 +40,7 @@ from ._convert import emptied, media_tokens, seen_parts, shortened, to_segments
 from ._counters import counter_of
 from ._events import dispatcher, send_report
 from ._memory import SessionMemory, Turn
-from ._options import by_name, check_part
+from ._options import by_name, check_part, check_values
 from ._render import with_prompt
 from ._serialize import add_settings, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
@@ -158,6 +158,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         return await adrive(self._steps(nodes, query_bundle))
 
     def _steps(self, nodes: list[NodeWithScore], asked: QueryBundle | None) -> Steps[list[NodeWithScore]]:
+        check_values({"nodes": nodes}, "nodes")
         dispatcher.event(
             ReRankStartEvent(query=asked, nodes=nodes, top_n=len(nodes), model_name=self.class_name())
         )

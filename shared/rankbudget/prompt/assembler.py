@@ -182,10 +182,13 @@ class Assembler:
             return None, ""
         if isinstance(question, str):
             return self.codec.make("user", question, origin="query"), question
+        self.codec.role(question)  # refuses what is no message
         return question, content_text(self.codec.to_dict(question).get("content"))
 
     def _messages(self, block: Block, role: str) -> list[Any]:
         if block.messages is not None:
+            for message in block.messages:
+                self.codec.role(message)  # refuses what is no message
             return list(block.messages)
         text = "\n\n".join(s.text for s in block.segments if s.text)
         return [self.codec.make(role, text, origin=block.name)] if text else []

@@ -83,7 +83,7 @@ def _block(name: Any, value: Any) -> Block:
         return Block(name=name, segments=(value,))
     if isinstance(value, Mapping) and name in _CONVERSATIONS and "role" in value:
         return Block(name=name, messages=[value])
-    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+    if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):
         msg = f"block {name!r} must be a text, a list of texts or segments, or messages (got {value!r:.80})"
         raise BudgetConfigError(msg)
     return _block_of_items(name, list(value))

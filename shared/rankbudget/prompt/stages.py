@@ -18,7 +18,7 @@ from .outcome import contents, needs, warnings
 from .plan import Plan
 from .request import PromptRequest, Turn
 
-_CHECKED = ("codec", "measure", "scope", "summarizer", "shown", "notice", "extra_tokens")
+_CHECKED = ("codec", "measure", "scope", "summarizer", "shown", "notice", "extra_tokens", "query")
 _SHORTENED, _LEAST_QUESTION = 4, 16
 """How often a question is shortened, and the tokens below which it is not cut."""
 
