@@ -63,11 +63,11 @@ def media_cost(item: Any, counter: TokenCounter) -> int:
     return max(0, counter.count_message(CODEC.to_dict(message)) - counter.count_message(empty))
 
 
-def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
-    """Returns one segment per node; a node retrieved twice gets its place in its id."""
+def to_segments(nodes: Sequence[NodeWithScore], texts: Sequence[str]) -> list[Segment]:
+    """Returns one segment per node with its text; a node retrieved twice gets its place in its id."""
     segments: list[Segment] = []
     seen: set[str] = set()
-    for place, item in enumerate(nodes):
+    for place, (item, text) in enumerate(zip(nodes, texts, strict=True)):
         node, identity = item.node, item.node.node_id
         if identity in seen:
             identity = f"{identity}#{place}"
@@ -79,7 +79,6 @@ def to_segments(nodes: Sequence[NodeWithScore]) -> list[Segment]:
             known = found.get("provenance")
             confidence = known.confidence if known is not None else None
             found["provenance"] = Provenance(source_id=node.ref_doc_id, confidence=confidence)
-        _, text, _ = seen_parts(item)
         segments.append(Segment(id=identity, text=text, metadata=node.metadata, source=item, **found))
     return segments
 

@@ -31,10 +31,11 @@ from rankbudget.errors import BudgetExceededError
 from ._codec import CODEC, STORED, check_messages, copy_message, defused, pending
 from ._convert import measured
 from ._counters import counter_of
+from ._database import opened
 from ._events import BudgetEvent, dispatcher
 from ._options import by_name, check_part, named
 from ._render import Part, Rendering, as_is, with_prompt
-from ._serialize import add_settings, is_lost, opened, read_settings
+from ._serialize import add_settings, is_lost, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
 
@@ -80,6 +81,8 @@ class SessionMemory(BaseMemory):
     def __init__(self, **data: Any) -> None:
         one_call = data.pop("one_call", None)  # of a copy, whose original had an LLM
         check_part(type(self), data, beside=OPTIONS)
+        if data.get("memory_blocks", ()) is None:
+            del data["memory_blocks"]
         given = {name: data.pop(name, None) for name in ("session", "prompt", "counter", "summarizer")}
         llm, session, counter = data.pop("llm", None), given["session"], given["counter"]
         budget = budget_of(data.get("budget"), llm, session)

@@ -9,8 +9,9 @@ from typing import Any, TypeVar, cast
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.memory import BaseMemory
+from llama_index.core.memory import BaseMemory, BaseMemoryBlock
 from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.schema import NodeWithScore
 
 from rankbudget import BudgetSession, Scorer, TokenBudget
 from rankbudget.adapters import check_options, is_blocking
@@ -26,12 +27,25 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "embed_model": (BaseEmbedding, "a LlamaIndex embedding"),
     "prompt": ((BasePromptTemplate, str, list, tuple), "a prompt template, a text or a list of messages"),
     "scorer": (Scorer, "an object with score(query, segments)"),
+    "memory_blocks": (object, "a list of LlamaIndex memory blocks"),
+    "nodes": (object, "a list of NodeWithScore"),
+    "text_chunks": (object, "a list of texts"),
+    "data": (Mapping, "a mapping that to_dict wrote"),
     "on_report": (object, "a blocking callable that takes a report, or None"),
 }
 _COUNTS = ("max_tokens", "token_limit", "context_window", "chunk_size_limit")
-_CALLABLES: dict[str, Callable[[Any], bool]] = {
+
+
+def _is_list_of(kind: type) -> Callable[[Any], bool]:
+    return lambda given: isinstance(given, (list, tuple)) and all(isinstance(item, kind) for item in given)
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("tokenizer_fn", "tokenizer", "read", "render"), callable),
     "on_report": is_blocking,
+    "memory_blocks": _is_list_of(BaseMemoryBlock),
+    "nodes": _is_list_of(NodeWithScore),
+    "text_chunks": _is_list_of(str),
 }
 
 
@@ -69,16 +83,16 @@ def named(function: Callable[..., Any], args: Sequence[Any], options: Mapping[st
         raise BudgetConfigError(msg) from error
 
 
-def check_values(given: Mapping[str, Any]) -> None:
-    """Raises one BudgetConfigError for all values of a wrong kind; None passes."""
+def check_values(given: Mapping[str, Any], *required: str) -> None:
+    """Raises one BudgetConfigError for all values of a wrong kind; None passes where it is not `required`."""
     problems: list[str] = []
     for name, value in given.items():
         kind, description = _KINDS.get(name, (object, ""))
-        if value is None:
+        if value is None and name not in required:
             continue
         if name in _COUNTS:
             check_count(name, value, problems, low=1)
-        elif not isinstance(value, kind) or (name in _CALLABLES and not _CALLABLES[name](value)):
+        elif not isinstance(value, kind) or (name in _CHECKS and not _CHECKS[name](value)):
             problems.append(f"{name} must be {description or 'a function'} (got {shown(value)})")
     if given.get("session") is not None and given.get("summarizer") is not None:
         problems.append("summarizer must be None beside session= (got both). Give it to the session")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+from llama_index.core.base.llms.types import CachePoint, ChatMessage, MessageRole, TextBlock
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.memory.memory import InsertMethod
 from llama_index.core.prompts import BasePromptTemplate
@@ -32,6 +32,8 @@ _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own block
 _CONTEXT = ("context_str", "context_msg")
 QUESTIONS = ("query_str", "question")
 """What LlamaIndex's templates call the question."""
+_PLACE = re.compile(r"\s*<content_block (\d+)>\s*")
+"""Where a template shows the content block with this number; no text of a block can spell it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,7 @@ class Rendering:
         leading = next((i for i, m in enumerate(messages) if m.role not in PINNED), len(messages))
         messages[leading:leading] = front
         if shown:
-            template, notice = self.memory.memory_blocks_template, self.memory.notice
-            written = template.format_messages(memory_blocks=shown)[0].blocks
+            notice, written = self.memory.notice, _written(self.memory.memory_blocks_template, shown)
             self._insert(messages, [*([TextBlock(text=notice)] if notice else ()), *written], leading)
         nodes = kept["knowledge"].pieces if "knowledge" in kept else ()
         if nodes:  # another part of the host shows them: here they are counted in the usual form
@@ -109,7 +110,9 @@ class Rendering:
         return messages
 
     def _insert(self, messages: list[ChatMessage], content: list[Any], leading: int) -> None:
-        if self.memory.insert_method == InsertMethod.SYSTEM:
+        # Providers take media in user messages only; OpenAI's integration leaves them out of others.
+        plain = all(isinstance(block, (TextBlock, CachePoint)) for block in content)
+        if plain and self.memory.insert_method == InsertMethod.SYSTEM:
             if leading:  # after the static text, so that a provider's prompt cache keeps it
                 messages[leading - 1] = _with_blocks(messages[leading - 1], after=content)
             else:
@@ -120,6 +123,34 @@ class Rendering:
             messages.append(ChatMessage(role=MessageRole.USER, blocks=content))
         else:
             messages[at] = _with_blocks(messages[at], before=content)
+
+
+def _written(template: Any, shown: Sequence[tuple[str, list[Any]]]) -> list[Any]:
+    """Returns the template's text with the blocks' media in their places."""
+    # The stock template drops media without a URL: it is given a text that marks the place of each.
+    media: list[Any] = []
+    texts: list[tuple[str, list[TextBlock]]] = []
+    for tag, content in shown:
+        marked = []
+        for item in content:
+            if isinstance(item, TextBlock):
+                marked.append(item)
+            else:
+                marked.append(TextBlock(text=f"<content_block {len(media)}>"))
+                media.append(item)
+        texts.append((tag, marked))
+    written: list[Any] = []
+    for block in template.format_messages(memory_blocks=texts)[0].blocks:
+        if not isinstance(block, TextBlock):
+            written.append(block)
+            continue
+        for i, part in enumerate(_PLACE.split(block.text)):
+            if i % 2:
+                written.append(media[int(part)])
+            elif part:
+                written.append(TextBlock(text=part))
+    placed = {id(block) for block in written}
+    return [*written, *(item for item in media if id(item) not in placed)]
 
 
 def _by_position(segments: Sequence[Segment]) -> list[Segment]:

@@ -10,8 +10,6 @@ from typing import Any
 import llama_index.core
 from llama_index.core.bridge.pydantic import ValidationError
 from llama_index.core.memory import BaseMemoryBlock
-from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
-from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from rankbudget import BudgetSession, counter_for
 from rankbudget.adapters import (
@@ -27,6 +25,7 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import STORED
 from ._counters import tiktoken_name
+from ._options import check_values
 
 _LOST = "lost:"
 
@@ -40,28 +39,6 @@ def class_named(name: Any, base: Any, option: str) -> Any:
             return found
     msg = f"class {name!r} is not known here. Import it before loading, or pass {option}=."
     raise BudgetConfigError(msg)
-
-
-def database_of(store: AsyncDBChatStore, session_id: str) -> dict[str, Any] | None:
-    """Returns where a database is, with the rows of one that lives in this process; None for other stores."""
-    if not isinstance(store, SQLAlchemyChatStore):
-        return None
-    engine = store._async_engine  # noqa: SLF001 - an engine that was given is kept nowhere else
-    if engine is not None and engine.url.database not in (None, "", ":memory:"):
-        address = engine.url.render_as_string(hide_password=False)
-        return {"table_name": store.table_name, "async_database_uri": address, "db_schema": store.db_schema}
-    place: dict[str, Any] = store.model_dump()
-    if "db_data" in place:
-        place["db_data"] = [row for row in place["db_data"] if row["key"] == session_id]
-    return place
-
-
-def opened(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns a part's arguments with the store that `database_of` wrote, unless they have another."""
-    database = values.pop("database", None)
-    if database is None or "sql_store" in values:
-        return values
-    return {**values, "sql_store": SQLAlchemyChatStore(**database)}
 
 
 def written_block(block: BaseMemoryBlock[Any]) -> dict[str, Any]:
@@ -139,6 +116,7 @@ def add_settings(
 
 def read_settings(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments of a part that wrote `data`; `given` replaces what was written."""
+    check_values({"data": data}, "data")
     values = {key: value for key, value in data.items() if key not in {"class_name", *given}}
     tokenizer, counting = values.pop("tokenizer", None), values.pop("counting", None)
     if tokenizer is not None and given.get("tokenizer_fn") is None:

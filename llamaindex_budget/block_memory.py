@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import BaseContentBlock, ChatMessage, ThinkingBlock, ToolCallBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
@@ -17,9 +17,13 @@ from rankbudget.adapters import NOTICE, Call, adrive, plain_budget, plan_steps
 from rankbudget.errors import named_failure, shown
 
 from ._codec import PINNED, check_messages, copy_message, pending
+from ._database import ask, database_of, opened
 from ._memory import SessionMemory
-from ._serialize import database_of, opened, read_block, read_settings, written_block
+from ._options import named
+from ._serialize import read_block, read_settings, written_block
 from .blocks import HistorySummaryMemoryBlock
+
+_SAID = (str, BaseContentBlock, ChatMessage)
 
 
 class BudgetMemory(SessionMemory, Memory):
@@ -60,7 +64,22 @@ class BudgetMemory(SessionMemory, Memory):
             max_system_ratio=None,
         )
 
+    @classmethod
+    def from_defaults(cls, *args: Any, **kwargs: Any) -> BudgetMemory:
+        """Returns a memory; takes the options of `Memory.from_defaults` and those of the class."""
+        options = named(Memory.from_defaults, args, kwargs)
+        history = options.pop("chat_history", None)
+        check_messages([] if history is None else history)
+        memory: BudgetMemory = super().from_defaults(**options)
+        if history is not None:
+            asyncio_run(memory._replace(history))
+        return memory
+
     # ---- reading ---------------------------------------------------------------------------------
+    async def aget_all(self, status: MessageStatus | None = None) -> list[ChatMessage]:
+        """Returns all stored messages."""
+        return list(await ask(self.sql_store, "get_messages", self.session_id, status=status))
+
     def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
         async def aread() -> Any:
             stored = await self.aget_all(MessageStatus.ACTIVE)
@@ -85,9 +104,10 @@ class BudgetMemory(SessionMemory, Memory):
                 content = await block.aget(
                     [*chat_history, *asked], session_id=self.session_id, **block_kwargs
                 )
-                if content and not isinstance(content, (str, list)):
-                    msg = f"it gave {shown(content)}, no text and no list"
-                    raise TypeError(msg)
+                for item in content if isinstance(content, list) else [content or ""]:
+                    if not isinstance(item, _SAID) or isinstance(item, (ThinkingBlock, ToolCallBlock)):
+                        msg = f"it gave {shown(item)}, no text, content block or message"
+                        raise TypeError(msg)
             if content:
                 said[block.name] = content
         return said
@@ -96,24 +116,30 @@ class BudgetMemory(SessionMemory, Memory):
     async def aput(self, message: ChatMessage) -> None:
         """Stores a message."""
         check_messages([message])
-        await super().aput(message)
+        await ask(self.sql_store, "add_message", self.session_id, message)
+        await self._manage_queue()
 
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
         """Stores messages; none is fine."""
         check_messages(messages)
-        if messages:
-            await super().aput_messages(messages)
+        if not messages:
+            return
+        await ask(self.sql_store, "add_messages", self.session_id, messages)
+        await self._manage_queue()
 
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Replaces the conversation."""
         check_messages(messages)
         self._forget()
-        await super().aset(messages)
+        await self._replace(messages)
+
+    async def _replace(self, messages: list[ChatMessage]) -> None:
+        await ask(self.sql_store, "set_messages", self.session_id, messages)
 
     async def areset(self, status: MessageStatus | None = None) -> None:
         """Deletes the conversation."""
         self._forget()
-        await super().areset(status)
+        await ask(self.sql_store, "delete_messages", self.session_id, status=status)
 
     def _forget(self) -> None:
         """Forgets what was remembered of the conversation, summaries of it in blocks too."""
@@ -192,7 +218,7 @@ class BudgetMemory(SessionMemory, Memory):
             values["memory_blocks"] = [read_block(block) for block in values.get("memory_blocks", ())]
         memory = cls(**values)
         if messages and "sql_store" not in kwargs:
-            asyncio_run(memory.sql_store.set_messages(memory.session_id, messages))
+            asyncio_run(memory._replace(messages))
         return memory
 
     def _fields(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from ._convert import emptied, media_tokens, seen_parts, shortened, to_segments
 from ._counters import counter_of
 from ._events import dispatcher, send_report
 from ._memory import SessionMemory, Turn
-from ._options import by_name, check_part
+from ._options import by_name, check_part, check_values
 from ._render import with_prompt
 from ._serialize import add_settings, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
@@ -156,15 +156,17 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         return await adrive(self._steps(nodes, query_bundle))
 
     def _steps(self, nodes: list[NodeWithScore], asked: QueryBundle | None) -> Steps[list[NodeWithScore]]:
+        check_values({"nodes": nodes}, "nodes")
         dispatcher.event(
             ReRankStartEvent(query=asked, nodes=nodes, top_n=len(nodes), model_name=self.class_name())
         )
         query = asked.query_str if asked is not None else ""
-        given, counter = to_segments(nodes), self._counter()
+        parts, counter = [seen_parts(item) for item in nodes], self._counter()
+        given = to_segments(nodes, [text for _, text, _ in parts])
         if self._scorer is not None and query:
             given = [replace(segment, score=None) for segment in given]
         seen = _Seen(
-            around={s.id: seen_parts(s.source) for s in given},
+            around={segment.id: part for segment, part in zip(given, parts, strict=True)},
             media={s.id: cost for s in given if (cost := media_tokens(s.source, counter))},
         )
         segments: list[Segment] = []
@@ -206,6 +208,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         ceiling = self.memory.one_call if self.llm is None and self.memory is not None else None
         if self.llm is not None:
             ceiling = one_call_limit(self.llm)
+        # `Settings.prompt_helper` makes a stock helper where there is none, which all engines would then use.
         if ceiling is None or isinstance(Settings._prompt_helper, BudgetPromptHelper):  # noqa: SLF001
             return (yield from self._plan_steps(turn, query))
         most = ceiling

@@ -24,7 +24,7 @@ from ._codec import CODEC
 from ._counters import counter_named, counter_of, known_window, request_counter_of
 from ._events import send_report
 from ._limits import fit_texts
-from ._options import check_part, named
+from ._options import check_part, check_values, named
 from ._render import QUESTIONS
 from ._sharing import shared_budget
 
@@ -105,6 +105,7 @@ class BudgetPromptHelper(PromptHelper):
         self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> list[str]:
         """Returns one chunk that fits the prompt: the best of `text_chunks` in their order."""
+        check_values({"text_chunks": text_chunks}, "text_chunks")
         if _builds_an_index(prompt):
             return super().repack(prompt, text_chunks, padding, llm, tools)
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
@@ -117,6 +118,7 @@ class BudgetPromptHelper(PromptHelper):
         self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> list[str]:
         """Returns the chunks with as much of their text as fits all together; one that is dropped is ""."""
+        check_values({"text_chunks": text_chunks}, "text_chunks")
         if not text_chunks or _builds_an_index(prompt):
             return super().truncate(prompt, text_chunks, padding, llm, tools)
         room = self._get_available_chunk_size(prompt, 1, padding, llm, tools)

@@ -8,7 +8,9 @@ from typing import Any
 from .errors import BudgetConfigError, shown
 from .segment import Scope
 
-_REQUIRED = frozenset({"extra_tokens", "prompt", "row"})
+_REQUIRED = frozenset(
+    {"extra_tokens", "project", "prompt", "prompt_parts", "row", "sources", "system", "task", "text"}
+)
 
 
 def _has(*names: str) -> Callable[[Any], bool]:
@@ -23,6 +25,18 @@ def _is_list_of(kind: type) -> Callable[[Any], bool]:
     return is_list
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_rated(value: Any) -> bool:
+    return _is_list_of(object)(value) and all(hasattr(item, "category") for item in value)
+
+
+def _is_parts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+
+
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "codec": (_has("role", "to_dict", "with_text"), "a Codec, as DictCodec()"),
     "measure": (_has("group", "total"), "a Measure, as CodecMeasure(codec, counter)"),
@@ -30,23 +44,27 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "scope": (lambda value: isinstance(value, Scope), "a Scope, as Scope(user='ann')"),
     "summarizer": (callable, "a callable (text, max_tokens) -> str"),
     "shown": (callable, "a callable (block, segment, text) -> str"),
-    "notice": (lambda value: isinstance(value, str), "a sentence, or None for none"),
+    "notice": (_is_text, "a sentence, or None for none"),
     "extra_tokens": (lambda value: type(value) is int and value >= 0, "a whole number from 0"),
     "sources": (_is_list_of(str), "a list of block names"),
     "examples": (_is_list_of(Mapping), "a list of mappings with an input and an output"),
     "history": (_is_list_of(Mapping), "a list of mappings with a role and a content"),
     "row": (lambda value: isinstance(value, Mapping), "a dict of values by column"),
-    "prompt": (lambda value: isinstance(value, str), "a text"),
-    "system_prompt": (lambda value: isinstance(value, str), "a text, or None"),
+    "prompt_parts": (_is_parts, "a mapping of categories to texts"),
+    **dict.fromkeys(("project", "prompt", "query", "system", "task", "text"), (_is_text, "a text")),
+    "system_prompt": (_is_text, "a text, or None"),
+    **dict.fromkeys(
+        ("segments", "original_segments", "filtered_segments"), (_is_rated, "a list that `analyze` returned")
+    ),
 }
 
 
-def check_kinds(given: Mapping[str, Any]) -> None:
-    """Raises BudgetConfigError that names each option that is of no allowed kind."""
+def check_kinds(given: Mapping[str, Any], *required: str) -> None:
+    """Raises BudgetConfigError that names each option that is of no allowed kind; None is where not `required`."""
     problems = []
     for name, value in given.items():
         is_one, words = _KINDS[name]
-        if not is_one(value) and (value is not None or name in _REQUIRED):
+        if not is_one(value) and (value is not None or name in _REQUIRED or name in required):
             problems.append(f"{name} must be {words} (got {shown(value)})")
     if problems:
         raise BudgetConfigError.of(problems)

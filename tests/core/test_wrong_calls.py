@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +18,10 @@ from rankbudget import (
     BudgetError,
     BudgetReport,
     BudgetSession,
+    ContextAnalyzer,
     EmbeddingIndex,
     FewShotSelector,
+    PromptCompressor,
     Provenance,
     Scope,
     Segment,
@@ -161,6 +164,67 @@ KINDS: list[tuple[Any, dict[str, Any], str, Any]] = [
     (BudgetReport.from_dict, {}, "data", {}),
     (BudgetReport.from_dict, {}, "data", {"blocks": ["a"]}),
 ]
+
+
+BLOCK_TEXT = BlockAssembler(TokenBudget.five_blocks("gpt-4"))
+INDEX = EmbeddingIndex(lambda texts: [[1.0] for _ in texts])
+PARTS = ContextAnalyzer().analyze
+TEXT, ONE, NONE, NUMBER, ODD = "text", {"a": 5}, None, 5, [5, object()]
+TAKES: list[tuple[Any, dict[str, Any], str, tuple[Any, ...]]] = [
+    # what takes a list
+    *[
+        (call, {"system": "s"}, name, (TEXT, ONE, NONE, NUMBER, ODD))
+        for call in (BLOCK_TEXT.assemble, BLOCK_TEXT.assemble_with_report)
+        for name in ("history", "knowledge")
+    ],
+    (fit_messages, {"max_tokens": 99}, "messages", (TEXT, ONE, NONE, NUMBER)),
+    (fit_documents, {"max_tokens": 9, "query": "b"}, "texts_or_segments", (TEXT, ONE, NONE, NUMBER, ODD)),
+    (GPT.count_many, {}, "texts", (TEXT, ONE, NONE, NUMBER)),
+    (GPT.count_messages, {}, "messages", (TEXT, ONE, NONE, NUMBER)),
+    (INDEX.add, {}, "texts", (TEXT, ONE, NONE, NUMBER)),
+    (BudgetSession, {"budget": 99}, "sources", (TEXT, ONE, NONE, NUMBER, ODD)),
+    (lambda sources: BudgetSession(99).share_with(*sources), {}, "sources", (ODD, [None])),
+    (FewShotSelector().select, {"query": "p"}, "examples", (TEXT, ONE, NUMBER, ODD)),
+    (PromptCompressor().compress_history, {}, "history", (TEXT, ONE, NONE, NUMBER, ODD)),
+    (ContextAnalyzer().filter_by_relevance, {}, "segments", (TEXT, ONE, NONE, NUMBER, ODD)),
+    *[
+        (ContextAnalyzer().estimate_token_savings, {other: []}, name, (TEXT, ONE, NONE, NUMBER, ODD))
+        for name, other in itertools.permutations(("original_segments", "filtered_segments"))
+    ],
+    (PARTS, {"query": "q"}, "prompt_parts", (TEXT, ONE, NONE, NUMBER, ODD)),
+    # what takes a text
+    *[
+        (BLOCK_TEXT.assemble, {"system": "s"}, n, (ONE, NONE, NUMBER, ODD))
+        for n in ("system", "project", "task")
+    ],
+    (PARTS, {"prompt_parts": {}}, "query", (ONE, NONE, NUMBER, ODD)),
+    (FewShotSelector().select, {"examples": []}, "query", (ONE, NONE, NUMBER, ODD)),
+    (PromptCompressor().compress, {}, "text", (ONE, NONE, NUMBER, ODD)),
+    (PromptCompressor().compress, {"text": "a"}, "query", (ONE, NUMBER, ODD)),
+    (fit_messages, FIT, "query", (ONE, NUMBER, ODD)),
+    (GPT.count, {}, "text", (ONE, NONE, NUMBER, ODD)),
+    (TokenBudget.five_blocks, {}, "model", (ONE, NUMBER, ODD)),
+    # what takes either
+    (Assembler(99).assemble, {}, "blocks", (TEXT, NONE, NUMBER, ODD)),
+    *[
+        (lambda **block: Assembler(99).assemble(block, query="q"), {}, name, (ONE, NUMBER, b"ab"))
+        for name in ("knowledge", "memory", "examples", "task")
+    ],
+    (lambda message: Assembler(99).assemble({"system": message}), {}, "message", (NUMBER, ODD, [None], ONE)),
+    (lambda message: Assembler(99).assemble({}, query=message), {}, "message", (NUMBER, ODD, ONE)),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "options", "name", "value"),
+    [(call, options, name, value) for call, options, name, values in TAKES for value in values],
+)
+def test_a_text_a_list_or_nothing_in_the_wrong_place_is_named(
+    call: Any, options: dict[str, Any], name: str, value: Any
+) -> None:
+    """No text is read letter by letter, no mapping by its keys; the error names what was given wrongly."""
+    with pytest.raises(BudgetError, match=name):
+        call(**{**options, name: value})
 
 
 @pytest.mark.parametrize(("call", "options", "name", "value"), KINDS)

@@ -10,7 +10,11 @@ from typing import Any
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ImageBlock,
+    TextBlock,
+)
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.memory import BaseMemoryBlock, Memory, StaticMemoryBlock
 from llama_index.core.memory.memory import DEFAULT_MEMORY_BLOCKS_TEMPLATE

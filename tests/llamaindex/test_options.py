@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.llms import MockLLM
+from llama_index.core.prompts import PromptTemplate
 
 import llamaindex_budget as lb
 from rankbudget import BudgetSession, TokenBudget
@@ -79,6 +80,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("buffer", {"session": BudgetSession(50), "summarizer": str}, "summarizer must be None beside session="),
     ("buffer", {"chat_store": 3}, "chat_store must be valid"),
     ("memory", {"session": BudgetSession(50), "summarizer": str}, "summarizer must be None beside session="),
+    *[("memory", {"memory_blocks": given}, "memory_blocks must be a list") for given in ("x", ["x"], 3, {})],
+    *[("memory from_defaults", {"memory_blocks": given}, "memory_blocks must be") for given in ("x", [None])],
     ("memory from_defaults", {"token_limit": -1}, "token_limit must be a whole number from 1"),
     ("block", {"rank": 0}, "rank must be valid"),
     ("summary block", {"summarizer": 3}, "summarizer must be"),
@@ -172,6 +175,23 @@ async def test_what_is_no_message_is_refused(wrong: Any) -> None:
                 await aput(wrong)
         assert memory.get_all() == []
     assert sent.requests == []
+
+
+@pytest.mark.parametrize("wrong", ["text", None, 3, {"a": "b"}, [None], [3, object()]])
+async def test_what_is_no_list_of_nodes_or_texts_is_refused(wrong: Any) -> None:
+    """A text is not read letter by letter; the error names the argument."""
+    post, helper = lb.BudgetNodePostprocessor(max_tokens=9), lb.BudgetPromptHelper()
+    with pytest.raises(BudgetConfigError, match="nodes must be a list of NodeWithScore"):
+        post.postprocess_nodes(wrong)
+    with pytest.raises(BudgetConfigError, match="nodes must be a list of NodeWithScore"):
+        await post.apostprocess_nodes(wrong)
+    for chunks in (helper.repack, helper.truncate):
+        with pytest.raises(BudgetConfigError, match="text_chunks must be a list of texts"):
+            chunks(PromptTemplate("{context_str} {query_str}"), wrong)
+    for part in (lb.BudgetChatMemoryBuffer, lb.BudgetMemory, lb.BudgetNodePostprocessor):
+        if not isinstance(wrong, dict):
+            with pytest.raises(BudgetConfigError, match="data must be a mapping that to_dict wrote"):
+                part.from_dict(wrong)
 
 
 def test_functions_check_their_values() -> None:

@@ -146,9 +146,9 @@ FIVE_BLOCKS: Mapping[str, Mapping[str, int]] = {
 _MODELS = {"claude-3-sonnet": "8K", "gpt-3.5-turbo": "4K"}  # specified below what their windows allow
 
 
-def five_block_sizes(model: str) -> dict[str, int]:
+def five_block_sizes(model: Any) -> dict[str, int]:
     """Returns the table for a model; one whose window is unknown gets the 8K table."""
-    if model in _MODELS:
+    if isinstance(model, str) and model in _MODELS:
         return dict(FIVE_BLOCKS[_MODELS[model]])
     window = context_window_of(model, default=FIVE_BLOCKS["8K"]["context_window"])
     fitting = [name for name in ("128K", "8K", "4K") if window >= FIVE_BLOCKS[name]["context_window"]]

@@ -64,11 +64,15 @@ class TextCounter(ABC):
 
     def count(self, text: str) -> int:
         """Returns the tokens of one text."""
-        found = self._recent.get(text)
+        try:
+            found = self._recent.get(text)
+        except TypeError:  # a list or a dict, which the next line refuses
+            found = None
         return self._count_new(text) if found is None else found
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Returns the tokens of each text, in order."""
+        check_list("texts", texts, "texts")
         return list(map(self.count, texts))
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:

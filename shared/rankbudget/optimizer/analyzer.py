@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
+from .._kinds import check_kinds
 from ..compression.prompt_parts import Category
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
@@ -106,6 +107,7 @@ class ContextAnalyzer:
         Raises:
             BudgetConfigError: a part has no category.
         """
+        check_kinds({"prompt_parts": prompt_parts, "query": query}, "query")
         pieces: list[tuple[str, str, Category]] = []
         for name, text in prompt_parts.items():
             category = _category(name)
@@ -135,6 +137,7 @@ class ContextAnalyzer:
         Raises:
             BudgetConfigError: a threshold outside 0 to 1.
         """
+        check_kinds({"segments": segments}, "segments")
         threshold = self.config.min_relevance_threshold if min_relevance is None else min_relevance
         if not 0 <= threshold <= 1:
             msg = f"min_relevance must be a share from 0 to 1 (got {threshold!r})."
@@ -146,6 +149,8 @@ class ContextAnalyzer:
         self, original_segments: Sequence[SegmentScore], filtered_segments: Sequence[SegmentScore]
     ) -> dict[str, Any]:
         """Returns what leaving segments out saves, in tokens and percent."""
+        given = {"original_segments": original_segments, "filtered_segments": filtered_segments}
+        check_kinds(given, *given)
         before = sum(segment.token_count for segment in original_segments)
         after = sum(segment.token_count for segment in filtered_segments)
         return {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from .._drivers import Steps, awaiting, blocking, drive
+from .._kinds import check_kinds
 from ..compression.abstractive import Summarizer, summarize_steps
 from ..compression.extractive import extract, extractive_summary
 from ..compression.template import compress_template, is_instruction
@@ -123,6 +124,7 @@ class PromptCompressor:
             BudgetConfigError: an unknown strategy, a negative target, or no classifier path.
         """
         problems: list[str] = []
+        check_kinds({"text": text, "query": query})
         if target_token_count is not None:
             check_count("target_token_count", target_token_count, problems)
         check_choice("strategy", strategy, problems, get_args(CompressionStrategy))
@@ -167,6 +169,7 @@ class PromptCompressor:
         Raises:
             BudgetConfigError: a negative `max_turns`.
         """
+        check_kinds({"history": history}, "history")
         problems: list[str] = []
         check_count("max_turns", max_turns, problems)
         if problems:

@@ -105,7 +105,7 @@ class FewShotSelector:
         check_number("diversity_weight", diversity_weight, problems, high=1, allowed="a share from 0 to 1")
         if problems:
             raise BudgetConfigError.of(problems)
-        check_kinds({"examples": examples})
+        check_kinds({"examples": examples, "query": query}, "query")
         if not examples:
             return []
         measured = counter_for("o200k_base" if counter is None else counter)

@@ -185,10 +185,13 @@ class Assembler:
             return None, ""
         if isinstance(question, str):
             return self.codec.make("user", question, origin="query"), question
+        self.codec.role(question)  # refuses what is no message
         return question, content_text(self.codec.to_dict(question).get("content"))
 
     def _messages(self, block: Block, role: str) -> list[Any]:
         if block.messages is not None:
+            for message in block.messages:
+                self.codec.role(message)  # refuses what is no message
             return list(block.messages)
         text = "\n\n".join(s.text for s in block.segments if s.text)
         return [self.codec.make(role, text, origin=block.name)] if text else []
@@ -279,7 +282,7 @@ def _block(name: Any, value: Any) -> Block:
         return Block(name=name, segments=(value,))
     if isinstance(value, Mapping) and name in _MESSAGES and "role" in value:
         return Block(name=name, messages=[value])
-    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+    if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):
         msg = f"block {name!r} must be a text, a list of texts or segments, or messages (got {value!r:.80})"
         raise BudgetConfigError(msg)
     return _block_of_items(name, list(value))

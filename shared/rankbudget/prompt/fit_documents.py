@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._drivers import drive
@@ -129,7 +129,7 @@ def _segment(piece: Piece) -> Segment:
 
 def _read(given: Any, problems: list[str]) -> list[Segment]:
     """Returns texts and segments as segments; raises for `problems` and for what is neither."""
-    several = isinstance(given, Iterable) and not isinstance(given, (str, Segment))
+    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping, Segment))
     if not several:
         hint = "Put it in a list" if isinstance(given, (str, Segment)) else "Give [] where nothing was found"
         problems.append(

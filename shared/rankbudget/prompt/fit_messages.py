@@ -147,7 +147,7 @@ def _check(given: Mapping[str, Any]) -> None:
     limit, minimum, cap = given["max_tokens"], given["min_exchanges"], given["message_cap"]
     numbers = type(limit) is type(minimum) is type(cap) is int
     words = given["cut"] == "fill" and given["shorten_question"] is False
-    objects = {name: given[name] for name in ("codec", "measure", "summarizer", "session")}
+    objects = {name: given[name] for name in ("codec", "measure", "summarizer", "session", "query")}
     usual = numbers and words and given["summary_timeout"] == SUMMARY_TIMEOUT and not any(objects.values())
     if usual and limit > 0 and minimum >= 0 and cap >= LEAST_MESSAGE_CAP:
         return  # nearly every call

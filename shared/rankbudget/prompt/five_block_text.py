@@ -13,7 +13,7 @@ from ..budget.token_budget import TokenBudget
 from ..conversation.summary import spoken_text
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, named_options
+from ..errors import BudgetConfigError, check_list, named_options
 from ..fitting.protocol import Fit
 from ..messages.codec import DictCodec, content_text
 from ..messages.tags import NOTICE, escape_text, one_turn, placeholder, render_block, role_line
@@ -109,6 +109,9 @@ class BlockAssembler:
     ) -> FitResult:
         """Returns the same text with what it kept and the report that says why."""
         budget, counter = self.budget, self.counter
+        check_kinds({"system": system, "project": project, "task": task})
+        check_list("history", history, "messages")
+        check_list("knowledge", knowledge, "texts")
         system_tokens = counter.count(system)
         budget.check_system(system_tokens)
         sizes, reserve = dict(budget.sizes), budget.reserve

@@ -270,6 +270,7 @@ class BudgetSession:
 
     def share_with(self, *blocks: str) -> None:
         """Adds other blocks that the prompt may hold, as "knowledge": their share is kept free for them."""
+        check_kinds({"sources": blocks})
         self.sources = self.sources | set(blocks)
 
     def learn(self, total_tokens: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -91,7 +91,8 @@ class EmbeddingIndex:
             texts: what to add; ids must be new.
             metadata: one mapping per text, merged over a segment's own.
         """
-        if isinstance(texts, (str, Segment)):
+        given: Any = texts  # callers without type checks give anything
+        if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
             msg = f"texts must be a list of texts or segments (got {type(texts).__name__}); put it in a list"
             raise EmbeddingIndexError(msg)
         if metadata is not None and len(metadata) != len(texts):

@@ -1,0 +1,96 @@
+"""LlamaIndex's SQL chat stores, which tasks and threads may use at the same time, and as plain data."""
+# ruff: noqa: SLF001 - a store keeps its engine and its table nowhere else
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from llama_index.core.async_utils import asyncio_run
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
+from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+__all__ = ["ask", "database_of", "opened"]
+
+_OPENING = threading.Lock()
+_TURNS: WeakKeyDictionary[Engine, asyncio.Lock] = WeakKeyDictionary()
+
+
+async def ask(store: AsyncDBChatStore, method: str, *args: Any, **options: Any) -> Any:
+    """Calls a method of a chat store."""
+    call = getattr(store, method)
+    if not isinstance(store, SQLAlchemyChatStore):
+        return await call(*args, **options)
+    engine = _engine_of(store)
+    if _is_sqlite(engine):
+        alone = _alone(engine, lambda: call(*args, **options))
+        done = asyncio.run_coroutine_threadsafe(alone, _loop(os.getpid()))
+        return await asyncio.shield(asyncio.wrap_future(done))
+    if store._table is None:
+        await _make_table(store, engine)
+    return await call(*args, **options)
+
+
+async def _alone(engine: AsyncEngine, call: Callable[[], Awaitable[Any]]) -> Any:
+    # All share the one connection of a database in memory: one that only reads rolls back what another has
+    # written. A connection waits for the event loop that uses it, which a blocking call may hold up: not here.
+    async with _TURNS.setdefault(engine.sync_engine, asyncio.Lock()):
+        return await call()
+
+
+async def _make_table(store: SQLAlchemyChatStore, engine: AsyncEngine) -> None:
+    """Makes the table of a store, which itself lets a second task go on before it is made."""
+    place = (store.table_name, store.async_database_uri, engine, None, store.db_schema)
+    twin = SQLAlchemyChatStore(*place)
+    try:
+        await twin.get_keys()
+    except DBAPIError:  # another task, thread or process made it meanwhile
+        twin = SQLAlchemyChatStore(*place)
+        await twin.get_keys()
+    store._async_session_factory, store._table = twin._async_session_factory, twin._table
+
+
+def _engine_of(store: SQLAlchemyChatStore) -> AsyncEngine:
+    with _OPENING:
+        store._async_engine = store._async_engine or create_async_engine(store.async_database_uri)
+        return store._async_engine
+
+
+def _is_sqlite(engine: AsyncEngine) -> bool:
+    return engine.url.get_backend_name() == "sqlite"
+
+
+@cache
+def _loop(process: int) -> asyncio.AbstractEventLoop:  # noqa: ARG001 - a forked process has no threads
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="rankbudget-sqlite", daemon=True).start()
+    return loop
+
+
+def database_of(store: AsyncDBChatStore, session_id: str) -> dict[str, Any] | None:
+    """Returns where a database is, with the rows of one that lives in this process; None for other stores."""
+    if not isinstance(store, SQLAlchemyChatStore):
+        return None
+    engine = _engine_of(store)
+    address = engine.url.render_as_string(hide_password=False)
+    place = {"table_name": store.table_name, "async_database_uri": address, "db_schema": store.db_schema}
+    if not _is_sqlite(engine) or engine.url.database not in (None, "", ":memory:"):
+        return place
+    rows = asyncio_run(ask(store, "_dump_db_data"))
+    return {**place, "db_data": [row for row in rows if row["key"] == session_id]}
+
+
+def opened(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns a part's arguments with the store that `database_of` wrote, unless they have another."""
+    database = values.pop("database", None)
+    if database is None or "sql_store" in values:
+        return values
+    return {**values, "sql_store": SQLAlchemyChatStore(**database)}
