@@ -16,7 +16,7 @@ from ..counting.blocks import must_be_answered, unanswered
 from ..errors import MessageError
 from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing, texts_of
 from ..messages.measure import Measure
-from .state import Prints
+from .state import Prints, ThreadState, continued
 from .thread import Thread
 
 NO_EDITS: Mapping[int, Any] = MappingProxyType({})
@@ -99,13 +99,14 @@ class Timeline:
         self.messages = list(messages)
         self.codec = codec
         self.measure = measure
-        known, self._may_wait = None, not ended
+        self._may_wait = not ended
         if thread is not None:
-            self.thread, known, ended = thread, thread.known, thread.asked_elsewhere
+            self.thread, ended = thread, thread.asked_elsewhere
             self._may_wait = not (ended or thread.sent)
         self.ended = ended
         self.prints = Prints(codec, self.messages)
-        self.known = known = known.continued_by(self.prints) if known is not None else None
+        known = continued(thread.known, self.prints) if thread is not None else None
+        self.known: ThreadState | None = known
         self.ends = dict(known.ends) if known is not None else {}  # see `ThreadState`
         self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
         self._answers = answers_of(codec)
