@@ -26,7 +26,7 @@ from .stages import plain_budget, plan_steps
 
 _LEARNED = ("sources", "host_tokens", "_reported", "_planned", "_states", "_turn", "_task")
 _CONVERSATIONS = 4
-"""How many conversations of one thread are remembered: of an agent, of its sub-agent, of calls for a title."""
+"""How many conversations of a thread are remembered: of an agent, of its sub-agent, of calls for a title."""
 _BELIEVED = 4
 """One report may raise what the host adds to this part of the prompt; more takes two in a row."""
 
@@ -35,7 +35,7 @@ class BudgetSession:
     """Remembers the cut of one conversation, and shares one budget between history and documents.
 
     A session keeps positions, counts and hashes, no messages; the only text it keeps is its summary. Other
-    prompts of the same thread, as a sub-agent's, leave the cut alone: four conversations are remembered. It is
+    prompts of the same thread, as a sub-agent's, leave the cut alone: it remembers four conversations. It is
     safe to use from many threads: each call sees the session as the call before left it.
 
     Args:
