@@ -99,6 +99,23 @@ def test_broken_results_are_repaired(chat: list[Any], kept: list[int], reasons: 
         fit_messages(chat, max_tokens=1_000, counter=COUNTER, strict=True)
 
 
+@pytest.mark.parametrize("empty", ["", " \n", None, [], [{"type": "text", "text": " "}]])
+def test_an_empty_user_message_is_no_question(empty: Any) -> None:
+    """It is dropped where something else asks; where nothing does, it is refused, but a session may read it."""
+    nothing = {"role": "user", "content": empty}
+    answered = [ask("q"), says("ok")]
+    for asks in ([ask("q")], [ask("q"), call("a"), results("a")]):
+        for chat in ([*asks, nothing], [*answered, nothing, *asks], [*answered, nothing, says("so"), *asks]):
+            found = fit_messages(chat, max_tokens=1_000, counter=COUNTER)
+            assert found.messages == [m for m in chat if m is not nothing]
+            dropped = [d.reason for d in found.report.decisions if d.action == "trimmed"]
+            assert dropped == ["empty_message"]
+    for chat in ([nothing], [*answered, nothing], [*answered, nothing, {"role": "system", "content": "s"}]):
+        with pytest.raises(MessageError, match="question must not be empty"):
+            fit_messages(chat, max_tokens=1_000, counter=COUNTER)
+    assert BudgetSession(1_000, counter=COUNTER).fit([*answered, nothing]).messages == answered
+
+
 def test_both_ways_to_answer_may_answer_one_batch() -> None:
     """A tool message and a user message with the other result complete a call between them."""
     chat = [

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models.fake_chat_models import FakeListChatModel, ParrotFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_budget import budget_model
@@ -94,7 +94,9 @@ def in_a_chain(model: Any, asked: Any, config: Any) -> Any:
     return RunnableLambda(model.invoke).invoke(asked, config)
 
 
-def talk(kind: Any, turns: list[tuple[str, str]]) -> tuple[list[Any], int, list[bool]]:
+def talk(
+    kind: Any, turns: list[tuple[str, str]], beside: Callable[[list[Any]], list[Any]] | None = None
+) -> tuple[list[Any], int, list[bool]]:
     """Returns the requests that were sent, how many summaries were written, and which users were known."""
     sent: list[Any] = []
     written: list[str] = []
@@ -110,6 +112,9 @@ def talk(kind: Any, turns: list[tuple[str, str]]) -> tuple[list[Any], int, list[
         thread.append(HumanMessage(f"{user} asks {number} about this and that and the other thing"))
         {**WAYS, "chain": in_a_chain}[way](model, thread, {"configurable": {"thread_id": user}})
         thread.append(AIMessage(f"{user} hears {number} all about this and that"))
+        if beside is not None:
+            model.invoke(beside(thread), {"configurable": {"thread_id": user}})
+            sent.pop()
     return sent, len(written), [model.forget(user) for user in ("ann", "ben", "cal", None)]
 
 
@@ -118,6 +123,20 @@ def talk(kind: Any, turns: list[tuple[str, str]]) -> tuple[list[Any], int, list[
 def test_a_direct_call_has_the_thread_of_its_config(turns: list[tuple[str, str]]) -> None:
     """The same requests, summaries and threads as when the model is called inside a chain."""
     assert talk(Streaming, turns) == talk(Streaming, [("chain", user) for _, user in turns])
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda thread: [HumanMessage(f"A title for: {thread[-2].text}")],
+        lambda thread: [SystemMessage("Which agent is next?"), *thread[-2:]],
+    ],
+    ids=["title", "route"],
+)
+def test_calls_beside_a_conversation_leave_its_cut_and_summary(beside: Any) -> None:
+    """Calls for a title or a route with the thread_id of the conversation change none of its requests."""
+    turns = [("invoke", user) for _ in range(15) for user in ("ann", "ben")]
+    assert talk(Whole, turns, beside) == talk(Whole, turns)
 
 
 @pytest.mark.parametrize(

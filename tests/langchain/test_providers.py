@@ -15,7 +15,7 @@ from langchain_ollama import ChatOllama
 from langchain_budget import BudgetTrimmer, budget_model
 from rankbudget.errors import BudgetExceededError
 from rankbudget.testing import Application, WordCounter, applications
-from rankbudget.testing.repairs import waiting_from
+from rankbudget.testing.repairs import says_nothing, waiting_from
 from rankbudget.testing.server import StrictModelServer
 from tests.drawing import draws
 from tests.langchain.entries import to_host
@@ -57,17 +57,17 @@ def _asked(app: Application, *, waits: bool) -> list[dict[str, Any]]:
 
     With `waits` a call behind it that has not all its results stays: the model's own door drops it.
     """
-    every = said = [
-        m for m in app.messages if m["role"] not in SYSTEMS and (m["role"] != "user" or m["content"])
-    ]
-    while said and (waiting_from(said) < len(said) or said[-1]["role"] not in ("user", "tool")):
+    every = said = [m for m in app.messages if m["role"] not in SYSTEMS]
+    while said and (
+        waiting_from(said) < len(said) or said[-1]["role"] not in ("user", "tool") or says_nothing(said[-1])
+    ):
         said = said[:-1]
     behind = next(
         (i for i in range(len(said), len(every)) if every[i]["role"] != "tool" and i > len(said)), len(every)
     )
     if waits and waiting_from(every[:behind]) == len(said):
         said = every[:behind]
-    return said if any(m["role"] == "user" for m in said) else []
+    return said if any(m["role"] == "user" and not says_nothing(m) for m in said) else []
 
 
 @pytest.mark.parametrize("client", CLIENTS)

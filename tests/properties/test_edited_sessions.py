@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from rankbudget import BudgetSession
 from rankbudget.errors import BudgetError
-from rankbudget.testing import Application, WordCounter, applications, check_laws, check_refusal
+from rankbudget.testing import Application, WordCounter, applications, check_laws, check_refusal, check_same
 from tests.drawing import draws
 
 COUNTER = WordCounter()
@@ -71,3 +72,41 @@ def test_an_edited_conversation_keeps_the_laws(
             reported=found.report.total_tokens,
         )
         assert set(re.findall(r"mark\d+", str(found.messages))) <= set(re.findall(r"mark\d+", str(thread)))
+
+
+def _prompts(mine: list[Any], theirs: list[Any], others: list[str]) -> Iterator[tuple[str, list[Any]]]:
+    """Yields two growing conversations by turns, and after each pair what a host asks about the first."""
+    for size in range(1, max(len(mine), len(theirs)) + 1):
+        yield "mine", mine[:size]
+        yield "theirs", theirs[:size]
+        for other in others:
+            asked = {"role": "user", "content": f"A title for the first {size} messages"}
+            yield "other", [asked] if other == "title" else [{"role": "system", "content": "Route."}, asked]
+
+
+@pytest.mark.parametrize("summarizer", [None, _told])
+@draws()
+@given(
+    applications(max_turns=6, user_results=True),
+    applications(max_turns=4),
+    st.lists(st.sampled_from(["title", "route"]), max_size=1),
+    st.integers(20, 120),
+)
+def test_conversations_of_one_thread_leave_each_other_alone(
+    summarizer: Any, mine: Application, theirs: Application, others: list[str], limit: int
+) -> None:
+    """An agent, its sub-agent and calls for a title may share a thread: each is read as in a session of its own."""
+    # Different system prompts: of two conversations that begin alike the session may go on with either.
+    made = [BudgetSession(limit, counter=COUNTER, summarizer=summarizer) for _ in range(4)]
+    shared, own = made[0], dict(zip(("mine", "theirs", "other"), made[1:], strict=True))
+    agents = [
+        [{"role": "system", "content": f"Agent {n}"}, *app.fresh()] for n, app in enumerate((mine, theirs))
+    ]
+    for name, thread in _prompts(*agents, others):
+        try:
+            expected = own[name].fit(thread)
+        except BudgetError as error:
+            with pytest.raises(type(error)):
+                shared.fit(thread)
+            continue
+        check_same(expected.messages, shared.fit(thread).messages, what="a shared session's result")

@@ -176,6 +176,7 @@ def remembered(
         ends={key: ends for key, ends in timeline.ends.items() if selection.caps.get(key[0]) == key[1]},
         refused_at=size if failed else known.refused_at if known is not None else -1,
         summary=summary,
+        line=object() if known is None else known.line,
     )
 
 

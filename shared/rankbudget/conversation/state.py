@@ -108,33 +108,57 @@ class ThreadState:
     """Of a shortened text, by position, most tokens and characters: how many characters stay at both ends."""
     summary: Summary = Summary()  # the running one
     refused_at: int = -1  # size for which the summarizer failed; it is asked again when that changes
+    line: object = field(default_factory=object)  # the same for all states of one conversation
 
     def continued_by(self, prints: Prints) -> ThreadState | None:
         """Returns what still holds of this state for the messages behind `prints`; None where nothing does.
 
         The cut holds while nothing that was kept has changed, the newest question apart: hosts send it with
-        retrieved text and store it without. The summary holds while nothing it covers has changed.
+        retrieved text and store it without; where nothing else was kept, it must be the same. The summary
+        holds while nothing it covers has changed.
         """
         summary, messages, stop = self.summary, prints.messages, self.stop
+        held = True
         if summary.text:
             covered = prints.covered(summary.summarized, summary.kept_before)
-            if hash(tuple(covered)) != summary.hash and digest_of(covered) != summary.digest:
-                return None
-        if (
+            held = hash(tuple(covered)) == summary.hash or digest_of(covered) == summary.digest
+        kept = (
             len(messages) >= self.size
             and (stop in (0, self.size) or prints.codec.role(messages[stop]) == "user")
             and self.kept_hash == prints.hash_of_kept(self.pinned, self.start, stop, self.tail, self.size)
-        ):
+            and (not self._is_question_alone() or self._has_question_of(prints))
+        )
+        if held and kept:
             return self
-        return ThreadState(summary=summary) if summary.text else None
+        if summary.text and held:
+            return ThreadState(summary=summary, line=self.line)
+        return ThreadState(line=self.line) if kept else None  # what was summarized has been edited
 
     def tokens_of_newest(self, prints: Prints) -> dict[tuple[int, int], int]:
         """Returns the counted tokens of the newest turn's units, by their start and stop."""
         flat = self.counted
         found = {(flat[i], flat[i + 1]): flat[i + 2] for i in range(0, len(flat), 3)}
-        if found and hash(prints.one(self.stop)) != self.question_hash:
+        if found and not self._has_question_of(prints):
             found.pop((self.stop, self.stop + 1), None)
         return found
+
+    def _is_question_alone(self) -> bool:
+        pinned = sum([position >= self.start for position in self.pinned])
+        return self.tail == self.size and self.stop - self.start == pinned
+
+    def _has_question_of(self, prints: Prints) -> bool:
+        return self.stop < len(prints.messages) and hash(prints.one(self.stop)) == self.question_hash
+
+
+def continued(known: Sequence[ThreadState], prints: Prints) -> ThreadState | None:
+    """Returns what still holds of one of a thread's states; the longest that holds as a whole wins."""
+    part: ThreadState | None = None
+    for state in sorted(known, key=lambda state: -state.size):
+        found = state.continued_by(prints)
+        if found is state:
+            return state
+        part = part or found
+    return part
 
 
 def digest_of(prints: Sequence[Hashable]) -> bytes:

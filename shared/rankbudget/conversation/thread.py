@@ -40,7 +40,7 @@ class Thread:
     sent: bool
     held: bool
     remembers: bool  # a session remembers the cut, and moves it down to half of the room when it must
-    known: ThreadState | None  # what the session remembers
+    known: Sequence[ThreadState]  # what the session remembers, of each conversation in the thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from ..counting.blocks import must_be_answered, unanswered
 from ..errors import MessageError
 from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing, texts_of
 from ..messages.measure import Measure
-from .state import Prints
+from .state import Prints, ThreadState, continued
 from .thread import Thread
 
 NO_EDITS: Mapping[int, Any] = MappingProxyType({})
@@ -29,8 +29,9 @@ _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assist
 _NAMES = {code: role for role, code in _CODES.items()}
 _USER, _ASSISTANT, _TOOL = _CODES["user"], _CODES["assistant"], _CODES["tool"]
 _ANSWERS = ord("r")  # a user message known to hold tool results
+_EMPTY = ord("e")  # a user message known to say nothing
 _STORED = ord("p")  # a result at the start whose call the provider stores: it always stays
-_NAMES |= {_ANSWERS: "tool", _STORED: "tool"}
+_NAMES |= {_ANSWERS: "tool", _STORED: "tool", _EMPTY: "user"}
 _PINNED = frozenset([*(_CODES[role] for role in PINNED_ROLES), _STORED])
 _BLOCK = 128  # roles read at once
 
@@ -95,13 +96,14 @@ class Timeline:
         self.messages = list(messages)
         self.codec = codec
         self.measure = measure
-        known, self._may_wait = None, not ended
+        self._may_wait = not ended
         if thread is not None:
-            self.thread, known, ended = thread, thread.known, thread.asked_elsewhere
+            self.thread, ended = thread, thread.asked_elsewhere
             self._may_wait = not (ended or thread.sent)
         self.ended = ended
         self.prints = Prints(codec, self.messages)
-        self.known = known = known.continued_by(self.prints) if known is not None else None
+        known = continued(thread.known, self.prints) if thread is not None else None
+        self.known: ThreadState | None = known
         self.ends = dict(known.ends) if known is not None else {}  # see `ThreadState`
         self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
         self._answers = getattr(codec, "answers", None) or answers_of(codec)
@@ -193,11 +195,11 @@ class Timeline:
     def turn_number(self, start: int) -> int:
         """Returns the ordinal of the turn that starts at a position, 1 for the first.
 
-        Where none of the turns read so far holds results in user messages, older ones are not searched for
-        them, and each counts for a turn.
+        Where none of the turns read so far holds results or nothing in user messages, older ones are not
+        searched for them, and each counts for a turn.
         """
         self._read_roles(0)
-        if _ANSWERS in self._roles:
+        if _ANSWERS in self._roles or _EMPTY in self._roles:
             return sum([self._asks(i) for i in range(start + 1)])
         return self._roles.count(_USER, 0, start + 1)
 
@@ -218,7 +220,7 @@ class Timeline:
         for i in range(opening):
             reason = "leading_assistant" if self._roles[i] == _ASSISTANT else reason
             if self._roles[i] not in _PINNED:
-                found.append((i, reason))
+                found.append((i, "empty_message" if self._roles[i] == _EMPTY else reason))
         return found
 
     def _check(self, thread: Thread) -> None:
@@ -228,9 +230,18 @@ class Timeline:
             self._refuse_nothing(self.newest)
 
     def _refuse_nothing(self, newest: Turn) -> None:
-        """Raises MessageError where no message is valid; a session may read such a thread, not send it."""
+        """Raises MessageError where nothing is asked; a session may read such a thread, not send it."""
         read_only = self.thread.remembers and not self.thread.sent
-        if read_only or newest.units or self.ended:
+        if read_only or self.ended:
+            return
+        last = max(newest.broken)[0]
+        asks_nothing = self._roles[last] == _EMPTY and not (newest.body and newest.body[-1].stop > last)
+        if asks_nothing and not (newest.question and not newest.body) and not self.pending_step(newest):
+            msg = (
+                f"the newest question must not be empty (got message {last}: empty_message). Give it a text."
+            )
+            raise MessageError(msg)
+        if newest.units:
             return
         msg = (
             f"messages must hold a question or an answer (got {_listed(newest.broken)}). Give the "
@@ -293,9 +304,13 @@ class Timeline:
             self.pinned = sorted(found.union(self.pinned))
 
     def _asks(self, position: int) -> bool:
-        """Says whether a user message is a question; one that holds tool results is noted as such."""
-        if self._roles[position] == _USER and self._answers(self.messages[position]):
-            self._roles[position] = _ANSWERS
+        """Says whether a user message is a question; one that holds tool results or nothing is noted as such."""
+        if self._roles[position] == _USER:
+            message = self.messages[position]
+            if self._answers(message):
+                self._roles[position] = _ANSWERS
+            elif says_nothing(self.codec.to_dict(message)):
+                self._roles[position] = _EMPTY
         return self._roles[position] == _USER
 
     def _parse_one(self) -> bool:
@@ -305,8 +320,8 @@ class Timeline:
         start, looked = -1, stop  # no question from `looked` on
         while looked > 0 and start < 0:
             start = roles.rfind(_USER, self._unread, looked)
-            if start >= 0 and self._answers(self.messages[start]):  # `_asks`, written out
-                roles[start], looked, start = _ANSWERS, start, -1
+            if start >= 0 and not self._asks(start):
+                looked, start = start, -1
             elif start < 0:
                 looked = self._unread
                 self._read_roles(max(0, looked - _BLOCK))
@@ -320,8 +335,8 @@ class Timeline:
             if role == _ASSISTANT:
                 at = self._parse_answer(at, stop, body, broken)
                 continue
-            if role in (_TOOL, _ANSWERS):
-                broken.append((at, "orphan_result"))
+            if role in (_TOOL, _ANSWERS, _EMPTY):
+                broken.append((at, "empty_message" if role == _EMPTY else "orphan_result"))
             at += 1
         asked = [Unit(start, start + 1)] if start >= 0 else []
         question = next(iter(asked), None)

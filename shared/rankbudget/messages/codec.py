@@ -214,10 +214,10 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
         # A note after the question does not answer it; a result without its call is repaired away.
         if role in PINNED_ROLES or role == "tool":
             continue
-        if role != "assistant" or codec.call_ids(message):
+        if role == "assistant" and codec.call_ids(message):
             return False
         if not says_nothing(codec.to_dict(message)):
-            return True
+            return role == "assistant"
     return True
 
 
@@ -228,7 +228,7 @@ def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:
 
 
 def says_nothing(neutral: Mapping[str, Any]) -> bool:
-    """Returns whether an assistant message has only blanks or thinking, which providers refuse."""
+    """Returns whether a message has only blanks or thinking, which providers refuse."""
     content = neutral.get("content")
     if content.__class__ is str and content and not content.isspace():
         return False

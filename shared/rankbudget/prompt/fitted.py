@@ -251,7 +251,9 @@ def _smaller_history(
     """Returns the history within `over` tokens less, None when it cannot shrink; its summary stays."""
     assert inputs.timeline is not None
     thread = inputs.timeline.thread
-    thread = replace(thread, known=history.state or thread.known, strict=False)
+    thread = replace(
+        thread, known=(history.state,) if history.state is not None else thread.known, strict=False
+    )
     timeline = Timeline(thread.messages, thread.codec, thread.measure, thread=thread)
     limit = history.tokens - over
     try:

@@ -69,7 +69,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             sent=request.sent,
             held=request.held,
             remembers=turn is not None,
-            known=turn.known if turn is not None else None,
+            known=turn.known if turn is not None else (),
         )
         timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
         others = {"any"} if sources is None else sources - {"history"}

@@ -83,7 +83,7 @@ class Turn:
 
     sources: frozenset[str] | None  # names of the blocks that its prompts may ever have
     awaited: frozenset[str] = frozenset()  # blocks that another call of this turn brings; share reserved
-    known: ThreadState | None = None  # what the session remembers of the conversation
+    known: Sequence[ThreadState] = ()  # what the session remembers, of each conversation in the thread
     granted_history: int | None = None  # what an earlier call of this turn granted it; None without one
 
 

@@ -23,7 +23,9 @@ from .fit_messages import check_messages, check_timeout
 from .request import Plan, PromptRequest, Turn
 from .stages import budget_of, plain_budget, plan_steps
 
-_LEARNED = ("sources", "host_tokens", "_reported", "_planned", "_state", "_turn", "_task")
+_LEARNED = ("sources", "host_tokens", "_reported", "_planned", "_states", "_turn", "_task")
+_CONVERSATIONS = 4
+"""How many conversations of a thread are remembered: of an agent, of its sub-agent, of calls for a title."""
 _BELIEVED = 4
 """One report may raise what the host adds to this part of the prompt; more takes two in a row."""
 
@@ -31,7 +33,8 @@ _BELIEVED = 4
 class BudgetSession:
     """Remembers the cut of one conversation, and shares one budget between history and documents.
 
-    A session keeps positions, counts and hashes, no messages; the only text it keeps is its summary. It is
+    A session keeps positions, counts and hashes, no messages; the only text it keeps is its summary. Other
+    prompts of the same thread, as a sub-agent's, leave the cut alone: it remembers four conversations. It is
     safe to use from many threads: each call sees the session as the call before left it.
 
     Args:
@@ -95,7 +98,7 @@ class BudgetSession:
         self.host_tokens = host_tokens
         self._reported = host_tokens  # what the last report said that the host adds
         self._planned: tuple[int, int] | None = None  # messages, tokens of their largest plan
-        self._state: ThreadState | None = None
+        self._states: tuple[ThreadState, ...] = ()  # one for each conversation, the newest first
         self._turn: tuple[int, int, int] | None = None  # messages, hash of the question, the history's grant
         self._task = (0, 0)  # hash of the task, messages when it was new
         self._read: Callable[[], Sequence[Any]] | None = None
@@ -214,21 +217,31 @@ class BudgetSession:
         sources = request.sources if request.sources is not None else self.sources | present
         key = (len(request.history), hash(request.question_text))
         with self._lock:
-            known, turn = self._state, self._turn
+            known, turn = self._states, self._turn
         awaited = sources - present - {"history"}
         granted = turn[2] if turn is not None and turn[:2] == key else None
         made = yield from plan_steps(request, Turn(sources, awaited, known, granted))
         host = self.host_tokens if request.extra_tokens >= self.host_tokens else 0
         planned = made.report.total_tokens - host
-        with self._lock:  # of two turns at once the longer conversation wins
-            state, now = made.state, self._state
-            if state is not None and (now is known or now is None or state.size >= now.size):
-                self._state = state
+        with self._lock:
+            if made.state is not None and self._remember(made.state, known):
                 self._turn = (*key, made.granted["history"])
             if self._planned is not None and self._planned[0] == key[0]:
                 planned = max(planned, self._planned[1])
             self._planned = (key[0], planned)
         return made
+
+    def _remember(self, state: ThreadState, known: Sequence[ThreadState]) -> bool:
+        """Notes the new state of a conversation; of two turns at once the longer one wins."""
+        now = next((one for one in self._states if one.line is state.line), None)
+        if now is not None and now.size > state.size and all(one is not now for one in known):
+            return False
+        states = [state, *(one for one in self._states if one is not now)]
+        if len(states) > _CONVERSATIONS:  # one without a cut or a summary has the least to lose
+            least = [n for n, one in enumerate(states) if n and one.cut is None and not one.summary.text]
+            del states[least[-1] if least else -1]
+        self._states = tuple(states)
+        return True
 
     def _completed(self, request: PromptRequest) -> PromptRequest:
         """Returns a request with what this session knows and the call did not give."""
@@ -245,13 +258,12 @@ class BudgetSession:
     def forget(self) -> None:
         """Forgets the conversation: its cut, its summary and its plan."""
         with self._lock:
-            self._state = self._turn = self._planned = None
+            self._states, self._turn, self._planned = (), None, None
 
     @property
     def summary(self) -> str:
         """The running summary, "" without one."""
-        state = self._state
-        return state.summary.text if state is not None else ""
+        return next((state.summary.text for state in self._states), "")
 
     def task_turns(self, task: str, messages: Sequence[Any]) -> int:
         """Returns for how many turns the task block has said the same; looks at 200 messages at most.

@@ -29,7 +29,7 @@ from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError, MessageError
 from ..messages.codec import PINNED_ROLES, Codec, DictCodec
 from .broken import LAWS, LawBroken
-from .repairs import is_broken, least_messages, pairing_errors, part, repaired
+from .repairs import is_broken, least_messages, pairing_errors, part, repaired, says_nothing
 from .single_laws import (
     align,
     check_alternation,
@@ -111,6 +111,8 @@ def check_laws(
     problems = pairing_errors(result, codec)
     if problems:
         raise LawBroken(2, f"{problems[0]} in {shape(result, codec)}")
+    if any(says_nothing(m, codec) for m in result):
+        raise LawBroken(2, f"a message says nothing in {shape(result, codec)}")
     wanted = repaired(given, codec)
     if wanted and not result:
         raise LawBroken(4, f"nothing came back of {shape(given, codec)}")

@@ -49,14 +49,16 @@ def part(message: Any, codec: Codec | None = None) -> str:
 
 
 def says_nothing(message: Any, codec: Codec | None = None) -> bool:
-    """Returns whether an assistant message has neither calls nor anything else but blanks and thinking.
+    """Returns whether a user or assistant message has no calls, no results, only blanks and thinking.
 
     Example:
         >>> [says_nothing({"role": role, "content": " "}) for role in ("assistant", "user")]
-        [True, False]
+        [True, True]
     """
     codec = codec or DictCodec()
-    if codec.role(message) != "assistant" or codec.call_ids(message) or answers(message, codec):
+    if codec.role(message) not in ("assistant", "user"):
+        return False
+    if codec.call_ids(message) or answers(message, codec):
         return False
     neutral = codec.to_dict(message)
     content = neutral.get("content") or []
@@ -101,7 +103,7 @@ def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
     """Returns the messages a valid conversation keeps, the same objects.
 
     A call without all its results goes with the results it has, unless nothing follows it; results of no call
-    go; so does an assistant message that says nothing; where there is a user message, what an assistant said
+    go; so does a user or assistant message that says nothing; where there is a user message, what an assistant said
     before the first one goes.
 
     Example:
@@ -128,9 +130,9 @@ def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
             at += 1
         if missing and at < len(messages):
             keep[start:at] = [False] * (at - start)
-    if "user" in roles:
-        first = roles.index("user")
-        for i in range(first):
+    asked = [i for i, role in enumerate(roles) if role == "user" and keep[i]]
+    if asked:
+        for i in range(asked[0]):
             keep[i] = keep[i] and roles[i] in _SYSTEM
     return [m for m, stays in zip(messages, keep, strict=True) if stays]
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..counting.blocks import block_text
 from ..messages.codec import Codec, content_text
 from .broken import LawBroken
-from .repairs import answers, part, unanswered_results, waiting_from
+from .repairs import answers, part, says_nothing, unanswered_results, waiting_from
 
 __all__ = [
     "align",
@@ -214,7 +214,8 @@ def check_question(
         if last is None or question not in content_text(codec.to_dict(last).get("content")):
             raise LawBroken(4, f"the question is not the last user message: {shape(result, codec)}")
         return
-    asked = next((i for i in range(len(given) - 1, -1, -1) if part(given[i], codec) == "user"), None)
+    questions = [i for i, m in enumerate(given) if part(m, codec) == "user" and not says_nothing(m, codec)]
+    asked = questions[-1] if questions else None
     if asked is None or not wanted:
         return
     if asked not in sources:

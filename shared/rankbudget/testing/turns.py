@@ -203,7 +203,7 @@ def _named(w: Writer) -> None:
 
 @_turn
 def _empty_user(w: Writer) -> None:
-    w.say("user", "")
+    w.say("user", ("", " ", [])[w.size % 3])
     w.answer()
 
 
