@@ -158,6 +158,56 @@ def test_results_are_shortened_rather_than_refused() -> None:
     assert fit_messages(texts, max_tokens=20_000, counter=COUNTER).report.total_tokens > 19_900
 
 
+@draws()
+@given(
+    st.lists(st.integers(1, 900), min_size=1, max_size=9),
+    st.integers(1, 4_000),
+    st.integers(1, 400),
+    st.sampled_from([None, "look"]),
+)
+def test_older_steps_are_shortened_before_they_are_dropped(
+    sizes: list[int], room: int, more: int, query: str | None
+) -> None:
+    """A run's newest step is whole where it fits; no room is left while a result is short or a step is missing."""
+    chat = [user("look")]
+    for i, size in enumerate(sizes):
+        chat += [says("", f"c{i}"), result(f"c{i}", words(size, "outcome"))]
+    last = {f"history-{n}": size + 4 for n, size in zip(range(2, 99, 2), sizes, strict=False)}
+    before: dict[str, int] = {}
+    for limit in (60 + room, 60 + room + more):
+        made = fit_messages(chat, max_tokens=limit, counter=COUNTER, query=query)
+        check_laws(chat, made.messages, limit=limit, counter=COUNTER)
+        kept = {d.segment_id: d.after for d in made.report.decisions if d.segment_id in last}
+        if sum(last.values()) + 6 * len(sizes) + 8 > limit:
+            spare = limit - made.report.total_tokens
+            # A call has 6 tokens, the least of a result 20, a cut between two words and its marker a few.
+            assert spare < 6 + 20 + 4, (spare, kept)
+        if query is None:
+            assert all(kept[name] >= min(tokens, 200) for name, tokens in before.items()), (before, kept)
+            if last[f"history-{2 * len(sizes)}"] + 6 + 8 <= limit:
+                assert kept[f"history-{2 * len(sizes)}"] == last[f"history-{2 * len(sizes)}"]
+            short = [tokens for name, tokens in kept.items() if 0 < tokens < last[name]]
+            assert sum([tokens < 200 for tokens in short]) <= 1
+        before = kept
+
+
+def test_what_brings_a_step_back_is_true_where_steps_are_shortened() -> None:
+    """With as many tokens more as the report says a message is kept, shortened or whole, and with one less it is not."""
+    chat = []
+    for i in range(12):
+        chat += [*([] if i % 4 else [user(f"q{i}")]), says("", f"c{i}")]
+        chat += [result(f"c{i}", words(30 + 97 * (i * 5 % 7))), *([says("done")] if i % 4 == 3 else [])]
+    chat.append(user("and now"))
+    report = fit_messages(chat, max_tokens=700, counter=COUNTER).report
+    dropped = [d.segment_id for d in report.decisions if d.action == "trimmed"]
+    assert len(dropped) > 8
+    for name in dropped:
+        more = int(report.explain(name).partition(" more tokens")[0].rpartition(" ")[2].replace(",", ""))
+        for limit, kept in ((700 + more, True), (699 + more, False)):
+            found = fit_messages(chat, max_tokens=limit, counter=COUNTER).report.in_prompt()
+            assert (("history", name) in found) is kept, (name, limit)
+
+
 # ---- room that grows --------------------------------------------------------------------------------------------------
 def test_a_raised_limit_brings_history_back() -> None:
     """With twice the room that there was at the cut, the cut is chosen anew; with less, the prefix stays."""

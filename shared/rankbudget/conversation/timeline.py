@@ -85,6 +85,7 @@ class Timeline:
     """
 
     thread: Thread  # where there is one
+    shortens: bool  # whether results of older steps may be shortened
 
     def __init__(
         self,
@@ -103,10 +104,11 @@ class Timeline:
         if thread is not None:
             self.thread, known, ended = thread, thread.known, thread.asked_elsewhere
             self._may_wait = not (ended or thread.sent)
+            # Where there is a summarizer, steps that do not fit whole go into the summary.
+            self.shortens = thread.message_cap is not None and thread.summarizer is None
         self.ended = ended
         self.prints = Prints(codec, self.messages)
         self.known = known = known.continued_by(self.prints) if known is not None else None
-        self.ends = dict(known.ends) if known is not None else {}  # see `ThreadState`
         self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
         self._answers = answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
