@@ -34,8 +34,8 @@ class BudgetFunctionAgent(FunctionAgent):
     """A `FunctionAgent` whose requests fit: system prompt, history, steps, tool schemas and answer.
 
     A memory limits what a run starts with; its steps are added to that. Here each request is fitted just
-    before it is sent: old exchanges go first, then old steps, then long tool results are shortened; calls and
-    their results stay together. The memory keeps everything. What an `AgentWorkflow` asks itself is fitted
+    before it is sent: long results of older steps are shortened, then old exchanges go, then old steps; calls
+    and their results stay together. The memory keeps everything. What an `AgentWorkflow` asks itself is fitted
     where `llm` is a `budget_model`.
 
     Args:

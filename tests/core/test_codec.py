@@ -22,6 +22,20 @@ MALFORMED = [
 ]
 
 
+@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
+@pytest.mark.parametrize("content", [5, True, b"text", [5], ["a", []]])
+def test_content_that_is_no_text_is_refused_by_position(role: str, content: Any) -> None:
+    """A number, bytes or a list of them is named with its place, by a call and by a session that goes on."""
+    chat: list[Any] = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    session = BudgetSession(500)
+    session.fit(chat)
+    chat += [{"role": role, "content": content, "tool_call_id": "c"}, {"role": "user", "content": "and?"}]
+    with pytest.raises(MessageError, match=r"content must be .* in message 2"):
+        fit_messages(chat, max_tokens=500)
+    with pytest.raises(MessageError, match=r"content must be .* in message 2"):
+        session.fit(chat)
+
+
 @pytest.mark.parametrize("message", MALFORMED, ids=repr)
 @pytest.mark.parametrize("before", [[], [USER]], ids=["alone", "second"])
 def test_what_cannot_be_read_is_named(message: Any, before: list[Any]) -> None:
@@ -47,16 +61,15 @@ def test_what_cannot_be_read_is_named(message: Any, before: list[Any]) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        5,
         {"type": {}},
         {"type": "text", "text": "one"},
         [{"type": ["x"]}],
-        [5, None],
+        [None, "a"],
         ({"type": "text", "text": "a"},),
     ],
 )
 def test_odd_content_is_counted_as_it_is(content: Any) -> None:
-    """Content of any kind is counted, whole or not, and never a crash."""
+    """Texts and blocks of any kind are counted, whole or not, and never a crash."""
     message = {"role": "user", "content": content}
     assert fit_messages([message], max_tokens=100).messages == [message]
     chat = [message, {"role": "assistant", "content": "word " * 900}, message]

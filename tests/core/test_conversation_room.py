@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from rankbudget import (
     BudgetSession,
     TokenBudget,
     afit_messages,
+    counter_for,
     fit_messages,
 )
 from rankbudget._drivers import drive
@@ -183,6 +185,82 @@ def test_results_are_shortened_rather_than_refused() -> None:
     assert fit_messages(chat, max_tokens=50_000, counter=COUNTER).report.total_tokens > 49_900
     texts = [user(words(5_000)), says(words(5_000)), user(words(5_000)), says(words(5_000)), user("and?")]
     assert fit_messages(texts, max_tokens=20_000, counter=COUNTER).report.total_tokens > 19_900
+
+
+@draws()
+@given(
+    st.lists(st.integers(1, 900), min_size=1, max_size=9),
+    st.integers(1, 4_000),
+    st.integers(1, 400),
+    st.sampled_from([None, "look"]),
+)
+def test_older_steps_are_shortened_before_they_are_dropped(
+    sizes: list[int], room: int, more: int, query: str | None
+) -> None:
+    """A run's newest step is whole where it fits; no room is left while a result is short or a step is missing."""
+    chat = [user("look")]
+    for i, size in enumerate(sizes):
+        chat += [says("", f"c{i}"), result(f"c{i}", words(size, "outcome"))]
+    last = {f"history-{n}": size + 4 for n, size in zip(range(2, 99, 2), sizes, strict=False)}
+    before: dict[str, int] = {}
+    for limit in (60 + room, 60 + room + more):
+        made = fit_messages(chat, max_tokens=limit, counter=COUNTER, query=query)
+        check_laws(chat, made.messages, limit=limit, counter=COUNTER)
+        kept = {d.segment_id: d.after for d in made.report.decisions if d.segment_id in last}
+        if sum(last.values()) + 6 * len(sizes) + 8 > limit:
+            spare = limit - made.report.total_tokens
+            # A call has 6 tokens, the least of a result 20, a cut between two words and its marker a few.
+            assert spare < 6 + 20 + 4, (spare, kept)
+        if query is None:
+            assert all(kept[name] >= min(tokens, 200) for name, tokens in before.items()), (before, kept)
+            if last[f"history-{2 * len(sizes)}"] + 6 + 8 <= limit:
+                assert kept[f"history-{2 * len(sizes)}"] == last[f"history-{2 * len(sizes)}"]
+            short = [tokens for name, tokens in kept.items() if 0 < tokens < last[name]]
+            assert sum([tokens < 200 for tokens in short]) <= 1
+        before = kept
+
+
+def test_what_brings_a_step_back_is_true_where_steps_are_shortened() -> None:
+    """With as many tokens more as the report says a message is kept, shortened or whole, and with one less it is not."""
+    chat = []
+    for i in range(12):
+        chat += [*([] if i % 4 else [user(f"q{i}")]), says("", f"c{i}")]
+        chat += [result(f"c{i}", words(30 + 97 * (i * 5 % 7))), *([says("done")] if i % 4 == 3 else [])]
+    chat.append(user("and now"))
+    report = fit_messages(chat, max_tokens=700, counter=COUNTER).report
+    dropped = [d.segment_id for d in report.decisions if d.action == "trimmed"]
+    assert len(dropped) > 8
+    for name in dropped:
+        more = int(report.explain(name).partition(" more tokens")[0].rpartition(" ")[2].replace(",", ""))
+        for limit, kept in ((700 + more, True), (699 + more, False)):
+            found = fit_messages(chat, max_tokens=limit, counter=COUNTER).report.in_prompt()
+            assert (("history", name) in found) is kept, (name, limit)
+
+
+LOG = "\n".join(f"2026-11-22 10:00:{n % 60:02} INFO step {n} was done" for n in range(80))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (words(300, "seat"), "its start and its end"),
+        (
+            json.dumps([{"id": n, "note": words(9)} for n in range(80)]),
+            "its JSON with fewer items or shorter strings",
+        ),
+        (json.dumps({"id": list(range(400))}, indent=4), "its JSON with fewer items or shorter strings"),
+        (LOG, "its first and last lines and those that tell of errors"),
+    ],
+)
+def test_a_shortened_message_says_how_much_of_it_is_left(text: str, left: str) -> None:
+    """The report names the tokens of the text before and after, and which part is left."""
+    chat = [user("look"), says("", "c"), result("c", text)]
+    made = fit_messages(chat, max_tokens=180, counter="o200k_base")
+    count = counter_for("o200k_base").count
+    (cut,) = [d for d in made.report.decisions if d.action == "truncated"]
+    after = count(made.messages[2]["content"])
+    assert cut.detail == f"{after:,} of {count(text):,} tokens of its text are left: {left}."
+    assert cut.detail in made.report.explain(cut.segment_id)
 
 
 # ---- room that grows --------------------------------------------------------------------------------------------------

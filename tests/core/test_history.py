@@ -106,14 +106,15 @@ def test_a_tool_batch_lives_or_dies_whole() -> None:
 
 
 def test_an_agent_keeps_its_task_and_its_newest_steps() -> None:
-    """In one long turn the question stays and the newest steps fill the rest."""
+    """In one long turn the question stays; older steps are shortened, and without a cap they go."""
     chat = [
         user("do the job"),
         *(m for i in range(10) for m in (says("", f"c{i}"), result(f"c{i}", words(40)))),
     ]
-    kept = fit(chat, 159)  # 3 priming, 7 for the task, 50 for each step
-    assert kept[0] is chat[0]
-    assert [m["tool_call_id"] for m in kept if m["role"] == "tool"] == ["c8", "c9"]
+    for cap, calls in ((1_000, ["c7", "c8", "c9"]), (None, ["c8", "c9"])):
+        kept = fit(chat, 159, message_cap=cap)  # 3 priming, 7 for the task, 50 for each step
+        assert kept[0] is chat[0]
+        assert [m["tool_call_id"] for m in kept if m["role"] == "tool"] == calls
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,7 @@ def test_a_larger_limit_keeps_a_superset() -> None:
     ]
     before: set[int] = set()
     for limit in range(60, 900, 23):
-        kept = {id(m) for m in fit(chat, limit)}
+        kept = {id(m) for m in fit(chat, limit, message_cap=None)}
         assert before <= kept
         before = kept
 
@@ -356,7 +357,7 @@ def test_a_thread_that_ends_on_results_keeps_them_or_says_what_does_not_fit() ->
 def test_an_answered_or_ended_batch_may_go() -> None:
     """Once the model has answered its results, or the question stands elsewhere, a batch is as old as what it belongs to."""
     batch = [user("look"), says("", "a"), result("a", words(100))]
-    assert fit([*batch, says("done")], 60) == [batch[0], says("done")]
+    assert fit([*batch, says("done")], 60, message_cap=None) == [batch[0], says("done")]
     assert fit([*batch, user("next")], 60) == [user("next")]
     kept = BudgetSession(60, counter=COUNTER).fit(batch, question="next").messages
     assert list(kept[:2]) == batch[:2], "the last exchange is shortened before all is dropped"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import takewhile
 
 from ..counting.protocol import TokenCounter
+from ..relevance.corpus import BoundedCache
 from .json_shrink import by_importance, dump, parse, shrink, shrink_lines, tells_trouble
-from .truncate import cut_from
+from .truncate import cut_from, truncate_text
 
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 _ATTEMPTS = 6
@@ -24,6 +26,35 @@ _ONE_OF_MANY = re.compile(
 _FEWEST_LINES = 6
 _LONGEST_SHARE = 4
 _MARKER = 24
+
+
+_CUTS: BoundedCache[tuple[str, int, bool, int], tuple[TokenCounter, str]] = BoundedCache(
+    max_size=4_000_000, size=lambda key: len(key[0])
+)
+"""Texts that were shortened lately: an agent asks for the same ones at every step."""
+
+
+def remembered_cut(text: str, max_tokens: int, counter: TokenCounter, *, structured: bool) -> str:
+    """Returns what `compress_structured` does, or without `structured` the start and the end of a text."""
+    key = (text, max_tokens, structured, id(counter))
+    known = _CUTS.find(key)
+    if known is None or known[0] is not counter:
+        cut = compress_structured if structured else partial(truncate_text, keep="both")
+        known = counter, cut(text, max_tokens, counter)
+        _CUTS.keep(key, known)
+    return known[1]
+
+
+def what_is_left(text: str, cut: str) -> str:
+    """Returns in words what `remembered_cut` left of a text."""
+    value = parse(cut) or parse(cut.partition("\n")[0])
+    if value is not None and text.lstrip()[:1] in ("{", "["):
+        same = value == parse(text)
+        return "its JSON without white space" if same else "its JSON with fewer items or shorter strings"
+    if re.search(r"^\[\.\.\. \d+ lines \.\.\.\]$", cut, re.MULTILINE):
+        return "its first and last lines and those that tell of errors"
+    end = cut.rpartition("...")[2].strip()
+    return "its start and its end" if end and text.rstrip().endswith(end) else "its start"
 
 
 def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> str:

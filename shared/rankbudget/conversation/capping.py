@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..compression.truncate import truncate_text
-from .selection import Selection
+from .selection import MUST, STEPS, Selection, in_order_of_importance
 from .timeline import Timeline, Unit
 
 LEAST_TOKENS = 200
@@ -15,23 +14,69 @@ LEAST_TOKENS = 200
 VERY_LEAST = 16
 """No text at all is cut below this."""
 _ROUNDS = 4
-_MARKER = "..."
 
 
-def with_rest(timeline: Timeline, found: Selection, room: int) -> Selection:
-    """Returns a selection with the step of the last exchanges that came next, shortened to what is left.
+def with_shortened(timeline: Timeline, found: Selection, room: int, minimum: int) -> Selection:
+    """Returns what stays when long results of older steps are shortened before a step is dropped.
 
-    Where there is a summarizer, the step goes into the summary.
+    Newest first, each step is kept with at most `LEAST_TOKENS` of a result, and the first one without room
+    for that with what is left. What no other step can use lengthens results, newest first.
     """
-    if timeline.thread.message_cap is None or timeline.thread.summarizer is not None:
+    if not (found.older and timeline.shortens):
         return found
-    left, texts = room - found.tokens, [i for unit in found.rest for i in unit.positions()]
-    caps = cap_units(timeline, found.rest, left, cuttable=texts, floor=LEAST_TOKENS)
-    if caps is None:
-        return found
+    units: list[Unit] = []
+    short: list[list[Unit]] = []
+    caps: dict[int, int] = {}
+    left = room
+    for importance, link in in_order_of_importance(timeline, minimum):
+        results = [] if importance == MUST else results_of(timeline, link, LEAST_TOKENS)
+        least = dict.fromkeys(results, LEAST_TOKENS)
+        price = timeline.cost(link, shortened(timeline, least))
+        if price > left:
+            texts = results_of(timeline, link, VERY_LEAST)
+            if importance == STEPS:
+                texts = [i for unit in link for i in unit.positions()]
+            cut = cap_units(timeline, link, left, cuttable=texts, floor=VERY_LEAST)
+            if cut is not None:
+                units += link
+                caps.update(cut)
+                short = []
+            break
+        left -= price
+        units += link
+        if results:
+            caps.update(least)
+            short.append(link)
+    lengthen(timeline, short, caps, left)
     edits = shortened(timeline, caps)
-    tokens = found.tokens + timeline.cost(found.rest, edits)
-    return Selection([*found.units, *found.rest], tokens, edits=edits, caps=caps)
+    return Selection(units, timeline.cost(units, edits), edits=edits, caps=caps)
+
+
+def lengthen(timeline: Timeline, links: Iterable[Sequence[Unit]], caps: dict[int, int], left: int) -> None:
+    """Changes the `caps` of shortened results so that the first links take what is left."""
+    for link in links:
+        least = {i: caps.pop(i) for unit in link for i in unit.positions() if i in caps}
+        if not least:
+            continue
+        spent = timeline.cost(link, shortened(timeline, least))
+        left -= timeline.cost(link) - spent
+        if left < 0:
+            floor = min(least.values())
+            room = left + timeline.cost(link)
+            caps.update(cap_units(timeline, link, room, cuttable=least, floor=floor) or least)
+            return
+
+
+def may_be_short(timeline: Timeline, importance: int, units: Iterable[Unit]) -> bool:
+    """Returns whether units may be kept with shortened results."""
+    return timeline.shortens and importance != MUST and bool(results_of(timeline, units, VERY_LEAST))
+
+
+def results_of(timeline: Timeline, units: Iterable[Unit], tokens: int) -> list[int]:
+    """Returns where tool results with more than so many `tokens` of text are."""
+    count, steps = timeline.thread.counter.count, [unit for unit in units if unit.stop - unit.start > 1]
+    results = [i for unit in steps for i in unit.positions() if timeline.role(i) == "tool"]
+    return [i for i in results if count(timeline.text(i)) > tokens]
 
 
 def cap_units(
@@ -66,42 +111,23 @@ def cap_units(
 
 def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
     """Returns copies of the messages at the positions of `caps` with at most so many tokens of text."""
-    from ..compression.structured import compress_structured  # loaded only where a result is shortened
+    from ..compression.structured import remembered_cut  # loaded only where a text is shortened
 
     made, counter = {}, timeline.thread.counter
     for position, tokens in caps.items():
-        is_result = timeline.role(position) == "tool"
-        cut: Callable[..., str] = compress_structured if is_result else partial(truncate_text, keep="both")
         texts = timeline.texts(position)
         text = "\n".join(texts)
         if counter.count(text) <= tokens:
             continue  # a session's question may be another one than the one that it shortened
+        cut = partial(remembered_cut, counter=counter, structured=timeline.role(position) == "tool")
         sizes = counter.count_many(texts)
         level = _level(sizes, tokens)
         # Each long block is cut by itself, so that a caption stays beside its image.
         if len(texts) > 1 and level >= VERY_LEAST:
-            parts: Any = [
-                t if n <= level else cut(t, level, counter) for t, n in zip(texts, sizes, strict=True)
-            ]
+            parts: Any = [t if n <= level else cut(t, level) for t, n in zip(texts, sizes, strict=True)]
         else:
-            parts = _cut_once(timeline, (position, tokens, len(text)), text, cut)
+            parts = cut(text, tokens)
         made[position] = timeline.codec.with_text(timeline.messages[position], parts)
-    return made
-
-
-def _cut_once(timeline: Timeline, key: tuple[int, int, int], text: str, cut: Callable[..., str]) -> str:
-    """Returns a text cut to the tokens of its key; a session does not look for the same two ends again."""
-    if key in timeline.ends:
-        head, tail = timeline.ends[key]
-        return text[:head] + _MARKER + text[len(text) - tail :]
-    made = cut(text, key[1], timeline.thread.counter)
-    head = made.find(_MARKER)
-    while head >= 0 and text.startswith(made[:head]):
-        rest = made[head + len(_MARKER) :]
-        if text.endswith(rest):
-            timeline.ends[key] = (head, len(rest))
-            break
-        head = made.find(_MARKER, head + 1)
     return made
 
 

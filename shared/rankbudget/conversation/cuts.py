@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from .capping import with_rest
+from .capping import with_shortened
 from .selection import Selection, fill, minimum_sets
 from .state import Cut, KeptRun, Summary, ThreadState
 from .timeline import Broken, Timeline, Turn, Unit
@@ -96,7 +96,7 @@ def resume(
 
 def _filled(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     found = fill(timeline, room, minimum)
-    return with_rest(timeline, found, room) if found is not None and found.rest else found
+    return found and with_shortened(timeline, found, room, minimum)
 
 
 def _beside_question(timeline: Timeline, room: int) -> int:
@@ -173,7 +173,6 @@ def remembered(
         run=None if selection.edits else _closed(timeline, selection, broken, stop),
         whole=whole,
         caps=tuple(selection.caps.items()),
-        ends={key: ends for key, ends in timeline.ends.items() if selection.caps.get(key[0]) == key[1]},
         refused_at=size if failed else known.refused_at if known is not None else -1,
         summary=summary,
         line=object() if known is None else known.line,

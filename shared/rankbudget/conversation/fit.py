@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .._drivers import Steps
 from ..errors import BudgetExceededError
-from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened, with_rest
+from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened, with_shortened
 from .decisions import decisions_on
 from .selection import Selection, fill, minimum_sets
 from .state import Summary
@@ -71,7 +71,8 @@ def fit_thread(timeline: Timeline, limit: int, *, beside: int = 0) -> Steps[Fitt
         if fitted.tokens <= limit:
             return fitted
         warnings = (*warnings, "summary_left_out: in its place it is over the limit")
-    return _put_together(timeline, selection, summary, None, warnings)
+    timeline.shortens = timeline.thread.message_cap is not None
+    return _put_together(timeline, select(timeline, room) or selection, summary, None, warnings)
 
 
 def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetExceededError:
@@ -143,7 +144,7 @@ def _select_by_parts(timeline: Timeline, room: int) -> Selection | None:
         found = relevant(timeline, room)
     found = found or fill(timeline, room, minimum) or _select_least(timeline, room)
     if found is not None:
-        found = with_rest(timeline, found, room) if found.rest and known is None else found
+        found = with_shortened(timeline, found, room, minimum) if known is None else found
         found.room = room
     return found
 

@@ -29,7 +29,7 @@ class Selection:
         default_factory=lambda: NO_EDITS
     )  # most tokens of each shortened text, by position
     room: int = 0  # tokens that there were to choose for
-    rest: Sequence[Unit] = ()  # the step of the last exchanges that came next and did not fit
+    older: bool = False  # steps were left out that may stay with shortened results
 
     def positions(self, pinned: Sequence[int] = ()) -> list[int]:
         """Returns the kept positions in order, `pinned` ones among them."""
@@ -53,8 +53,8 @@ def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
         for unit in link:
             with_link += tokens_of(unit)
         if with_link > room:
-            rest = link if importance == STEPS else ()
-            return None if importance == MUST else Selection(kept, used, rest=rest)
+            older = importance == STEPS or any(unit.stop - unit.start > 1 for unit in kept + link)
+            return None if importance == MUST else Selection(kept, used, older=older)
         kept += link
         used = with_link
     return Selection(kept, used, complete=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -104,8 +104,6 @@ class ThreadState:
     question_hash: int = 0  # of the newest question, which those tokens hold for
     whole: int = 0  # tokens of all turns before `stop` at the least
     caps: tuple[tuple[int, int], ...] = ()  # positions of shortened texts, with the most tokens of each
-    ends: Mapping[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
-    """Of a shortened text, by position, most tokens and characters: how many characters stay at both ends."""
     summary: Summary = Summary()  # the running one
     refused_at: int = -1  # size for which the summarizer failed; it is asked again when that changes
     line: object = field(default_factory=object)  # the same for all states of one conversation

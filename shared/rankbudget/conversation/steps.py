@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..messages.codec import content_text
-from .capping import shortened
+from .capping import lengthen, shortened
 from .coverage import Piece, cover, take
 from .next_call import Said, Value, likely, values_of
 from .selection import Selection
@@ -27,13 +27,15 @@ def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], 
     values = values_of([_said(timeline, unit) for unit in units])
     pieces = _pieces(timeline, units, questions, copies, values)
     room -= take(pieces, taken, range(len(units) - 1, -1, -1), int(room * NEWEST_STEPS), skip=False)
-    taken += cover(pieces, [likely(name, value) for name, value in values.items()], taken, room)
+    chosen = cover(pieces, [likely(name, value) for name, value in values.items()], taken, room)
+    room -= sum([pieces[n].price for n in chosen])
+    taken += chosen
     kept = [units[n] for n in sorted(taken) if n < len(units)]
     whole = {pieces[n].needs for n in taken if n >= len(units)}
-    edits: dict[int, Any] = {}
-    for n in taken:
-        if n < len(units) and n not in whole:
-            edits.update(copies.get(units[n].start, NO_EDITS))
+    short = [units[n] for n in sorted(taken, reverse=True) if n < len(units) and n not in whole]
+    caps = {i: RESULT_TOKENS for unit in short for i in copies.get(unit.start, ())}
+    lengthen(timeline, [[unit] for unit in short], caps, room)
+    edits = shortened(timeline, caps)
     return Selection(kept, timeline.cost(kept, edits), edits=edits)
 
 

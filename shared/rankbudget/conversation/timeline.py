@@ -7,7 +7,7 @@ roles, which is one fast pass: system messages may be anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -82,6 +82,7 @@ class Timeline:
     """
 
     thread: Thread  # where there is one
+    shortens: bool  # whether results of older steps may be shortened
 
     def __init__(
         self,
@@ -100,14 +101,16 @@ class Timeline:
         if thread is not None:
             self.thread, ended = thread, thread.asked_elsewhere
             self._may_wait = not (ended or thread.sent)
+            # Where there is a summarizer, steps that do not fit whole go into the summary.
+            self.shortens = thread.message_cap is not None and thread.summarizer is None
         self.ended = ended
         self.prints = Prints(codec, self.messages)
         known = continued(thread.known, self.prints) if thread is not None else None
         self.known: ThreadState | None = known
-        self.ends = dict(known.ends) if known is not None else {}  # see `ThreadState`
         self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
         self._answers = getattr(codec, "answers", None) or answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
+        self._check_content = getattr(codec, "check", None)
         self.turns_read: list[Turn] = []  # newest first, parsed on demand
         self._pinned_counts: dict[int, int] = {}
         self._held = self._results_of_stored_calls() if thread is not None and thread.held else 0
@@ -116,6 +119,7 @@ class Timeline:
         self.pinned = list(known.pinned) if known is not None else self._find_pinned()
         if known is not None:
             self._read_roles(known.stop)
+        self._check_contents(self.pinned)
         self.newest = self.turns_read[0] if self._parse_one() else None
         question = self.newest.question if self.newest is not None else None
         self.asked = None if question is None else question.start  # where the newest question is
@@ -229,6 +233,11 @@ class Timeline:
         if self.newest is not None and self.newest.broken:
             self._refuse_nothing(self.newest)
 
+    def _check_contents(self, positions: Iterable[int]) -> None:
+        if self._check_content is not None:
+            for position in positions:
+                self._check_content(self.messages[position], position)
+
     def _refuse_nothing(self, newest: Turn) -> None:
         """Raises MessageError where nothing is asked; a session may read such a thread, not send it."""
         read_only = self.thread.remembers and not self.thread.sent
@@ -327,6 +336,7 @@ class Timeline:
                 self._read_roles(max(0, looked - _BLOCK))
         if start < 0 and (stop <= 0 or self.turns_read or self.ended):
             return False
+        self._check_contents(range(max(0, start), stop))
         body: list[Unit] = []
         broken: list[Broken] = []
         at = start + 1  # a thread without any user message is one turn

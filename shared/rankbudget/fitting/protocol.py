@@ -56,7 +56,8 @@ class Fit:
         pieces: what is kept, in the order of the prompt.
         tokens: what the pieces cost.
         decide: makes the `decisions`; `fit_block` sets it, a strategy leaves it out.
-        reasons: a strategy's own reason and detail by segment id, where it has a better one.
+        reasons: a strategy's own reason and detail by segment id, where it has a better one; a detail alone
+            has the reason "".
         needed: makes the smallest limit that keeps something of each dropped segment, by its id; one that is
             left out has no known limit. Worked out only when called: it prices all that was dropped.
     """

@@ -53,7 +53,8 @@ class Codec(Protocol):
         4. `to_dict` holds all that is sent to the model and nothing that is not.
         5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on,
            `answers(message) -> tuple[str, ...]`, the calls that results among a message's content blocks
-           answer, and `goes_on(message) -> bool`, whether an answer goes on in the next message.
+           answer, `goes_on(message) -> bool`, whether an answer goes on in the next message, and
+           `check(message, position)`, which raises MessageError for content that no provider reads.
     """
 
     def role(self, message: Any) -> str: ...
@@ -163,6 +164,22 @@ class DictCodec:
     def goes_on(self, message: Any) -> bool:
         """Returns whether a message is one of several items of an answer, as in OpenAI's Responses API."""
         return "role" not in message
+
+    def check(self, message: Any, position: int) -> None:
+        """Raises MessageError where content is no text and no list of blocks, or where it must not be empty."""
+        content = message.get("content")
+        if content is None or content.__class__ is str:
+            return
+        blocks = blocks_of(content)
+        role = self.role(message)
+        readable = all(b is None or isinstance(b, str) or isinstance(as_block(b), Mapping) for b in blocks)
+        if readable and (blocks or role in ("user", "assistant")):
+            return
+        msg = (
+            f"content must be a text or a list of content blocks (got {content!r:.80} in message {position}, "
+            f"role {role}). Give the text, or a block such as {{'type': 'text', 'text': ...}}."
+        )
+        raise MessageError(msg)
 
     def message_id(self, message: Any) -> str | None:
         found = message.get("id")

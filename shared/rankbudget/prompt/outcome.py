@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..conversation.capping import may_be_short
 from ..conversation.selection import OLDER, in_order_of_importance
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
 from ..report.words import warnings_for
@@ -162,6 +163,8 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
     found: dict[tuple[str, str], int] = {}
     used = timeline.pinned_tokens - prices.room
     for importance, units in in_order_of_importance(timeline, timeline.thread.min_exchanges):
+        if may_be_short(timeline, importance, units):
+            return found  # what is older comes back before this is whole
         used += timeline.cost(units)
         if used <= 0 or importance != OLDER:
             continue
