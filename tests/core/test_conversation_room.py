@@ -100,6 +100,35 @@ def test_a_question_is_whole_or_refused(application: Application) -> None:
         )
 
 
+SIZES = st.integers(1, 400)
+
+
+@draws()
+@given(door=st.sampled_from(["messages", "session", "assembler"]), rules=SIZES, question=SIZES, tool=SIZES)
+def test_a_refusal_names_each_part_with_its_tokens(door: str, rules: int, question: int, tool: int) -> None:
+    """System prompt, question and tools, whichever of them is too large alone."""
+    tools = [{"type": "function", "function": {"name": "f", "description": words(tool), "parameters": {}}}]
+    system, asked = {"role": "system", "content": words(rules)}, user(words(question))
+    least = {
+        "system": COUNTER.count_messages([system]) - COUNTER.count_messages([]),
+        "question": COUNTER.count_messages([asked]) - COUNTER.count_messages([]),
+        "tools and framing": COUNTER.count_messages([], tools),
+    }
+    limit = min(200, sum(least.values()) - 1)
+    with pytest.raises(BudgetExceededError) as caught:
+        if door == "messages":
+            fit_messages([system, asked], max_tokens=limit, counter=COUNTER, tools=tools)
+        elif door == "session":
+            BudgetSession(limit, counter=COUNTER).fit([system, asked], tools=tools)
+        else:
+            blocks = {"system": words(rules), "history": [user("Hi."), says("Hello.")]}
+            Assembler(limit, counter=COUNTER).assemble(blocks, query=words(question), tools=tools)
+    error = caught.value
+    assert {name: tokens for name, tokens in error.blocks.items() if tokens} == least
+    assert (error.needed, error.limit) == (sum(least.values()), limit)
+    assert all(f"{name} {tokens:,}" in str(error) for name, tokens in least.items())
+
+
 async def test_a_long_question_keeps_what_is_free() -> None:
     """A question of 58,858 tokens in 50,000 raises an error that names the option; with it, all that is free is used."""
     chat = [*exchanges(3), user(words(58_858))]

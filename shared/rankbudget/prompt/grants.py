@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..budget.allocation import Demand, allocate, demand_for, rank_of, with_absent
-from ..conversation.fit import Needs, least_tokens, needs_of
+from ..conversation.fit import Needs, least_parts, needs_of
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
-from ..errors import BudgetExceededError
+from ..errors import too_large
 from ..fitting.protocol import Fit
 from ..messages.codec import PINNED_ROLES, content_text
 from ..messages.measure import CodecMeasure, Measure
@@ -120,15 +120,22 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     safety = budget.context_window - reserve - limit
     if request.ceiling is not None:
         safety = budget.safety_tokens(system_tokens=system, band=band)
+    question = measure.group([request.question]) if request.question is not None else 0
+    known = measure.overhead + system_tokens + question
+    fixed = known
     if request.render is not None:
         empty = {block.name: _NOTHING for block in inputs.blocks}
         fixed = measure.total(list(request.render(empty, [])))
-    else:
-        question = measure.group([request.question]) if request.question is not None else 0
-        fixed = measure.overhead + system_tokens + question
     fixed += request.extra_tokens
     if fixed > limit:
-        raise _fixed_too_large(inputs, fixed, system_tokens, limit)
+        rest = fixed - known  # less than 0 where joined texts cost less
+        parts = {"system": 0, "question": 0} if inputs.timeline is None else least_parts(inputs.timeline)
+        parts["system"] += system_tokens
+        parts["question"] += question
+        parts["tools and framing"] = measure.overhead + min(0, rest)
+        parts["rest of the prompt"] = max(0, rest)
+        advice = "Shorten these parts, lower the reserve, or take a larger window."
+        raise too_large(parts, limit, advice)
     competes = inputs.timeline is not None and not inputs.alone
     return Prices(
         limit=limit,
@@ -140,17 +147,6 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         wishes=wishes_of(request, measure, inputs.blocks, inputs.tags) if inputs.blocks else {},
         needs=needs_of(inputs.timeline) if competes and inputs.timeline else Needs(),
     )
-
-
-def _fixed_too_large(inputs: Inputs, fixed: int, system: int, limit: int) -> BudgetExceededError:
-    history = 0 if inputs.timeline is None else least_tokens(inputs.timeline)
-    needed, parts = fixed + history, {"system": system, "history": history, "other": fixed - system}
-    msg = (
-        f"what always stays needs {needed:,} tokens ({system:,} of them the system prompt, {history:,} the "
-        f"conversation), the limit is {limit:,}. Shorten the system prompt, tools, template or question, "
-        f"lower the reserve, or take a larger window."
-    )
-    return BudgetExceededError(msg, limit=limit, needed=needed, blocks=parts)
 
 
 def _check_system(request: PromptRequest, inputs: Inputs) -> int:
