@@ -115,12 +115,11 @@ class SlotSettings(LimitSettings):
         A slot that is not shown gets no room; a question then only ranks what is kept.
         """
         names = names or self._names_shown(value, show)
-        keys, given = self._keys_in(names), self._keys_in(value)
-        hidden = {slot: key for slot, key in given.items() if slot not in keys and not _is_empty(value[key])}
-        asked = value.get({**hidden, **keys}.get("query", ""))
-        question = None if asked is None or asked in ("", []) else self._question(asked, show)
+        keys, seen = self._keys_in(names), self._keys_in(value).items()
+        hidden = {slot: key for slot, key in seen if slot not in keys and not _is_empty(value[key])}
         read = keys.values() if show is None else names
         warnings = unread(value, read, hidden.values(), prompt=show is not None)
+        question = self._question(value.get({**hidden, **keys}.get("query", "")), show)
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
         history, messages = found.pop("history", None), None
         if history is not None:
@@ -168,6 +167,8 @@ class SlotSettings(LimitSettings):
 
     def _question(self, given: Any, show: Any) -> BaseMessage | None:
         """Returns the question as one message; several are only counted where a prompt shows them."""
+        if given is None or given in ("", []):
+            return None
         if isinstance(given, str):
             given = CODEC.make("user", given, origin="query")
         elif isinstance(given, list) and isinstance(given[0], dict) and "type" in given[0]:

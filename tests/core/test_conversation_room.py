@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -115,14 +116,16 @@ def test_a_refusal_names_each_part_with_its_tokens(door: str, rules: int, questi
         "tools and framing": COUNTER.count_messages([], tools),
     }
     limit = min(200, sum(least.values()) - 1)
+    blocks = {"system": words(rules), "history": [user("Hi."), says("Hello.")]}
+    refused: dict[str, Callable[[], Any]] = {
+        "messages": lambda: fit_messages([system, asked], max_tokens=limit, counter=COUNTER, tools=tools),
+        "session": lambda: BudgetSession(limit, counter=COUNTER).fit([system, asked], tools=tools),
+        "assembler": lambda: Assembler(limit, counter=COUNTER).assemble(
+            blocks, query=words(question), tools=tools
+        ),
+    }
     with pytest.raises(BudgetExceededError) as caught:
-        if door == "messages":
-            fit_messages([system, asked], max_tokens=limit, counter=COUNTER, tools=tools)
-        elif door == "session":
-            BudgetSession(limit, counter=COUNTER).fit([system, asked], tools=tools)
-        else:
-            blocks = {"system": words(rules), "history": [user("Hi."), says("Hello.")]}
-            Assembler(limit, counter=COUNTER).assemble(blocks, query=words(question), tools=tools)
+        refused[door]()
     error = caught.value
     assert {name: tokens for name, tokens in error.blocks.items() if tokens} == least
     assert (error.needed, error.limit) == (sum(least.values()), limit)
