@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -111,11 +111,18 @@ class SlotSettings(LimitSettings):
 
     # ---- one request -------------------------------------------------------------------------------------
     def _slots_steps(
-        self, value: Mapping[str, Any], keys: Mapping[str, str], show: Any, **fields: Any
+        self, value: Mapping[str, Any], names: Collection[str], show: Any = None, **fields: Any
     ) -> Steps[Trimmed]:
-        """Plans the slots of a dict; `keys` has those its prompt may ever have, `show` renders it."""
-        asked = value.get(keys.get("query", ""))
-        question = None if asked is None or asked in ("", []) else self._question(asked, show)
+        """Plans the slots of a dict; `show` renders them by the variables `names`, unknown where it is empty.
+
+        A slot that is not shown gets no room; a question then only ranks what is kept.
+        """
+        names = names or self._names_shown(value, show)
+        keys, seen = self._keys_in(names), self._keys_in(value).items()
+        hidden = {slot: key for slot, key in seen if slot not in keys and not _is_empty(value[key])}
+        read = keys.values() if show is None else names
+        warnings = unread(value, read, hidden.values(), prompt=show is not None)
+        question = self._question(value.get({**hidden, **keys}.get("query", "")), show)
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
         history, messages = found.pop("history", None), None
         if history is not None:
@@ -138,7 +145,7 @@ class SlotSettings(LimitSettings):
             **{**self._fields, **fields},
             history=messages,
             blocks=tuple([self._block(slot, key, value[key]) for slot, key in found.items()]),
-            question=question,
+            question=question if "query" in keys else None,
             question_text=question.text if question is not None else "",
             sources=shared.union(keys) - {"query"},
         )
@@ -148,11 +155,23 @@ class SlotSettings(LimitSettings):
             messages=plan.messages,
             segments=tuple(piece.segment for fit in plan.kept.values() for piece in fit.pieces),
             text="\n".join([m.text for m in plan.messages]),
-            report=plan.report,
+            report=plan.report.noting(*warnings),
         )
+
+    def _names_shown(self, value: Mapping[str, Any], show: Any) -> list[str]:
+        """Returns the keys of a dict but those of slots that change nothing in what `show` renders."""
+        whole, names = show(value), [*value]
+        for slot, key in self._keys_in(value).items():
+            if slot == "query" or _is_empty(value[key]):
+                continue
+            if show({**value, key: "" if isinstance(value[key], str) else []}) == whole:
+                names.remove(key)
+        return names
 
     def _question(self, given: Any, show: Any) -> BaseMessage | None:
         """Returns the question as one message; several are only counted where a prompt shows them."""
+        if given is None or given in ("", []):
+            return None
         if isinstance(given, str):
             given = CODEC.make("user", given, origin="query")
         elif isinstance(given, list) and isinstance(given[0], dict) and "type" in given[0]:
@@ -223,16 +242,33 @@ def reported(steps: Steps[Trimmed], run_manager: Any) -> Steps[Trimmed]:
     return done
 
 
-def unread(value: Mapping[str, Any], read: Container[str], *, template: bool = False) -> list[str]:
-    """Returns a warning for each key with documents or messages that no slot, or no template, reads."""
+def _is_empty(held: Any) -> bool:
+    return held is None or (isinstance(held, Sized) and not len(held))
+
+
+def unread(
+    value: Mapping[str, Any], read: Container[str], slots: Container[str], *, prompt: bool
+) -> list[str]:
+    """Returns a warning for each of the `slots`, documents or messages that no slot, or no prompt, reads."""
     warnings = []
     for key, held in value.items():
         first = held[0] if isinstance(held, (list, tuple)) and held else held
-        if key not in read and isinstance(first, (Document, BaseMessage)):
+        if key in slots or (key not in read and isinstance(first, (Document, BaseMessage))):
             option = "documents_key" if isinstance(first, Document) else "history_key"
-            hint = "the template does not show it" if template else f"name its slot with {option}={key!r}"
-            warnings.append(f"{key!r} is neither counted nor fitted; {hint}")
+            hint = f"name its slot with {option}={key!r}"
+            warnings.append(not_shown(key) if prompt else f"{key!r} is neither counted nor fitted; {hint}")
     return warnings
+
+
+def not_shown(key: str) -> str:
+    """Returns the warning for an input that the prompt does not show."""
+    return f"{key!r} is neither counted nor fitted; the prompt does not show it"
+
+
+def names_in(prompt: Any) -> list[str]:
+    """Returns the variables of a prompt; none where it is no template, so that they are unknown."""
+    kinds = ("input_variables", "optional_variables", "partial_variables")
+    return [name for names in kinds for name in getattr(prompt, names, ())]
 
 
 def shown_by(prompt: Any) -> Shown | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import CODEC
 from ._convert import as_messages, to_segments
 from ._limits import LimitSettings
-from ._slots import host_objects, placeholders_in, planned, render_prompt, system_of
+from ._slots import host_objects, names_in, not_shown, placeholders_in, planned, render_prompt, system_of
 from ._supported import require
 from .message_history import Store
 
@@ -55,7 +55,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
         max_tokens: most tokens of conversation, documents and question together, from 1; beside a budget the
             smaller wins.
         prompt: the chain's prompt; the finished prompt is then counted.
-        retriever: finds documents for the input; they are trimmed to what the conversation leaves.
+        retriever: finds documents for the input; they are trimmed to what the conversation leaves. It is not
+            asked where `prompt` does not show them.
         scorer: ranks the documents; None takes the core's default.
         chat_memory: where the messages are stored; None stores them in this process.
         memory_key: the variable that holds the conversation; documents_key that of the documents.
@@ -89,6 +90,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
     ai_prefix: str = "AI"
 
     _session: BudgetSession = PrivateAttr()
+    _loaded: BudgetReport | None = PrivateAttr()  # of the last load with a retriever
 
     model_config = ConfigDict(extra="forbid")
 
@@ -105,8 +107,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
         measure = limits.measure or CodecMeasure(CODEC, limits.counter, limits.tools)
         if not self.return_messages:
             measure = _TextMeasure(measure, limits, self._writer())
-        sources = ["knowledge"] if self.retriever is not None else []
-        self._session = limits.session(measure=measure, sources=sources)
+        self._session = limits.session(measure=measure)
+        self._loaded = None
 
     @override
     def __setattr__(self, name: str, value: Any) -> None:
@@ -132,23 +134,21 @@ class BudgetMemory(LimitSettings, BaseMemory):
     # ---- load: fitted ------------------------------------------------------------------------------------
     @override
     def load_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        plan = drive(self._steps(inputs))
-        return self._variables(plan.history, plan.kept)
+        return drive(self._load_steps(inputs))
 
     @override
     async def aload_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        plan = await adrive(self._steps(inputs))
-        return self._variables(plan.history, plan.kept)
+        return await adrive(self._load_steps(inputs))
 
     def fit(self, inputs: dict[str, Any] | None = None) -> FitResult:
-        """Returns the conversation that a load without documents returns, with its report."""
+        """Returns the conversation that a load returns while the documents' share is kept free."""
         plan = drive(self._steps(inputs or {}, retrieve=False))
         return FitResult(messages=plan.history, report=plan.report)
 
     @property
     def report(self) -> BudgetReport:
-        """The report of what a load returns now."""
-        return self.fit().report
+        """The report of the last load with a retriever; otherwise of what a load returns now."""
+        return self._loaded or self.fit().report
 
     @property
     def buffer(self) -> list[BaseMessage] | str:
@@ -178,22 +178,32 @@ class BudgetMemory(LimitSettings, BaseMemory):
     def clear(self) -> None:
         self.chat_memory.clear()
         self._session.forget()
+        self._loaded = None
 
     @override
     async def aclear(self) -> None:
         await self.chat_memory.aclear()
         self._session.forget()
+        self._loaded = None
 
     # ---- one load ----------------------------------------------------------------------------------------
-    def _steps(self, inputs: Mapping[str, Any], *, retrieve: bool = True) -> Steps[Plan]:
-        """Plans conversation and documents together."""
-        question = self._question(inputs)
-        fields: dict[str, Any] = {"ceiling": self._limits.ceiling, "scorer": self.scorer, "covers": "history"}
+    def _load_steps(self, inputs: Mapping[str, Any]) -> Steps[dict[str, Any]]:
+        plan = yield from self._steps(inputs)
         if self.retriever is not None:
-            found = []
+            self._loaded = plan.report
+        return self._variables(plan.history, plan.kept)
+
+    def _steps(self, inputs: Mapping[str, Any], *, retrieve: bool = True) -> Steps[Plan]:
+        """Plans conversation and documents together; without a search the documents' share stays free."""
+        question, sources = self._question(inputs), {"history"}
+        fields: dict[str, Any] = {"ceiling": self._limits.ceiling, "scorer": self.scorer, "covers": "history"}
+        names = names_in(self.prompt)
+        hidden = self.retriever is not None and bool(names) and self.documents_key not in names
+        if self.retriever is not None and not hidden:
+            sources.add("knowledge")
             if question and retrieve:
                 found = yield Call(self.retriever.invoke, (question,), self.retriever.ainvoke)
-            fields["blocks"] = (Block(name="knowledge", segments=tuple(to_segments(found))),)
+                fields["blocks"] = (Block(name="knowledge", segments=tuple(to_segments(found))),)
         if self.prompt is not None:
 
             def render(kept: Mapping[str, Fit], history: Sequence[BaseMessage]) -> list[Any]:
@@ -201,10 +211,14 @@ class BudgetMemory(LimitSettings, BaseMemory):
                 return made if self.return_messages else [_Finished(made)]
 
             system = system_of(self._prompt_of(self._variables([], {}), inputs))
-            fields |= {"render": render, "system": system, "covers": "prompt"}
+            whole = "blocks" in fields or sources == {"history"}
+            fields |= {"render": render, "system": system, "covers": "prompt" if whole else "history"}
         stored = yield Call(lambda: self.chat_memory.messages, (), self.chat_memory.aget_messages)
-        request = self._session.request(list(stored), question=question or None, **fields)
-        return (yield from planned(request, self._session, read=True))
+        request = self._session.request(
+            list(stored), question=question or None, sources=frozenset(sources), **fields
+        )
+        plan = yield from planned(request, self._session, read=True)
+        return replace(plan, report=plan.report.noting(not_shown(self.documents_key))) if hidden else plan
 
     def _variables(self, history: Sequence[BaseMessage], kept: Mapping[str, Fit]) -> dict[str, Any]:
         if self.retriever is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -20,7 +19,7 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import document_text, example_messages, example_text, to_segments
-from ._slots import SlotSettings, Trimmed, formats_in, placeholders_in, render_prompt, reported, unread
+from ._slots import SlotSettings, Trimmed, formats_in, names_in, placeholders_in, render_prompt, reported
 
 
 class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
@@ -118,7 +117,7 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
     def _steps(self, kwargs: dict[str, Any]) -> Steps[Trimmed]:
         values = self._merge_partial_and_user_variables(**kwargs)
         template = self.template
-        names = [*template.input_variables, *template.optional_variables, *template.partial_variables]
+        names = names_in(template)
         self._check_spelling(kwargs, names)
         blocks = {key: slot for slot, key in self._keys_in(names).items() if slot != "query"}
         placeholders, formats = placeholders_in(template), formats_in(template)
@@ -140,8 +139,7 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
                 )
             return render_prompt(template, written)
 
-        done = yield from self._slots_steps(values, self._keys_in([*names, *values]), show)
-        return replace(done, report=done.report.noting(*unread(kwargs, names, template=True)))
+        return (yield from self._slots_steps(values, names, show))
 
     def _as_turns(self, block: str, items: list[Any]) -> list[BaseMessage]:
         """Returns a slot as messages: a conversation as it is, examples as turns, else one message."""

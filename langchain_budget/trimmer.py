@@ -16,7 +16,7 @@ from rankbudget.adapters import PromptRequest, Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_messages
-from ._slots import SlotSettings, Trimmed, planned, render_prompt, reported, unread
+from ._slots import SlotSettings, Trimmed, names_in, planned, render_prompt, reported
 
 
 class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
@@ -113,12 +113,10 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         key, prompt = self.report_key, self.prompt
         if isinstance(value, Mapping):
             show = None if prompt is None else partial(render_prompt, prompt)
-            named = ("input_variables", "optional_variables", "partial_variables")
-            rendered = [name for names in named for name in getattr(prompt, names, ())]
-            keys = self._keys_in([*rendered, *value])
+            rendered = names_in(prompt)
             if prompt is None or rendered:
                 self._check_spelling(value, rendered)
-            if prompt is None and all(value.get(name) is None for name in keys.values()):
+            if prompt is None and all(value.get(name) is None for name in self._keys_in(value).values()):
                 allowed = ", ".join(self._keys.values())
                 given = ", ".join(f"{k}=None" if v is None else str(k) for k, v in value.items())
                 msg = (
@@ -126,9 +124,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
                     "Name yours with history_key= etc."
                 )
                 raise BudgetConfigError(msg)
-            done = yield from self._slots_steps(value, keys, show)
-            warnings = unread(value, {*keys.values()}) if prompt is None else []
-            done = replace(done, report=done.report.noting(*warnings)) if warnings else done
+            done = yield from self._slots_steps(value, rendered if prompt is not None else [*value], show)
             return done if key is None else replace(done, value={**done.value, key: done.report})
         messages = value if isinstance(value, list) else as_messages(value)
         if prompt is None:
@@ -140,7 +136,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
             done = Trimmed(value={self.history_key: kept}, messages=kept, text=text, report=plan.report)
         else:
             slots = {self.history_key: messages}
-            done = yield from self._slots_steps(slots, {"history": self.history_key}, self._show_history)
+            done = yield from self._slots_steps(slots, [self.history_key], self._show_history)
             kept = done.value[self.history_key]
         return replace(done, messages=kept, value=kept if key is None else {**done.value, key: done.report})
 

@@ -197,14 +197,18 @@ def with_prompt(
 
 
 def _filled(prompt: Any, context: str, question: str) -> list[ChatMessage]:
+    """Returns the prompt; nodes it has no place for get a message, since the host shows them elsewhere."""
+    shown = False
     if isinstance(prompt, BasePromptTemplate):
         values = dict.fromkeys(prompt.template_vars, "")
+        shown = any(name in values for name in _CONTEXT)
         values |= {name: context for name in _CONTEXT if name in values}
         values |= {name: question for name in QUESTIONS if name in values}
-        return list(prompt.format_messages(None, **values))
-    texts = ([prompt] if isinstance(prompt, str) else []) + ([context] if context else [])
-    given = [] if isinstance(prompt, str) else prompt
-    return [*given, *(ChatMessage(role=MessageRole.SYSTEM, content=text) for text in texts)]
+        given = list(prompt.format_messages(None, **values))
+    else:
+        given = [ChatMessage(role=MessageRole.SYSTEM, content=prompt)] if isinstance(prompt, str) else prompt
+    around = [ChatMessage(role=MessageRole.SYSTEM, content=context)] if context and not shown else []
+    return [*given, *around]
 
 
 def _with_blocks(message: ChatMessage, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> ChatMessage:

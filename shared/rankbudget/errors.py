@@ -59,6 +59,14 @@ class BudgetExceededError(BudgetError):
         self.blocks = dict(blocks or {})
 
 
+def too_large(parts: Mapping[str, int], limit: int, advice: str) -> BudgetExceededError:
+    """Returns the error for what must stay and exceeds the limit: its tokens by part, and what to do."""
+    needed = sum(parts.values())
+    listed = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
+    msg = f"what must stay needs {needed:,} tokens ({listed}), the limit is {limit:,}. {advice}"
+    return BudgetExceededError(msg, limit=limit, needed=needed, blocks=parts)
+
+
 class CounterUnavailableError(BudgetError, ImportError):
     """Says which tokenizer, context window or optional library is missing and how to get it."""
 

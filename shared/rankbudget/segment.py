@@ -13,7 +13,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import BudgetConfigError, check_count, check_number, misspelt, named_fields, shown
 
-_BLOCKS = ("system", "query", "project", "task", "memory", "history", "examples", "knowledge")
+BLOCKS = ("system", "query", "project", "task", "memory", "history", "examples", "knowledge")
+_ALIASES = {"documents": "knowledge"}
+"""What hosts call a block; a budget takes either name."""
 
 Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
 """What became of a segment: whole, dropped whole, cut inside its text, its own words only, new words."""
@@ -264,11 +266,24 @@ def _typed_fields(kind: type) -> tuple[Callable[[Any], Any], dict[str, tuple[typ
     return attrgetter(*allowed), allowed
 
 
+def block_named(name: Any) -> Any:
+    """Returns the name under which a budget keeps the limits of a block."""
+    return _ALIASES.get(name, name)
+
+
+def by_block(given: Mapping[Any, Any], what: str, problems: list[str]) -> dict[Any, Any]:
+    """Returns entries by the names of their blocks; adds a problem when a block has two."""
+    for alias, name in _ALIASES.items():
+        if alias in given and name in given:
+            problems.append(f"{what} must name a block once (got {alias!r} and {name!r}, which are the same)")
+    return {block_named(name): entry for name, entry in given.items()}
+
+
 def check_block_name(what: str, name: object, problems: list[str]) -> None:
     """Adds a problem when `name` cannot be a block's name or is a misspelt one, as "knowlege"."""
     if not isinstance(name, str) or not name:
         problems.append(f"{what} must be a block's name, as 'memory' (got {shown(name)})")
-    elif name not in _BLOCKS and (meant := misspelt(name, _BLOCKS)):
+    elif name not in BLOCKS and (meant := misspelt(name, (*BLOCKS, *_ALIASES))):
         problems.append(f"{what} must be a block's name (got {name!r}); did you mean {meant!r}?")
 
 

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from rankbudget.budget.allocation import demand_for
 from rankbudget.budget.context_windows import FIVE_BLOCKS
 from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
+from rankbudget.prompt.assembler import Assembler
 
 BUDGETS = [
     TokenBudget(),
@@ -185,3 +187,43 @@ def test_limit_reserve_and_safety_always_make_the_window(window, reserve, fixed)
         + budget.safety_tokens(system_tokens=fixed)
         == window
     )
+
+
+LIMITS = {
+    "ratios": lambda name: {"history": 0.2, name: 0.5},
+    "sizes": lambda name: {name: 150},
+    "ranks": lambda name: {name: 2},
+}
+
+
+@pytest.mark.parametrize("option", LIMITS)
+@pytest.mark.parametrize("preset", [None, "rag"])
+def test_documents_is_another_name_of_knowledge(option, preset, tmp_path):
+    """In every form of a budget and for blocks of either name; a block has one limit."""
+    named = LIMITS[option]
+    own = {"context_window": 400, "reserve": 0.3, "preset": preset}
+    budget = TokenBudget(**own, **{option: named("knowledge")})
+    assert TokenBudget(**own, **{option: named("documents")}) == budget
+    assert TokenBudget(**own).replace(**{option: named("documents")}) == budget
+    written = tmp_path / "b.yaml"
+    written.write_text(json.dumps({"llm": {**own, option: named("documents")}}))
+    assert TokenBudget.from_file(written) == TokenBudget.from_dict({**own, option: named("knowledge")})
+    one, other = (demand_for(budget, name, 500) for name in ("knowledge", "documents"))
+    assert dataclasses.replace(other, name="knowledge") == one
+    assert budget.share_of("documents") == budget.share_of("knowledge")
+    twice = named("documents") | named("knowledge")
+    for make in (lambda: TokenBudget(**own, **{option: twice}), lambda: TokenBudget.from_file(written)):
+        written.write_text(json.dumps({"llm": {**own, option: twice}}))
+        with pytest.raises(BudgetConfigError, match=r"'documents' and 'knowledge'"):
+            make()
+
+
+def test_a_share_that_no_block_of_the_prompt_has_is_warned_about():
+    """With the nearest name; where the prompt is a conversation alone the budget may be another prompt's."""
+    budget = TokenBudget(context_window=400, reserve=100, ratios={"history": 0.2, "docs": 0.8})
+    warned = ("the budget names 'docs', which is no block of this prompt; did you mean 'documents'?",)
+    chat = [{"role": "user", "content": "Is it red?"}]
+    assemble = Assembler(budget).assemble
+    assert assemble({"history": chat, "documents": ["It is red."]}).report.warnings == warned
+    assert assemble({"history": chat, "docs": ["It is red."]}).report.warnings == ()
+    assert assemble({"history": chat}).report.warnings == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -127,6 +128,37 @@ def test_a_question_is_whole_or_refused(application: Application) -> None:
         check_laws(
             messages, found.messages, limit=limit, counter=COUNTER, tools=tools, shortens_question=shorten
         )
+
+
+SIZES = st.integers(1, 400)
+
+
+@draws()
+@given(door=st.sampled_from(["messages", "session", "assembler"]), rules=SIZES, question=SIZES, tool=SIZES)
+def test_a_refusal_names_each_part_with_its_tokens(door: str, rules: int, question: int, tool: int) -> None:
+    """System prompt, question and tools, whichever of them is too large alone."""
+    tools = [{"type": "function", "function": {"name": "f", "description": words(tool), "parameters": {}}}]
+    system, asked = {"role": "system", "content": words(rules)}, user(words(question))
+    least = {
+        "system": COUNTER.count_messages([system]) - COUNTER.count_messages([]),
+        "question": COUNTER.count_messages([asked]) - COUNTER.count_messages([]),
+        "tools and framing": COUNTER.count_messages([], tools),
+    }
+    limit = min(200, sum(least.values()) - 1)
+    blocks = {"system": words(rules), "history": [user("Hi."), says("Hello.")]}
+    refused: dict[str, Callable[[], Any]] = {
+        "messages": lambda: fit_messages([system, asked], max_tokens=limit, counter=COUNTER, tools=tools),
+        "session": lambda: BudgetSession(limit, counter=COUNTER).fit([system, asked], tools=tools),
+        "assembler": lambda: Assembler(limit, counter=COUNTER).assemble(
+            blocks, query=words(question), tools=tools
+        ),
+    }
+    with pytest.raises(BudgetExceededError) as caught:
+        refused[door]()
+    error = caught.value
+    assert {name: tokens for name, tokens in error.blocks.items() if tokens} == least
+    assert (error.needed, error.limit) == (sum(least.values()), limit)
+    assert all(f"{name} {tokens:,}" in str(error) for name, tokens in least.items())
 
 
 async def test_a_long_question_keeps_what_is_free() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetError
@@ -15,6 +18,7 @@ from rankbudget.prompt.session import BudgetSession
 from rankbudget.report.report import BlockTotal, BudgetReport
 from rankbudget.report.words import warnings_for
 from rankbudget.segment import Decision, DecisionRange
+from tests.drawing import draws
 
 
 def decision(segment_id, action="kept", block="history", before=10, after=10, reason="fits", **more):
@@ -294,10 +298,42 @@ def test_dropping_is_warned_about_once_although_a_host_adds_its_own_warnings():
 
 def test_a_short_history_is_warned_about_only_where_something_was_dropped():
     """A new chat is short, and nothing is lost."""
-    lost = "history has only 99 tokens left: context may be lost"
+    lost = "history was cut to 99 tokens: context may be lost"
     assert lost in warned("history", 99, [dropped("m0"), decision("m1", after=99)])
     assert warned("history", 99, [decision("m1", after=99)]) == ()
     assert lost not in warned("history", 100, [dropped("m0"), decision("m1", after=100)])
+    assert lost not in warned(
+        "history", 99, [dropped("m0", reason="orphan_result"), decision("m1", after=99)]
+    )
+
+
+@draws()
+@given(
+    window=st.integers(400, 2_000),
+    reserve=st.integers(2, 300),
+    safety=st.none() | st.integers(2, 50),
+    ceiling=st.none() | st.integers(90, 2_500),
+    turns=st.integers(0, 30),
+)
+def test_the_window_adds_up_and_only_a_cut_is_called_one(window, reserve, safety, ceiling, turns):
+    """Whichever limit is the smaller; an orphan result that is dropped is no cut for room."""
+    session = BudgetSession(TokenBudget(context_window=window, reserve=reserve, safety=safety))
+    said = [("user", "Where is it?"), ("tool", "Here.")]
+    said += [("user", "Where is it? " * 3), ("assistant", "It is there. " * 3)] * turns
+    chat = [{"role": role, "content": text} for role, text in [*said, ("user", "And now?")]]
+    chat[1]["tool_call_id"] = "x"
+    made = session.fit(chat, ceiling=ceiling).report
+    plain = made.to_dict()
+    if made.window is not None:
+        assert plain["window"] == sum(plain[name] for name in ("limit", "reserve", "safety", "capped"))
+        said = next(line for line in made.table().splitlines() if line.startswith("window"))
+        numbers = [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", said)]
+        assert numbers[0] == window == sum(numbers[1:])
+        assert said in made.to_html()
+    cut = any(d.reason in {"older_than_cut", "no_room"} for d in made.decisions)
+    short = made.block("history").used < 100
+    assert any("history was cut to" in w for w in made.warnings) == (cut and short)
+    assert any("dropped" in w for w in made.warnings)
 
 
 def test_knowledge_that_does_not_fit_is_told_from_knowledge_that_was_not_found():

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
-from langchain_core.prompts import MessagesPlaceholder
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnableLambda
 
 from langchain_budget import BudgetChatPromptTemplate, BudgetTrimmer
 from rankbudget.errors import BudgetConfigError, BudgetError
@@ -70,6 +71,59 @@ def test_what_is_not_shown_is_warned_about(key: str, held: list[Any]) -> None:
     report = template().fit(question="Where?", **{key: held}).report
     assert any(repr(key) in w and "neither counted nor fitted" in w for w in report.warnings)
     assert template().fit(question="Where?", **{key: "Rome", "user": 3}).report.warnings == ()
+
+
+LONG = [HumanMessage(f"Is part {n} ok?") for n in range(30)]
+INPUTS: dict[str, list[Any]] = {
+    "history": LONG,
+    "documents": [Document("Part 7 is red. " * 20, id="d")],
+    "examples": [HumanMessage("Is part 1 red? No. " * 9)],
+    "memory": ["Ann likes tea. " * 20],
+}
+HIDDEN = {name: st.sampled_from([INPUTS[name], "Some text. " * 60]) for name in INPUTS}
+
+
+@draws()
+@given(
+    shown=st.sets(st.sampled_from(SLOTS[:-1])),
+    unseen=st.fixed_dictionaries({}, optional=HIDDEN),
+    door=st.sampled_from(["template", "trimmer", "chain"]),
+)
+def test_what_the_prompt_does_not_show_takes_no_room(shown: Any, unseen: dict[str, Any], door: str) -> None:
+    """As if it had not been given, with a warning for each: all else keeps its grants and its pieces."""
+    prompt = ChatPromptTemplate(
+        [("system", "Be brief."), *map(MessagesPlaceholder, sorted(shown)), ("human", "{question}")]
+    )
+    seen = {"question": "Where?", **dict.fromkeys(shown, LONG)}
+    unseen = {name: held for name, held in unseen.items() if name not in shown}
+
+    def fit(values: dict[str, Any]) -> Any:
+        if door == "template":
+            return BudgetChatPromptTemplate(prompt, max_tokens=200, counter="gpt-4o").fit(**values)
+        made: Any = prompt if door == "trimmer" else RunnableLambda(lambda v: v) | prompt
+        return BudgetTrimmer(max_tokens=200, counter="gpt-4o", prompt=made).fit(values)
+
+    alone, with_unseen = fit(seen), fit({**seen, **unseen})
+    assert list(with_unseen.messages) == list(alone.messages)
+    assert with_unseen.report.blocks == alone.report.blocks
+    assert with_unseen.report.decisions == alone.report.decisions
+    assert with_unseen.value == {**alone.value, **unseen}
+    for name in INPUTS:
+        found = [w for w in with_unseen.report.warnings if f"{name!r} is neither counted nor fitted" in w]
+        assert len(found) == (name in unseen)
+
+
+def test_a_question_that_the_prompt_does_not_show_only_ranks() -> None:
+    """It is no row of the report, and the history's own last question stays."""
+    own = BudgetChatPromptTemplate.from_messages(
+        [("system", "{documents}"), MessagesPlaceholder("history")], max_tokens=250, counter="gpt-4o"
+    )
+    documents = [f"Part {n} was replaced in {1990 + n}." for n in range(20)]
+    made = own.fit(documents=documents, history=LONG, question="When was part 7 replaced?")
+    assert "Part 7 was" in made.text
+    assert made.messages[-1] == LONG[-1]
+    assert "query" not in [block.name for block in made.report.blocks]
+    assert any("'question' is neither counted" in w for w in made.report.warnings)
 
 
 @pytest.mark.parametrize("entry", ["trimmer", "template"])

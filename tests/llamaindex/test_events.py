@@ -11,6 +11,7 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
 from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import MetadataMode
 
 from llamaindex_budget import (
     BudgetChatMemoryBuffer,
@@ -19,7 +20,8 @@ from llamaindex_budget import (
     BudgetPromptHelper,
 )
 from llamaindex_budget._events import BudgetEvent
-from tests.llamaindex.models import ListStore, exchanges, nodes, tokens
+from rankbudget import TokenBudget
+from tests.llamaindex.models import ListStore, exchanges, nodes, say, tokens
 
 
 class _Listener(BaseEventHandler):
@@ -75,3 +77,20 @@ def test_every_fit_sends_one_event_with_its_report(fit: Callable[[], Any], heard
     assert any(decision.reason != "fits" for decision in report.decisions)
     if isinstance(found, list) and hasattr(found[0], "role"):
         assert report.total_tokens == tokens(found)
+
+
+@pytest.mark.parametrize("with_memory", [True, False])
+def test_nodes_are_counted_where_the_prompt_has_no_place_for_them(
+    with_memory: bool, heard: list[Any]
+) -> None:
+    """The host shows them in another template: the report counts rules, history and the nodes it says are kept."""
+    budget, rules = TokenBudget(context_window=900, reserve=100), PromptTemplate("You are a helper.")
+    own: dict[str, Any] = {"budget": budget, "prompt": rules}
+    memory = BudgetChatMemoryBuffer.from_defaults(chat_history=exchanges(30), **own)
+    part = BudgetNodePostprocessor(**({"memory": memory} if with_memory else own))
+    kept = part.postprocess_nodes(nodes(40), query_str="What is 7?")
+    context = "\n\n".join([n.node.get_content(MetadataMode.LLM) for n in kept])
+    report, before = heard[-1].report, heard[-1].report.total_tokens
+    history = memory.get("What is 7?") if with_memory else []
+    shown = [say("system", "You are a helper."), *history, say("system", context), say("user", "What is 7?")]
+    assert 600 <= tokens(shown) <= before + 2 <= report.limit + 2

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import BudgetConfigError
-from ..segment import Block
+from ..segment import Block, block_named
 from .token_budget import Surplus, TokenBudget
 from .validation import PARTS
 
@@ -113,7 +113,8 @@ def demand_for(
         >>> demand.rank, demand.ratio, demand.stable
         (5, 0.4, True)
     """
-    rank, ratio, size = budget.rank_of(name), budget.ratios.get(name), budget.sizes.get(name)
+    rank, own = budget.rank_of(name), block_named(name)
+    ratio, size = budget.ratios.get(own), budget.sizes.get(own)
     if block is not None:
         rank = block.rank or rank
         pinned = max(pinned, wanted) if block.pinned else pinned
@@ -127,7 +128,7 @@ def demand_for(
         size=size,
         minimum=minimum,
         pinned=pinned,
-        first=budget.preset == "rag" and name == "knowledge" and size is None,
+        first=budget.preset == "rag" and own == "knowledge" and size is None,
         stable=name == "history" and budget.preset != "rag",
     )
 
@@ -151,6 +152,7 @@ def with_absent(
     present = list(demands)
     names = {demand.name for demand in present}
     if sources is None:
+        names = set(map(block_named, names))
         return present + [demand_for(budget, name, 0) for name in budget.ratios if name not in names]
     configured = [name for name in dict.fromkeys(sources) if name not in {*names, "system", "query"}]
     everyone = present + [demand_for(budget, name, 0) for name in configured]

@@ -17,6 +17,7 @@ from ..errors import (
     named_options,
     shown,
 )
+from ..segment import block_named
 from .validation import (
     DEFAULT_RATIOS,
     DEFAULT_RESERVE,
@@ -47,7 +48,7 @@ class TokenBudget:
         context_window: tokens the model can read and write together.
         reserve: kept for the answer: tokens if above 1, else a share (0-1) of the window without the system
             prompt.
-        ratios: shares (0-1) of the room by block. A block without one draws from the "memory" share in rank
+        ratios: shares (0-1) of the room by block; "documents" is another name of "knowledge". A block without one draws from the "memory" share in rank
             order; with an empty mapping, all blocks without a size share equally.
         sizes: fixed tokens by block, instead of a share. "system" is a ceiling, "query" is kept for the
             question.
@@ -336,7 +337,8 @@ class TokenBudget:
             True
         """
         known = _RAG_RANKS if self.preset == "rag" else DEFAULT_RANKS
-        return self.ranks.get(block, known.get(block, _UNKNOWN_RANK))
+        name = block_named(block)
+        return self.ranks.get(name, known.get(name, _UNKNOWN_RANK))
 
     def share_of(self, block: str) -> float:
         """Returns the share (0-1) of the room that is a block's own; 0 when it has none or a size.
@@ -346,7 +348,7 @@ class TokenBudget:
             0.5
         """
         total = sum(self.ratios.values())
-        return self.ratios.get(block, 0.0) / total if total else 0.0
+        return self.ratios.get(block_named(block), 0.0) / total if total else 0.0
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from ..errors import check_choice, check_count, check_flag, check_number, shown
-from ..segment import check_block_name
+from ..segment import by_block, check_block_name
 
 _Value = TypeVar("_Value")
 PARTS = 1_000_000_000
@@ -103,7 +103,7 @@ def _entries(
         problems.append(f"{field} must be a mapping from block names to numbers (got {shown(value)})")
         return {}
     entries: dict[str, Any] = {}
-    for key, entry in value.items():
+    for key, entry in by_block(value, field, problems).items():
         if key != "reserve":
             check_block_name(f"each key of {field}", key, problems)
         entries[key] = check(f"{word} of {shown(key)}", entry, problems)

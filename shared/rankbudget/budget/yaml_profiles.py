@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BudgetConfigError, check_number, misspelt, shown
+from ..segment import by_block
 from .validation import DEFAULT_RATIOS, SHARE
 
 _RENAMED = {"max_response_tokens": "max_output", "budget_ratios": "ratios"}
@@ -146,7 +147,8 @@ def _read_level(section: Mapping[Any, Any], where: str, fields: Sequence[str]) -
         if name in _MERGED and not isinstance(value, Mapping):
             allowed = "a mapping from block names to numbers"
             problems.append(f"{where}.{key} must be {allowed} (got {shown(value)})")
-        given[name] = dict(value) if isinstance(value, Mapping) else value
+        entries = by_block(value, f"{where}.{key}", problems) if isinstance(value, Mapping) else value
+        given[name] = entries
     if not problems:
         ratios, sizes = given.get("ratios", {}), given.get("sizes", {})
         both = ", ".join(shown(name) for name in ratios if name in sizes)

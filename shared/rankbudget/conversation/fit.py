@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .._drivers import Steps
-from ..errors import BudgetExceededError
+from ..errors import BudgetExceededError, too_large
 from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened, with_shortened
 from .decisions import decisions_on
 from .selection import Selection, fill, minimum_sets
@@ -20,6 +20,8 @@ from .timeline import Broken, Timeline, Unit
 SUMMARY_SHARE = 0.3
 """Part of the history's room that a summary of what was dropped may take."""
 _ROUNDS = 8
+_STORED = "results of calls that the provider stores"
+_STEP = "newest tool call with its results"
 
 
 class Needs(NamedTuple):
@@ -37,11 +39,23 @@ def needs_of(timeline: Timeline) -> Needs:
     return Needs(pinned + max(sets, default=0), pinned + must)
 
 
-def least_tokens(timeline: Timeline) -> int:
-    """Returns what must stay of the conversation, its texts as short as they may be."""
-    if timeline.ended or timeline.newest is None:
-        return timeline.pinned_tokens
-    return timeline.pinned_tokens + _least_cost(timeline, minimum_sets(timeline, 1)[-1])
+def least_parts(timeline: Timeline, room: int = -1) -> dict[str, int]:
+    """Returns what must stay of a conversation that has more than `room` tokens, by part; texts shortened."""
+    newest, question, step = timeline.newest, 0, 0
+    if newest is None or timeline.ended:
+        question = max(0, room + 1)
+    else:
+        smallest = _least_cost(timeline, minimum_sets(timeline, 1)[-1])
+        step = _least_cost(timeline, timeline.pending_step(newest)) if newest.question is not None else 0
+        question = max(0, max(smallest, room + 1) - step)
+    results = [timeline.messages[p] for p in timeline.pinned if timeline.role(p) == "tool"]
+    stored = timeline.measure.group(results) if results else 0
+    return {
+        "system": timeline.pinned_tokens - stored,
+        _STORED: stored,
+        "question": question,
+        _STEP: step,
+    }
 
 
 def fit_thread(timeline: Timeline, limit: int, *, beside: int = 0) -> Steps[FittedThread]:
@@ -77,39 +91,19 @@ def fit_thread(timeline: Timeline, limit: int, *, beside: int = 0) -> Steps[Fitt
 
 def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetExceededError:
     """Returns the error that says what the smallest valid conversation needs."""
-    newest, pinned, question, step = timeline.newest, timeline.pinned_tokens, 0, 0
-    asked = newest is not None and newest.question is not None and not timeline.ended
-    if newest is None or timeline.ended:
-        question = max(0, room + 1)
-    else:
-        smallest = _least_cost(timeline, minimum_sets(timeline, 1)[-1])
-        step = _least_cost(timeline, timeline.pending_step(newest)) if asked else 0
-        question = max(0, max(smallest, room + 1) - step)
-    overhead = timeline.measure.overhead + beside
-    needed, limit = overhead + pinned + question + step, limit + beside
-    results = [timeline.messages[p] for p in timeline.pinned if timeline.role(p) == "tool"]
-    stored = timeline.measure.group(results) if results else 0
-    parts = {
-        "system": pinned - stored,
-        "results of calls that the provider stores": stored,
-        "question": question,
-        "newest tool call with its results": step,
-        "tools and framing": overhead,
-    }
-    listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
-    step_words = ", the newest tool call, its results" if step else ""
-    if stored:
+    parts = least_parts(timeline, room)
+    step_words = ", the newest tool call, its results" if parts[_STEP] else ""
+    if parts[_STORED]:
         step_words += ", what your tools return (BudgetMiddleware(tool_result_tokens=) does)"
+    asked = timeline.newest is not None and timeline.newest.question is not None and not timeline.ended
     advice = (
         ", or set shorten_question=True (a TokenBudget has it, and fit_messages)"
-        if asked and question > VERY_LEAST and not timeline.thread.shorten_question
+        if asked and parts["question"] > VERY_LEAST and not timeline.thread.shorten_question
         else ""
     )
-    msg = (
-        f"what must stay needs {needed} tokens ({listed}), the limit is {limit}. "
-        f"Raise the limit, or shorten the system messages, the tools{step_words} or the question{advice}."
-    )
-    return BudgetExceededError(msg, limit=limit, needed=needed, blocks=parts)
+    parts |= {"tools and framing": timeline.measure.overhead, "rest of the prompt": beside}
+    shorter = f"the system messages, the tools{step_words} or the question{advice}"
+    return too_large(parts, limit + beside, f"Raise the limit, or shorten {shorter}.")
 
 
 def _least_cost(timeline: Timeline, units: Sequence[Unit]) -> int:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..budget.allocation import Demand, allocate, demand_for, with_absent
-from ..conversation.fit import Needs, least_tokens, needs_of
+from ..conversation.fit import Needs, least_parts, needs_of
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
-from ..errors import BudgetExceededError
+from ..errors import too_large
 from ..fitting.protocol import Fit, whole
 from ..messages.codec import PINNED_ROLES, content_text
 from ..messages.measure import CodecMeasure, Measure
@@ -149,16 +149,22 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     system_text = _check_system(request, inputs) if bounded or request.system else 0
     system, band = system_tokens + pinned, request.counter.band
     reserve, safety, limit = budget.split(system_tokens=system, band=band, ceiling=request.ceiling)
+    question = measure.group([request.question]) if request.question is not None else 0
+    known = measure.overhead + system_tokens + question
+    rendered = known  # without blocks and history
     if request.render is not None:
         empty = {block.name: _NOTHING for block in inputs.blocks}
-        fixed = measure.total(list(request.render(empty, [])))
-    else:
-        question = measure.group([request.question]) if request.question is not None else 0
-        fixed = measure.overhead + system_tokens + question
-    rendered = fixed  # without blocks and history
-    fixed += request.extra_tokens
+        rendered = measure.total(list(request.render(empty, [])))
+    fixed = rendered + request.extra_tokens
     if fixed > limit:
-        raise _fixed_too_large(inputs, fixed, system_tokens, limit)
+        rest = fixed - known  # less than 0 where joined texts cost less
+        parts = {"system": 0, "question": 0} if inputs.timeline is None else least_parts(inputs.timeline)
+        parts["system"] += system_tokens
+        parts["question"] += question
+        parts["tools and framing"] = measure.overhead + min(0, rest)
+        parts["rest of the prompt"] = max(0, rest)
+        advice = "Shorten these parts, lower the reserve, or take a larger window."
+        raise too_large(parts, limit, advice)
     competes = inputs.timeline is not None and not inputs.alone
     return Prices(
         limit=limit,
@@ -171,17 +177,6 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         wishes=wishes_of(request, measure, inputs.blocks, inputs.tags, rendered) if inputs.blocks else {},
         needs=needs_of(inputs.timeline) if competes and inputs.timeline else Needs(),
     )
-
-
-def _fixed_too_large(inputs: Inputs, fixed: int, system: int, limit: int) -> BudgetExceededError:
-    history = 0 if inputs.timeline is None else least_tokens(inputs.timeline)
-    needed, parts = fixed + history, {"system": system, "history": history, "other": fixed - system}
-    msg = (
-        f"what always stays needs {needed:,} tokens ({system:,} of them the system prompt, {history:,} the "
-        f"conversation), the limit is {limit:,}. Shorten the system prompt, tools, template or question, "
-        f"lower the reserve, or take a larger window."
-    )
-    return BudgetExceededError(msg, limit=limit, needed=needed, blocks=parts)
 
 
 def _check_system(request: PromptRequest, inputs: Inputs) -> int:

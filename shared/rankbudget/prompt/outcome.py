@@ -8,9 +8,10 @@ from typing import Any
 
 from ..conversation.capping import may_be_short
 from ..conversation.selection import OLDER, in_order_of_importance
+from ..errors import did_you_mean
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
 from ..report.words import warnings_for
-from ..segment import Block, Decision, DecisionRange
+from ..segment import BLOCKS, Block, Decision, DecisionRange, block_named
 from .fitted import Fitted, Rendered
 from .grants import Inputs, Prices
 from .layout import STATIC
@@ -117,6 +118,7 @@ def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
         noted.append("the provider adds what it stores of this conversation, which is not counted")
     if inputs.hidden:
         noted.append(f"out_of_scope: {len(inputs.hidden)} segments belong to other users or projects")
+    noted += _without_block(request, inputs)
     limits = [budget.sizes["system"]] if "system" in budget.sizes else []
     if budget.max_system_ratio is not None:
         limits.append(int(budget.context_window * budget.max_system_ratio))
@@ -126,6 +128,24 @@ def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
         system_limit=min(limits, default=None),
         task_turns=request.task_turns,
     )
+
+
+def _without_block(request: PromptRequest, inputs: Inputs) -> list[str]:
+    """Returns a warning for each name in the budget that no block of a prompt of many blocks has.
+
+    It is no error: a budget may be shared with prompts that have such a block.
+    """
+    budget, sources = request.budget, inputs.turn.sources
+    if request.covers != "prompt" or not sources or sources == {"history"}:
+        return []
+    names = [*BLOCKS, *sorted(sources), *(block.name for block in inputs.blocks)]
+    blocks = [*names, *map(block_named, names)]
+    named = dict.fromkeys([*budget.ratios, *budget.sizes, *budget.ranks])
+    return [
+        f"the budget names {name!r}, which is no block of this prompt{did_you_mean(name, blocks)}"
+        for name in named
+        if name not in blocks
+    ]
 
 
 # ---- what brings a piece back ---------------------------------------------------------------------

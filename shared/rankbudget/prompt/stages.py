@@ -74,7 +74,7 @@ def _price_with_short_question(
     request: PromptRequest, inputs: Inputs, error: BudgetExceededError
 ) -> tuple[PromptRequest, Prices]:
     """Returns the request with its question cut so that it fits, and its prices; else raises `error`."""
-    if request.question is None or request.shorten_question is None or "other" not in error.blocks:
+    if request.question is None or request.shorten_question is None or "question" not in error.blocks:
         raise error
     if not request.shorten_question:
         msg = f"{error} Or set shorten_question=True of the budget, which cuts the question."

@@ -103,7 +103,7 @@ class BudgetReport:
         total               100    60    60%     1          0        1
         covers the whole prompt
         warning: dropped 1 of 2 segments: history 1 of 2
-        warning: history has only 57 tokens left: context may be lost
+        warning: history was cut to 57 tokens: context may be lost
         >>> print(report.explain("m1"))
         m1 (history) was dropped: older_than_cut. It has 70 tokens; the block was granted 80 and uses 57.
     """
@@ -202,7 +202,15 @@ class BudgetReport:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What looks wrong, one sentence each; expands nothing."""
-        return tuple(dict.fromkeys([*self._noted(), *warnings_of(self.blocks)]))
+        dropped = [part for part in self.parts if part.action == "trimmed"]
+        short_of_room = {part.block for part in dropped if part.reason not in HOLDS_AT_ANY_SIZE}
+        return tuple(dict.fromkeys([*self._noted(), *warnings_of(self.blocks, short_of_room)]))
+
+    @property
+    def capped(self) -> int:
+        """Tokens of the window that a smaller limit than the budget's leaves free, as `max_tokens`."""
+        parts = self.limit + self.reserve + self.safety
+        return 0 if self.window is None else max(0, self.window - parts)
 
     def block(self, name: str) -> BlockTotal:
         """Returns the figures of one block."""
@@ -282,7 +290,7 @@ class BudgetReport:
         """Returns everything but the decisions as plain data."""
         blocks = [{**asdict(block), "utilization": block.utilization} for block in self.blocks]
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**plain, "blocks": blocks, "warnings": list(self.warnings)}
+        return {**plain, "capped": self.capped, "blocks": blocks, "warnings": list(self.warnings)}
 
     def _explain(self, decision: Decision) -> str:
         name, more = decision.block, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..segment import Decision
@@ -53,6 +53,8 @@ def facts(report: Mapping[str, Any]) -> list[str]:
     found = []
     if report["window"] is not None:
         rest = f"{report['reserve']:,} reserve + {report['safety']:,} safety"
+        if report["capped"]:
+            rest += f" + {report['capped']:,} that a smaller limit leaves free, as max_tokens"
         found.append(f"window {report['window']:,} = {report['limit']:,} for the prompt + {rest}")
     if report["counter"]:
         found.append(f"counted with {report['counter']}" + ("" if report["exact"] else " (estimated)"))
@@ -102,16 +104,19 @@ def warnings_for(
     return found
 
 
-def warnings_of(blocks: Sequence[BlockTotal]) -> Iterator[str]:
-    """Yields what the figures show: dropped segments, a history of which little is left, empty knowledge."""
+def warnings_of(blocks: Sequence[BlockTotal], short_of_room: Container[str]) -> Iterator[str]:
+    """Yields what the figures show: dropped segments, a history cut to a little, empty knowledge.
+
+    Blocks are `short_of_room` where something was dropped that more room would bring back.
+    """
     short = [block for block in blocks if block.dropped]
     if short:
         dropped, total = sum(block.dropped for block in short), sum(block.size for block in blocks)
         each = ", ".join(f"{block.name} {block.dropped:,} of {block.size:,}" for block in short)
         yield f"dropped {dropped:,} of {total:,} segments: {each}"
     for block in blocks:
-        if block.name == "history" and block.dropped and block.used < _SHORT_HISTORY:
-            yield f"history has only {block.used} tokens left: context may be lost"
+        if block.name == "history" and "history" in short_of_room and block.used < _SHORT_HISTORY:
+            yield f"history was cut to {block.used} tokens: context may be lost"
         elif block.name == "knowledge" and block.used == 0 and block.size:
             granted = f"{max(0, (block.granted or 0) - block.frame):,} tokens it was granted"
             yield f"knowledge is empty: none of {block.size:,} segments fits the {granted}"
