@@ -41,7 +41,7 @@ async def ask(store: AsyncDBChatStore, method: str, *args: Any, **options: Any) 
 
 async def _alone(engine: AsyncEngine, call: Callable[[], Awaitable[Any]]) -> Any:
     # All share the one connection of a database in memory: one that only reads rolls back what another has
-    # written. A connection waits for the event loop that uses it, which a blocking call may hold up: not here.
+    # written. A connection waits for the event loop that uses it; no blocking call holds up this one.
     async with _TURNS.setdefault(engine.sync_engine, asyncio.Lock()):
         return await call()
 

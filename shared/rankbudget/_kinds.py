@@ -60,7 +60,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_kinds(given: Mapping[str, Any], *required: str) -> None:
-    """Raises BudgetConfigError that names each option that is of no allowed kind; None is where not `required`."""
+    """Raises BudgetConfigError that names each option of a wrong kind; None passes where not `required`."""
     problems = []
     for name, value in given.items():
         is_one, words = _KINDS[name]
