@@ -38,7 +38,7 @@ class Deciding(Newest):
             Decision(segment_id=s.id, block="old", action="kept", reason="fits", before=1, after=1)
             for s in segments
         ]
-        return dataclasses.replace(fit, decide=lambda: tuple(made))
+        return dataclasses.replace(fit, decisions=tuple(made))
 
 
 class TestNewest(FitStrategyConformance):

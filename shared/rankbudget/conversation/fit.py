@@ -231,9 +231,10 @@ def _put_together(
         messages.insert(at, shown)
         written = (at, timeline.measure.group([shown]))
         tokens += written[1]
-    state = None
+    state = timeline.known
     failed = any(warning.startswith("summary_failed") for warning in warnings)
-    if timeline.thread.remembers:
+    resumed = selection.run is not None and not selection.edits and summary is None
+    if timeline.thread.remembers and not (resumed and timeline.is_as_remembered()):
         from .cuts import remembered
 
         state = remembered(timeline, selection, _repaired(timeline, selection), summary, failed=failed)

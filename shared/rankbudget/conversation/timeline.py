@@ -196,6 +196,13 @@ class Timeline:
                 counts[position] = self.measure.group(self.messages[position : position + 1])
         return sum(counts.values())
 
+    def is_as_remembered(self) -> bool:
+        """Returns whether nothing was added and nothing else asked since the session remembered."""
+        known = self.known
+        if known is None or known.size != len(self.messages):
+            return False
+        return (known.stop, known.stop + 1) in self._counted  # the question's, where it is the same
+
     def turn_number(self, start: int) -> int:
         """Returns the ordinal of the turn that starts at a position, 1 for the first.
 

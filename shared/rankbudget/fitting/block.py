@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, cast
 
@@ -49,6 +49,23 @@ class _Unit:
     at: list[int]
     tokens: int
     pinned: bool
+
+
+@dataclass(eq=False)
+class _Later(Sequence[Decision]):
+    """Decisions that are made when they are read: few reports are looked at."""
+
+    make: Callable[[], Sequence[Decision]]
+
+    @cached_property
+    def _made(self) -> Sequence[Decision]:
+        return self.make()
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._made[place]
+
+    def __len__(self) -> int:
+        return len(self._made)
 
 
 def fit_block(
@@ -104,7 +121,7 @@ def fit_block(
         found,
         pieces=tuple(placed.values()),
         tokens=tokens,
-        decide=decide,
+        decisions=_Later(decide),
         needed=partial(_needed, found, free, segments, pinned),
     )
 

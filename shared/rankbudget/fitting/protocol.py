@@ -55,7 +55,7 @@ class Fit:
     Args:
         pieces: what is kept, in the order of the prompt.
         tokens: what the pieces cost.
-        decide: makes the `decisions`; `fit_block` sets it, a strategy leaves it out.
+        decisions: why, for every segment; `fit_block` makes them, a strategy leaves them out.
         reasons: a strategy's own reason and detail by segment id, where it has a better one; a detail alone
             has the reason "".
         needed: makes the smallest limit that keeps something of each dropped segment, by its id; one that is
@@ -64,14 +64,9 @@ class Fit:
 
     pieces: tuple[Piece, ...]
     tokens: int
-    decide: Callable[[], tuple[Decision | DecisionRange, ...]] = field(default=tuple, compare=False)
+    decisions: Sequence[Decision | DecisionRange] = field(default=(), compare=False)
     reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     needed: Callable[[], Mapping[str, int]] = field(default=dict, compare=False)
-
-    @property
-    def decisions(self) -> tuple[Decision | DecisionRange, ...]:
-        """Why each segment was kept, shortened or dropped; worked out when it is read."""
-        return self.decide()
 
 
 @runtime_checkable
