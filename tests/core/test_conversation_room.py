@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import Assembler, BudgetExceededError, BudgetSession, TokenBudget, afit_messages, fit_messages
+from rankbudget import (
+    Assembler,
+    BudgetExceededError,
+    BudgetSession,
+    TokenBudget,
+    afit_messages,
+    counter_for,
+    fit_messages,
+)
 from rankbudget._drivers import drive
 from rankbudget.errors import BudgetConfigError, BudgetError
 from rankbudget.messages.codec import DictCodec
@@ -206,6 +215,32 @@ def test_what_brings_a_step_back_is_true_where_steps_are_shortened() -> None:
         for limit, kept in ((700 + more, True), (699 + more, False)):
             found = fit_messages(chat, max_tokens=limit, counter=COUNTER).report.in_prompt()
             assert (("history", name) in found) is kept, (name, limit)
+
+
+LOG = "\n".join(f"2026-11-22 10:00:{n % 60:02} INFO step {n} was done" for n in range(80))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (words(300, "seat"), "its start and its end"),
+        (
+            json.dumps([{"id": n, "note": words(9)} for n in range(80)]),
+            "its JSON with fewer items or shorter strings",
+        ),
+        (json.dumps({"id": list(range(400))}, indent=4), "its JSON with fewer items or shorter strings"),
+        (LOG, "its first and last lines and those that tell of errors"),
+    ],
+)
+def test_a_shortened_message_says_how_much_of_it_is_left(text: str, left: str) -> None:
+    """The report names the tokens of the text before and after, and which part is left."""
+    chat = [user("look"), says("", "c"), result("c", text)]
+    made = fit_messages(chat, max_tokens=180, counter="o200k_base")
+    count = counter_for("o200k_base").count
+    (cut,) = [d for d in made.report.decisions if d.action == "truncated"]
+    after = count(made.messages[2]["content"])
+    assert cut.detail == f"{after:,} of {count(text):,} tokens of its text are left: {left}."
+    assert cut.detail in made.report.explain(cut.segment_id)
 
 
 # ---- room that grows --------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankbudget import Segment, counter_for, fit_documents, fit_messages
 from rankbudget.conversation.next_call import Said, values_of
@@ -12,6 +14,7 @@ from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.relevance.lexical import Bm25Scorer
 from rankbudget.relevance.sentences import split_sentences
 from rankbudget.testing import WordCounter
+from tests.drawing import draws
 
 O200K = counter_for("o200k_base")
 
@@ -145,3 +148,25 @@ def test_a_function_stays_with_its_body() -> None:
         limit = O200K.count(function) + 2
         assert function.strip() in fit_documents([source], max_tokens=limit, query=question).text
     assert split_sentences(source) == (f"{functions[0]}\n\n", f"{functions[1]}\n\n", functions[2])
+
+
+SENTENCES = st.lists(st.integers(2, 40), min_size=1, max_size=5)
+
+
+@draws()
+@given(st.lists(SENTENCES, min_size=2, max_size=6), st.integers(5, 150))
+def test_a_dropped_document_says_why_free_tokens_are_not_used(lengths: list[list[int]], limit: int) -> None:
+    """The reason is its own sentence without room, or a text before it that is not whole either."""
+    texts = [
+        " ".join(f"River{i} bridge{n}{' stone' * (words - 2)}." for n, words in enumerate(row))
+        for i, row in enumerate(lengths)
+    ]
+    fitted = fit_documents(texts, max_tokens=limit, query="river3 bridge1 stone", counter=WordCounter())
+    decided = {d.segment_id: d for d in fitted.report.decisions}
+    for decision in decided.values():
+        if decision.action == "trimmed" and decision.reason != "duplicate":
+            own = decision.detail == "Its best sentence or a start of it has no room."
+            named = decision.detail.removeprefix("It ranks behind text of ").partition(" that has no room: ")[
+                0
+            ]
+            assert own or decided[named.strip("'")].action != "kept", decision

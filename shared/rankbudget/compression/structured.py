@@ -45,6 +45,18 @@ def remembered_cut(text: str, max_tokens: int, counter: TokenCounter, *, structu
     return known[1]
 
 
+def what_is_left(text: str, cut: str) -> str:
+    """Returns in words what `remembered_cut` left of a text."""
+    value = parse(cut) or parse(cut.partition("\n")[0])
+    if value is not None and text.lstrip()[:1] in ("{", "["):
+        same = value == parse(text)
+        return "its JSON without white space" if same else "its JSON with fewer items or shorter strings"
+    if re.search(r"^\[\.\.\. \d+ lines \.\.\.\]$", cut, re.MULTILINE):
+        return "its first and last lines and those that tell of errors"
+    end = cut.rpartition("...")[2].strip()
+    return "its start and its end" if end and text.rstrip().endswith(end) else "its start"
+
+
 def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> str:
     """Returns `text` in at most `max_tokens`, by structure; `text` itself when it fits, "" when nothing does.
 

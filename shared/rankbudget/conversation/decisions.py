@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from ..messages.codec import texts_of
 from ..segment import Action, Decision, DecisionRange
 from .timeline import Broken, Timeline
 
@@ -60,9 +61,27 @@ def _others(start: int, stop: int, named: set[int]) -> list[int]:
 
 def _decide(timeline: Timeline, edits: Mapping[int, Any], at: int, action: Action, reason: str) -> Decision:
     message, group = timeline.messages[at], timeline.measure.group
-    before = group([message])
+    before, detail = group([message]), ""
     after = group([edits[at]]) if action == "truncated" else before if action == "kept" else 0
+    if action == "truncated":
+        detail = _what_is_left(timeline, at, edits[at])
     if action == "kept" and timeline.is_pinned(at):
         reason = "pinned"
     name = timeline.codec.message_id(message) or f"history-{at}"
-    return _decision(segment_id=name, action=action, reason=reason, before=before, after=after)
+    return _decision(segment_id=name, action=action, reason=reason, before=before, after=after, detail=detail)
+
+
+def _what_is_left(timeline: Timeline, at: int, edited: Any) -> str:
+    """Returns how many tokens of a shortened message's text are left, and which."""
+    from ..compression.structured import what_is_left
+
+    texts, cuts = timeline.texts(at), texts_of(timeline.codec.to_dict(edited).get("content"))
+    if not any(cuts):
+        return "None of its text is left."
+    before, after = (sum(timeline.thread.counter.count_many(each)) for each in (texts, cuts))
+    each = " of each long text" if len(texts) == len(cuts) > 1 else ""
+    if not each:  # as one text, of which whole blocks may be gone
+        texts, cuts = ["\n".join(texts)], ["\n".join(cuts)]
+    pairs = zip(texts, cuts, strict=True)
+    parts = dict.fromkeys([what_is_left(text, cut) for text, cut in pairs if text != cut])
+    return f"{after:,} of {before:,} tokens of its text are left: {' or '.join(parts)}{each}."

@@ -94,7 +94,7 @@ def fit_block(
         own = found.reasons.get(unit.segment.id)
         for i in unit.at:
             piece = placed.get(i)
-            why = own if own or piece else _reason_dropped(unit.tokens, limit, limit - tokens)
+            why = own if piece else _why_dropped(own, unit.tokens, limit, limit - tokens)
             decisions[i] = _decision(segments[i], piece, costs[i], block, why)
     return dataclasses.replace(
         found,
@@ -178,10 +178,13 @@ def _placed(
     return dict(sorted(placed.items())) if order == sorted(order) else placed
 
 
-def _reason_dropped(tokens: int, limit: int, left: int) -> tuple[str, str]:
+def _why_dropped(own: tuple[str, str] | None, tokens: int, limit: int, left: int) -> tuple[str, str]:
+    if own and own[0]:
+        return own
     if tokens > limit:
-        return "too_large", f"Needs {tokens} tokens; the block has {limit}."
-    return "no_room", f"Needs {tokens} tokens; {left} left." if tokens > left else ""
+        return "too_large", own[1] if own else f"Needs {tokens} tokens; the block has {limit} for segments."
+    detail = f"Needs {tokens} tokens; {left} of the {limit} for segments are left." if tokens > left else ""
+    return "no_room", own[1] if own else detail
 
 
 def _decision(

@@ -101,6 +101,8 @@ class Evidence:
         for i, twin in twins.items():
             if twin in shown and i not in kept:
                 reasons[segments[i].id] = "duplicate", f"says what {twin!r} says"
+        for i in set(range(len(segments))).difference(kept) if self._compress else ():
+            reasons.setdefault(segments[i].id, ("", packing.why_dropped(i)))
         for i, piece in kept.items():
             if not piece.whole:
                 reasons[segments[i].id] = "best_sentences", packing.sentences_kept(i)

@@ -56,7 +56,8 @@ class Fit:
         pieces: what is kept, in the order of the prompt.
         tokens: what the pieces cost.
         decisions: why, for every segment; `fit_block` makes them, a strategy leaves them out.
-        reasons: a strategy's own reason and detail by segment id, where it has a better one.
+        reasons: a strategy's own reason and detail by segment id, where it has a better one; a detail alone
+            has the reason "".
         needed: makes the smallest limit that keeps something of each dropped segment, by its id; one that is
             left out has no known limit. Worked out only when called: it prices all that was dropped.
     """
