@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..budget.allocation import rank_of
-from ..conversation.capping import may_be_short
+from ..conversation.older import may_be_short
 from ..conversation.selection import OLDER, in_order_of_importance
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
 from ..report.words import warnings_for
