@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from .capping import with_shortened
+from .older import with_shortened
 from .selection import Selection, fill, minimum_sets
 from .state import Cut, KeptRun, Summary, ThreadState
 from .timeline import Broken, Timeline, Turn, Unit
@@ -96,7 +96,8 @@ def resume(
 
 def _filled(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     found = fill(timeline, room, minimum)
-    return found and with_shortened(timeline, found, room, minimum)
+    shorten = found is not None and found.older and timeline.shortens
+    return with_shortened(timeline, room, minimum) if shorten else found
 
 
 def _beside_question(timeline: Timeline, room: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .._drivers import Steps
 from ..errors import BudgetExceededError, too_large
-from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened, with_shortened
+from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened
 from .decisions import decisions_on
 from .selection import Selection, fill, minimum_sets
 from .state import Summary
@@ -138,7 +138,10 @@ def _select_by_parts(timeline: Timeline, room: int) -> Selection | None:
         found = relevant(timeline, room)
     found = found or fill(timeline, room, minimum) or _select_least(timeline, room)
     if found is not None:
-        found = with_shortened(timeline, found, room, minimum) if known is None else found
+        if found.older and timeline.shortens and known is None:
+            from .older import with_shortened  # loaded only where steps do not fit
+
+            found = with_shortened(timeline, room, minimum)
         found.room = room
     return found
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..messages.codec import content_text
-from .capping import lengthen, shortened
+from .capping import shortened
 from .coverage import Piece, cover, take
 from .next_call import Said, Value, likely, values_of
+from .older import lengthen
 from .selection import Selection
 from .timeline import NO_EDITS, Timeline, Turn, Unit
 

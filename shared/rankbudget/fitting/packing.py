@@ -69,12 +69,11 @@ class Packing:
         """Returns why nothing of a segment is kept although some tokens may be free, in words."""
         stopped, j = self._stopped_at
         if i == stopped:
-            return (
-                "Its group has no room." if j == WHOLE else "Its best sentence or a start of it has no room."
-            )
+            own = "Its group" if j == WHOLE else "Its best sentence or a start of it"
+            return f"{own} has no room."
         return (
-            f"It ranks behind text of {self.segments[stopped].id!r} that has no room: what comes later is not "
-            "kept before that, so that a larger budget keeps no less."
+            f"It ranks behind text of {self.segments[stopped].id!r} that has no room: what comes later is "
+            "not kept before that, so that a larger budget keeps no less."
         )
 
     def sentences_kept(self, i: int) -> str:

@@ -166,7 +166,7 @@ class DictCodec:
         return "role" not in message
 
     def check(self, message: Any, position: int) -> None:
-        """Raises MessageError where content is no text and no list of blocks, or where it must not be empty."""
+        """Raises MessageError where content is no text and no list of blocks, or is empty and may not be."""
         content = message.get("content")
         if content is None or content.__class__ is str:
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..conversation.capping import may_be_short
+from ..conversation.older import may_be_short
 from ..conversation.selection import OLDER, in_order_of_importance
 from ..errors import did_you_mean
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
