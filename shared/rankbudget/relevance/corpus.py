@@ -185,13 +185,8 @@ _INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(
 )
 
 
-def scored_text(segment: Segment) -> str:
-    """Returns what scorers read: the text, led by its title where the text does not open with it."""
-    if segment.title and not segment.text.startswith(segment.title):
-        return f"{segment.title}: {segment.text}"
-    return segment.text
-
-
 def scored_texts(segments: Sequence[Segment]) -> tuple[str, ...]:
-    """Returns what scorers read of each segment; equal tuples find the same cached statistics."""
-    return tuple([scored_text(segment) for segment in segments])
+    """Returns what scorers read of each segment: its text, led by the title unless it opens with that."""
+    return tuple(
+        [f"{s.title}: {s.text}" if s.title and not s.text.startswith(s.title) else s.text for s in segments]
+    )

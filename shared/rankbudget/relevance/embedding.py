@@ -45,7 +45,7 @@ class Embedder:
     """
 
     def __init__(self, embed: EmbedFunction | None = None, *, name: str | None = None) -> None:
-        self._embed = embed or _wordllama()
+        self._embed = embed or _WordVectors().embed
         self.name = name or ("wordllama" if embed is None else _name_of(embed))
         self._one: BoundedCache[str, Vectors] = BoundedCache(max_size=_MOST_TEXTS, size=lambda _: 1)
         self._many: BoundedCache[tuple[str, ...], Vectors] = BoundedCache(max_size=_MOST_TEXTS, size=len)
@@ -140,17 +140,13 @@ def common_words() -> frozenset[str]:
     return frozenset([token[1:].lower() for token in tokens if token[0] == _MARK and token[1:].isalpha()])
 
 
-def _wordllama() -> EmbedFunction:
-    reason = missing_reason()
-    if reason:
-        raise CounterUnavailableError(reason)
-    return _WordVectors(_model()).embed
-
-
 class _WordVectors:
     """Embeds a text as the mean of its tokens' vectors; each word is tokenized once."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self) -> None:
+        if reason := missing_reason():
+            raise CounterUnavailableError(reason)
+        model = _model()
         self._vectors: Vectors = model.embedding
         self._tokenizer = model.tokenizer
         self._known = lru_cache(maxsize=_MOST_WORDS)(self._tokens)

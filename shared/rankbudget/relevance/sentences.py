@@ -7,8 +7,7 @@ import re
 from .corpus import BoundedCache
 
 _STOPS, _EAST_ASIAN = ".!?…؟۔।", "。！？｡"
-# It begins with one set of characters, which makes the search ten times faster; no lower case follows a stop.
-_END = re.compile(
+_END = re.compile(  # one set of characters first: ten times faster; no lower case follows a full stop
     rf"[{_STOPS}{_EAST_ASIAN}\n](?!(?<=\.) {{1,79}}[a-z])(?:"
     rf"(?<=[{_STOPS}])[{_STOPS}]*[\"'”’»)\]]*|(?<=[{_EAST_ASIAN}])[{_EAST_ASIAN}]*[」』”’）]*|(?<=\n)\n*)"
 )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbudget import Segment
-from rankbudget.relevance.corpus import BoundedCache, TermIndex, scored_text
+from rankbudget.relevance.corpus import BoundedCache, TermIndex, scored_texts
 from rankbudget.relevance.embedding import EmbeddingScorer
 from rankbudget.relevance.fusion import FusionScorer, default_scorer, normalised
 from rankbudget.relevance.labels import LabelScorer
@@ -97,8 +97,10 @@ def test_pieces_find_compounds() -> None:
 
 def test_a_title_counts_as_text() -> None:
     """A title the text does not open with is scored with it, and not twice when it does."""
-    assert scored_text(Segment(id="a", title="Refunds", text="Ten days.")) == "Refunds: Ten days."
-    assert scored_text(Segment(id="a", title="Refunds", text="Refunds: ten days.")) == "Refunds: ten days."
+    assert scored_texts([Segment(id="a", title="Refunds", text="Ten days.")]) == ("Refunds: Ten days.",)
+    assert scored_texts([Segment(id="a", title="Refunds", text="Refunds: ten days.")]) == (
+        "Refunds: ten days.",
+    )
 
 
 def test_mixing_is_on_one_scale() -> None:
