@@ -15,9 +15,11 @@ from langchain_core.runnables.configurable import RunnableConfigurableAlternativ
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import Plan, Steps, adrive, drive, holds, limits_of, send_report
+from rankbudget.adapters import PINNED_ROLES, Plan, Steps, adrive, drive, holds, limits_of, send_report
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
+from ._codec import CODEC
+from ._counters import model_name
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
 from .agents import AgentBudget, thread_id
@@ -171,6 +173,9 @@ class RequestBudget:
         if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
             return request
         limits = self.limits(model, asked)
+        if isinstance(model, BaseChatModel) and "claude" in (model_name(model) or ""):
+            # Anthropic takes system texts beside the messages, so its client refuses those between them.
+            request = sorted(request, key=lambda message: CODEC.role(message) not in PINNED_ROLES)
         if self.planned is not None and self.planned.is_still(request, limits):
             return request
         if isinstance(model, BaseLLM):

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_ollama import ChatOllama
 
-from langchain_budget import BudgetTrimmer, budget_model
+from langchain_budget import BudgetMiddleware, BudgetTrimmer, budget_model
 from rankbudget.errors import BudgetExceededError
 from rankbudget.testing import Application, WordCounter, applications
 from rankbudget.testing.repairs import says_nothing, waiting_from
@@ -89,3 +90,21 @@ def test_no_request_is_refused(server: StrictModelServer, client: str, way: str,
         return
     assert [(sent.problems, sent.body) for sent in server.refused] == []
     assert len(server.requests) == 1
+
+
+def test_late_system_messages_go_to_the_front_where_the_provider_wants_them_there(
+    server: StrictModelServer,
+) -> None:
+    """Anthropic's client refuses system messages between others, so the model's own door moves them; a middleware has that door."""
+    late = [("system", "one"), ("user", "q"), ("assistant", "a"), ("system", "two"), ("user", "z")]
+    agent = create_agent(_anthropic(server.root_url), middleware=[BudgetMiddleware()])
+    asks: list[Callable[[], Any]] = [
+        lambda: budget_model(_anthropic(server.root_url)).invoke(late),
+        lambda: agent.invoke({"messages": late}),
+    ]
+    for ask in asks:
+        server.forget()
+        ask()
+        assert [block["text"] for block in server.requests[0].body["system"]] == ["one", "two"]
+        assert [m["content"] for m in server.requests[0].body["messages"]] == ["q", "a", "z"]
+        assert server.refused == []

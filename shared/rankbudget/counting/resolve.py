@@ -14,7 +14,7 @@ from ..errors import BudgetConfigError, misspelt, named_options, shown
 from .base import CallableCounter, TextCounter
 from .estimate import EstimateCounter, SimilarCounter
 from .media import MediaTable, media_for
-from .models import encoding_for, near_models, similar_to
+from .models import encoding_for, is_known, near_models, similar_to
 from .protocol import TokenCounter
 from .provider import ProviderCounter
 from .tiktoken_counter import TiktokenCounter
@@ -155,7 +155,8 @@ def _similar(name: str, media: MediaTable) -> TokenCounter:
     how = f"counted with {encoding} and an estimate, up to {band:.0%} too low"
     why = f"the tokenizer of {name!r} is not known here; {how}"
     counter = SimilarCounter(encoding, name=name, exact=False, why=why, band=band, media=media)
-    _log.warning("%s%s. Give a tokenizer to count exactly.", why, near_models(name))
+    hint = "." if is_known(name) else near_models(name) or "."
+    _log.warning("%s%s Give a tokenizer to count exactly.", why, hint)
     return counter
 
 

@@ -226,13 +226,17 @@ def _calls_beside(message: Mapping[str, Any]) -> Sequence[Any]:
 
 def finished(codec: Codec, messages: Sequence[Any]) -> bool:
     """Says whether a thread ends on a finished answer: what comes next is a new question."""
+    following = "tool"  # a call at the very end waits for its results
     for message in reversed(messages):
-        role = codec.role(message)
+        role, after = codec.role(message), following
+        following = role
         # A note after the question does not answer it; a result without its call is repaired away.
         if role in PINNED_ROLES or role == "tool":
             continue
         if role == "assistant" and codec.call_ids(message):
-            return False
+            if after == "tool":
+                return False
+            continue  # without results it is repaired away
         if not says_nothing(codec.to_dict(message)):
             return role == "assistant"
     return True

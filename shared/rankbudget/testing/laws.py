@@ -217,7 +217,8 @@ def check_refusal(
     """Checks that an error was the right answer: it is typed, and what must stay really does not fit.
 
     What must stay is every system message, the question, and a tool batch at the very end, with or without
-    its results. With strict=True a broken conversation may be refused, else only one without a valid message.
+    its results. With strict=True a broken conversation may be refused, else only one without a valid message,
+    or one whose newest question is empty.
 
     Raises:
         LawBroken: law 1 when the refusal has no reason.
@@ -231,7 +232,7 @@ def check_refusal(
     # A request that is sent may not end in a call either.
     said = [m for m in given if codec.role(m) not in PINNED_ROLES]
     valid = [m for m in wanted if codec.role(m) not in PINNED_ROLES and not codec.call_ids(m)]
-    if isinstance(error, MessageError) and said and not valid:
+    if isinstance(error, MessageError) and said and (not valid or _asks_nothing(said, valid, codec)):
         return
     if not isinstance(error, BudgetExceededError):
         raise LawBroken(1, f"{type(error).__name__} instead of BudgetExceededError: {error}") from error
@@ -243,6 +244,11 @@ def check_refusal(
         raise LawBroken(1, f"refused although what must stay counts {needed} <= {limit}: {error}") from error
     if error.needed <= error.limit:
         raise LawBroken(1, f"the error says needed {error.needed} <= limit {error.limit}: {error}") from error
+
+
+def _asks_nothing(said: Sequence[Any], valid: Sequence[Any], codec: Codec) -> bool:
+    newest_is_empty = part(said[-1], codec) == "user" and says_nothing(said[-1], codec)
+    return newest_is_empty and part(valid[-1], codec) == "assistant"
 
 
 def check_same(

@@ -88,6 +88,17 @@ def test_estimates_take_linear_time(unit: str) -> None:
     assert found.linear, found
 
 
+@pytest.mark.parametrize(("name", "advised"), [("claude-haiku-4-5", False), ("gpt-9o", True)])
+def test_only_an_unknown_model_is_advised_another_name(
+    name: str, advised: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A model of a known family is no misspelling of another one."""
+    COUNTERS.pop(name, None)
+    with caplog.at_level(logging.WARNING, logger="rankbudget.counting"):
+        counter_for(name)
+    assert ("did you mean" in caplog.text) is advised
+
+
 def test_an_unknown_model_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     """A model without a tokenizer is counted with another's, says why and how wrong it may be, and warns once."""
     COUNTERS.pop("acme-2", None)
