@@ -155,7 +155,7 @@ def _similar(name: str, media: MediaTable) -> TokenCounter:
     how = f"counted with {encoding} and an estimate, up to {band:.0%} too low"
     why = f"the tokenizer of {name!r} is not known here; {how}"
     counter = SimilarCounter(encoding, name=name, exact=False, why=why, band=band, media=media)
-    _log.warning("%s%s. Give a tokenizer to count exactly.", why, near_models(name))
+    _log.warning("%s%s Give a tokenizer to count exactly.", why, near_models(name) or ".")
     return counter
 
 
