@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetConfigError
+from tests.drawing import draws
 
 SYSTEM = """
 llm:
@@ -249,6 +257,8 @@ def test_a_missing_window_is_looked_up_by_model(written):
             "llm: {context_window: 8192, max_response_tokens: 0}",
             "max_output must be a whole number from 1 (got 0)",
         ),
+        ("llm: {reserve: 1, reserve: 2, model: x, 'reserve': 3}", "a key that is given twice: 'reserve'"),
+        ("llm: {}\nllm: {}", "a key that is given twice: 'llm'"),
         ("llm: [unclosed", "must be plain YAML"),
         (b"llm: \xff\xfe", "must be plain YAML"),
         ("llm: !!python/object/apply:os.system ['true']", "must be plain YAML"),
@@ -304,6 +314,25 @@ def test_all_slips_of_a_section_come_at_once(written):
     assert "'message_cap'?" in message
 
 
+@draws()
+@given(data=st.data())
+def test_a_misspelt_option_never_passes(data):
+    """With a letter too few, too many or two swapped, singular or plural; keys of the host pass."""
+    field = data.draw(st.sampled_from([f.name for f in fields(TokenBudget)]))
+    place = data.draw(st.integers(1, len(field) - 1))
+    numbers = [field.removesuffix("s"), f"{field}s"] if field != "model" else []
+    slips = [field[:place] + field[place] + field[place:], field[:place] + field[place + 1 :], *numbers]
+    slip = data.draw(st.sampled_from(slips))
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "b.yaml")
+        section = {"context_window": 8192, "models": ["x"], "temperature": 1, "base_url": "y"}
+        path.write_text(json.dumps({"llm": {**section, slip: section.get(slip, "wrong")}}))
+        if slip in {field, "models"}:
+            return
+        with pytest.raises(BudgetConfigError, match=f"{slip!r} is unknown; did you mean"):
+            TokenBudget.from_file(path)
+
+
 @pytest.mark.parametrize("depth", [7, 9, 12])
 def test_merged_mappings_are_bounded(written, depth):
     """A few lines of merges of merges, which would be millions of keys, are refused at once."""
@@ -314,5 +343,7 @@ def test_merged_mappings_are_bounded(written, depth):
 
 def test_ordinary_merges_are_read(written):
     """Anchors and merges as people write them work."""
-    text = "base: &base {context_window: 9000, reserve: 500}\nllm: {<<: *base, reserve: 600}"
+    text = "base: &base {context_window: 9000, reserve: 500}\nllm: {<<: *base, <<: *base, reserve: 600}"
     assert TokenBudget.from_file(written(text)).available == 8400
+    again = "base: &b {<<: {x: 1}, x: 2}\nllm: {<<: *b, context_window: 9000, reserve: 600, 1: x, '1': y}"
+    assert TokenBudget.from_file(written(again)).available == 8400

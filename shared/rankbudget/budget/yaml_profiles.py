@@ -7,6 +7,7 @@ and pass, except misspelt ones of ours.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -95,7 +96,7 @@ def _read(path: str | PathLike[str]) -> Mapping[str, Any]:
 
 
 def _loader() -> Any:
-    """Returns YAML's safe loader, which builds no objects, with a bound for merged mappings.
+    """Returns YAML's safe loader, which builds no objects, without repeated keys and endless merges.
 
     A merge copies the keys of other mappings: seven mappings that each merge the one before nine times make
     millions.
@@ -104,6 +105,16 @@ def _loader() -> Any:
 
     class Loader(yaml.SafeLoader):
         merged = 0
+
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            node = super().compose_mapping_node(anchor)
+            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+            times = Counter((key.tag, key.value) for key in keys)
+            twice = [repr(name) for (_, name), count in times.items() if count > 1]
+            if twice:
+                msg = f"a key that is given twice: {', '.join(twice)}"
+                raise yaml.constructor.ConstructorError(problem=msg, problem_mark=node.start_mark)
+            return node
 
         def flatten_mapping(self, node: Any) -> None:
             super().flatten_mapping(node)
@@ -138,7 +149,7 @@ def _read_level(section: Mapping[Any, Any], where: str, fields: Sequence[str]) -
     for key, value in section.items():
         name = _RENAMED.get(key, key) if isinstance(key, str) else ""
         if name not in fields:
-            meant = misspelt(str(key), (*_RENAMED, *fields))
+            meant = _misspelt_option(str(key), (*_RENAMED, *fields))
             if meant:
                 problems.append(f"{where}.{shown(key)} is unknown; did you mean {meant!r}?")
             continue
@@ -163,6 +174,12 @@ def _read_level(section: Mapping[Any, Any], where: str, fields: Sequence[str]) -
     if problems:
         raise BudgetConfigError.of(problems)
     return given
+
+
+def _misspelt_option(key: str, options: Sequence[str]) -> str:
+    """Returns the option that a key misspells, also by its number, or ""; a host may list its `models`."""
+    numbers = [name for name in options if name != "model" and name.rstrip("s") == key.rstrip("s")]
+    return misspelt(key, options) or next(iter(numbers), "")
 
 
 def _merged(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,8 +88,9 @@ def is_known(model: str) -> bool:
 
 
 def near_models(model: str) -> str:
-    """Returns "; did you mean 'gpt-4o'?" for the listed model whose name is nearest, or ""."""
-    return did_you_mean(plain_name(model), _DATA["windows"])
+    """Returns "; did you mean 'gpt-4o'?" for the listed model whose name is nearest; "" for a listed one."""
+    plain = plain_name(model)
+    return "" if plain in _DATA["windows"] else did_you_mean(plain, _DATA["windows"])
 
 
 def _longest_start(plain: str, names: Iterable[str], not_followed_by: str) -> str:
