@@ -1,12 +1,25 @@
-"""Speed as work counted: how much text a fit tokenizes, whatever the machine."""
+"""Speed as work counted: how much text a fit tokenizes and how much memory it takes, whatever the machine."""
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
-from rankbudget import Assembler, BudgetSession, TokenBudget, counter_for, fit_messages
+from rankbudget import (
+    Assembler,
+    BudgetSession,
+    FewShotSelector,
+    PromptCompressor,
+    TokenBudget,
+    counter_for,
+    fit_documents,
+    fit_messages,
+    fit_text,
+)
+from rankbudget.batch import FitPrompt
 from rankbudget.conversation.timeline import Timeline
 from rankbudget.counting.tiktoken_counter import TiktokenCounter
 from rankbudget.messages.codec import DictCodec
@@ -76,6 +89,58 @@ def test_a_turn_of_ten_thousand_steps_is_searched_once(monkeypatch: pytest.Monke
     assert next(timeline.turns()).start == 0
     assert len(looked) > 10
     assert sum(looked) == len(messages)
+
+
+def examples(size: int) -> list[dict[str, str]]:
+    return [{"input": f"Where is part {i} of {i % 97}?", "output": f"In box {i}."} for i in range(size)]
+
+
+def text(size: int) -> str:
+    return " ".join([f"Part {i} was replaced in year {i % 211}." for i in range(size)])
+
+
+LONG_INPUTS: dict[str, Callable[[int, RecordingCounter], object]] = {
+    "messages": lambda size, counter: fit_messages(thread(size), max_tokens=20 * size, counter=counter),
+    "row": lambda size, counter: FitPrompt(300, counter=counter).row({"history": thread(size)}),
+    "documents": lambda size, counter: fit_documents(
+        text(size).split(". "), max_tokens=300, query="When was part 7 replaced?", counter=counter
+    ),
+    "examples": lambda size, counter: FewShotSelector().select(
+        "Where is part 7?", examples(size), None, max_tokens=300, counter=counter
+    ),
+    "fit text": lambda size, counter: fit_text(
+        text(size), max_tokens=5 * size, query="When was part 7 replaced?", counter=counter
+    ),
+    "compress": lambda size, counter: PromptCompressor(counter=counter).compress(text(size)),
+}
+
+
+@pytest.mark.parametrize("name", LONG_INPUTS)
+def test_ten_times_the_input_costs_at_most_eleven_times_the_work(name: str) -> None:
+    """From 300 to 3,000 pieces, tokenized characters and peak memory grow as the input does."""
+    work = []
+    for size in (300, 3_000):
+        counter = RecordingCounter(counter_for("o200k_base"))
+        tracemalloc.start()
+        LONG_INPUTS[name](size, counter)
+        work.append((counter.characters + 10_000, tracemalloc.get_traced_memory()[1] + 500_000))
+        tracemalloc.stop()
+    (few, small), (many, large) = work
+    assert many <= 11 * few
+    assert large <= 11 * small
+
+
+def test_a_compressed_text_is_counted_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where much of a long text stays, it is not counted whole again for each place where it could be cut."""
+    counter = counter_for("cl100k_base")
+    measured: list[int] = []
+    measure = type(counter)._measure
+    monkeypatch.setattr(
+        type(counter), "_measure", lambda self, text: measured.append(len(text)) or measure(self, text)
+    )
+    given = text(10_000)
+    PromptCompressor(counter=counter).compress(given)
+    assert len(given) <= sum(measured) <= 5 * len(given)
 
 
 @pytest.mark.parametrize("size", [1_000, 10_000])

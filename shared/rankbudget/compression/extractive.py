@@ -37,7 +37,7 @@ def extract(
     """
     if max_tokens <= 0 or not text:
         return ""
-    if len(counter.truncate(text, max_tokens)) == len(text):
+    if counter.count(text) <= max_tokens:
         return text
     units = split_units(text)
     # Words and their pieces, without vectors, take a few milliseconds for a long document.
@@ -61,7 +61,7 @@ def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, pre
     text = f"{previous.strip()}\n{text.strip()}".strip()
     if not text or max_tokens <= 0:
         return ""
-    if len(counter.truncate(text, max_tokens)) == len(text):
+    if counter.count(text) <= max_tokens:
         return text
     units = [unit for unit in split_units(text) if unit.text.strip()]
     # Later statements correct earlier ones, so of equals the later one is kept.
@@ -129,8 +129,13 @@ def _packed(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counte
         excess = counter.count(kept) - max_tokens
         if excess <= 0:
             return kept
-        # Joined units can count a token more than apart: the least worth keeping that pays for it goes.
-        taken.remove(next((i for i in reversed(taken) if counts[i] >= excess), taken[-1]))
+        # Joined units can count a token more than apart: the least worth keeping that pays for it goes. Where
+        # none does, many go at once, as each round counts all that is left.
+        largest = max(counts[i] for i in taken)
+        while excess > largest:
+            excess -= counts[taken.pop()]
+        if excess > 0 and taken:
+            taken.remove(next((i for i in reversed(taken) if counts[i] >= excess), taken[-1]))
     if not order:
         return ""
     best = units[order[0]]

@@ -115,7 +115,10 @@ class TextCounter(ABC):
             return 0
         key: str | bytes = text
         if size > DIGEST_OVER:
-            key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            digest = hashlib.blake2b(digest_size=16)
+            for start in range(0, size, DIGEST_OVER):  # without a copy of the whole text
+                digest.update(text[start : start + DIGEST_OVER].encode("utf-8", "surrogatepass"))
+            key = digest.digest()
             size = _DIGEST_SIZE
             if key in self._recent:
                 return self._recent[key]

@@ -60,14 +60,16 @@ _EUROPEAN_WEIGHT = 0.4
 def estimate_tokens(text: str) -> float:
     """Returns about how many tokens a text has, rather too many."""
     total = 0.0
-    letters: list[int] = []
-    common = 0.0
+    words = known = 0
+    pieces = common = 0.0
     for part in _PARTS.finditer(text):
         kind = part.lastgroup
         size = part.end() - part.start()
         if kind == "word":
             word = part[0].lstrip(" ").lower()
-            letters.append(len(word))
+            words += 1
+            known += 1 - min(0, _SHORT_WORD - len(word)) // _LETTERS_PER_TOKEN
+            pieces += max(1.0, len(word) / _FOREIGN_LETTERS_PER_TOKEN)
             if word in _COMMON:
                 common += 1
             elif word in _EUROPEAN:
@@ -83,9 +85,7 @@ def estimate_tokens(text: str) -> float:
             total += -(-size // _SIGNS_PER_TOKEN)
         else:
             total += len(part[0].encode("utf-8", "replace")) / _BYTES_PER_TOKEN
-    foreign = max(0.0, 1 - common / (len(letters) * _COMMON_SHARE)) if letters else 0.0
-    known = sum([1 - min(0, _SHORT_WORD - size) // _LETTERS_PER_TOKEN for size in letters])
-    pieces = sum([max(1.0, size / _FOREIGN_LETTERS_PER_TOKEN) for size in letters])
+    foreign = max(0.0, 1 - common / (words * _COMMON_SHARE)) if words else 0.0
     return total + known + foreign * max(0.0, pieces - known)
 
 

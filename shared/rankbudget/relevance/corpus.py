@@ -15,6 +15,8 @@ from .words import content_terms, content_words, grams, raw_words, stem
 
 K1, B = 1.2, 0.75
 """How soon repeats of a word stop counting, and what a long text pays for its length: as usual for BM25."""
+_SLICE = 100_000
+"""Characters of a long text whose words are listed at once: a list takes twelve times the memory of the text."""
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -66,8 +68,17 @@ def word_counts(text: str) -> Mapping[str, int]:
 
 def _analyse(text: str) -> tuple[Mapping[str, int], str]:
     """Returns the words of a text with their counts, and all in order, marked as `grams` marks them."""
-    words = raw_words(text)
-    return Counter(words), f"_{'__'.join(words)}_"
+    counts: Counter[str] = Counter()
+    rows: list[str] = []
+    start, size = 0, len(text)
+    while start < size:
+        stop = text.find(" ", start + _SLICE) if size - start > _SLICE else size
+        stop = stop if stop > 0 else size
+        words = raw_words(text[start:stop])
+        counts.update(words)
+        rows += ["__".join(words)] if words else []
+        start = stop
+    return counts, f"_{'__'.join(rows)}_"
 
 
 _WORDS: BoundedCache[str, tuple[Mapping[str, int], str]] = BoundedCache(

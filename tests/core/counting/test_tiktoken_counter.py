@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -137,6 +138,28 @@ def test_20_000_fuzzed_texts_count_as_tiktoken_counts_them(
     assert sum(tiktoken_counter._LINE_START.search(text) is not None for text in drawn) > 2_000
 
 
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_the_pieces_of_a_long_text_count_as_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a long text is parted, its tokens are those of the whole."""
+    monkeypatch.setattr(tiktoken_counter, "LONG_TEXT", 2)
+    monkeypatch.setattr(tiktoken_counter, "_PIECE", 1)
+    encoding, counter, pieces = load_encoding(name), TiktokenCounter(name), 0
+    for text in texts(17, 5_000):
+        assert counter._measure(text) == len(encoding.encode_ordinary(text))
+        pieces += len(list(counter._pieces(text)))
+    assert pieces > 15_000
+
+
+def test_a_long_text_is_counted_without_much_memory() -> None:
+    """Counting takes a fraction of a long text's own memory."""
+    counter = TiktokenCounter("o200k_base")
+    text = " ".join([f"Sentence {i} is one of many." for i in range(100_000)])
+    tracemalloc.start()
+    assert counter.count(text) > 500_000
+    assert tracemalloc.get_traced_memory()[1] < len(text) / 4
+    tracemalloc.stop()
+
+
 HOSTILE = {
     "a million spaces": " " * 1_000_000,
     "a million spaces inside": "hi " + " " * 1_000_000 + "x",
@@ -201,8 +224,11 @@ def longest(text: str, most: int, side: str, count: object) -> str:
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_truncate_finds_the_longest_that_fits(name: str) -> None:
-    """What is left is the longest start or end that fits, as trying every one finds it."""
+@pytest.mark.parametrize("piece", [1, tiktoken_counter._PIECE])
+def test_truncate_finds_the_longest_that_fits(name: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is the longest start or end that fits, as trying every one finds it; of long texts, too."""
+    monkeypatch.setattr(tiktoken_counter, "LONG_TEXT", tiktoken_counter.LONG_TEXT if piece > 1 else 2)
+    monkeypatch.setattr(tiktoken_counter, "_PIECE", piece)
     counter = TiktokenCounter(name)
     rng = random.Random(3)
     for text in texts(13, 1_500, longest=14):
