@@ -149,6 +149,8 @@ class Packing:
         sentence = self._sentences(i)[j]
         ends = [word.end() for word in islice(_WORD.finditer(sentence), most)]
         fit = bisect_right(ends, most, key=lambda end: self.counter.count(sentence[:end]))
+        while fit and sentence[ends[fit - 1] - 1] in ".…":  # "am 31." would look like a whole sentence
+            fit -= 1
         return sentence[: ends[fit - 1]] if fit else self.counter.truncate(sentence, most)
 
     def _shortest(self, i: int, j: int) -> int:
