@@ -28,14 +28,13 @@ _WINDOW = 24
 _NUMBER_BEFORE = re.compile(r"\d\s*\Z")
 _LONGEST_UNIT = 3
 _ORDINAL = re.compile(r"(?:\d{1,2}\.?-)?\d{1,3}|\d{1,2}\.(?:0?[1-9]|1[0-2])|[IVX]{2,}")
-_CARDINAL = (
-    re.compile(  # words of languages that write no dot after an ordinal, and behind them none of German
-        r"\b(?:the|of|this|that|from|with|are|were|which|been|after|said|says|their|you|your|what|les|une"
-        r"|pour|qui|avec|sont|que|por|con|uma|não|che|della|nel|gli|het|een)\b"
-        r"(?![^.!?…\n]*\b(?:am|im|vom|zum|zur|der|die|das|dem|den|des|bis|ab|seit|und|für)\b)[^.!?…\n]*\Z",
-        re.IGNORECASE,
-    )
+_CARDINAL = re.compile(
+    r"\b(?:the|of|this|that|from|with|are|were|which|been|after|said|says|their|you|your|what|les|une"
+    r"|pour|qui|avec|sont|que|por|con|uma|não|che|della|nel|gli|het|een)\b"
+    r"(?![^.!?…\n]*\b(?:am|im|vom|zum|zur|der|die|das|dem|den|des|bis|ab|seit|und|für)\b)[^.!?…\n]*\Z",
+    re.IGNORECASE,
 )
+"""Words of languages that write no dot after an ordinal number, and behind them none of German."""
 _NEAR = 60
 """Characters before a number that are read for such words."""
 _LIST_START = re.compile(r"(?:\A|[^\w,\s]|\n)[^\S\n]*\Z")
