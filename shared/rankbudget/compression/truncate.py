@@ -7,15 +7,12 @@ from typing import Literal
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
+from ..relevance.sentences import first_start, last_end
 
 Keep = Literal["start", "both"]
 
-# A run of marks is tried from its first mark only: trying from each one takes quadratic time.
-_SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’)\]]*(?=\s)|[。！？｡]+[」』”’）]*|(?<=\S)(?=[ \t]*\n)")
-_WORD_END = re.compile(r"(?<=\S)(?=\s)")
-_SENTENCE_START = re.compile(
-    r"(?:(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+|(?<=[。！？｡])|(?<=[。！？｡][」』”’）])|\n\s*)(?=\S)"
-)
+_WORD_END = re.compile(r"(?<=[^\s.…])(?=\s)")
+"""Behind "31." a cut would look like the end of a sentence."""
 _WORD_START = re.compile(r"(?<=\s)(?=\S)")
 _LEAST_SHARE = 8
 """A sentence end counts only where it keeps an eighth of what fits: "Yes." alone would waste the room."""
@@ -81,13 +78,13 @@ def cut_from(text: str, start: str, max_tokens: int, counter: TokenCounter, elli
 
 def _start(text: str, start: str, share: int) -> str:
     """Returns `start` up to its last sentence, else word, that leaves at least a `share` of it."""
-    for boundaries in (_SENTENCE_END, _WORD_END):
-        # One character more than the start is read, to see whether a sentence ends exactly there.
-        ends = [match.end() for match in boundaries.finditer(text, 0, min(len(text), len(start) + 1))]
-        cut = max([end for end in ends if end <= len(start)], default=0)
-        if cut > len(start) // share:
-            return start[:cut]
-    return start
+    least = len(start) // share
+    cut = last_end(text, len(start), least)
+    if not cut:
+        # One character more than the start is read, to see whether a word ends exactly there.
+        ends = [match.end() for match in _WORD_END.finditer(text, 0, min(len(text), len(start) + 1))]
+        cut = ends[-1] if ends else 0
+    return start[:cut] if cut > least else start
 
 
 def _ends(text: str, start: str, room: int, counter: TokenCounter, ellipsis: str) -> str:
@@ -97,11 +94,11 @@ def _ends(text: str, start: str, room: int, counter: TokenCounter, ellipsis: str
     start = _start(text, counter.truncate(start[:reach], room - room // 2), 2)
     offset = max(len(text) - len(end), len(start))
     most = offset + (len(text) - offset) // 2
-    for boundaries in (_SENTENCE_START, _WORD_START):
-        found = boundaries.search(text, offset, len(text.rstrip()))
-        if found and found.end() <= most:
-            offset = found.end()
-            break
+    begin = first_start(text, offset, most)
+    if begin is None:
+        found = _WORD_START.search(text, offset, most + 1)
+        begin = found.end() if found else offset
+    offset = begin
     end = text[offset:]
     if not end:
         return start + ellipsis

@@ -23,7 +23,6 @@ _BLOCKS: tuple[tuple[UnitKind, re.Pattern[str]], ...] = (
 _BRACKET = re.compile(r"[ \t]*[{\[]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)')
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
-_NUMBERING = re.compile(r"\s*(?:\d{1,3}|[A-Za-z])\.\s*$")
 _LONGEST_QUOTE = 120
 
 
@@ -89,10 +88,10 @@ def _json_end(text: str, at: int) -> tuple[int, int]:
 
 
 def _joined_quotes(pieces: tuple[str, ...]) -> list[str]:
-    """Joins the sentences of a short quotation, and the number of a list item with its sentence."""
+    """Joins the sentences of a short quotation."""
     out: list[str] = []
     for piece in pieces:
-        if out and "\n" not in out[-1] and (_NUMBERING.match(out[-1]) or _spans(out[-1], piece)):
+        if out and "\n" not in out[-1] and _spans(out[-1], piece):
             out[-1] += piece
         else:
             out.append(piece)

@@ -172,6 +172,8 @@ class Packing:
             tokens = self.counter.count(sentence[: ends[guess - 1]])
             low, high = (guess, high) if tokens <= most else (low, guess)
             guess += (most - tokens) * guess // max(1, tokens)
+        while low and sentence[ends[low - 1] - 1] in ".…":  # "am 31." would look like a whole sentence
+            low -= 1
         return sentence[: ends[low - 1]] if low else self.counter.truncate(sentence, most)
 
     def _shortest(self, i: int, j: int) -> int:

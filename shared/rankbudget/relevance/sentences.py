@@ -11,17 +11,45 @@ _END = re.compile(  # one set of characters first: ten times faster; no lower ca
     rf"[{_STOPS}{_EAST_ASIAN}\n](?!(?<=\.) {{1,79}}[a-z])(?:"
     rf"(?<=[{_STOPS}])[{_STOPS}]*[\"'”’»)\]]*|(?<=[{_EAST_ASIAN}])[{_EAST_ASIAN}]*[」』”’）]*|(?<=\n)\n*)"
 )
-_ABBREVIATIONS = frozenset(
-    """adj approx art ave capt cf ch co col corp dept dr ed eds eg et al etc ex fig figs gen gov hon ie
-    inc jr lt ltd maj messrs mr mrs ms mt no nos op ph pl pp prof ref refs rep rev sen sgt sr st vol vols
-    vs viz u.s u.k e.g i.e a.m p.m z.b d.h bzw usw ca bspw nr abb ej sra srta dra pág núm jan feb mar apr
-    jun jul aug sep sept oct nov dec""".split()
+_ABBREVIATIONS = frozenset(  # written before capitals; what the rules of `_is_inner` find is not listed
+    """abb abs abschn abt adj adm akad al allg anh anm ap approx apr aprox aufl aug ausg av avda ave avv
+    bes boul brig bros bspw ca cad capt chap co col corp cía dec dep dept dez dipl dir doc dott doña dra
+    dña ed edif eds ee eg ej eks eng esim esp est etc ett evt evtl ex excl exkl exmo feb fig figs geb
+    gem gen ggf godz gov gral hab hon ie im inc incl ing inkl insb insp inż ir jan jul jun kap lic lt
+    mag mah maj mar max med messrs mevr mill mind mio např nat nov nám násl núm obs oct okt orig os osv
+    ott pag par pos pow pres prof pág ref refs rel rep rer resp rev sen sep sept seq sig soc sog sok
+    spez sra srta sta ste sto tab tabl tel temp tit tys ud uds ul univ urb usf usw uu verf vgl viz vol
+    vols vors woj ziff zit zool zzgl акад алл англ бул вул гос ед им наб напр обл оз пер пл пос просп
+    проф рис руб сокр соч ст тел тов тыс ул ім डॉ पं रु श्री सं""".split()
 )
-_BEFORE_NUMBERS = frozenset("no nos art fig figs op ch p pp vol vols nr núm".split())
-_LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)$")
+_TOKEN = re.compile(r"[^\s\"'“”„’«»‹›()\[\]{}*_/–—]*\Z")
+_WINDOW = 24
+"""Characters before a dot that are read; a longer word is no abbreviation."""
+_NUMBER_BEFORE = re.compile(r"\d\s*\Z")
+_LONGEST_UNIT = 3
+_ORDINAL = re.compile(r"(?:\d{1,2}\.?-)?\d{1,3}|\d{1,2}\.(?:0?[1-9]|1[0-2])|[IVX]{2,}")
+_CARDINAL = re.compile(
+    r"\b(?:the|of|this|that|from|with|are|were|which|been|after|said|says|their|you|your|what|les|une"
+    r"|pour|qui|avec|sont|que|por|con|uma|não|che|della|nel|gli|het|een)\b"
+    r"(?![^.!?…\n]*\b(?:am|im|vom|zum|zur|der|die|das|dem|den|des|bis|ab|seit|und|für)\b)[^.!?…\n]*\Z",
+    re.IGNORECASE,
+)
+"""Words of languages that write no dot after an ordinal number, and behind them none of German."""
+_NEAR = 60
+"""Characters before a number that are read for such words."""
+_LIST_START = re.compile(r"(?:\A|[^\w,\s]|\n)[^\S\n]*\Z")
+_LETTER = r"[^\W\d_]"
+_SHORT = re.compile(  # one letter, letters with dots, no vowels
+    rf"{_LETTER}|(?:{_LETTER}{{1,3}}\.-?)+{_LETTER}{{1,3}}"
+    r"|(?![A-ZА-Я]{3})(?i:[bcdfghjklmnpqrstvwxzßçćčďłńňñřśšťźżžбвгджзйклмнпрстфхцчшщъь]{2,5})"
+)
+_ITEM = re.compile(r"\s+\d{1,2}[.)]\s")
+_LONGEST_SHORT = 5
+"""Letters of a word that is an abbreviation even before what looks like the number of a list."""
 _FUNCTION = re.compile(r"^([ \t]*)(?:async )?def \w+\(.*(?:\n(?:\1[ \t]+\S.*|\1\).*|[ \t]*$))*", re.MULTILINE)
 """A function of Python: without its body it says nothing, so that all of it is one piece."""
-_NOT_SPACE = re.compile(r"[^ ]")
+_NOT_SPACE = re.compile(r"\S")
+_FIRST = re.compile(r"[^\s\"'“”„’«‹(\[]")
 _SHORTEST = re.compile(r"\S\s*\S")
 """A sentence has two characters at least."""
 MOST = 20_000
@@ -69,21 +97,65 @@ def _is_inside(functions: list[tuple[int, int]], position: int) -> bool:
     return bool(functions) and functions[-1][0] < position
 
 
+def last_end(text: str, most: int, least: int) -> int:
+    """Returns where the last sentence ends that ends after `least` and by `most`, 0 where none does."""
+    for match in reversed(list(_END.finditer(text, least, most + 1))):
+        end = match.end()
+        if match.group()[0] == "\n":
+            end = len(text[: match.start()].rstrip())
+        if end <= least:
+            break
+        if end <= most and _ends_sentence(text, match):
+            return end
+    return 0
+
+
+def first_start(text: str, least: int, most: int) -> int | None:
+    """Returns where the first sentence starts that starts from `least` on and by `most`."""
+    start = 0
+    for match in _END.finditer(text, max(0, least - 2), most):
+        if match.end() < start or not _ends_sentence(text, match):
+            continue
+        found = _NOT_SPACE.search(text, match.end(), most + 1)
+        if found is None:
+            return None
+        start = found.start()
+        if start >= least:
+            return start
+    return None
+
+
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
-    mark = match.group()
-    if mark[0] in _STOPS and not text[match.end() : match.end() + 1].isspace():
+    """Returns whether a mark ends a sentence. In doubt it does not: half a sentence may say what is false."""
+    mark, start, end = match.group(), match.start(), match.end()
+    if mark[0] in _STOPS and not text[end : end + 1].isspace():
         return False  # a full stop counts where a space follows, the East Asian one always
-    if mark[0] != ".":
+    if mark[0] not in ".…":
         return True
-    following = _NOT_SPACE.search(text, match.end(), match.end() + 80)
-    if following is not None and following.group().islower():
+    first = _FIRST.search(text, end, end + 80)
+    following = first.group() if first else ""
+    if following.islower():
         return False
-    if len(mark) > 1:
+    is_ellipsis = mark[0] == "…" or (len(mark) > 1 and mark[1] in _STOPS)
+    return is_ellipsis or not _is_inner(text, start, end, following)
+
+
+def _is_inner(text: str, start: int, end: int, following: str) -> bool:
+    """Returns whether the dot may belong to the number or the word before it."""
+    found = _TOKEN.search(text, max(0, start - _WINDOW), start)
+    token = found.group() if found else ""
+    if not token:
+        return False
+    before = start - len(token)
+    near = max(0, before - _NEAR)
+    if _ORDINAL.fullmatch(token):
+        return bool(_LIST_START.search(text, near, before)) or not _CARDINAL.search(text, near, before)
+    if token[-1].isdigit():
+        return False
+    name = token.rpartition("-")[2]
+    if following.isdigit() and (len(name) <= _LONGEST_SHORT or not _ITEM.match(text, end)):
         return True
-    word = _LAST_WORD.search(text, max(0, match.start() - 20), match.start())
-    if word is None:
+    is_unit = len(name) <= _LONGEST_UNIT and name.isalpha()
+    if is_unit and _NUMBER_BEFORE.search(text, near, before):
         return True
-    name = word.group(1)
-    if name.lower() in _BEFORE_NUMBERS:
-        return following is None or not following.group().isdigit()
-    return not (name.lower() in _ABBREVIATIONS or (len(name) == 1 and name.isupper()))
+    return name.lower() in _ABBREVIATIONS or bool(_SHORT.fullmatch(name))
