@@ -31,3 +31,21 @@ def test_a_frame_is_fitted_when_it_is_read():
         fit_daft(frame, FitPrompt(100, columns={"history": "chat"}), workers=0)
     made = fit_daft(frame, FitPrompt(100, columns={"history": "chat"}, outputs={"budget_error": "error"}))
     assert made.to_pydict()["error"] == ["RowError: a row must have a question or a history (got neither)."]
+
+
+def test_rows_of_a_file_are_fitted_many_at_once(tmp_path):
+    """Of a JSONL file, as of a frame in memory, a worker gets about as many rows at once as it may, and no more."""
+
+    class Noted(FitPrompt):
+        def __call__(self, batch):
+            with (tmp_path / "sizes").open("a", encoding="utf-8") as file:
+                file.write(f"{batch.num_rows}\n")
+            return super().__call__(batch)
+
+    (tmp_path / "rows.jsonl").write_text('{"question": "Is tea hot?"}\n' * 1_000, encoding="utf-8")
+    frame = daft.read_json(str(tmp_path / "rows.jsonl"))
+    assert len(fit_daft(frame, Noted(100), workers=2, batch_rows=100).to_pylist()) == 1_000
+    sizes = [int(size) for size in (tmp_path / "sizes").read_text(encoding="utf-8").split()]
+    assert sum(sizes) == 1_000
+    assert max(sizes) <= 100
+    assert len(sizes) < 30
