@@ -86,7 +86,7 @@ def _parsed(text: str, path: str | Path) -> Any:
 def _standard_input() -> str:
     """Returns standard input as a file would be read, whatever encoding the terminal has."""
     buffer = getattr(sys.stdin, "buffer", None)
-    return sys.stdin.read() if buffer is None else buffer.read().decode("utf-8-sig", "replace")
+    return sys.stdin.read() if buffer is None else _decoded(buffer.read(), "-")
 
 
 def _text(path: Path) -> str:
@@ -95,9 +95,17 @@ def _text(path: Path) -> str:
         if size > _LARGEST_FILE:
             msg = f"{path} must have at most {_LARGEST_FILE:,} bytes (got {size:,})"
             raise BudgetConfigError(msg)
-        return path.read_text(encoding="utf-8-sig", errors="replace")
+        return _decoded(path.read_bytes(), path)
     except OSError as error:
         msg = f"{path} must be readable (got {error.strerror or error})"
+        raise BudgetConfigError(msg) from error
+
+
+def _decoded(data: bytes, path: str | Path) -> str:
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        msg = f"{path} must be UTF-8 text (got {data[error.start]:#04x} at byte {error.start:,}). Convert it."
         raise BudgetConfigError(msg) from error
 
 

@@ -171,6 +171,16 @@ def test_bad_files_are_one_line_and_status_2(tmp_path, capsys, text, seen):
     assert seen in failed(capsys, "fit", path, "--window", 1_000)
 
 
+@pytest.mark.parametrize("data", ["Tea is hot. ö".encode("latin-1"), "Tea.".encode("utf-16")])
+def test_a_text_that_is_not_utf_8_is_named(chat, tmp_path, capsys, data):
+    """Its letters would reach the prompt as question marks; a byte order mark of UTF-8 is fine."""
+    (tmp_path / "tea.txt").write_bytes(data)
+    said = failed(capsys, "fit", chat, "--window", 1_000, "--docs", tmp_path)
+    assert "tea.txt must be UTF-8 text (got 0x" in said
+    (tmp_path / "tea.txt").write_bytes(b"\xef\xbb\xbfTea.\r\n\r\nIce.")
+    assert run("fit", chat, "--window", 1_000, "--docs", tmp_path) == 0
+
+
 def test_missing_files_and_folders_are_named(chat, tmp_path, capsys):
     """Chat, documents, budget and the page's folder."""
     assert "nothere.json must be readable (got No such file or directory)" in failed(
