@@ -16,7 +16,7 @@ from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
 from rankbudget.adapters import Plan, Steps, adrive, drive, holds, limits_of, send_report
-from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
+from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError, MessageError
 
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
@@ -187,6 +187,9 @@ class RequestBudget:
                         msg, limit=limits.most, needed=needed, blocks={"prompt": needed}
                     )
             return request
+        if not request:
+            msg = "messages must hold a message (got none). No model answers an empty request."
+            raise MessageError(msg)
         if self.planned is not None:  # the plan has its cut and its summary already
             limits, thread = replace(limits, summarizer=None), None
         elif thread is None:

@@ -13,7 +13,7 @@ from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 
 from rankbudget import BudgetReport, BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
 from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, holds, plain_budget, plan_steps
-from rankbudget.errors import BudgetExceededError
+from rankbudget.errors import BudgetExceededError, MessageError
 
 from ._codec import CODEC, check_messages
 from ._counters import ANSWERS, answer_in, answer_of, counter_of, facts_of, known_window
@@ -132,6 +132,9 @@ class Door:
     ) -> Steps[Sequence[ChatMessage]]:
         """Returns what of a request fits in the form the model reads; the same sequence where all does."""
         check_messages(messages)
+        if not messages:
+            msg = "messages must hold a message (got none). No model answers an empty request."
+            raise MessageError(msg)
         limit, session = self.limit(arguments), self.limits.session
         budget = self.limits.budget or TokenBudget()
         tools = schemas_in(self.llm, arguments) or None

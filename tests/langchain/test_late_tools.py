@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, TodoListMiddleware
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
@@ -20,7 +20,7 @@ from pydantic import Field
 from langchain_budget import BudgetMiddleware, budget_model
 from langchain_budget._codec import CODEC
 from rankbudget import TokenBudget, counter_for
-from rankbudget.errors import BudgetConfigError, BudgetExceededError
+from rankbudget.errors import BudgetConfigError, BudgetExceededError, MessageError
 from tests.drawing import draws
 from tests.langchain.running import on_thread
 
@@ -161,3 +161,18 @@ def test_a_bounded_model_forgets_a_thread() -> None:
     assert not bounded.forget("a")
     assert bounded.bind(stop=["x"]).forget("b")
     assert not bounded.forget("c")
+
+
+async def test_a_refusal_names_the_bound_tools() -> None:
+    """Their tokens are not put down to the conversation; what holds no message is refused before it is sent, too."""
+    model = Model()
+    bounded = budget_model(model, max_tokens=60, counter="gpt-4o").bind_tools([search] * 3)
+    with pytest.raises(BudgetExceededError) as caught:
+        bounded.invoke([SystemMessage("Be brief."), HumanMessage("Hello")])
+    schemas = [convert_to_openai_tool(search)] * 3
+    assert caught.value.blocks["tools and framing"] == EXACT.count_messages([], schemas)
+    assert caught.value.blocks["system"] < 10
+    with pytest.raises(MessageError, match="must hold a message"):
+        budget_model(model, max_tokens=60).invoke([])
+    with pytest.raises(MessageError, match="must hold a message"):
+        await budget_model(model, max_tokens=60).ainvoke([])

@@ -29,6 +29,7 @@ from pydantic import BaseModel, Field, create_model
 from llamaindex_budget import BudgetPromptHelper, budget_model
 from llamaindex_budget._request import FixedPrompt, StepCodec
 from rankbudget import BudgetExceededError, TokenBudget
+from rankbudget.errors import MessageError
 from rankbudget.testing.server import Reply, StrictModelServer
 from tests.llamaindex.models import PlayLLM, calls, exchanges, nodes, result, say, strict_llm, words
 
@@ -110,6 +111,16 @@ def test_the_given_model_is_unchanged() -> None:
     assert type(llm) is PlayLLM
     llm.chat(LONG)
     assert len(llm.requests[-1][0]) == len(LONG)
+
+
+async def test_an_empty_request_is_refused_before_it_is_sent() -> None:
+    """No provider answers one."""
+    made = budget_model(PlayLLM(requests=[]))
+    with pytest.raises(MessageError, match="must hold a message"):
+        made.chat([])
+    with pytest.raises(MessageError, match="must hold a message"):
+        await made.achat([])
+    assert made.requests == []
 
 
 def test_a_model_bounded_twice_keeps_to_the_smaller_limit() -> None:
