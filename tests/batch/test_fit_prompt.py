@@ -151,7 +151,6 @@ def test_wrong_types_are_errors_of_their_rows():
         [5],
         [{"title": "no text"}],
         [{"text": 5}],
-        [None],
         [{"text": "a", "id": 1}, {"text": "b", "id": 1}],
     ]
     made = FitPrompt(100)({"question": ["Why?"] * len(documents), "documents": documents})
@@ -169,6 +168,12 @@ def test_empty_cells_are_no_inputs():
     assert made["messages"] == ['[{"role": "user", "content": "Why?"}]'] * 4
     assert fit({"question": [None], "documents": ['["a"]']})["budget_error"][0].startswith("RowError: ")
     assert fit({"question": []})["messages"] == []
+    for empty in ([None], [{"text": None}], [{"id": "d", "page_content": None, "score": 1}], "[null]"):
+        assert fit.row({"question": "Why?", "documents": empty}) == fit.row({"question": "Why?"})
+    beside = fit.row({"question": "Why?", "documents": [None, {"text": None, "content": "Tea."}, "Ice."]})
+    assert sorted(beside["kept"]) == ["documents-1", "documents-2"]
+    with pytest.raises(RowError, match="title"):
+        FitPrompt(100, on_error="raise").row({"question": "Why?", "documents": [{"title": "a", "text": 5}]})
 
 
 def test_half_a_surrogate_pair_does_not_stop_a_batch():
@@ -299,8 +304,19 @@ def test_a_system_prompt_may_be_the_json_of_a_list(given: list[object]) -> None:
     fit = FitPrompt(300)
     nested = fit.row({"question": "q", "system": given})
     assert fit.row({"question": "q", "system": json.dumps(given)}) == nested
+    rules = [{"role": "system", "content": "Rule one."}, {"role": "system", "content": "Rule two."}]
+    mixed = fit.row({"question": "q", "system": [rules[0], "Rule two."]})
+    assert mixed == fit.row({"question": "q", "system": rules})
     for text in ("[1, 2]", "[see the rules]", '{"a": 1}', "[]"):
         assert fit.row({"question": "q", "system": text})["messages"][0]["content"] == text
+
+
+def test_a_row_may_lack_a_named_column() -> None:
+    """As a line of a file may; a misspelt one is named."""
+    fit = FitPrompt(300, columns={"memory": "memories"})
+    assert fit.row({"question": "q?"}) == FitPrompt(300).row({"question": "q?"})
+    with pytest.raises(BudgetConfigError, match="memory must be a column of the batch"):
+        fit.row({"question": "q?", "memroies": ["a"]})
 
 
 def test_an_id_of_two_pieces_is_an_error_of_its_row() -> None:

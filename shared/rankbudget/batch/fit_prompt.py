@@ -10,7 +10,16 @@ from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..conversation.thread import CutMode
 from ..counting.profiles import RenderingProfile
-from ..errors import BudgetConfigError, RowError, check_choice, check_flag, did_you_mean, named_options, shown
+from ..errors import (
+    BudgetConfigError,
+    RowError,
+    check_choice,
+    check_flag,
+    did_you_mean,
+    misspelt,
+    named_options,
+    shown,
+)
 from ..messages.tags import NOTICE
 from ..prompt.assembler import Assembler
 from ..prompt.plan import Plan
@@ -135,7 +144,7 @@ class FitPrompt:
             ([{'role': 'user', 'content': 'Is tea hot?'}], 11)
         """
         check_kinds({"row": row})
-        self.input_columns(row)
+        self.input_columns(row, may_miss=True)
         (made,) = self.fit_rows([("the row", self.inputs_of(row))])
         return {self.outputs[output]: value for output, value in made.items()}
 
@@ -169,8 +178,8 @@ class FitPrompt:
         """Returns the output columns that are among the given names."""
         return [column for column in self.outputs.values() if column in names]
 
-    def input_columns(self, names: Collection[str]) -> dict[str, str]:
-        """Returns the columns that are read, by input.
+    def input_columns(self, names: Collection[str], *, may_miss: bool = False) -> dict[str, str]:
+        """Returns the columns that are read, by input; a row of its own `may_miss` one of them.
 
         Raises:
             BudgetConfigError: a named column is missing, there is none to read, or an output exists already.
@@ -178,7 +187,7 @@ class FitPrompt:
         problems = [
             f"columns: {name} must be a column of the batch (got {column!r}){did_you_mean(column, names)}"
             for name, column in self.columns.items()
-            if column not in names
+            if column not in names and (not may_miss or misspelt(column, list(names)))
         ]
         used = {name: column for name, column in self._sources.items() if column in names}
         if not used:

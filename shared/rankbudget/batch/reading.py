@@ -22,6 +22,8 @@ _BLOCKS = {"system": "system", "history": "history", "documents": "knowledge", "
 }
 _TEXTS = ("system", "question", "project", "task")
 """Inputs whose text is the text itself; a text in any other is JSON."""
+_MESSAGES = (*_TEXTS, "history", "tools")
+"""Inputs that are no list of documents."""
 _TEXT_KEYS = ("text", "content", "page_content")
 _FIELDS = ("title", "score", "label", "kind", "priority")
 
@@ -53,16 +55,17 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     return PromptParts(blocks, question, tools or None)
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, keep: Collection[str] = ("content",)) -> Any:
     """Returns nested values as lists and dicts, without the nulls of struct fields that a row does not have.
 
-    Arrow gives every message of a column the fields of all of them. `content` stays: it may be null.
+    Arrow gives every message of a column the fields of all of them. What is in `keep` may be null.
     """
     if isinstance(value, Mapping):
-        return {key: plain(inner) for key, inner in value.items() if inner is not None or key == "content"}
+        held = ((key, inner) for key, inner in value.items() if inner is not None or key in keep)
+        return {key: plain(inner, keep) for key, inner in held}
     if hasattr(value, "tolist"):  # numpy
         value = value.tolist()
-    return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+    return [plain(inner, keep) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _is_missing(value: Any) -> bool:
@@ -79,7 +82,7 @@ def _read(name: str, value: Any) -> Any:
         if isinstance(value, str):
             return str(value)
     else:
-        value = plain(value)
+        value = plain(value, ("content",) if name in _MESSAGES else _TEXT_KEYS)
     if name == "question":
         return _checked(name, value, _has_role(value, {"user"}), "a text or a user message")
     if name in {"system", "history"} and isinstance(value, Mapping):
@@ -91,8 +94,11 @@ def _read(name: str, value: Any) -> Any:
     if name in _TEXTS:
         roles = PINNED_ROLES if name == "system" else frozenset()
         fine = all(isinstance(one, str) or _has_role(one, roles) for one in value)
+        if fine and any(isinstance(one, Mapping) for one in value):
+            value = [{"role": "system", "content": one} if isinstance(one, str) else one for one in value]
         return _checked(name, value, fine, "texts or system messages" if roles else "texts")
-    return Block(name=_BLOCKS[name], segments=[_segment(name, i, one) for i, one in enumerate(value)])
+    segments = [_segment(name, i, one) for i, one in enumerate(value) if not _is_empty(one)]
+    return Block(name=_BLOCKS[name], segments=segments)
 
 
 def _messages_in(text: str) -> Any:
@@ -125,11 +131,17 @@ def _checked(name: str, value: Any, is_right: object, rule: str) -> Any:
     return value
 
 
+def _is_empty(item: Any) -> bool:
+    """Returns whether a document is null, or its text is."""
+    texts = [item[key] for key in _TEXT_KEYS if key in item] if isinstance(item, Mapping) else [item]
+    return bool(texts) and all(text is None for text in texts)
+
+
 def _segment(name: str, position: int, item: Any) -> Segment:
     if isinstance(item, str):
         return Segment(id=f"{name}-{position}", text=item)
     fields = item if isinstance(item, Mapping) else {}
-    text = next((fields[key] for key in _TEXT_KEYS if key in fields), None)
+    text = next((fields[key] for key in _TEXT_KEYS if fields.get(key) is not None), None)
     _checked(name, item, isinstance(text, str), "texts, or objects with a 'text'")
     given = str(fields.get("id", f"{name}-{position}"))
     known = {key: fields[key] for key in _FIELDS if fields.get(key) is not None}
