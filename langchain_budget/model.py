@@ -16,12 +16,12 @@ from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
 from rankbudget.adapters import PINNED_ROLES, Plan, Steps, adrive, drive, holds, limits_of, send_report
-from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError, MessageError
+from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
 from ._codec import CODEC
 from ._counters import model_name
 from ._limits import HostLimits, limit_of, schemas_in
-from ._options import checked
+from ._options import check_request, checked
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, inner_name
 
@@ -190,9 +190,7 @@ class RequestBudget:
                         msg, limit=limits.most, needed=needed, blocks={"prompt": needed}
                     )
             return request
-        if not request:
-            msg = "messages must hold a message (got none). No model answers an empty request."
-            raise MessageError(msg)
+        check_request(request)
         if self.planned is not None:  # the plan has its cut and its summary already
             limits, thread = replace(limits, summarizer=None), None
         elif thread is None:

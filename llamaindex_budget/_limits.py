@@ -129,10 +129,7 @@ class Door:
         self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> Steps[Sequence[ChatMessage]]:
         """Returns what of a request fits in the form the model reads; the same sequence where all does."""
-        check_messages(messages)
-        if not messages:
-            msg = "messages must hold a message (got none). No model answers an empty request."
-            raise MessageError(msg)
+        _check_request(messages)
         limit, session = self.limit(arguments), self.limits.session
         budget = self.limits.budget or TokenBudget()
         tools = schemas_in(self.llm, arguments) or None
@@ -265,6 +262,13 @@ def _text_of(value: Any) -> str:
 
 def _same(kept: Sequence[ChatMessage], given: Sequence[ChatMessage]) -> bool:
     return list(map(id, kept)) == list(map(id, given))
+
+
+def _check_request(messages: Sequence[ChatMessage]) -> None:
+    check_messages(messages)
+    if not messages:
+        msg = "messages must hold a message (got none). No model answers an empty request."
+        raise MessageError(msg)
 
 
 def _too_long(limit: int, needed: int, more: str) -> RequestExceededError:

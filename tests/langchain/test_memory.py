@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import threading
 from typing import Any
 
@@ -281,47 +279,6 @@ def test_the_chains_prompt_is_counted() -> None:
     inputs = {"input": "What about cats?"}
     sent = prompt.format_messages(**inputs, **memory.load_memory_variables(inputs))
     assert 75 <= EXACT.count_messages([CODEC.to_dict(m) for m in sent]) <= 150
-
-
-def test_the_report_is_of_what_was_loaded() -> None:
-    """Its documents, in the same figures; without a search nothing is said about one."""
-    prompt = ChatPromptTemplate(
-        [("system", "You know:\n{documents}"), MessagesPlaceholder("history"), ("human", "{input}")]
-    )
-    memory = BudgetMemory(
-        max_tokens=150, counter=EXACT, prompt=prompt, retriever=Found(), return_messages=True
-    )
-    talk(memory, 40)
-    for report in (memory.report, memory.fit().report):
-        assert report.covers == "history"
-        assert not any("knowledge" in text for text in (*report.warnings, report.table()))
-    inputs = {"input": "What about cats?"}
-    loaded = memory.load_memory_variables(inputs)
-    sent = prompt.format_messages(**inputs, **loaded)
-    for report in (memory.report, copy.deepcopy(memory).report):
-        assert report.total_tokens == EXACT.count_messages([CODEC.to_dict(m) for m in sent])
-        assert report.block("knowledge").kept == len(loaded["documents"].splitlines())
-        assert report.covers == "prompt"
-    assert pickle.loads(pickle.dumps(memory)).report.covers == "history"
-    memory.load_memory_variables({})
-    assert not any("knowledge" in warning for warning in memory.report.warnings)
-    memory.clear()
-    assert memory.report.total_tokens < 20
-
-
-def test_documents_that_the_prompt_does_not_show_take_no_room() -> None:
-    """They are not even looked for; the history keeps the whole room, and a warning says so."""
-    prompt = ChatPromptTemplate([MessagesPlaceholder("history"), ("human", "{input}")])
-    options: dict[str, Any] = {
-        "max_tokens": 150, "counter": EXACT, "prompt": prompt, "return_messages": True,
-    }  # fmt: skip
-    alone, beside = BudgetMemory(**options), BudgetMemory(**options, retriever=Found())
-    for memory in (alone, beside):
-        talk(memory, 40)
-    inputs = {"input": "What about cats?"}
-    loaded = beside.load_memory_variables(inputs)
-    assert loaded == {**alone.load_memory_variables(inputs), "documents": ""}
-    assert any("'documents' is neither counted" in warning for warning in beside.report.warnings)
 
 
 async def test_a_conversation_chain_runs_on_it() -> None:

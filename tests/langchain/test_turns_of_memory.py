@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from typing import Any
 
@@ -59,6 +61,49 @@ def test_the_finished_prompt_is_never_one_over(limit: int, return_messages: bool
 
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system"}
+
+
+def test_the_report_is_of_what_was_loaded() -> None:
+    """Its documents, in the same figures; without a search nothing is said about one."""
+    prompt = ChatPromptTemplate(
+        [("system", "You know:\n{documents}"), MessagesPlaceholder("history"), ("human", "{input}")]
+    )
+    memory = BudgetMemory(
+        max_tokens=150, counter=EXACT, prompt=prompt, retriever=Facts(), return_messages=True
+    )
+    memory.chat_memory.add_messages(chat(40))
+    for report in (memory.report, memory.fit().report):
+        assert report.covers == "history"
+        assert not any("knowledge" in text for text in (*report.warnings, report.table()))
+    inputs = {"input": "What about cats?"}
+    loaded = memory.load_memory_variables(inputs)
+    sent = prompt.format_messages(**inputs, **loaded)
+    for report in (memory.report, copy.deepcopy(memory).report):
+        assert report.total_tokens == EXACT.count_messages(
+            [{"role": _ROLES[m.type], "content": m.content} for m in sent]
+        )
+        assert report.block("knowledge").kept == len(loaded["documents"].splitlines())
+        assert report.covers == "prompt"
+    assert pickle.loads(pickle.dumps(memory)).report.covers == "history"
+    memory.load_memory_variables({})
+    assert not any("knowledge" in warning for warning in memory.report.warnings)
+    memory.clear()
+    assert memory.report.total_tokens < 20
+
+
+def test_documents_that_the_prompt_does_not_show_take_no_room() -> None:
+    """They are not even looked for; the history keeps the whole room, and a warning says so."""
+    prompt = ChatPromptTemplate([MessagesPlaceholder("history"), ("human", "{input}")])
+    options: dict[str, Any] = {
+        "max_tokens": 150, "counter": EXACT, "prompt": prompt, "return_messages": True,
+    }  # fmt: skip
+    alone, beside = BudgetMemory(**options), BudgetMemory(**options, retriever=Facts())
+    for memory in (alone, beside):
+        memory.chat_memory.add_messages(chat(40))
+    inputs = {"input": "What about cats?"}
+    loaded = beside.load_memory_variables(inputs)
+    assert loaded == {**alone.load_memory_variables(inputs), "documents": ""}
+    assert any("'documents' is neither counted" in warning for warning in beside.report.warnings)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

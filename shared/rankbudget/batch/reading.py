@@ -92,13 +92,19 @@ def _read(name: str, value: Any) -> Any:
         kind = "messages" if name == "history" else "tool schemas"
         return _checked(name, value, all(isinstance(one, Mapping) for one in value), f"a list of {kind}")
     if name in _TEXTS:
-        roles = PINNED_ROLES if name == "system" else frozenset()
-        fine = all(isinstance(one, str) or _has_role(one, roles) for one in value)
-        if fine and any(isinstance(one, Mapping) for one in value):
-            value = [{"role": "system", "content": one} if isinstance(one, str) else one for one in value]
-        return _checked(name, value, fine, "texts or system messages" if roles else "texts")
+        return _texts(name, value)
     segments = [_segment(name, i, one) for i, one in enumerate(value) if not _is_empty(one)]
     return Block(name=_BLOCKS[name], segments=segments)
+
+
+def _texts(name: str, given: list[Any]) -> list[Any]:
+    """Returns a list of texts; beside system messages, which only "system" may have, they are such messages."""
+    roles = PINNED_ROLES if name == "system" else frozenset()
+    fine = all(isinstance(one, str) or _has_role(one, roles) for one in given)
+    _checked(name, given, fine, "texts or system messages" if roles else "texts")
+    if all(isinstance(one, str) for one in given):
+        return given
+    return [{"role": "system", "content": one} if isinstance(one, str) else one for one in given]
 
 
 def _messages_in(text: str) -> Any:

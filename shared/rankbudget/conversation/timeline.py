@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any
 
 from ..counting.blocks import must_be_answered, unanswered
-from ..errors import MessageError
 from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing, texts_of
 from ..messages.measure import Measure
 from .state import Prints, ThreadState, continued
@@ -123,8 +122,6 @@ class Timeline:
         self.newest = self.turns_read[0] if self._parse_one() else None
         question = self.newest.question if self.newest is not None else None
         self.asked = None if question is None else question.start  # where the newest question is
-        if thread is not None:
-            self._check(thread)
 
     def role(self, position: int) -> str:
         """Returns what one message is: its role, and "tool" for a user message that holds tool results."""
@@ -231,47 +228,17 @@ class Timeline:
         for i in range(opening):
             reason = "leading_assistant" if self._roles[i] == _ASSISTANT else reason
             if self._roles[i] not in _PINNED:
-                found.append((i, "empty_message" if self._roles[i] == _EMPTY else reason))
+                found.append((i, "empty_message" if self.is_empty(i) else reason))
         return found
 
-    def _check(self, thread: Thread) -> None:
-        if thread.strict:
-            self._refuse_broken()
-        if self.newest is not None and self.newest.broken:
-            self._refuse_nothing(self.newest)
+    def is_empty(self, position: int) -> bool:
+        """Returns whether a message of the conversation says nothing."""
+        return self._roles[position] == _EMPTY
 
     def _check_contents(self, positions: Iterable[int]) -> None:
         if self._check_content is not None:
             for position in positions:
                 self._check_content(self.messages[position], position)
-
-    def _refuse_nothing(self, newest: Turn) -> None:
-        """Raises MessageError where nothing is asked; a session may read such a thread, not send it."""
-        read_only = self.thread.remembers and not self.thread.sent
-        if read_only or self.ended:
-            return
-        last = max(newest.broken)[0]
-        asks_nothing = self._roles[last] == _EMPTY and not (newest.body and newest.body[-1].stop > last)
-        if asks_nothing and not (newest.question and not newest.body) and not self.pending_step(newest):
-            msg = (
-                f"the newest question must not be empty (got message {last}: empty_message). Give it a text."
-            )
-            raise MessageError(msg)
-        if newest.units:
-            return
-        msg = (
-            f"messages must hold a question or an answer (got {_listed(newest.broken)}). Give the "
-            "messages that come before them; where the provider stores these, name its id "
-            "(previous_response_id) to the model."
-        )
-        raise MessageError(msg)
-
-    def _refuse_broken(self) -> None:
-        broken = self.leftovers() + [b for turn in self.turns() for b in turn.broken]
-        if broken:
-            found = _listed(sorted(broken))
-            msg = f"messages must be a valid conversation (got {found}). Repair it, or pass strict=False."
-            raise MessageError(msg)
 
     def _results_of_stored_calls(self) -> int:
         """Returns where the results at the start end: the provider refuses a request without them."""
@@ -409,7 +376,3 @@ class Timeline:
         else:
             body.append(Unit(at, after, waiting, holes=tuple(strays)))
         return after
-
-
-def _listed(broken: Sequence[Broken]) -> str:
-    return ", ".join([f"message {position}: {reason}" for position, reason in broken[:10]])

@@ -1,0 +1,50 @@
+"""What is refused of a conversation: a broken one where that was asked for, and one that asks nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import MessageError
+from .timeline import Broken, Timeline, Turn
+
+
+def refuse_invalid(timeline: Timeline) -> None:
+    """Raises MessageError for a conversation that asks nothing, or that needs a repair while `strict`."""
+    newest = timeline.newest
+    if timeline.thread.strict:
+        _refuse_broken(timeline)
+    if newest is not None and newest.broken:
+        _refuse_nothing(timeline, newest)
+
+
+def _refuse_nothing(timeline: Timeline, newest: Turn) -> None:
+    """Raises MessageError where nothing is asked; a session may read such a thread, not send it."""
+    read_only = timeline.thread.remembers and not timeline.thread.sent
+    if read_only or timeline.ended:
+        return
+    last = max(newest.broken)[0]
+    asks_nothing = timeline.is_empty(last) and not (newest.body and newest.body[-1].stop > last)
+    if asks_nothing and not (newest.question and not newest.body) and not timeline.pending_step(newest):
+        msg = f"the newest question must not be empty (got message {last}: empty_message). Give it a text."
+        raise MessageError(msg)
+    if newest.units:
+        return
+    msg = (
+        f"messages must hold a question or an answer (got {_listed(newest.broken)}). Give the "
+        "messages that come before them; where the provider stores these, name its id "
+        "(previous_response_id) to the model."
+    )
+    raise MessageError(msg)
+
+
+def _refuse_broken(timeline: Timeline) -> None:
+    """Raises MessageError where a repair would be needed."""
+    broken = timeline.leftovers() + [b for turn in timeline.turns() for b in turn.broken]
+    if broken:
+        found = _listed(sorted(broken))
+        msg = f"messages must be a valid conversation (got {found}). Repair it, or pass strict=False."
+        raise MessageError(msg)
+
+
+def _listed(broken: Sequence[Broken]) -> str:
+    return ", ".join([f"message {position}: {reason}" for position, reason in broken[:10]])
