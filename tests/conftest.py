@@ -26,7 +26,7 @@ settings.register_profile("fast", max_examples=10, deadline=None, suppress_healt
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=_SLOW_MACHINES)
 settings.register_profile(
     "ci",
-    max_examples=200,
+    max_examples=100,
     deadline=None,
     suppress_health_check=_SLOW_MACHINES,
     derandomize=True,

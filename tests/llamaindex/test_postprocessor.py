@@ -313,7 +313,7 @@ def _chat_turns(postprocessor: BudgetNodePostprocessor, limit: int, turns: int) 
     return found
 
 
-@draws()
+@draws(asynchronous=True)  # each draw is up to twenty-four turns
 @drawn(limit=st.integers(500, 4000), turns=st.integers(1, 12))
 def test_room_for_one_call_gives_way_to_nodes(limit: int, turns: int) -> None:
     """With `llm=` nodes keep 200 tokens, or two thirds of what they have without it, and none is empty."""
