@@ -104,7 +104,8 @@ class Timeline:
             self.shortens = thread.message_cap is not None and thread.summarizer is None
         self.ended = ended
         self.prints = Prints(codec, self.messages)
-        known = continued(thread.known, self.prints) if thread is not None else None
+        states = thread.known if thread is not None else ()
+        known = continued(states, self.prints) if states else None
         self.known: ThreadState | None = known
         self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
         self._answers = getattr(codec, "answers", None) or answers_of(codec)

@@ -8,7 +8,6 @@ from functools import partial
 
 from ..budget.allocation import Demand, allocate, demand_for, with_absent
 from ..conversation.fit import Needs, least_parts, needs_of
-from ..conversation.refusals import refuse_invalid
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
 from ..errors import too_large
@@ -73,7 +72,10 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
             known=turn.known if turn is not None else (),
         )
         timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
-        refuse_invalid(timeline)
+        if thread.strict or (timeline.newest is not None and timeline.newest.broken):
+            from ..conversation.refusals import refuse_invalid  # few conversations are broken
+
+            refuse_invalid(timeline)
         others = {"any"} if sources is None else sources - {"history"}
         alone = not (others or request.blocks or inputs.turn.awaited)
         hosts = (request.render is not None, request.profile is not None, request.question is not None)
