@@ -28,6 +28,7 @@ from rankbudget.adapters import (
     Shown,
     Steps,
     plan_steps,
+    says_nothing,
 )
 from rankbudget.errors import BudgetConfigError, misspelt
 
@@ -150,6 +151,10 @@ class SlotSettings(LimitSettings):
             sources=shared.union(keys) - {"query"},
         )
         plan = yield from planned(request, self.session)
+        last = plan.messages[-1] if show is not None and plan.messages else None
+        if last is not None and CODEC.role(last) == "user" and says_nothing(CODEC.to_dict(last)):
+            msg = f"the newest question must not be empty (got {last.content!r}). Give {self.question_key} a text."
+            raise MessageError(msg)
         return Trimmed(
             value=fitted(plan.kept, plan.history),
             messages=plan.messages,

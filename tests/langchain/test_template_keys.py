@@ -14,7 +14,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 
 from langchain_budget import BudgetChatPromptTemplate, BudgetTrimmer
-from rankbudget.errors import BudgetConfigError, BudgetError
+from rankbudget.errors import BudgetConfigError, BudgetError, MessageError
 from tests.drawing import draws
 
 TALK = [HumanMessage("Ann lives in Rome.")]
@@ -124,6 +124,18 @@ def test_a_question_that_the_prompt_does_not_show_only_ranks() -> None:
     assert made.messages[-1] == LONG[-1]
     assert "query" not in [block.name for block in made.report.blocks]
     assert any("'question' is neither counted" in w for w in made.report.warnings)
+
+
+@pytest.mark.parametrize("question", ["", " \n"])
+def test_a_prompt_that_ends_in_an_empty_question_is_refused(question: str) -> None:
+    """Providers refuse it; with a text around it, it is none."""
+    values = {"history": TALK, "question": question}
+    trimmer = BudgetTrimmer(max_tokens=300, prompt=template().template)
+    for ask in (template().invoke, trimmer.invoke):
+        with pytest.raises(MessageError, match="question must not be empty"):
+            ask(values)
+    around = BudgetChatPromptTemplate.from_messages([("human", "Go on. {question}")], max_tokens=300)
+    assert around.fit(question=question).text.startswith("Go on.")
 
 
 @pytest.mark.parametrize("entry", ["trimmer", "template"])

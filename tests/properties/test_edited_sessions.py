@@ -17,7 +17,7 @@ from tests.drawing import draws
 
 COUNTER = WordCounter()
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["append", "append", "edit", "delete", "back"]), st.integers(0, 40)),
+    st.tuples(st.sampled_from(["append", "append", "edit", "blank", "delete", "back"]), st.integers(0, 40)),
     min_size=2,
     max_size=12,
 )
@@ -39,9 +39,8 @@ def _changed(thread: list[Any], rest: list[Any], step: tuple[str, int], mark: in
     if action == "back":
         return thread[: max(1, at)]
     message = thread[at]
-    edited = (
-        {**message, "content": f"mark{mark} edited"} if isinstance(message.get("content"), str) else message
-    )
+    said = " " if action == "blank" else f"mark{mark} edited"
+    edited = {**message, "content": said} if isinstance(message.get("content"), str) else message
     return [*thread[:at], edited, *thread[at + 1 :]]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from ..messages.codec import Codec
+from ..messages.codec import Codec, answers_of, says_nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,12 @@ class Prints:
     def one(self, position: int) -> Hashable:
         """Returns the fingerprint of one message."""
         return self.codec.fingerprints(self.messages[position : position + 1])[0]
+
+    def asks(self, start: int, stop: int) -> bool:
+        """Returns whether there is a question among some messages."""
+        roles, answers = self.codec.roles(self.messages[start:stop]), answers_of(self.codec)
+        asked = [m for m, role in zip(self.messages[start:stop], roles, strict=True) if role == "user"]
+        return any(not answers(m) and not says_nothing(self.codec.to_dict(m)) for m in asked)
 
     def covered(self, before: int, kept: tuple[int, ...]) -> list[Hashable]:
         """Returns the fingerprints of the messages before a position, apart from `kept`."""
@@ -122,7 +128,10 @@ class ThreadState:
             held = hash(tuple(covered)) == summary.hash or digest_of(covered) == summary.digest
         kept = (
             len(messages) >= self.size
-            and (stop in (0, self.size) or prints.codec.role(messages[stop]) == "user")
+            and (stop in (0, self.size) or prints.asks(stop, stop + 1))
+            and (
+                stop + 1 >= self.size or not prints.asks(stop + 1, self.size)
+            )  # its newest turn is one still
             and self.kept_hash == prints.hash_of_kept(self.pinned, self.start, stop, self.tail, self.size)
             and (not self._is_question_alone() or self._has_question_of(prints))
         )

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from ..relevance.corpus import BoundedCache, word_counts
-from ..relevance.sentences import split_sentences
 from ..segment import Segment
 
 SHORT_TURN = 12
 """Words up to which a turn of a conversation neither is a double nor has one: "Yeah." is new each time."""
 MOST_PLACES = 32
 """Texts that are remembered for one sentence: more would take quadratic time where all texts share it."""
+_END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)]*\s+|[。！？]+")
+"""Every full stop: of two texts that are the same but for case it must end the same sentences."""
 _PAUSE = re.compile(r"[，、；：「」『』—]|(?<=[^\W\d_])-(?=[^\W\d_])")
 """What parts words as a space does: East Asian punctuation, a dash, a hyphen between letters."""
 _MARKS = re.compile(
@@ -81,9 +82,8 @@ def _container(
 
 
 def _said(text: str) -> list[str]:
-    """Returns the sentences of a text without case, spaces and punctuation."""
-    said = []
-    for sentence in split_sentences(" ".join(text.split())):
-        flat = sentence.strip().casefold().replace("’", "'")
-        said.append(" ".join(_MARKS.sub("", _PAUSE.sub(" ", flat)).split()))
-    return [sentence for sentence in said if sentence]
+    """Returns the sentences of a text, up to every full stop, without case, spaces and punctuation."""
+    flat = " ".join(text.casefold().replace("’", "'").split())
+    plain = _MARKS.sub("", _PAUSE.sub(" ", _END.sub("\n", flat)))
+    sentences = [" ".join(sentence.split()) for sentence in plain.split("\n")]
+    return [sentence for sentence in sentences if sentence]

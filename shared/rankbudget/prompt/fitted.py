@@ -231,8 +231,15 @@ def _beside(request: PromptRequest, fitted: Fitted) -> int:
 def _give_up(
     request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted, over: int
 ) -> tuple[dict[str, Fit], dict[str, int], int]:
-    """Returns fits and grants after the lowest ranks gave up `over` tokens, and what of that is missing."""
-    made, granted = dict(fitted.fits), dict(fitted.granted)
+    """Returns fits and grants after the lowest ranks gave up `over` tokens, and what of that is missing.
+
+    A host may show a text twice, or escape it: what the parts have in the final form is put down to all alike.
+    """
+    made, granted, history = dict(fitted.fits), dict(fitted.granted), fitted.history
+    used = sum([fit.tokens for fit in made.values()])
+    used += 0 if history is None else history.tokens - inputs.measure.overhead
+    shown = prices.room + over
+    over = -(-over * used // shown) if shown > used else over
     for given in reversed(inputs.blocks):
         name = given.name
         if made[name].pieces and over > 0:

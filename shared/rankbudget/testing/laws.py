@@ -191,7 +191,10 @@ def check_outcome(
         if [part(m, codec) for m in kept if codec.role(m) not in {"system", "developer"}][-1:] == ["user"]:
             raise LawBroken(4, f"the last question came back without its answer: {shape(found, codec)}")
         asked = codec.make("user", "next question", origin="query")
-        limit = max(limit, floor) + counter.count_message(codec.to_dict(asked))  # set aside by whoever asks
+        before_asked = [] if isinstance(found, BaseException) else [codec.to_dict(m) for m in found]
+        with_asked = counter.count_messages([*before_asked, codec.to_dict(asked)], listed)
+        # Set aside by whoever asks.
+        limit = max(limit, floor) + with_asked - counter.count_messages(before_asked, listed)
         given = [*given, asked]
         found = found if isinstance(found, BaseException) else [*found, asked]
     rules: dict[str, Any] = {"limit": limit, "counter": counter, "codec": codec, "tools": listed}
