@@ -16,9 +16,10 @@ from ..errors import BudgetExceededError, named_failure
 from ..fitting import block as fitting
 from ..fitting.protocol import Fit
 from ..segment import Block, Segment
-from .grants import Grants, Inputs, Prices, Wish, as_rendered
+from .grants import Grants, Inputs, Prices
 from .layout import STATIC, Layout
 from .request import PromptRequest, Shown
+from .wishes import Wish, as_rendered
 
 _ROUNDS = 12
 """Most rounds of giving up."""
