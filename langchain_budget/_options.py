@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, TypedDict, TypeVar, cast
 
 from langchain_core.documents import Document
@@ -18,7 +18,7 @@ from typing_extensions import Self, override
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import check_options, is_blocking, typed_errors
-from rankbudget.errors import BudgetConfigError, MessageError, shown
+from rankbudget.errors import BudgetConfigError, shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,13 +53,6 @@ def check_values(given: Mapping[str, Any], required: Collection[str] = ()) -> No
             problems.append(f"{name} must be {words} (got {shown(value)})")
     if problems:
         raise BudgetConfigError.of(problems)
-
-
-def check_request(messages: Sequence[Any]) -> None:
-    """Raises MessageError for a request without messages, which every provider refuses."""
-    if not messages:
-        msg = "messages must hold a message (got none). No model answers an empty request."
-        raise MessageError(msg)
 
 
 def checked(function: F) -> F:

@@ -28,7 +28,7 @@ from rankbudget.adapters import (
     Shown,
     Steps,
     plan_steps,
-    says_nothing,
+    refuse_empty_question,
 )
 from rankbudget.errors import BudgetConfigError, misspelt
 
@@ -118,18 +118,13 @@ class SlotSettings(LimitSettings):
 
         A slot that is not shown gets no room; a question then only ranks what is kept.
         """
-        names = names or self._names_shown(value, show)
-        keys, seen = self._keys_in(names), self._keys_in(value).items()
-        hidden = {slot: key for slot, key in seen if slot not in keys and not _is_empty(value[key])}
-        read = keys.values() if show is None else names
-        warnings = unread(value, read, hidden.values(), prompt=show is not None)
+        keys, hidden, warnings = self._slots_in(value, names or self._names_shown(value, show), show)
         question = self._question(value.get({**hidden, **keys}.get("query", "")), show)
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
         history, messages = found.pop("history", None), None
         if history is not None:
             given = value[history]
             messages = given if isinstance(given, list) else as_messages(given)
-        shared = getattr(self.session, "sources", frozenset[str]())
 
         def fitted(kept: Mapping[str, Fit], kept_history: Sequence[Any]) -> dict[str, Any]:
             """Returns the value with its slots fitted, in the form they came in."""
@@ -148,13 +143,11 @@ class SlotSettings(LimitSettings):
             blocks=tuple([self._block(slot, key, value[key]) for slot, key in found.items()]),
             question=question if "query" in keys else None,
             question_text=question.text if question is not None else "",
-            sources=shared.union(keys) - {"query"},
+            sources=getattr(self.session, "sources", frozenset[str]()).union(keys) - {"query"},
         )
         plan = yield from planned(request, self.session)
-        last = plan.messages[-1] if show is not None and plan.messages else None
-        if last is not None and CODEC.role(last) == "user" and says_nothing(CODEC.to_dict(last)):
-            msg = f"the newest question must not be empty (got {last.content!r}). Give {self.question_key} a text."
-            raise MessageError(msg)
+        if show is not None:
+            refuse_empty_question(CODEC, plan.messages, self.question_key)
         return Trimmed(
             value=fitted(plan.kept, plan.history),
             messages=plan.messages,
@@ -162,6 +155,16 @@ class SlotSettings(LimitSettings):
             text="\n".join([m.text for m in plan.messages]),
             report=plan.report.noting(*warnings),
         )
+
+    def _slots_in(
+        self, value: Mapping[str, Any], names: Collection[str], show: Any
+    ) -> tuple[dict[str, str], dict[str, str], list[str]]:
+        """Returns the keys of the slots that are shown and of those that are not, with a warning for each."""
+        keys = self._keys_in(names)
+        seen = self._keys_in(value).items()
+        hidden = {slot: key for slot, key in seen if slot not in keys and not _is_empty(value[key])}
+        read = keys.values() if show is None else names
+        return keys, hidden, unread(value, read, hidden.values(), prompt=show is not None)
 
     def _names_shown(self, value: Mapping[str, Any], show: Any) -> list[str]:
         """Returns the keys of a dict but those of slots that change nothing in what `show` renders."""

@@ -15,13 +15,23 @@ from langchain_core.runnables.configurable import RunnableConfigurableAlternativ
 from pydantic import Field, create_model
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
-from rankbudget.adapters import PINNED_ROLES, Plan, Steps, adrive, drive, holds, limits_of, send_report
+from rankbudget.adapters import (
+    PINNED_ROLES,
+    Plan,
+    Steps,
+    adrive,
+    drive,
+    holds,
+    limits_of,
+    refuse_empty,
+    send_report,
+)
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
 from ._codec import CODEC
 from ._counters import model_name
 from ._limits import HostLimits, limit_of, schemas_in
-from ._options import check_request, checked
+from ._options import checked
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, inner_name
 
@@ -173,9 +183,8 @@ class RequestBudget:
         if isinstance(request, _Fitted) and request.by is self:  # one method of the model called another
             return request
         limits = self.limits(model, asked)
-        if isinstance(model, BaseChatModel) and "claude" in (model_name(model) or ""):
-            # Anthropic takes system texts beside the messages, so its client refuses those between them.
-            request = sorted(request, key=lambda message: CODEC.role(message) not in PINNED_ROLES)
+        if isinstance(model, BaseChatModel):
+            request = _in_order(model, request)
         if self.planned is not None and self.planned.is_still(request, limits):
             return request
         if isinstance(model, BaseLLM):
@@ -190,7 +199,7 @@ class RequestBudget:
                         msg, limit=limits.most, needed=needed, blocks={"prompt": needed}
                     )
             return request
-        check_request(request)
+        refuse_empty(request)
         if self.planned is not None:  # the plan has its cut and its summary already
             limits, thread = replace(limits, summarizer=None), None
         elif thread is None:
@@ -214,6 +223,19 @@ class RequestBudget:
             limits = replace(limits, ceiling=min(most, limits.most))
         # The system messages of a finished request hold documents, too: the first doors check their share.
         return replace(limits, budget=limits.budget.replace(max_system_ratio=None))
+
+
+def _in_order(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
+    """Returns a request with late system messages at the front where the model's client refuses them.
+
+    Anthropic takes system texts beside the messages.
+    """
+    if "claude" not in (model_name(model) or ""):
+        return messages
+    pinned = [role in PINNED_ROLES for role in CODEC.roles(messages)]
+    if pinned == sorted(pinned, reverse=True):
+        return messages
+    return sorted(messages, key=lambda message: CODEC.role(message) not in PINNED_ROLES)
 
 
 class _Fitted(list[Any]):

@@ -12,8 +12,17 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 
 from rankbudget import BudgetReport, BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
-from rankbudget.adapters import JOINT, CodecMeasure, PromptRequest, Steps, holds, plain_budget, plan_steps
-from rankbudget.errors import BudgetExceededError, MessageError
+from rankbudget.adapters import (
+    JOINT,
+    CodecMeasure,
+    PromptRequest,
+    Steps,
+    holds,
+    plain_budget,
+    plan_steps,
+    refuse_empty,
+)
+from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC, check_messages
 from ._counters import ANSWERS, answer_in, answer_of, counter_of, facts_of, known_window
@@ -129,7 +138,8 @@ class Door:
         self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> Steps[Sequence[ChatMessage]]:
         """Returns what of a request fits in the form the model reads; the same sequence where all does."""
-        _check_request(messages)
+        check_messages(messages)
+        refuse_empty(messages)
         limit, session = self.limit(arguments), self.limits.session
         budget = self.limits.budget or TokenBudget()
         tools = schemas_in(self.llm, arguments) or None
@@ -262,13 +272,6 @@ def _text_of(value: Any) -> str:
 
 def _same(kept: Sequence[ChatMessage], given: Sequence[ChatMessage]) -> bool:
     return list(map(id, kept)) == list(map(id, given))
-
-
-def _check_request(messages: Sequence[ChatMessage]) -> None:
-    check_messages(messages)
-    if not messages:
-        msg = "messages must hold a message (got none). No model answers an empty request."
-        raise MessageError(msg)
 
 
 def _too_long(limit: int, needed: int, more: str) -> RequestExceededError:

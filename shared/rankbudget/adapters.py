@@ -13,6 +13,7 @@ from ._drivers import Call, Steps, adrive, awaiting, blocking, drive, is_blockin
 from .budget.context_windows import context_window_of
 from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
+from .conversation.refusals import refuse_empty, refuse_empty_question
 from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from .conversation.timeline import Timeline
 from .counting.blocks import block_text, call_reference, called_in, results_in, without_answered
@@ -24,7 +25,6 @@ from .messages.codec import (
     content_text,
     finished,
     replace_text,
-    says_nothing,
     spread_text,
 )
 from .messages.measure import CodecMeasure, ListMeasure, Measure
@@ -106,10 +106,11 @@ __all__ = [
     "plan_steps",
     "read_counter",
     "read_session",
+    "refuse_empty",
+    "refuse_empty_question",
     "render_block",
     "replace_text",
     "results_in",
-    "says_nothing",
     "segment_signals",
     "send_report",
     "spread_text",

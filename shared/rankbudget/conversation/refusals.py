@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import MessageError
+from ..messages.codec import Codec, says_nothing
 from .timeline import Broken, Timeline, Turn
 
 
@@ -15,6 +17,21 @@ def refuse_invalid(timeline: Timeline) -> None:
         _refuse_broken(timeline)
     if newest is not None and newest.broken:
         _refuse_nothing(timeline, newest)
+
+
+def refuse_empty(messages: Sequence[Any]) -> None:
+    """Raises MessageError for a request without messages, which every provider refuses."""
+    if not messages:
+        msg = "messages must hold a message (got none). No model answers an empty request."
+        raise MessageError(msg)
+
+
+def refuse_empty_question(codec: Codec, messages: Sequence[Any], where: str) -> None:
+    """Raises MessageError for a prompt that ends in a user message without content; `where` names its place."""
+    last = messages[-1] if messages else None
+    if last is not None and codec.role(last) == "user" and says_nothing(codec.to_dict(last)):
+        msg = f"the newest question must not be empty (got an empty user message). Give {where} a text."
+        raise MessageError(msg)
 
 
 def _refuse_nothing(timeline: Timeline, newest: Turn) -> None:

@@ -30,6 +30,8 @@ _USER, _ASSISTANT, _TOOL = _CODES["user"], _CODES["assistant"], _CODES["tool"]
 _ANSWERS = ord("r")  # a user message known to hold tool results
 _EMPTY = ord("e")  # a user message known to say nothing
 _STORED = ord("p")  # a result at the start whose call the provider stores: it always stays
+_STRAYS = {_TOOL: "orphan_result", _ANSWERS: "orphan_result", _EMPTY: "empty_message"}
+"""Why a message that no answer took up is dropped."""
 _NAMES |= {_ANSWERS: "tool", _STORED: "tool", _EMPTY: "user"}
 _PINNED = frozenset([*(_CODES[role] for role in PINNED_ROLES), _STORED])
 _BLOCK = 128  # roles read at once
@@ -119,7 +121,8 @@ class Timeline:
         self.pinned = list(known.pinned) if known is not None else self._find_pinned()
         if known is not None:
             self._read_roles(known.stop)
-        self._check_contents(self.pinned)
+        if self._check_content is not None:
+            self._check_contents(self.pinned)
         self.newest = self.turns_read[0] if self._parse_one() else None
         question = self.newest.question if self.newest is not None else None
         self.asked = None if question is None else question.start  # where the newest question is
@@ -237,9 +240,9 @@ class Timeline:
         return self._roles[position] == _EMPTY
 
     def _check_contents(self, positions: Iterable[int]) -> None:
-        if self._check_content is not None:
-            for position in positions:
-                self._check_content(self.messages[position], position)
+        assert self._check_content is not None
+        for position in positions:
+            self._check_content(self.messages[position], position)
 
     def _results_of_stored_calls(self) -> int:
         """Returns where the results at the start end: the provider refuses a request without them."""
@@ -288,7 +291,7 @@ class Timeline:
             self.pinned = sorted(found.union(self.pinned))
 
     def _asks(self, position: int) -> bool:
-        """Says whether a user message is a question; one that holds tool results or nothing is noted as such."""
+        """Says whether a user message is a question; one with tool results or nothing is noted as such."""
         if self._roles[position] == _USER:
             message = self.messages[position]
             if self._answers(message):
@@ -311,22 +314,26 @@ class Timeline:
                 self._read_roles(max(0, looked - _BLOCK))
         if start < 0 and (stop <= 0 or self.turns_read or self.ended):
             return False
-        self._check_contents(range(max(0, start), stop))
-        body: list[Unit] = []
-        broken: list[Broken] = []
-        at = start + 1  # a thread without any user message is one turn
+        if self._check_content is not None:
+            self._check_contents(range(max(0, start), stop))
+        body, broken = self._parse_body(start + 1, stop)  # a thread without any user message is one turn
+        question = Unit(start, start + 1) if start >= 0 else None
+        units = body if question is None else [question, *body]
+        self.turns_read.append(Turn(max(0, start), stop, question, body, units, broken))
+        return True
+
+    def _parse_body(self, at: int, stop: int) -> tuple[list[Unit], list[Broken]]:
+        """Reads what follows a question, and what of it is broken."""
+        roles, body, broken = self._roles, list[Unit](), list[Broken]()
         while at < stop:
             role = roles[at]
             if role == _ASSISTANT:
                 at = self._parse_answer(at, stop, body, broken)
                 continue
-            if role in (_TOOL, _ANSWERS, _EMPTY):
-                broken.append((at, "empty_message" if role == _EMPTY else "orphan_result"))
+            if role in _STRAYS:
+                broken.append((at, _STRAYS[role]))
             at += 1
-        asked = [Unit(start, start + 1)] if start >= 0 else []
-        question = next(iter(asked), None)
-        self.turns_read.append(Turn(max(0, start), stop, question, body, asked + body, broken))
-        return True
+        return body, broken
 
     def _parse_answer(self, at: int, stop: int, body: list[Unit], broken: list[Broken]) -> int:
         """Reads an assistant message, with the results of its calls; returns the position after them."""

@@ -54,7 +54,10 @@ def fit_history(request: PromptRequest, inputs: Inputs, prices: Prices) -> Steps
     limit = granted + inputs.measure.overhead
     history = yield from fit_thread(inputs.timeline, limit, beside=prices.limit - limit)
     fitted = Fitted(history=history, granted={"history": granted})
-    return Rendered(messages=history.messages, total=history.tokens + request.extra_tokens, fitted=fitted)
+    total = history.tokens + request.extra_tokens
+    if total > prices.limit:  # counts of parts may not add up
+        return (yield from verify(request, inputs, prices, fitted))
+    return Rendered(messages=history.messages, total=total, fitted=fitted)
 
 
 def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) -> Steps[Fitted]:
@@ -234,7 +237,7 @@ def _give_up(
 ) -> tuple[dict[str, Fit], dict[str, int], int]:
     """Returns fits and grants after the lowest ranks gave up `over` tokens, and what of that is missing.
 
-    A host may show a text twice, or escape it: what the parts have in the final form is put down to all alike.
+    A host may show a text twice, or escape it: what that adds to the parts is put down to all alike.
     """
     made, granted, history = dict(fitted.fits), dict(fitted.granted), fitted.history
     used = sum([fit.tokens for fit in made.values()])

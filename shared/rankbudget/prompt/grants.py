@@ -8,6 +8,7 @@ from functools import partial
 
 from ..budget.allocation import Demand, allocate, demand_for, with_absent
 from ..conversation.fit import Needs, least_parts, needs_of
+from ..conversation.refusals import refuse_invalid
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
 from ..errors import too_large
@@ -43,41 +44,46 @@ class Inputs:
 
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
     """Returns the conversation, and the blocks in rank order without what is hidden from their reader."""
-    budget, minimum, history = request.budget, request.min_exchanges, request.history
     measure = request.measure or CodecMeasure(request.codec, request.counter, request.tools)
     sources = request.sources if turn is None else turn.sources
     inputs = Inputs(measure=measure, turn=turn or Turn(sources), hidden=request.hidden)
-    if history is not None:
-        thread = Thread(
-            messages=history,
-            codec=request.codec,
-            counter=request.counter,
-            measure=measure,
-            cut=request.cut,
-            min_exchanges=budget.min_exchanges if minimum is None else minimum,
-            message_cap=None if request.message_cap is None else budget.message_cap,
-            shorten_question=bool(request.shorten_question or budget.shorten_question),
-            summarizer=request.summarizer,
-            summary_timeout=request.summary_timeout,
-            strict=request.strict,
-            query=request.query,
-            asked_elsewhere=request.asked_elsewhere or request.question is not None,
-            sent=request.sent,
-            held=request.held,
-            remembers=turn is not None,
-            known=turn.known if turn is not None else (),
-        )
-        timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
-        if thread.strict or (timeline.newest is not None and timeline.newest.broken):
-            from ..conversation.refusals import refuse_invalid  # few conversations are broken
-
-            refuse_invalid(timeline)
+    if request.history is not None:
+        timeline = _timeline(request, measure, inputs.turn, remembers=turn is not None)
         others = {"any"} if sources is None else sources - {"history"}
         alone = not (others or request.blocks or inputs.turn.awaited)
         hosts = (request.render is not None, request.profile is not None, request.question is not None)
         bare = alone and not any((request.system, request.text, *hosts))
         inputs = replace(inputs, timeline=timeline, alone=alone, bare=bare)
     return _with_blocks(request, inputs) if request.blocks else inputs
+
+
+def _timeline(request: PromptRequest, measure: Measure, turn: Turn, *, remembers: bool) -> Timeline:
+    """Returns the conversation, refused where it asks nothing or is broken while `strict`."""
+    budget, minimum = request.budget, request.min_exchanges
+    assert request.history is not None
+    thread = Thread(
+        messages=request.history,
+        codec=request.codec,
+        counter=request.counter,
+        measure=measure,
+        cut=request.cut,
+        min_exchanges=budget.min_exchanges if minimum is None else minimum,
+        message_cap=None if request.message_cap is None else budget.message_cap,
+        shorten_question=bool(request.shorten_question or budget.shorten_question),
+        summarizer=request.summarizer,
+        summary_timeout=request.summary_timeout,
+        strict=request.strict,
+        query=request.query,
+        asked_elsewhere=request.asked_elsewhere or request.question is not None,
+        sent=request.sent,
+        held=request.held,
+        remembers=remembers,
+        known=turn.known,
+    )
+    timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
+    if thread.strict or (timeline.newest is not None and timeline.newest.broken):
+        refuse_invalid(timeline)
+    return timeline
 
 
 def _with_blocks(request: PromptRequest, inputs: Inputs) -> Inputs:

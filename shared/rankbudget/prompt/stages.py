@@ -35,10 +35,8 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         request, prices = _price_with_short_question(request, inputs, error)
     if inputs.bare:
         rendered = yield from fit_history(request, inputs, prices)
-        fitted = rendered.fitted
     else:
         fitted = yield from fit(request, inputs, prices, grant(request, inputs, prices))
-    if not inputs.bare or rendered.total > prices.limit:  # counts of parts may not add up
         rendered = yield from verify(request, inputs, prices, fitted)
     fitted, history, counter = rendered.fitted, rendered.fitted.history, request.counter
     window, timeline = request.budget.context_window, inputs.timeline
