@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
@@ -141,44 +141,48 @@ class Door:
         check_messages(messages)
         refuse_empty(messages)
         limit, session = self.limit(arguments), self.limits.session
-        budget = self.limits.budget or TokenBudget()
-        tools = schemas_in(self.llm, arguments) or None
-        flat = FlatConversation.read(messages)
-        history = messages if flat is None else flat.messages
-        codec = StepCodec(history, flat=flat is not None)
-        spare = needed = 0
+        whole = self._request(messages, arguments)
+        needed = room = limit
         for _ in range(_ROUNDS):
-            request = PromptRequest(
-                # System messages of a finished request hold nodes, too; the limit leaves the band free.
-                budget=plain_budget(max(1, limit - spare)).replace(safety=0),
-                counter=self.counter,
-                codec=codec,
-                tools=tools,
-                history=history,
-                render=None if flat is None else flat.render,
-                sources=frozenset({"history"}),
-                cut="stable",
-                sent=True,
-                held=holds(self.llm, arguments),
-                min_exchanges=budget.min_exchanges,
-                message_cap=budget.message_cap,
-                summarizer=None if session is None else session.summarizer,
-                shorten_question=budget.shorten_question,
-            )
+            # System messages of a finished request hold nodes, too; the limit leaves the band free.
+            request = replace(whole, budget=plain_budget(max(1, room)).replace(safety=0))
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
-                msg, needed = f"{error}{self._asked_answer(arguments)}", error.needed
-                raise RequestExceededError(msg, limit=limit, needed=needed, blocks=error.blocks) from error
-            needed = 0 if self.llm.metadata.is_chat_model else self._text_tokens(plan.messages, tools)
+                msg, blocks = f"{error}{self._asked_answer(arguments)}", error.blocks
+                raise RequestExceededError(msg, limit=limit, needed=error.needed, blocks=blocks) from error
+            if not self.llm.metadata.is_chat_model:
+                needed = self._text_tokens(plan.messages, whole.tools)
             if needed <= limit:
                 # A turn's first request tells what the host adds; later ones hold an agent's steps, too.
-                if session is not None and messages and codec.role(messages[-1]) == "user":
-                    session.learn(CodecMeasure(codec, session.counter, tools).total(messages))
+                if session is not None and messages and whole.codec.role(messages[-1]) == "user":
+                    measure = CodecMeasure(whole.codec, session.counter, whole.tools)
+                    session.learn(measure.total(messages))
                 send_report(plan.report, self.limits.on_report)
-                return messages if _same(plan.history, history) else list(plan.messages)
-            spare += needed - limit
+                return messages if _same(plan.history, whole.history or ()) else list(plan.messages)
+            room -= needed - limit
         raise _too_long(limit, needed, self._asked_answer(arguments))
+
+    def _request(self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]) -> PromptRequest:
+        flat = FlatConversation.read(messages)
+        history = messages if flat is None else flat.messages
+        budget = self.limits.budget or TokenBudget()
+        return PromptRequest(
+            budget=budget,
+            counter=self.counter,
+            codec=StepCodec(history, flat=flat is not None),
+            tools=schemas_in(self.llm, arguments) or None,
+            history=history,
+            render=None if flat is None else flat.render,
+            sources=frozenset({"history"}),
+            cut="stable",
+            sent=True,
+            held=holds(self.llm, arguments),
+            min_exchanges=budget.min_exchanges,
+            message_cap=budget.message_cap,
+            summarizer=None if self.limits.session is None else self.limits.session.summarizer,
+            shorten_question=budget.shorten_question,
+        )
 
     def check_text(self, prompt: str, arguments: Mapping[str, Any]) -> None:
         """Raises BudgetExceededError for a prompt that is too long; only its author knows what may be cut."""
@@ -225,7 +229,7 @@ class Door:
             return CodecMeasure(CODEC, self.counter, tools).total(prompt.format_messages(llm, **values))
         return self._text_tokens(as_text(llm, prompt.format(llm, **values)), tools)
 
-    def _text_tokens(self, prompt: str | Sequence[ChatMessage], tools: list[Any] | None) -> int:
+    def _text_tokens(self, prompt: str | Sequence[ChatMessage], tools: Sequence[Any] | None) -> int:
         to_prompt: Any = self.llm.messages_to_prompt
         counter, text = self.counter, prompt if isinstance(prompt, str) else str(to_prompt(prompt))
         return counter.count(text) + (counter.count_messages([], tools) if tools else 0)

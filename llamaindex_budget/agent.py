@@ -35,8 +35,8 @@ class BudgetFunctionAgent(FunctionAgent):
 
     A memory limits what a run starts with; its steps are added to that. Here each request is fitted just
     before it is sent: long results of older steps are shortened, then old exchanges go, then old steps; calls
-    and their results stay together. The memory keeps everything. What an `AgentWorkflow` asks itself is fitted
-    where `llm` is a `budget_model`.
+    and their results stay together. The memory keeps everything. What an `AgentWorkflow` asks itself is
+    fitted where `llm` is a `budget_model`.
 
     Args:
         budget: limits of a request; None takes the window and the answer of the model.

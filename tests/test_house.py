@@ -34,21 +34,9 @@ PACKAGES = {
     "llamaindex_budget": ROOT / "llamaindex_budget",
 }
 MOST_LINES = 26_452  # the goal is 21_000
-MOST_WIDE_LINES = 11  # the goal is 0
+MOST_WIDE_LINES = 0
 WIDEST, LONGEST_BODY, MOST_COMPLEX = 110, 40, 15
 MOST_FILES, MOST_FOLDERS = 7, 16
-
-# What is beyond a limit today. A test demands that this is all of it, so a name that is repaired leaves its list.
-LONG_BODIES = {
-    "langchain_budget/_slots.py _slots_steps",
-    "rankbudget/prompt/stages.py plan_steps",
-}
-COMPLEX_FUNCTIONS = {
-    "langchain_budget/_slots.py _slots_steps",
-    "langchain_budget/model.py steps",
-    "rankbudget/conversation/timeline.py _parse_one",
-    "rankbudget/prompt/grants.py read",
-}
 
 
 def own_files(*suffixes: str) -> list[Path]:
@@ -255,10 +243,6 @@ def complexity(node: ast.AST) -> int:
     return count
 
 
-def _without_line(place: str) -> str:
-    return place.rpartition(" ")[0]
-
-
 def test_what_ships_does_not_grow() -> None:
     """The packages have no more lines, and no more lines wider than 110 columns, than the figures at the top of this file."""
     lines = [line for path in shipped().values() for line in path.read_text(encoding="utf-8").splitlines()]
@@ -266,16 +250,14 @@ def test_what_ships_does_not_grow() -> None:
     assert len([line for line in lines if len(line) > WIDEST]) <= MOST_WIDE_LINES
 
 
-def test_no_other_function_is_long() -> None:
-    """A body has at most 40 lines, but for the functions that are listed."""
-    beyond = {_without_line(n) for n, node in functions().items() if body_lines(node) > LONGEST_BODY}
-    assert beyond == LONG_BODIES
+def test_no_function_is_long() -> None:
+    """No body has more than 40 lines."""
+    assert [n for n, node in functions().items() if body_lines(node) > LONGEST_BODY] == []
 
 
-def test_no_other_function_is_complex() -> None:
-    """A function has a complexity of at most 15, but for those that are listed."""
-    beyond = {_without_line(n) for n, node in functions().items() if complexity(node) > MOST_COMPLEX}
-    assert beyond == COMPLEX_FUNCTIONS
+def test_no_function_is_complex() -> None:
+    """No function has a complexity above 15."""
+    assert [n for n, node in functions().items() if complexity(node) > MOST_COMPLEX] == []
 
 
 def test_the_core_is_seen_at_a_glance() -> None:

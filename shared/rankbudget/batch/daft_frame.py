@@ -46,6 +46,6 @@ def fit_daft(frame: Any, fit: FitPrompt, *, workers: int | None = None, batch_ro
     marked = daft.method.batch(return_dtype=result, unnest=True)(call)
     # Processes: threads would wait for each other, as fitting is Python.
     fitter = daft.cls(type("FitPrompt", (), {"__call__": marked}), max_concurrency=workers, use_process=True)
-    # Daft 0.7.26 calls a method that has a batch size with single rows where a JSONL file is read in smaller parts.
+    # Daft 0.7.26 calls a method with a batch size with single rows where it reads JSONL in smaller parts.
     frame = frame.into_batches(batch_rows)
     return frame.select(*frame.column_names, fitter()(*[frame[name] for name in used]))

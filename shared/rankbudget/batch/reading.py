@@ -98,7 +98,7 @@ def _read(name: str, value: Any) -> Any:
 
 
 def _texts(name: str, given: list[Any]) -> list[Any]:
-    """Returns a list of texts; beside system messages, which only "system" may have, they are such messages."""
+    """Returns a list of texts; those beside system messages, which only "system" has, become messages."""
     roles = PINNED_ROLES if name == "system" else frozenset()
     fine = all(isinstance(one, str) or _has_role(one, roles) for one in given)
     _checked(name, given, fine, "texts or system messages" if roles else "texts")

@@ -27,7 +27,7 @@ def refuse_empty(messages: Sequence[Any]) -> None:
 
 
 def refuse_empty_question(codec: Codec, messages: Sequence[Any], where: str) -> None:
-    """Raises MessageError for a prompt that ends in a user message without content; `where` names its place."""
+    """Raises MessageError where messages end in a user message without content; `where` names their place."""
     last = messages[-1] if messages else None
     if last is not None and codec.role(last) == "user" and says_nothing(codec.to_dict(last)):
         msg = f"the newest question must not be empty (got an empty user message). Give {where} a text."

@@ -109,7 +109,6 @@ class Timeline:
         states = thread.known if thread is not None else ()
         known = continued(states, self.prints) if states else None
         self.known: ThreadState | None = known
-        self._counted = known.tokens_of_newest(self.prints) if known is not None else {}
         self._answers = getattr(codec, "answers", None) or answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
         self._check_content = getattr(codec, "check", None)
@@ -118,8 +117,12 @@ class Timeline:
         self._held = self._results_of_stored_calls() if thread is not None and thread.held else 0
         self._roles = bytearray(len(self.messages))
         self._unread = len(self.messages)  # roles before this position are not read yet
-        self.pinned = list(known.pinned) if known is not None else self._find_pinned()
-        if known is not None:
+        self._counted: dict[tuple[int, int], int] = {}
+        if known is None:
+            self.pinned = self._find_pinned()
+        else:
+            self._counted = known.tokens_of_newest(self.prints)
+            self.pinned = list(known.pinned)
             self._read_roles(known.stop)
         if self._check_content is not None:
             self._check_contents(self.pinned)

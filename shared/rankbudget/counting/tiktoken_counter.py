@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 LONG_TEXT = 50_000
 """Characters from which a text may hold a run of whitespace that is too long for tiktoken."""
 _PIECE = 20_000
-"""Characters from which a long text is parted at the next joint: counted whole, it takes 14 times its memory."""
-# In no pattern of OpenAI's does a token go on from a letter or digit to white space or another sign than "'", or
-# from a sign to a space. None looks behind, and only white space looks ahead. No grapheme goes on there, either.
+"""Characters from which a long text is parted at a joint: counted whole, it takes 14 times its memory."""
+# In no pattern of OpenAI's does a token go on from a letter or digit to white space or another sign than "'",
+# or from a sign to a space. None looks behind, only white space looks ahead, and no grapheme goes on there.
 _JOINT = regex.compile(
     r"(?<=[[\p{L}\p{N}]--\p{GCB=Prepend}])(?=[[\s\p{P}]--'])|(?<=[\p{P}\p{S}])(?= )", regex.VERSION1
 )

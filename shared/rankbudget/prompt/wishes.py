@@ -44,10 +44,9 @@ def wishes_of(
             static = block.name in STATIC
             show = as_rendered(request, block.name, tags)
             counts = request.counter.count_many([show(s, s.text) for s in block.segments])
-            base, each = request.frames.get(block.name, 0), 0
             if request.render is None:
-                base = _frame_tokens(request, measure, block.name, framing=static or not framed)
-            elif block.name not in request.frames:
+                base, each = _frame_tokens(request, measure, block.name, framing=static or not framed), 0
+            else:
                 base, each = _host_frame(request, measure, block, counts, empty)
             framed = framed or not static
             counted = zip(block.segments, counts, strict=True)

@@ -16,7 +16,7 @@ from .words import content_terms, content_words, grams, raw_words, stem
 K1, B = 1.2, 0.75
 """How soon repeats of a word stop counting, and what a long text pays for its length: as usual for BM25."""
 _SLICE = 100_000
-"""Characters of a long text whose words are listed at once: a list takes twelve times the memory of the text."""
+"""Characters of a long text whose words are listed at once: a list takes twelve times the text's memory."""
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
