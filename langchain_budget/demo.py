@@ -24,10 +24,7 @@ def run(task: Task) -> Half:
     )
     prompt = RunnablePassthrough.assign(context=_context) | template
     trimmer = BudgetTrimmer(
-        budget=task.budget,
-        prompt=prompt,
-        report_key="report",
-        session=BudgetSession(task.budget),
+        budget=task.budget, prompt=prompt, report_key="report", session=BudgetSession(task.budget)
     )
     chain: Runnable[Any, Any] = (
         RunnablePassthrough.assign(documents=partial(_search, task))

@@ -19,14 +19,7 @@ from .conversation.timeline import Timeline
 from .counting.blocks import block_text, call_reference, called_in, results_in, without_answered
 from .errors import check_options
 from .fitting.protocol import Fit, Piece
-from .messages.codec import (
-    PINNED_ROLES,
-    ROLES,
-    content_text,
-    finished,
-    replace_text,
-    spread_text,
-)
+from .messages.codec import PINNED_ROLES, ROLES, content_text, finished, replace_text, spread_text
 from .messages.measure import CodecMeasure, ListMeasure, Measure
 from .messages.tags import JOINT, NOTICE, PLACEHOLDERS, escape_text, render_block, tag_name, wrapper_of
 from .prompt.limits import Limits, ModelFacts, holds, limits_of

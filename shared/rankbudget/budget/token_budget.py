@@ -18,14 +18,7 @@ from ..errors import (
     shown,
 )
 from ..segment import block_named
-from .validation import (
-    DEFAULT_RATIOS,
-    DEFAULT_RESERVE,
-    PARTS,
-    FrozenDict,
-    checked_fields,
-    ratio_problems,
-)
+from .validation import DEFAULT_RATIOS, DEFAULT_RESERVE, PARTS, FrozenDict, checked_fields, ratio_problems
 
 Surplus = Literal["waterfall", "borrow", "keep"]
 """Where unused tokens go: down the ranks, to any hungry block, or nowhere."""

@@ -16,12 +16,7 @@ _ROUNDS = 4
 
 
 def cap_units(
-    timeline: Timeline,
-    units: Sequence[Unit],
-    room: int,
-    *,
-    cuttable: Collection[int],
-    floor: int,
+    timeline: Timeline, units: Sequence[Unit], room: int, *, cuttable: Collection[int], floor: int
 ) -> Mapping[int, int] | None:
     """Returns how many tokens each long text may keep, by position; None when `units` cannot fit the room.
 

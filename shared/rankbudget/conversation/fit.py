@@ -50,12 +50,7 @@ def least_parts(timeline: Timeline, room: int = -1) -> dict[str, int]:
         question = max(0, max(smallest, room + 1) - step)
     results = [timeline.messages[p] for p in timeline.pinned if timeline.role(p) == "tool"]
     stored = timeline.measure.group(results) if results else 0
-    return {
-        "system": timeline.pinned_tokens - stored,
-        _STORED: stored,
-        "question": question,
-        _STEP: step,
-    }
+    return {"system": timeline.pinned_tokens - stored, _STORED: stored, "question": question, _STEP: step}
 
 
 def fit_thread(timeline: Timeline, limit: int, *, beside: int = 0) -> Steps[FittedThread]:

@@ -55,8 +55,7 @@ def align(
             at = _find(message, prints, after, given, codec, identity=identity, edits=edits)
         elif at < after:
             raise LawBroken(
-                5,
-                f"message {at} of the input is at {number}, out of order or twice: {shape(result, codec)}",
+                5, f"message {at} of the input is at {number}, out of order or twice: {shape(result, codec)}"
             )
         if at is None and not inserts:
             raise LawBroken(5, f"result message {number} was not given: {comparable(message, codec)!r:.200}")
