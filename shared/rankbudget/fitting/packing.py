@@ -19,6 +19,7 @@ WHOLE = -1
 SHORTEST_CUT = 10
 """Tokens of room below which no sentence is cut: a shorter start says too little."""
 _WORD = re.compile(r"\S+")
+_FULL_STOPS = ".…"
 MOST_TRIES = 64
 """Lengths that are tried for a cut: its price differs from the count of its words by a few tokens at most."""
 
@@ -148,37 +149,49 @@ class Packing:
         if i in self.pieces:
             before, wrapping = self.pieces[i].rendition.tokens, 0
         free = min(room, self.limit - self._used())
-        longest = room - wrapping
-        ends = self._word_ends(i, j, longest)
-        for most in range(longest, max(SHORTEST_CUT - 1, longest - MOST_TRIES), -1):
-            text = self._text(i, cut=(j, self._start(i, j, ends, most)))
+        for start in self._starts(i, j, room - wrapping):
+            text = self._text(i, cut=(j, start))
             tokens = self.price(segment, text)
             if tokens - before <= free:
                 self._taken.setdefault(i, []).append(j)
                 self.pieces[i] = Piece(segment, Rendition(kind="truncated", text=text, tokens=tokens))
                 return
 
-    def _word_ends(self, i: int, j: int, most: int) -> list[int]:
-        """Returns where the first `most` words of a sentence end."""
-        return [word.end() for word in islice(_WORD.finditer(self._sentences(i)[j]), max(0, most))]
+    def _starts(self, i: int, j: int, most: int) -> Iterator[str]:
+        """Yields the start of a sentence that has `most` tokens, then shorter ones that still say enough."""
+        if most < SHORTEST_CUT:
+            return
+        sentence = self._sentences(i)[j]
+        ends = [word.end() for word in islice(_WORD.finditer(sentence), most)]
+        words = self._words_within(i, sentence, ends, most)
+        for number in range(words, max(0, words - MOST_TRIES), -1):
+            if number < SHORTEST_CUT and number < self._words_within(i, sentence, ends, SHORTEST_CUT):
+                return
+            if sentence[ends[number - 1] - 1] not in _FULL_STOPS:
+                yield sentence[: ends[number - 1]]
+        longest = self.counter.count(sentence[: ends[0]]) if words else most  # of a part of the first word
+        for tokens in range(longest, max(SHORTEST_CUT - 1, longest - MOST_TRIES), -1):
+            yield self.counter.truncate(sentence, tokens)
 
-    def _start(self, i: int, j: int, ends: Sequence[int], most: int) -> str:
-        """Returns the words at the start of a sentence that have `most` tokens, or part of the first."""
-        sentence, low, high = self._sentences(i)[j], 0, len(ends) + 1
+    def _words_within(self, i: int, sentence: str, ends: Sequence[int], most: int) -> int:
+        """Returns how many words at the start of a sentence have at most `most` tokens."""
+        low, high = 0, len(ends) + 1
         guess = bisect_right(ends, most * len(self.segments[i].text) // max(1, self.costs[i]))
         while high - low > 1:  # as many words fit as others in the same room; an eighth is tried at least
             margin = max(1, (high - low) // 8)
             guess = min(max(guess, low + margin), high - margin)
             tokens = self.counter.count(sentence[: ends[guess - 1]])
             low, high = (guess, high) if tokens <= most else (low, guess)
+            if tokens == most:
+                break
             guess += (most - tokens) * guess // max(1, tokens)
-        while low and sentence[ends[low - 1] - 1] in ".…":  # "am 31." would look like a whole sentence
+        while low and sentence[ends[low - 1] - 1] in _FULL_STOPS:  # "am 31." would look like a whole sentence
             low -= 1
-        return sentence[: ends[low - 1]] if low else self.counter.truncate(sentence, most)
+        return low
 
     def _shortest(self, i: int, j: int) -> int:
         """Returns the tokens of the shortest start of a sentence that is kept of a segment."""
-        text = self._start(i, j, self._word_ends(i, j, SHORTEST_CUT), SHORTEST_CUT).strip()
+        text = next(self._starts(i, j, SHORTEST_CUT), "").strip()
         return max(SHORTEST_CUT + self._wrapping(i), self.price(self.segments[i], text))
 
     def _wrapping(self, i: int) -> int:

@@ -38,6 +38,7 @@ _TURN = re.compile(
     r"[\[\uff3b](?=\s*(?:system|developer|user|assistant|tool|summary)\b)",
     re.IGNORECASE,
 )
+_TAGS = {"knowledge": "document", "memory": "memory", "examples": "example"}  # around each of its pieces
 _ESCAPED = {"<": "&lt;", ">": "&gt;", "[": "&#91;"}
 
 
@@ -109,7 +110,7 @@ def wrapper_of(block: str, tags: tuple[str, ...] = ()) -> Wrapper:
 
 def _wrapped(block: str, tags: tuple[str, ...], segment: Segment, text: str) -> str:
     plain = escape_text(text, tags=tags).rstrip("\n") + "\n"
-    tag = {"knowledge": "document", "memory": "memory", "examples": "example"}.get(block)
+    tag = _TAGS.get(block)
     if tag is None:
         return plain
     about = ""
