@@ -135,9 +135,9 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
             text = "\n".join([m.text for m in kept])
             done = Trimmed(value={self.history_key: kept}, messages=kept, text=text, report=plan.report)
         else:
-            slots = {self.history_key: messages}
-            done = yield from self._slots_steps(slots, [self.history_key], self._show_history)
-            kept = done.value[self.history_key]
+            name = self.history_key
+            done = yield from self._slots_steps({name: messages}, [name], self._show_history)
+            kept = done.value[name]
         return replace(done, messages=kept, value=kept if key is None else {**done.value, key: done.report})
 
     def _show_history(self, slots: Mapping[str, Any]) -> list[BaseMessage]:

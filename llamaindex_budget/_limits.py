@@ -156,10 +156,10 @@ class Door:
             if needed <= limit:
                 # A turn's first request tells what the host adds; later ones hold an agent's steps, too.
                 if session is not None and messages and whole.codec.role(messages[-1]) == "user":
-                    measure = CodecMeasure(whole.codec, session.counter, whole.tools)
-                    session.learn(measure.total(messages))
+                    session.learn(CodecMeasure(whole.codec, session.counter, whole.tools).total(messages))
                 send_report(plan.report, self.limits.on_report)
-                return messages if _same(plan.history, whole.history or ()) else list(plan.messages)
+                all_kept = list(map(id, plan.history)) == list(map(id, whole.history or ()))
+                return messages if all_kept else list(plan.messages)
             room -= needed - limit
         raise _too_long(limit, needed, self._asked_answer(arguments))
 
@@ -272,10 +272,6 @@ def _text_of(value: Any) -> str:
     parts = [value] if isinstance(value, str) else value
     is_text = isinstance(parts, (list, tuple)) and all(isinstance(part, str) for part in parts)
     return JOINT.join(parts) if is_text else ""
-
-
-def _same(kept: Sequence[ChatMessage], given: Sequence[ChatMessage]) -> bool:
-    return list(map(id, kept)) == list(map(id, given))
 
 
 def _too_long(limit: int, needed: int, more: str) -> RequestExceededError:

@@ -33,10 +33,6 @@ def _is_rated(value: Any) -> bool:
     return _is_list_of(object)(value) and all(hasattr(item, "category") for item in value)
 
 
-def _is_parts(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
-
-
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "codec": (_has("role", "to_dict", "with_text"), "a Codec, as DictCodec()"),
     "measure": (_has("group", "total"), "a Measure, as CodecMeasure(codec, counter)"),
@@ -50,7 +46,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "examples": (_is_list_of(Mapping), "a list of mappings with an input and an output"),
     "history": (_is_list_of(Mapping), "a list of mappings with a role and a content"),
     "row": (lambda value: isinstance(value, Mapping), "a dict of values by column"),
-    "prompt_parts": (_is_parts, "a mapping of categories to texts"),
+    "prompt_parts": (lambda v: isinstance(v, Mapping) and _is_list_of(str)(v.values()), "texts by category"),
     **dict.fromkeys(("project", "prompt", "query", "system", "task", "text"), (_is_text, "a text")),
     "system_prompt": (_is_text, "a text, or None"),
     **dict.fromkeys(

@@ -53,7 +53,8 @@ def values_of(units: Sequence[Said]) -> dict[str, Value]:
         if len(arguments) >= ATTEMPT:
             newest_attempt = arguments
         called.update(arguments)
-        for name in [*filter(_names_something, words_of[n]), *arguments]:
+        names = [w for w in words_of[n] if _SHORTEST <= len(w) <= _LONGEST and ("_" in w or _DIGIT.search(w))]
+        for name in [*names, *arguments]:
             found.setdefault(name, Value()).units.add(n)
     for n, words in enumerate(words_of):  # a plain word that was an argument counts wherever it is said
         for name in called.intersection(words):
@@ -75,10 +76,6 @@ def likely(name: str, value: Value) -> float:
     odds = WEIGHTS["base"] + WEIGHTS["attempt"] * value.attempt
     odds += WEIGHTS["digit"] * bool(_DIGIT.search(name)) + WEIGHTS["amount"] * bool(_AMOUNT.fullmatch(name))
     return 1 / (1 + math.exp(-odds))
-
-
-def _names_something(word: str) -> bool:
-    return _SHORTEST <= len(word) <= _LONGEST and bool("_" in word or _DIGIT.search(word))
 
 
 def _leaves(text: str) -> Iterator[str]:

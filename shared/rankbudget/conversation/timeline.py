@@ -82,6 +82,7 @@ class Timeline:
         MessageError: a message cannot be read, or needs a repair while the thread is strict.
     """
 
+    _counted: dict[tuple[int, int], int]
     thread: Thread  # where there is one
     shortens: bool  # whether results of older steps may be shortened
 
@@ -117,12 +118,10 @@ class Timeline:
         self._held = self._results_of_stored_calls() if thread is not None and thread.held else 0
         self._roles = bytearray(len(self.messages))
         self._unread = len(self.messages)  # roles before this position are not read yet
-        self._counted: dict[tuple[int, int], int] = {}
         if known is None:
-            self.pinned = self._find_pinned()
+            self._counted, self.pinned = {}, self._find_pinned()
         else:
-            self._counted = known.tokens_of_newest(self.prints)
-            self.pinned = list(known.pinned)
+            self._counted, self.pinned = known.tokens_of_newest(self.prints), list(known.pinned)
             self._read_roles(known.stop)
         if self._check_content is not None:
             self._check_contents(self.pinned)

@@ -132,20 +132,21 @@ def _units(segments: Sequence[Segment], costs: Sequence[int]) -> list[_Unit]:
         by_key.setdefault(i if segment.group is None else segment.group, []).append(i)
     units = []
     for at in by_key.values():
-        members = [segments[i] for i in at]
-        one = members[0] if len(members) == 1 else _group(members)
-        pinned = any(member.pinned for member in members)
-        units.append(_Unit(one, at, sum([costs[i] for i in at]), pinned))
+        one, tokens = segments[at[0]], costs[at[0]]
+        if len(at) > 1:
+            one, tokens = _group([segments[i] for i in at]), sum([costs[i] for i in at])
+        units.append(_Unit(one, at, tokens, one.pinned))
     return units
 
 
 def _group(members: Sequence[Segment]) -> Group:
-    """Returns one segment for a group: its first member with all texts, and the best score."""
+    """Returns one segment for a group: its first member with all texts, the best score, and every pin."""
     first = members[0]
     scores = [member.score for member in members if member.score is not None]
     fields = {field.name: getattr(first, field.name) for field in dataclasses.fields(Segment)}
     fields["text"] = "\n".join([member.text for member in members])
     fields["score"] = max(scores) if len(scores) == len(members) else None
+    fields["pinned"] = any(member.pinned for member in members)
     return Group(**fields, members=tuple(members))
 
 

@@ -182,8 +182,6 @@ class Packing:
             guess = min(max(guess, low + margin), high - margin)
             tokens = self.counter.count(sentence[: ends[guess - 1]])
             low, high = (guess, high) if tokens <= most else (low, guess)
-            if tokens == most:
-                break
             guess += (most - tokens) * guess // max(1, tokens)
         while low and sentence[ends[low - 1] - 1] in _FULL_STOPS:  # "am 31." would look like a whole sentence
             low -= 1
