@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
@@ -174,7 +174,7 @@ class AgentBudget(SharedCopy):
         self._latest = limits.counter
         if refused is not None:  # three quarters of what was sent: else the same prompt may be sent again
             most = min(limits.most, refused.report.total_tokens)
-            limits = replace(limits, ceiling=max(1, int(most * _TIGHTER)))
+            limits = limits.at_most(max(1, int(most * _TIGHTER)))
         whole = [*messages] if system is None else [system, *messages]
         plan = yield from self.plan(whole, limits, thread=thread)
         kept = list(plan.messages)

@@ -219,8 +219,7 @@ class RequestBudget:
         limits = self.agent.limits_for(own).with_tools(tools)
         limits = replace(limits, held=limits.held or holds(model, asked))
         if self.inner is not None:
-            most = self.inner.limits(model, asked).most
-            limits = replace(limits, ceiling=min(most, limits.most))
+            limits = limits.at_most(self.inner.limits(model, asked).most)
         # The system messages of a finished request hold documents, too: the first doors check their share.
         return replace(limits, budget=limits.budget.replace(max_system_ratio=None))
 

@@ -211,7 +211,8 @@ class SessionMemory(BaseMemory):
         if bounded and parts and not blocks:  # what is not the memory's comes on top of its own limit
             request = replace(request, ceiling=self.token_limit + _others(request))
         try:
-            plan = yield from session.plan_steps(request)
+            awaited = not blocks and "knowledge" in session.sources
+            plan = yield from _within(self.one_call if awaited else None, session, request)
         except BudgetExceededError as error:
             raise self._exceeded(error, initial) from error
         return plan, plan.history if render is None else render(plan.kept, list(plan.history))
@@ -278,6 +279,16 @@ class SessionMemory(BaseMemory):
         derived = {"token_limit"} if self.token_limit == self._derived else set()
         left_out = {"tokenizer_fn", "counter", *derived}
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
+
+
+def _within(most: int | None, session: BudgetSession, request: PromptRequest) -> Steps[Plan]:
+    """Makes a plan of at most `most` tokens, for one call with the nodes to come; what does not fit has more."""
+    if most is not None and most < (request.ceiling or most + 1):
+        try:
+            return (yield from session.plan_steps(replace(request, ceiling=most)))
+        except BudgetExceededError:
+            pass
+    return (yield from session.plan_steps(request))
 
 
 def _others(request: PromptRequest) -> int:

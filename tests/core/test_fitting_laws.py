@@ -239,3 +239,37 @@ def test_near_equal_texts_are_compared_in_linear_time() -> None:
 
     found = growth(work, near_equal, short=800, times=10, most=14)
     assert found.linear, found
+
+
+# ---- what cannot be cut takes no text's place ----------------------------------------------------
+@draws()
+@given(
+    texts=st.lists(st.integers(1, 30), min_size=1, max_size=8),
+    pictures=st.lists(st.tuples(st.integers(0, 8), st.integers(300, 2000)), min_size=1, max_size=2),
+    limit=st.integers(0, 3000),
+    scored=st.booleans(),
+)
+def test_a_picture_without_room_takes_none(
+    texts: list[int], pictures: list[tuple[int, int]], limit: int, scored: bool
+) -> None:
+    """Where all texts fit, and no picture beside them, all texts stay, wherever the pictures rank."""
+    segments = [
+        Segment(id=f"t{i}", text=f"Room {i} has {i} doors. " * n, score=1 - i / 9 if scored else None)
+        for i, n in enumerate(texts)
+    ]
+    extra = {}
+    for number, (rank, tokens) in enumerate(pictures):
+        score = 1.05 - rank / 9 if scored else None
+        segments.insert(rank, Segment(id=f"p{number}", text=f"Photo {number} of room 3", score=score))
+        extra[f"p{number}"] = tokens
+
+    def cost(segment: Segment, text: str) -> int:
+        return O200K.count(text) + extra.get(segment.id, 0)
+
+    needed = sum([cost(segment, segment.text) for segment in segments if segment.id not in extra])
+    kept = fit(Evidence(dedup=False), segments, limit, cost=cost)
+    assert kept is not None
+    joints = 2 * sum(texts)  # sentences that are counted one by one may have some tokens more
+    if needed + joints <= limit < needed + min(extra.values()):
+        assert {s.id for s in segments} - set(shown(kept)) == set(extra)
+    check_nested([shown(fit(Evidence(dedup=False), segments, limit + n, cost=cost)) for n in range(3)])

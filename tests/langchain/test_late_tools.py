@@ -176,3 +176,22 @@ async def test_a_refusal_names_the_bound_tools() -> None:
         budget_model(model, max_tokens=60).invoke([])
     with pytest.raises(MessageError, match="must hold a message"):
         await budget_model(model, max_tokens=60).ainvoke([])
+
+
+# ---- what a counter may be too low by ------------------------------------------------------------
+@draws(asynchronous=True)
+@given(limit=st.integers(200, 3000), again=st.sampled_from([None, 200, 3000]), size=st.integers(1, 60))
+def test_two_doors_of_one_limit_keep_the_band_free_once(limit: int, again: int | None, size: int) -> None:
+    """A middleware before a bounded model has the smaller limit of both, not a smaller one, where tokens are estimated."""
+    estimated = "a-model-nobody-knows"
+    thread = [kind("word " * size) for _ in range(30) for kind in (HumanMessage, AIMessage)]
+    smaller = limit if again is None else min(limit, again)
+    alone: list[Any] = []
+    one: Any = budget_model(Model(requests=[]), max_tokens=smaller, counter=estimated, on_report=alone.append)
+    one.invoke([*thread, HumanMessage("And now?")])
+    both: list[Any] = []
+    model = budget_model(Model(requests=[]), max_tokens=limit, counter=estimated)
+    middleware = BudgetMiddleware(max_tokens=again or limit, counter=estimated, on_report=both.append)
+    create_agent(model, [], middleware=[middleware]).invoke({"messages": [*thread, HumanMessage("And now?")]})
+    assert alone[-1].limit < smaller
+    assert both[-1].limit >= alone[-1].limit >= both[-1].total_tokens

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 from llama_index.core.chat_engine import (
     CondensePlusContextChatEngine,
     CondenseQuestionChatEngine,
@@ -16,6 +18,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 
 from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, BudgetNodePostprocessor, budget_model
 from rankbudget import BudgetExceededError, BudgetSession, TokenBudget
+from tests.drawing import draws
 from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, exchanges, nodes, say, tokens, words
 
 STORES: dict[Any, Any] = {BudgetChatMemoryBuffer: dict, BudgetMemory: lambda: {"chat_store": ListStore()}}
@@ -211,3 +214,20 @@ def test_a_drop_in_for_the_stock_buffer_sends_as_much_history() -> None:
         SimpleChatEngine.from_defaults(llm=llm, memory=memory, system_prompt=words(400)).chat("x?")
         sent.append(len(llm.requests[0][0]))
     assert sent == [22, 22]
+
+
+@draws(asynchronous=True)  # each draw is up to sixteen turns, each with two model calls
+@drawn(limit=st.integers(450, 2500), turns=st.integers(6, 16), size=st.integers(2, 40))
+def test_a_chat_with_nodes_goes_on_in_a_small_window(limit: int, turns: int, size: int) -> None:
+    """The history leaves the synthesizer the room that it keeps free beside nodes, turn after turn."""
+    llm = budget_model(PlayLLM(window=limit + 40, reply=40, requests=[], steps=[]), max_tokens=limit)
+    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm)
+    engine = CondensePlusContextChatEngine.from_defaults(
+        retriever=FixedRetriever(nodes(12)),
+        llm=llm,
+        memory=memory,
+        node_postprocessors=[BudgetNodePostprocessor(memory=memory)],
+    )
+    for turn in range(turns):
+        engine.chat(f"What is fact {turn}? " + words(size))
+    assert len(memory.get_all()) == 2 * turns

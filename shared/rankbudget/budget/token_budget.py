@@ -276,13 +276,25 @@ class TokenBudget:
             reserve = max(0, self.context_window - system_tokens) * round(self.reserve * PARTS) // PARTS
             reserve = reserve if self.max_output is None else min(reserve, self.max_output)
         prompt, stays = self.context_window - reserve, 0
-        within = PARTS + (round(band * PARTS) if self.safety is None or self.keep_band else 0)
+        within = self._with_band(band)
         if self.safety is not None:
             share = self.context_window * round(self.safety * PARTS) // PARTS
             stays = int(self.safety) if self.safety > 1 else share
         limit = min(prompt * PARTS // within, prompt - stays)
         most = limit if ceiling is None else min(limit, ceiling * PARTS // within)
         return reserve, prompt - limit, most
+
+    def ceiling_for(self, limit: int, *, band: float) -> int:
+        """Returns the `ceiling` that makes `limit` the largest prompt.
+
+        Example:
+            >>> TokenBudget(context_window=1000, reserve=100).ceiling_for(200, band=0.5)
+            300
+        """
+        return -(-limit * self._with_band(band) // PARTS)
+
+    def _with_band(self, band: float) -> int:
+        return PARTS + (round(band * PARTS) if self.safety is None or self.keep_band else 0)
 
     def room(self, *, fixed: int = 0, system_tokens: int | None = None, band: float = 0.0) -> int:
         """Returns what the blocks may share: window - reserve - safety - `fixed`.

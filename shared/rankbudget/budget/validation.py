@@ -118,10 +118,11 @@ def ratio_problems(ratios: Mapping[str, float], sizes: Mapping[str, int], reserv
         problems.append(f"a block must have a ratio or a size (got both for {both})")
     if "reserve" in sizes:
         problems.append("sizes must not name 'reserve'. Give reserve=<tokens>")
-    terms = {**ratios, "reserve": reserve} if reserve <= 1 else ratios
+    is_share = 0 < reserve <= 1  # none is no tokens
+    terms = {**ratios, "reserve": reserve} if is_share else ratios
     total = sum(terms.values())
     words = " + ".join(f"{name} {ratio:g}" for name, ratio in terms.items())
-    if ratios and reserve <= 1 and not 0.95 - _ROUNDING <= total <= 1.05 + _ROUNDING:
+    if ratios and is_share and not 0.95 - _ROUNDING <= total <= 1.05 + _ROUNDING:
         problems.append(f"ratios and reserve must sum to 0.95 to 1.05 (got {total:.4g}: {words})")
     elif ratios and not 0 < total <= 1.05 + _ROUNDING:
         problems.append(

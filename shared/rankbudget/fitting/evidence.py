@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
@@ -24,6 +25,9 @@ Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
 SENTENCE_SLOPE = 0.3
 """What a sentence of a turn or a scored segment loses per spread it falls behind the best of its segment."""
+
+COSTLY, LETTERS = 64, 4
+"""Tokens that a segment may have beside its text, as a picture has; usual characters of a token."""
 
 
 class Evidence:
@@ -90,6 +94,8 @@ class Evidence:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
         units = _ranked(rater, segments, compress=self._compress)
+        costly = _costly(segments, costs, price) if self._compress else {}
+        units = _behind_as_much(units, segments, costly) if costly else units
         twins = find_doubles(segments, dict.fromkeys([i for i, _ in units])) if self._dedup else {}
         if twins:
             units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
@@ -165,26 +171,41 @@ def _ranked(rater: _Rater, segments: Sequence[Segment], *, compress: bool) -> li
             rated.append((-rater.documents[i], i, WHOLE))
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
-    units = [(i, j) for _, i, j in sorted(rated)]
-    groups = compress and any(isinstance(segment, Group) for segment in segments)
-    return _groups_behind(units, segments) if groups else units
+    return [(i, j) for _, i, j in sorted(rated)]
 
 
-def _groups_behind(units: Sequence[Unit], segments: Sequence[Segment]) -> list[Unit]:
-    """Returns the units with each group behind as much text as it has: too large a one ends the packing."""
+def _costly(segments: Sequence[Segment], costs: Sequence[int], price: Cost) -> dict[int, int]:
+    """Returns the segments of which much cannot be cut, groups and pictures, with how much text costs that."""
+    found = {i: len(segment.text) for i, segment in enumerate(segments) if isinstance(segment, Group)}
+    for i, segment in enumerate(segments):
+        if i not in found and costs[i] > COSTLY + len(segment.text) // 3:  # else its text is the most of it
+            uncut = price(segment, "")
+            if uncut > max(COSTLY, min(4 * COSTLY, costs[i] // 2)):
+                found[i] = uncut * LETTERS
+    return found
+
+
+def _behind_as_much(
+    units: Sequence[Unit], segments: Sequence[Segment], costly: Mapping[int, int]
+) -> list[Unit]:
+    """Returns the units with each costly segment behind as much text: one without room ends the packing."""
     found: list[Unit] = []
-    waiting: list[int] = []
+    own: dict[int, list[Unit]] = {i: [] for i in costly}
+    for unit in units:
+        if unit[0] in own:
+            own[unit[0]].append(unit)
+    waiting: list[tuple[int, int, int]] = []  # a heap: the least costly first, then the best
     characters = 0
-    for i, j in units:
-        if j == WHOLE:
-            waiting.append(i)
-        else:
+    for place, (i, j) in enumerate(units):
+        if i not in costly:
             found.append((i, j))
             characters += len(split_sentences(segments[i].text)[j])
-        while waiting and len(segments[waiting[0]].text) <= characters:
-            characters += len(segments[waiting[0]].text)
-            found.append((waiting.pop(0), WHOLE))
-    return found + [(i, WHOLE) for i in waiting]
+        elif own[i][0] == (i, j):
+            heappush(waiting, (costly[i], place, i))
+        while waiting and waiting[0][0] <= characters:
+            characters += waiting[0][0]
+            found += own[heappop(waiting)[2]]
+    return found + [unit for _, i in sorted([(place, i) for _, place, i in waiting]) for unit in own[i]]
 
 
 def _in_order(kept: Iterable[int], rater: _Rater, order: Order) -> list[int]:

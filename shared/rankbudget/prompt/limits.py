@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from typing_extensions import Self
 
 from ..budget.context_windows import context_window_of
 from ..budget.token_budget import TokenBudget
@@ -49,6 +51,10 @@ class Limits:
     def most(self) -> int:
         """The most tokens a prompt without a system message may have."""
         return self.budget.limit(band=self.counter.band, ceiling=self.ceiling)
+
+    def at_most(self, tokens: int) -> Self:
+        """Returns limits by which no prompt has more than `tokens`; the band is free in them already."""
+        return replace(self, ceiling=self.budget.ceiling_for(min(tokens, self.most), band=self.counter.band))
 
     def fields(self) -> dict[str, Any]:
         """Returns these limits as fields of a `PromptRequest`."""
