@@ -8,7 +8,8 @@ Each step only moves tokens that are there:
        important first, what is beyond a block's minimum before the minimum; never pinned content.
     4. A block below its minimum takes the same from lower ranks.
     5. A block that goes first takes the same from lower ranks, down to their minimum.
-    6. What is still unused moves as the surplus rule says.
+    6. A block whose texts would be shortened takes what no block can use.
+    7. What is still unused moves as the surplus rule says.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Demand:
     size: int | None = None  # fixed tokens instead of a share
     minimum: int = 0  # tokens it should have, pinned ones included, at the cost of lower ranks
     pinned: int = 0  # tokens that are never cut, at the cost of anything that is not pinned
+    whole: int = 0  # tokens below which its texts are shortened; for these it takes what no block wants
     first: bool = False  # it has all it wants before lower ranks have more than their minimum (preset "rag")
     stable: bool = False  # its grant should not change from turn to turn (history)
 
@@ -103,6 +105,7 @@ def demand_for(
     block: Block | None = None,
     minimum: int = 0,
     pinned: int = 0,
+    whole: int = 0,
 ) -> Demand:
     """Returns the demand of one block, with the rank, ratio and size of the block or else of the budget.
 
@@ -128,6 +131,7 @@ def demand_for(
         size=size,
         minimum=minimum,
         pinned=pinned,
+        whole=whole,
         first=budget.preset == "rag" and own == "knowledge" and size is None,
         stable=name == "history" and budget.preset != "rag",
     )
@@ -204,8 +208,9 @@ _CLAIMS: Sequence[tuple[Floor, Sequence[tuple[bool, Floor]]]] = (
     (lambda demand: demand.pinned, [(False, _needed), (True, _needed), (True, _pinned)]),
     (lambda demand: demand.minimum, [(False, _needed), (False, _pinned)]),
     (lambda demand: demand.wanted if demand.first else 0, [(False, _needed)]),
+    (lambda demand: demand.whole, []),
 )
-"""What a block may have at the cost of others, and the rounds in which it takes that: steps 3 to 5."""
+"""What a block may have, and the rounds in which it takes that from others behind what is unused: steps 3 to 6."""
 
 
 def _fill_up(

@@ -170,7 +170,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         system_tokens=system_tokens,
         system_text=system_text,
         wishes=wishes_of(request, measure, inputs.blocks, inputs.tags, rendered) if inputs.blocks else {},
-        needs=needs_of(inputs.timeline) if competes and inputs.timeline else Needs(),
+        needs=needs_of(inputs.timeline, limit - fixed) if competes and inputs.timeline else Needs(),
     )
 
 
@@ -217,6 +217,7 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
                 prices.most,
                 block=request.history_block,
                 minimum=needs.exchanges,
+                whole=needs.whole,
                 pinned=must,
             )
         )

@@ -79,7 +79,7 @@ def explained(decision: Decision, *, block: BlockTotal, more: int | None) -> str
         holds = reason in HOLDS_AT_ANY_SIZE
         if not holds:
             tags = f" ({block.frame:,} of them for its tags)" if block.frame else ""
-            if block.frame > block.granted:
+            if block.granted is not None and block.frame > block.granted:
                 tags = f", its tags need {block.frame:,}"
             said += f"; the block was granted {block.granted:,}{tags} and uses {block.used:,}"
         if holds or more == 0:
