@@ -130,7 +130,7 @@ class SlotSettings(LimitSettings):
             """Returns the value with its slots fitted, in the form they came in."""
             out = dict(value) if history is None else {**value, history: list(kept_history)}
             for slot, key in found.items():
-                items = host_objects(kept[slot].pieces if slot in kept else ())
+                items = KeptItems(kept[slot].pieces if slot in kept else ())
                 out[key] = (items[0] if items else "") if isinstance(value[key], str) else items
             return out
 
@@ -292,9 +292,13 @@ def shown_by(prompt: Any) -> Shown | None:
     return shown
 
 
-def host_objects(pieces: Iterable[Piece]) -> list[Any]:
-    """Returns kept pieces as the objects they came as; shortened ones are copies."""
-    return [from_segment(piece.segment, None if piece.whole else piece.rendition.text) for piece in pieces]
+class KeptItems(list[Any]):
+    """Kept pieces as the objects they came as, shortened ones as copies; and how the report names them."""
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        pieces = list(pieces)
+        super().__init__(from_segment(p.segment, None if p.whole else p.rendition.text) for p in pieces)
+        self.ids = [piece.segment.id for piece in pieces]
 
 
 def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:

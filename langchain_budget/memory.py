@@ -33,7 +33,7 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import CODEC
 from ._convert import as_messages, to_segments
 from ._limits import LimitSettings
-from ._slots import host_objects, names_in, not_shown, placeholders_in, planned, render_prompt, system_of
+from ._slots import KeptItems, names_in, not_shown, placeholders_in, planned, render_prompt, system_of
 from ._supported import require
 from .message_history import Store
 
@@ -224,7 +224,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         if self.retriever is None:
             return {self.memory_key: self._shown(history)}
         pieces = kept["knowledge"].pieces if "knowledge" in kept else ()
-        documents: Any = host_objects(pieces)
+        documents: Any = KeptItems(pieces)
         if not self.return_docs:
             documents = "\n".join([piece.rendition.text for piece in pieces])
         return {self.memory_key: self._shown(history), self.documents_key: documents}

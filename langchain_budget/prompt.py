@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -19,7 +20,16 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import document_text, example_messages, example_text, to_segments
-from ._slots import SlotSettings, Trimmed, formats_in, names_in, placeholders_in, render_prompt, reported
+from ._slots import (
+    KeptItems,
+    SlotSettings,
+    Trimmed,
+    formats_in,
+    names_in,
+    placeholders_in,
+    render_prompt,
+    reported,
+)
 
 _OF_TEMPLATE = frozenset({"template", "input_variables", "optional_variables", "input_types"})
 
@@ -174,6 +184,8 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         """Returns items as one text in tags, after the notice."""
         wrap = wrapper_of(block)
         segments = to_segments(items, prefix=block, text_of=partial(self._text_of, block))
+        if isinstance(items, KeptItems):
+            segments = [replace(s, id=name) for s, name in zip(segments, items.ids, strict=True)]
         text = render_block(block, [wrap(s, s.text) for s in segments]).rstrip("\n")
         return f"{self.notice}\n{text}" if self.notice else text
 
@@ -202,11 +214,12 @@ class _Walked(list[Any]):
     ) -> None:
         # Mustache reads the fields of dicts alone.
         super().__init__([dict(i) if as_fields and isinstance(i, BaseModel) else i for i in items])
-        self._items, self._write = items, write
+        self._items: Any = items
+        self._write = write
 
     @override
     def __str__(self) -> str:
-        return self._write(list(self._items))
+        return self._write(self._items)
 
     __repr__ = __str__
 
