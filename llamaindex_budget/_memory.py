@@ -149,6 +149,10 @@ class SessionMemory(BaseMemory):
             own.budget = self._own_limits()
         return active.get() or own
 
+    def _telling(self, stored: Sequence[ChatMessage], plan: Plan) -> Call | None:  # noqa: ARG002 - for a subclass
+        """Returns what tells the memory blocks of messages that a plan drops; None where they know them."""
+        return None
+
     def _most(self) -> int | None:
         """Returns the most tokens of the history beside a budget; None where the budget alone bounds it."""
         if not self._has_budget or self.token_limit == self._derived:
@@ -182,6 +186,16 @@ class SessionMemory(BaseMemory):
         self, question: Any = None, initial: int = 0, *, read: Mapping[str, Any] | None = None, **fields: Any
     ) -> Steps[Turn]:
         """Makes the plan of a turn; `read` goes to memory blocks, the `fields` are a postprocessor's."""
+        turn, stored = yield from self._planned(question, initial, read, **fields)
+        telling = self._telling(stored, turn[0])
+        if telling is None:
+            return turn
+        yield telling  # the blocks have more to say now
+        return (yield from self._planned(question, initial, read, **fields))[0]
+
+    def _planned(
+        self, question: Any, initial: int, read: Mapping[str, Any] | None, **fields: Any
+    ) -> Steps[tuple[Turn, Sequence[ChatMessage]]]:
         blocks, prompt = fields.pop("blocks", ()), fields.pop("prompt", None)
         session = self.session
         stored, contents = yield self._reading(question, read or {})
@@ -211,11 +225,23 @@ class SessionMemory(BaseMemory):
         if bounded and parts and not blocks:  # what is not the memory's comes on top of its own limit
             request = replace(request, ceiling=self.token_limit + _others(request))
         try:
-            awaited = not blocks and "knowledge" in session.sources
-            plan = yield from _within(self.one_call if awaited else None, session, request)
+            plan = yield from self._within_one_call(session, request, awaits=not blocks)
         except BudgetExceededError as error:
             raise self._exceeded(error, initial) from error
-        return plan, plan.history if render is None else render(plan.kept, list(plan.history))
+        shown = plan.history if render is None else render(plan.kept, list(plan.history))
+        return (plan, shown), stored
+
+    def _within_one_call(
+        self, session: BudgetSession, request: PromptRequest, *, awaits: bool
+    ) -> Steps[Plan]:
+        """Makes a plan that leaves nodes to come the room for one call; what does not fit so has more."""
+        most = self.one_call if awaits and "knowledge" in session.sources else None
+        if most is not None and most < (request.ceiling or most + 1):
+            try:
+                return (yield from session.plan_steps(replace(request, ceiling=most)))
+            except BudgetExceededError:
+                pass
+        return (yield from session.plan_steps(request))
 
     def _exceeded(self, error: BudgetExceededError, initial: int) -> BudgetExceededError:
         msg = f"{error} token_limit={self.token_limit} bounds the history: raise it or the budget."
@@ -279,16 +305,6 @@ class SessionMemory(BaseMemory):
         derived = {"token_limit"} if self.token_limit == self._derived else set()
         left_out = {"tokenizer_fn", "counter", *derived}
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
-
-
-def _within(most: int | None, session: BudgetSession, request: PromptRequest) -> Steps[Plan]:
-    """Makes a plan of at most `most` tokens, for one call with the nodes to come; what does not fit has more."""
-    if most is not None and most < (request.ceiling or most + 1):
-        try:
-            return (yield from session.plan_steps(replace(request, ceiling=most)))
-        except BudgetExceededError:
-            pass
-    return (yield from session.plan_steps(request))
 
 
 def _others(request: PromptRequest) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
@@ -11,9 +11,10 @@ from llama_index.core.base.llms.types import BaseContentBlock, ChatMessage, Thin
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
+from typing_extensions import override
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import NOTICE, Call, adrive, plain_budget, plan_steps
+from rankbudget.adapters import NOTICE, Call, Plan, adrive, plain_budget, plan_steps
 from rankbudget.errors import named_failure, shown
 
 from ._codec import PINNED, check_messages, copy_message, pending
@@ -151,11 +152,22 @@ class BudgetMemory(SessionMemory, Memory):
 
     async def _manage_queue(self) -> None:
         """Hands what no longer fits to the blocks, once; where one fails, again next time."""
-        takers = [b for b in self.memory_blocks if b.accept_short_term_memory]
-        if not takers:
-            return
-        stored = await self.aget_all(MessageStatus.ACTIVE)
-        first = await self._first_kept(stored)
+        if any(block.accept_short_term_memory for block in self.memory_blocks):
+            stored = await self.aget_all(MessageStatus.ACTIVE)
+            await self._hand_on(stored, await self._first_kept(stored))
+
+    @override
+    def _telling(self, stored: Sequence[ChatMessage], plan: Plan) -> Call | None:
+        takers = any(block.accept_short_term_memory for block in self.memory_blocks)
+        first = _first_of(plan, stored) if takers else 0
+        if first <= self.handed_on:
+            return None
+        return Call(
+            lambda: asyncio_run(self._hand_on(stored, first)), awaitable=lambda: self._hand_on(stored, first)
+        )
+
+    async def _hand_on(self, stored: Sequence[ChatMessage], first: int) -> None:
+        """Hands messages before the first that is kept to the blocks which take them."""
         with self._lock:  # of two writers at once each hands on its own messages
             before = self.handed_on
             gone = [m for m in stored[before:first] if m.role not in PINNED]
@@ -163,7 +175,7 @@ class BudgetMemory(SessionMemory, Memory):
         if not gone:
             return
         try:
-            for block in takers:
+            for block in [b for b in self.memory_blocks if b.accept_short_term_memory]:
                 copies = [copy_message(m) for m in gone]
                 await block.aput(copies, from_short_term_memory=True, session_id=self.session_id)
         except BaseException:
@@ -180,9 +192,7 @@ class BudgetMemory(SessionMemory, Memory):
             sources=frozenset({"history"}),
             history_tokens=int(budget.limit() * budget.share_of("history")),
         )
-        plan = await adrive(plan_steps(request))
-        kept = {id(m) for m in plan.history if m.role not in PINNED}
-        return next((i for i, m in enumerate(stored) if id(m) in kept), len(stored))
+        return _first_of(await adrive(plan_steps(request)), stored)
 
     # ---- copies and plain data -------------------------------------------------------------------
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002 - the host's signature
@@ -228,3 +238,9 @@ class BudgetMemory(SessionMemory, Memory):
             del fields["sql_store"]
             fields["database"] = database
         return fields
+
+
+def _first_of(plan: Plan, stored: Sequence[ChatMessage]) -> int:
+    """Returns the position of the first stored message that a plan keeps as it is."""
+    kept = {id(m) for m in plan.history if m.role not in PINNED}
+    return next((i for i, m in enumerate(stored) if id(m) in kept), len(stored))

@@ -244,3 +244,23 @@ def test_priority_and_date_rank_memories_and_not_documents(place: int, signal: d
     ]
     assert kept[0] == kept[1]
     assert len(kept[0]) < len(facts)
+
+
+def test_a_document_has_one_name_in_the_prompt_and_in_the_report() -> None:
+    """What a model cites as a source is what the report calls the document, whichever documents stay."""
+    documents = [Document(f"Note {i}: parcels leave at {i} o'clock. " * 6) for i in range(20)]
+    for template_format, text in (("f-string", "{documents}"), ("jinja2", "{{ documents }}")):
+        template = BudgetChatPromptTemplate.from_messages(
+            [("system", text), ("human", "When does note 13 leave?")],
+            template_format=template_format,  # type: ignore[arg-type]
+            max_tokens=200,
+            counter="gpt-4o",
+        )
+        made = template.fit(documents=documents)
+        cited = re.findall(r'source="([^"]+)">\nNote (\d+)', str(made.messages[0].content))
+        assert cited
+        assert [int(name.removeprefix("knowledge-")) for name, _ in cited] == [int(n) for _, n in cited]
+        kept = [
+            d.segment_id for d in made.report.decisions if d.block == "knowledge" and d.action != "trimmed"
+        ]
+        assert [name for name, _ in cited] == kept

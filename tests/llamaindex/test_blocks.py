@@ -371,12 +371,12 @@ class _CountedTemplate(RichPromptTemplate):
 @pytest.mark.parametrize("limit", [150, 1200])
 @pytest.mark.parametrize("n", [1, 6, 24])
 def test_the_work_of_a_read_grows_with_the_number_of_blocks(n: int, limit: int) -> None:
-    """Every read, the first or a later one, shows each block a few times."""
+    """Every read shows each block a few times; the first plans twice, as it tells the blocks what it drops."""
     template = _CountedTemplate(DEFAULT_MEMORY_BLOCKS_TEMPLATE.template_str)
     blocks: Any = [BudgetMemoryBlock(name=f"part{i}", text=f"Fact {i} is here.") for i in range(n)]
     memory = _memory(token_limit=limit, memory_blocks=blocks, memory_blocks_template=template)
     first = memory.get()
-    assert sum(template.shown) <= 5 * n
+    assert sum(template.shown) <= 10 * n
     template.shown.clear()
     assert memory.get() == first
     assert sum(template.shown) <= 5 * n

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from ..relevance.words import content_words, raw_words
 
 _TROUBLE = re.compile(
     r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic|denied|timed? ?out|invalid)\b"
@@ -18,9 +21,11 @@ _NAMES_FIRST = re.compile(
 )
 _WHOLE_STRING = 48
 """Strings this short are ids, names, dates and codes: cutting them saves little and breaks them."""
+_FEW = 10
+"""One item in ten, or one, may have a word that tells it from the others."""
 _FEWEST_ITEMS = 3
 _LEAST_ITEM = 60
-_GAP = 24
+_GAP = 30
 """Characters of a marker and its separator."""
 
 
@@ -52,31 +57,47 @@ def dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def shrink(value: Any, target: int) -> Any:
+def shrink(value: Any, target: int, question: str = "") -> Any:
     """Returns `value` in about `target` characters of dense JSON."""
     if _size(value) <= target:
         return value
     if isinstance(value, dict):
-        return _shrink_object(value, target)
+        return _shrink_object(value, target, question)
     if isinstance(value, list):
-        return _shrink_array(value, target)
+        return _shrink_array(value, target, question)
     if isinstance(value, str) and not isinstance(value, _Number):
         return _shrink_string(value, target)
     return value
 
 
-def shrink_lines(values: list[Any], target: int) -> str:
+def shrink_lines(values: list[Any], target: int, question: str) -> str:
     """Returns one JSON value a line in about `target` characters, gaps as `{"omitted": "3 items"}`."""
-    return "\n".join(map(dump, _shrink_array(values, target, lambda said: {"omitted": said})))
+    return "\n".join(map(dump, _shrink_array(values, target, question, lambda said: {"omitted": said})))
 
 
-def by_importance(trouble: Sequence[bool], *, ends_first: int) -> list[int]:
-    """Returns positions, most worth keeping first: `ends_first` ends, trouble, then towards the middle."""
-    count, told = len(trouble), [i for i, found in enumerate(trouble) if found]
+def by_importance(items: Sequence[Any], question: str, *, ends_first: int) -> list[int]:
+    """Returns positions, most worth keeping first.
+
+    First are `ends_first` ends, what names what few items name and the question does, and what tells of
+    trouble; then all others from the ends towards the middle.
+    """
+    count, told = len(items), [i for i, item in enumerate(items) if tells_trouble(item)]
     if len(told) * 2 > count:
         told = []  # where most mention an error, none of them is special
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
-    return list(dict.fromkeys([*ends[:ends_first], *told, *ends]))
+    return list(dict.fromkeys([*ends[:ends_first], *asked_for(items, question), *told, *ends]))
+
+
+def asked_for(items: Sequence[Any], question: str) -> list[int]:
+    """Returns the positions of items with words of the question that few items have, the most words first."""
+    wanted = set(content_words(question))
+    if not wanted:
+        return []
+    held = [wanted.intersection(raw_words(i if isinstance(i, str) else dump(i))) for i in items]
+    times = Counter([word for words in held for word in words])
+    few = max(1, len(items) // _FEW)
+    hits = {i: sum([times[word] <= few for word in words]) for i, words in enumerate(held) if words}
+    return sorted([i for i, n in hits.items() if n], key=lambda i: -hits[i])
 
 
 def tells_trouble(item: Any) -> bool:
@@ -111,7 +132,7 @@ def _shrink_string(value: str, target: int) -> str:
     return f"{start} [{len(value) - len(start) - len(end)} chars] {end}"
 
 
-def _shrink_object(value: dict[str, Any], target: int) -> dict[str, Any]:
+def _shrink_object(value: dict[str, Any], target: int, question: str) -> dict[str, Any]:
     """Returns an object with ids, names and errors whole; larger values share what is left."""
     sizes = {key: _size(item) for key, item in value.items()}
     order = sorted(value, key=lambda key: (not tells_trouble(key), not _NAMES_FIRST.search(key), sizes[key]))
@@ -119,7 +140,7 @@ def _shrink_object(value: dict[str, Any], target: int) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for left, key in zip(range(len(order), 0, -1), order, strict=True):
         named = _NAMES_FIRST.search(key) and sizes[key] <= 4 * _WHOLE_STRING
-        item = shrink(value[key], (room if named else room // left) - len(key) - 4)
+        item = shrink(value[key], (room if named else room // left) - len(key) - 4, question)
         size = len(key) + 4 + _size(item)
         if size <= room:
             chosen[key] = item
@@ -130,15 +151,17 @@ def _shrink_object(value: dict[str, Any], target: int) -> dict[str, Any]:
     return kept
 
 
-def _shrink_array(value: list[Any], target: int, marker: Callable[[str], Any] = str) -> list[Any]:
+def _shrink_array(
+    value: list[Any], target: int, question: str, marker: Callable[[str], Any] = str
+) -> list[Any]:
     """Returns an array with a few items, shortened where they must be, then with more that fit whole."""
     room = target - _GAP
     fewest = max(min(len(value), _FEWEST_ITEMS, room // _LEAST_ITEM), 1)
     kept: dict[int, Any] = {}
-    for i in by_importance(list(map(tells_trouble, value)), ends_first=1):
+    for i in by_importance(value, question, ends_first=1):
         item, missing = value[i], fewest - len(kept)
         if missing > 0 and _size(item) >= room // missing * 2:
-            item = shrink(item, room // missing - 1)
+            item = shrink(item, room // missing - 1, question)
         size = _size(item) + 1
         if size <= room:
             kept[i] = item

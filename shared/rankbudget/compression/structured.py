@@ -9,7 +9,8 @@ from itertools import takewhile
 
 from ..counting.protocol import TokenCounter
 from ..relevance.corpus import BoundedCache
-from .json_shrink import by_importance, dump, parse, shrink, shrink_lines, tells_trouble
+from ..relevance.sentences import split_sentences
+from .json_shrink import asked_for, by_importance, dump, parse, shrink, shrink_lines
 from .truncate import cut_from, truncate_text
 
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
@@ -28,18 +29,19 @@ _LONGEST_SHARE = 4
 _MARKER = 24
 
 
-_CUTS: BoundedCache[tuple[str, int, bool, int], tuple[TokenCounter, str]] = BoundedCache(
+_CUTS: BoundedCache[tuple[str, int, str | None, int], tuple[TokenCounter, str]] = BoundedCache(
     max_size=4_000_000, size=lambda key: len(key[0])
 )
 """Texts that were shortened lately: an agent asks for the same ones at every step."""
 
 
-def remembered_cut(text: str, max_tokens: int, counter: TokenCounter, *, structured: bool) -> str:
-    """Returns what `compress_structured` does, or without `structured` the start and the end of a text."""
-    key = (text, max_tokens, structured, id(counter))
+def remembered_cut(text: str, max_tokens: int, counter: TokenCounter, *, question: str | None) -> str:
+    """Returns what `compress_structured` does, or without a question the start and the end of a text."""
+    key = (text, max_tokens, question, id(counter))
     known = _CUTS.find(key)
     if known is None or known[0] is not counter:
-        cut = compress_structured if structured else partial(truncate_text, keep="both")
+        structured = partial(compress_structured, question=question or "")
+        cut = partial(truncate_text, keep="both") if question is None else structured
         known = counter, cut(text, max_tokens, counter)
         _CUTS.keep(key, known)
     return known[1]
@@ -57,13 +59,13 @@ def what_is_left(text: str, cut: str) -> str:
     return "its start and its end" if end and text.rstrip().endswith(end) else "its start"
 
 
-def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> str:
+def compress_structured(text: str, max_tokens: int, counter: TokenCounter, question: str = "") -> str:
     """Returns `text` in at most `max_tokens`, by structure; `text` itself when it fits, "" when nothing does.
 
     JSON (also one value a line) first loses white space; then middle items of arrays, replaced by a marker
-    that counts them, and the middles of long strings. Ids, numbers and errors stay longest. Logs,
-    search results and tables keep their first and last lines and errors. Everything else keeps its start and
-    its end.
+    that counts them, and the middles of long strings. Items that `question` names, ids, numbers and errors
+    stay longest. Logs, search results and tables keep their first and last lines, errors, and lines that the
+    question names. Everything else keeps its start and its end, and lines or sentences that it names.
     """
     if max_tokens <= 0 or not text:
         return ""
@@ -77,15 +79,29 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter) -> st
         if len(dense) <= 2 * size + _SHORT and counter.count(dense) <= max_tokens:
             return dense
         least = "[]" if isinstance(value, list) else "{}"
-        return _longest(lambda target: dump(shrink(value, target)), size, max_tokens, counter, least)
+        return _longest(
+            lambda target: dump(shrink(value, target, question)), size, max_tokens, counter, least
+        )
     lines = [line for line in text.splitlines() if line.strip()]
     values = list(takewhile(lambda value: value is not None, map(parse, lines)))
     if values and len(values) == len(lines):
-        return _longest(lambda target: shrink_lines(values, target), size, max_tokens, counter, "{}")
-    kept = ""
-    if len(lines) >= _FEWEST_LINES and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2:
-        kept = _longest(lambda target: _pick_lines(text.splitlines(), target), size, max_tokens, counter)
+        return _longest(
+            lambda target: shrink_lines(values, target, question), size, max_tokens, counter, "{}"
+        )
+    make = _chooser(text, lines, question)
+    kept = "" if make is None else _longest(make, size, max_tokens, counter)
     return kept or cut_from(text, start, max_tokens, counter, "...", "both")
+
+
+def _chooser(text: str, lines: list[str], question: str) -> Callable[[int], str] | None:
+    """Returns what picks lines of a list, or of other text lines or sentences if the question names some."""
+    is_list, pieces = False, [sentence.strip() for sentence in split_sentences(text)]
+    if len(lines) >= _FEWEST_LINES:
+        is_list, pieces = sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2, text.splitlines()
+    if not is_list and not asked_for(pieces, question):
+        return None
+    order = by_importance(pieces, question, ends_first=2)
+    return lambda target: _pick_lines(pieces, order, target)
 
 
 def _longest(
@@ -111,12 +127,12 @@ def _longest(
     return best or (least if counter.count(least) <= max_tokens else "")
 
 
-def _pick_lines(lines: list[str], target: int) -> str:
+def _pick_lines(lines: list[str], order: list[int], target: int) -> str:
     """Returns whole lines in about `target` characters, with a counted marker in each gap."""
     longest = max(target // _LONGEST_SHARE, 80)
     room = target
     kept: dict[int, str] = {}
-    for i in by_importance(list(map(tells_trouble, lines)), ends_first=2):
+    for i in order:
         line = lines[i]
         if len(line) > longest:
             line = f"{line[: longest * 2 // 3]} ... {line[-(longest // 4) :]}"

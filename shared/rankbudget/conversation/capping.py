@@ -50,7 +50,9 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
         text = "\n".join(texts)
         if counter.count(text) <= tokens:
             continue  # a session's question may be another one than the one that it shortened
-        cut = partial(remembered_cut, counter=counter, structured=timeline.role(position) == "tool")
+        # Its own turn's question: what was shortened stays the same in later turns.
+        question = timeline.question_before(position) if timeline.role(position) == "tool" else None
+        cut = partial(remembered_cut, counter=counter, question=question)
         sizes = counter.count_many(texts)
         level = _level(sizes, tokens)
         # Each long block is cut by itself, so that a caption stays beside its image.

@@ -26,6 +26,7 @@ Broken = tuple[int, str]
 _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assistant", "tool")}
 """A byte for each role: a long thread is searched for its questions at the speed of memory."""
 _NAMES = {code: role for role, code in _CODES.items()}
+_STEP = 64  # messages whose roles are read at once where a question is looked for
 _USER, _ASSISTANT, _TOOL = _CODES["user"], _CODES["assistant"], _CODES["tool"]
 _ANSWERS = ord("r")  # a user message known to hold tool results
 _EMPTY = ord("e")  # a user message known to say nothing
@@ -270,6 +271,17 @@ class Timeline:
             return list(range(leading))
         self._read_roles(0)
         return [i for i, role in enumerate(self._roles) if role in _PINNED]
+
+    def question_before(self, position: int) -> str:
+        """Returns the text of the last question before a position, "" where there is none."""
+        while position > 0:
+            start = max(0, position - _STEP)
+            self._read_roles(start)
+            found = self._roles.rfind(_USER, start, position)
+            if found >= 0 and self._asks(found):
+                return self.text(found)
+            position = start if found < 0 else found
+        return ""
 
     def _read_roles(self, position: int) -> None:
         """Reads the roles down to a position."""

@@ -93,9 +93,7 @@ class Evidence:
         if sum(costs) <= limit:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
-        units = _ranked(rater, segments, compress=self._compress)
-        costly = _costly(segments, costs, price) if self._compress else {}
-        units = _behind_as_much(units, segments, costly) if costly else units
+        units = _ranked(rater, segments, costs, price, compress=self._compress)
         twins = find_doubles(segments, dict.fromkeys([i for i, _ in units])) if self._dedup else {}
         if twins:
             units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
@@ -163,7 +161,9 @@ class Memories(Evidence):
         super().__init__(scorer=self._ranking.similarity, **options)
 
 
-def _ranked(rater: _Rater, segments: Sequence[Segment], *, compress: bool) -> list[Unit]:
+def _ranked(
+    rater: _Rater, segments: Sequence[Segment], costs: Sequence[int], price: Cost, *, compress: bool
+) -> list[Unit]:
     """Returns the sentences of all segments, the best first; groups, or without `compress` all, whole."""
     rated: list[tuple[float, int, int]] = []
     for i, segment in enumerate(segments):
@@ -171,7 +171,9 @@ def _ranked(rater: _Rater, segments: Sequence[Segment], *, compress: bool) -> li
             rated.append((-rater.documents[i], i, WHOLE))
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
-    return [(i, j) for _, i, j in sorted(rated)]
+    units = [(i, j) for _, i, j in sorted(rated)]
+    costly = _costly(segments, costs, price) if compress else {}
+    return _behind_as_much(units, segments, costly) if costly else units
 
 
 def _costly(segments: Sequence[Segment], costs: Sequence[int], price: Cost) -> dict[int, int]:

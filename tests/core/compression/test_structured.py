@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import counter_for
+from rankbudget import counter_for, fit_messages
 from rankbudget.compression.extractive import extract
 from rankbudget.compression.json_shrink import dump, parse
 from rankbudget.compression.structured import compress_structured
 from rankbudget.testing import RecordingCounter
+from tests.drawing import draws
 
 EXACT = counter_for("o200k_base")
 VALUES = st.recursive(
@@ -159,3 +160,51 @@ def test_hostile_shapes_are_handled(text):
     short = compress_structured(text, 20, EXACT)
     assert EXACT.count(short) <= 20
     assert EXACT.count(extract(text, 20, EXACT)) <= 20
+
+
+# ---- what the question names ---------------------------------------------------------------------
+FORMS = {
+    "lines": lambda rows: "\n".join(f"{mail} has phone {phone}" for mail, phone in rows),
+    "json": lambda rows: json.dumps([{"mail": mail, "phone": phone} for mail, phone in rows]),
+    "nested": lambda rows: json.dumps({"rows": [{"mail": m, "phone": p} for m, p in rows]}, indent=1),
+    "jsonl": lambda rows: "\n".join(json.dumps({"mail": mail, "phone": phone}) for mail, phone in rows),
+    "csv": lambda rows: "\n".join(f"{mail},{phone},x" for mail, phone in rows),
+    "prose": lambda rows: " ".join(f"The phone of {mail} is {phone}." for mail, phone in rows),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@draws()
+@given(count=st.integers(60, 400), place=st.integers(0, 10_000), limit=st.integers(120, 1500))
+def test_what_the_question_names_stays_whatever_the_form(
+    form: str, count: int, place: int, limit: int
+) -> None:
+    """The one row, line or sentence that has what the question names is there, within the limit."""
+    rows = [(f"ann{i}@corp.com", 70_000 + 3 * i) for i in range(count)]
+    mail, phone = rows[place % count]
+    text = FORMS[form](rows)
+    short = compress_structured(text, limit, EXACT, f"What is the phone of {mail}?")
+    assert EXACT.count(short) <= limit
+    assert str(phone) in short
+    assert mail in short
+
+
+def test_a_tool_result_is_cut_by_the_question_of_its_own_turn() -> None:
+    """A later question does not change what an earlier turn's result was cut to, so a prompt cache still holds."""
+    text = FORMS["json"]([(f"ann{i}@corp.com", 70_000 + 3 * i) for i in range(300)])
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turn = [
+        {"role": "user", "content": "What is the phone of ann150@corp.com?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": text},
+    ]
+    first = fit_messages(turn, max_tokens=600).messages
+    later = [
+        *turn,
+        {"role": "assistant", "content": "70450"},
+        {"role": "user", "content": "And ann99@corp.com?"},
+    ]
+    assert "ann150@" in first[-1]["content"]
+    second = fit_messages(later, max_tokens=660).messages
+    assert "ann150@" in second[2]["content"]
+    assert "ann99@" not in second[2]["content"]
