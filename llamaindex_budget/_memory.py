@@ -149,7 +149,7 @@ class SessionMemory(BaseMemory):
             own.budget = self._own_limits()
         return active.get() or own
 
-    def _telling(self, stored: Sequence[ChatMessage], plan: Plan) -> Call | None:  # noqa: ARG002 - for a subclass
+    def _telling(self, stored: Sequence[ChatMessage], plan: Plan) -> Call | None:  # noqa: ARG002 - hook
         """Returns what tells the memory blocks of messages that a plan drops; None where they know them."""
         return None
 

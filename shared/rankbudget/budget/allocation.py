@@ -210,7 +210,7 @@ _CLAIMS: Sequence[tuple[Floor, Sequence[tuple[bool, Floor]]]] = (
     (lambda demand: demand.wanted if demand.first else 0, [(False, _needed)]),
     (lambda demand: demand.whole, []),
 )
-"""What a block may have, and the rounds in which it takes that from others behind what is unused: steps 3 to 6."""
+"""What a block may have, and the rounds in which others give it that, unused tokens first: steps 3 to 6."""
 
 
 def _fill_up(

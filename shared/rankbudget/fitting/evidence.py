@@ -177,7 +177,7 @@ def _ranked(
 
 
 def _costly(segments: Sequence[Segment], costs: Sequence[int], price: Cost) -> dict[int, int]:
-    """Returns the segments of which much cannot be cut, groups and pictures, with how much text costs that."""
+    """Returns how much text costs what cannot be cut of a segment, where that is much: groups, pictures."""
     found = {i: len(segment.text) for i, segment in enumerate(segments) if isinstance(segment, Group)}
     for i, segment in enumerate(segments):
         if i not in found and costs[i] > COSTLY + len(segment.text) // 3:  # else its text is the most of it
