@@ -281,7 +281,7 @@ LOG = "\n".join(f"2026-11-22 10:00:{n % 60:02} INFO step {n} was done" for n in 
             "its JSON with fewer items or shorter strings",
         ),
         (json.dumps({"id": list(range(400))}, indent=4), "its JSON with fewer items or shorter strings"),
-        (LOG, "its first and last lines and those that tell of errors"),
+        (LOG, "its first and last lines, and those that the question names or that tell of errors"),
     ],
 )
 def test_a_shortened_message_says_how_much_of_it_is_left(text: str, left: str) -> None:

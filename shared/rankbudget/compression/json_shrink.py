@@ -136,10 +136,13 @@ def _shrink_object(value: dict[str, Any], target: int, question: str) -> dict[st
     """Returns an object with ids, names and errors whole; larger values share what is left."""
     sizes = {key: _size(item) for key, item in value.items()}
     order = sorted(value, key=lambda key: (not tells_trouble(key), not _NAMES_FIRST.search(key), sizes[key]))
+    keys = list(value)
+    asked = [keys[i] for i in asked_for([[key, item] for key, item in value.items()], question)]
+    order = list(dict.fromkeys([*asked, *order]))
     room = target - _GAP
     chosen: dict[str, Any] = {}
     for left, key in zip(range(len(order), 0, -1), order, strict=True):
-        named = _NAMES_FIRST.search(key) and sizes[key] <= 4 * _WHOLE_STRING
+        named = (key in asked or _NAMES_FIRST.search(key)) and sizes[key] <= 4 * _WHOLE_STRING
         item = shrink(value[key], (room if named else room // left) - len(key) - 4, question)
         size = len(key) + 4 + _size(item)
         if size <= room:

@@ -25,6 +25,8 @@ _ONE_OF_MANY = re.compile(
     r"|[^|\t]*[|\t].*[|\t]|[^,]+(?:,[^,]*){2,}$"  # a table
 )
 _FEWEST_LINES = 6
+_RECORDS = 8
+"""Lines that the question names of which those around are kept, too: a record may have a few."""
 _LONGEST_SHARE = 4
 _MARKER = 24
 
@@ -54,7 +56,7 @@ def what_is_left(text: str, cut: str) -> str:
         same = value == parse(text)
         return "its JSON without white space" if same else "its JSON with fewer items or shorter strings"
     if re.search(r"^\[\.\.\. \d+ lines \.\.\.\]$", cut, re.MULTILINE):
-        return "its first and last lines and those that tell of errors"
+        return "its first and last lines, and those that the question names or that tell of errors"
     end = cut.rpartition("...")[2].strip()
     return "its start and its end" if end and text.rstrip().endswith(end) else "its start"
 
@@ -98,9 +100,12 @@ def _chooser(text: str, lines: list[str], question: str) -> Callable[[int], str]
     is_list, pieces = False, [sentence.strip() for sentence in split_sentences(text)]
     if len(lines) >= _FEWEST_LINES:
         is_list, pieces = sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2, text.splitlines()
-    if not is_list and not asked_for(pieces, question):
+    asked = asked_for(pieces, question)
+    if not is_list and not asked:
         return None
     order = by_importance(pieces, question, ends_first=2)
+    near = [i + step for i in asked[:_RECORDS] for step in (0, 1, 2, 3, -1) if 0 <= i + step < len(pieces)]
+    order = list(dict.fromkeys([*order[:2], *near, *order]))
     return lambda target: _pick_lines(pieces, order, target)
 
 

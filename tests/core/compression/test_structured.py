@@ -167,7 +167,9 @@ FORMS = {
     "lines": lambda rows: "\n".join(f"{mail} has phone {phone}" for mail, phone in rows),
     "json": lambda rows: json.dumps([{"mail": mail, "phone": phone} for mail, phone in rows]),
     "nested": lambda rows: json.dumps({"rows": [{"mail": m, "phone": p} for m, p in rows]}, indent=1),
+    "by id": lambda rows: json.dumps({"data": {mail: {"phone": phone} for mail, phone in rows}}),
     "jsonl": lambda rows: "\n".join(json.dumps({"mail": mail, "phone": phone}) for mail, phone in rows),
+    "records": lambda rows: "\n".join(f"- mail: {mail}\n  phone: {phone}" for mail, phone in rows),
     "csv": lambda rows: "\n".join(f"{mail},{phone},x" for mail, phone in rows),
     "prose": lambda rows: " ".join(f"The phone of {mail} is {phone}." for mail, phone in rows),
 }
