@@ -148,8 +148,9 @@ class SlotSettings(LimitSettings):
         plan = yield from planned(request, self.session)
         if show is not None:
             refuse_empty_question(CODEC, plan.messages, self.question_key)
+        made = fitted(plan.kept, plan.history).items()
         return Trimmed(
-            value=fitted(plan.kept, plan.history),
+            value={key: list(one) if isinstance(one, KeptItems) else one for key, one in made},
             messages=plan.messages,
             segments=tuple(piece.segment for fit in plan.kept.values() for piece in fit.pieces),
             text="\n".join([m.text for m in plan.messages]),

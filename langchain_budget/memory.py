@@ -224,7 +224,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         if self.retriever is None:
             return {self.memory_key: self._shown(history)}
         pieces = kept["knowledge"].pieces if "knowledge" in kept else ()
-        documents: Any = KeptItems(pieces)
+        documents: Any = list(KeptItems(pieces))
         if not self.return_docs:
             documents = "\n".join([piece.rendition.text for piece in pieces])
         return {self.memory_key: self._shown(history), self.documents_key: documents}

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.memory import BaseMemory
+from llama_index.core.memory import BaseMemory, BaseMemoryBlock
 
-from rankbudget import BudgetSession, FitResult, TokenBudget
+from rankbudget import BudgetSession, FitResult, Rendition, TokenBudget, TokenCounter
 from rankbudget.adapters import (
     Call,
+    Fit,
+    Piece,
     Plan,
     PromptRequest,
     Steps,
@@ -26,7 +28,7 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import STORED, check_messages, copy_message, defused, pending
+from ._codec import CODEC, STORED, check_messages, copy_message, defused, pending
 from ._convert import measured
 from ._counters import counter_of
 from ._database import opened
@@ -44,6 +46,8 @@ OPTIONS = ("budget", "session", "llm", "prompt", "counter", "summarizer")
 """What our memories take beside the options of LlamaIndex's."""
 Turn = tuple[Plan, Sequence[ChatMessage]]
 """The plan of a turn, and the messages of it that a memory returns."""
+_JOINTS = 2
+"""Tokens that a text may cost more between its tags than alone."""
 
 
 class SessionMemory(BaseMemory):
@@ -57,6 +61,9 @@ class SessionMemory(BaseMemory):
     _has_budget: bool = PrivateAttr(default=False)
     _derived: int | None = PrivateAttr(default=None)  # the token limit that was taken from the budget
     _one_call: int | None = PrivateAttr(default=None)
+    _framed: tuple[Any, Mapping[str, int]] = PrivateAttr(
+        default=(None, {})
+    )  # frames, after what decides them
 
     @classmethod
     def class_name(cls) -> str:
@@ -186,19 +193,27 @@ class SessionMemory(BaseMemory):
         self, question: Any = None, initial: int = 0, *, read: Mapping[str, Any] | None = None, **fields: Any
     ) -> Steps[Turn]:
         """Makes the plan of a turn; `read` goes to memory blocks, the `fields` are a postprocessor's."""
-        turn, stored = yield from self._planned(question, initial, read, **fields)
+        stored, said = yield self._reading(question, read or {})
+        turn = yield from self._planned(question, initial, stored, said, **fields)
         telling = self._telling(stored, turn[0])
         if telling is None:
             return turn
-        yield telling  # the blocks have more to say now
-        return (yield from self._planned(question, initial, read, **fields))[0]
+        yield telling
+        stored, now = yield self._reading(question, read or {})
+        if [content for _, content in now] == [content for _, content in said]:
+            return turn
+        return (yield from self._planned(question, initial, stored, now, **fields))
 
     def _planned(
-        self, question: Any, initial: int, read: Mapping[str, Any] | None, **fields: Any
-    ) -> Steps[tuple[Turn, Sequence[ChatMessage]]]:
+        self,
+        question: Any,
+        initial: int,
+        stored: Sequence[ChatMessage],
+        contents: Sequence[tuple[BaseMemoryBlock[Any], Any]],
+        **fields: Any,
+    ) -> Steps[Turn]:
         blocks, prompt = fields.pop("blocks", ()), fields.pop("prompt", None)
         session = self.session
-        stored, contents = yield self._reading(question, read or {})
         asked, ended = pending(question, stored)
         parts = [Part.of(block, content, session) for block, content in contents]
         render = Rendering(self, parts, asked is not None, fields.get("shown", as_is)) if parts else None
@@ -218,7 +233,7 @@ class SessionMemory(BaseMemory):
             **fields,
         )
         if render is not None:  # the session counts the question, which the host renders
-            request = replace(request, render=render)
+            request = replace(request, render=render, frames=self._frames_of(render, session.counter))
         prompt = self._given["prompt"] if prompt is None else prompt
         if prompt is not None:
             request = with_prompt(request, prompt, asked, session.host_tokens, before=initial)
@@ -228,8 +243,7 @@ class SessionMemory(BaseMemory):
             plan = yield from self._within_one_call(session, request, awaits=not blocks)
         except BudgetExceededError as error:
             raise self._exceeded(error, initial) from error
-        shown = plan.history if render is None else render(plan.kept, list(plan.history))
-        return (plan, shown), stored
+        return plan, plan.history if render is None else render(plan.kept, list(plan.history))
 
     def _within_one_call(
         self, session: BudgetSession, request: PromptRequest, *, awaits: bool
@@ -242,6 +256,15 @@ class SessionMemory(BaseMemory):
             except BudgetExceededError:
                 pass
         return (yield from session.plan_steps(request))
+
+    def _frames_of(self, render: Rendering, counter: TokenCounter) -> Mapping[str, int]:
+        """Returns what the template puts around each block; it is rendered again only when that changes."""
+        memory, parts = render.memory, [p for p in render.parts if p.block.segments and not p.media]
+        names = [part.block.name for part in parts]
+        key = (names, memory.memory_blocks_template, memory.notice, memory.insert_method, counter)
+        if self._framed[0] != key:
+            self._framed = (key, _frames(render, parts, counter))
+        return self._framed[1]
 
     def _exceeded(self, error: BudgetExceededError, initial: int) -> BudgetExceededError:
         msg = f"{error} token_limit={self.token_limit} bounds the history: raise it or the budget."
@@ -305,6 +328,20 @@ class SessionMemory(BaseMemory):
         derived = {"token_limit"} if self.token_limit == self._derived else set()
         left_out = {"tokenizer_fn", "counter", *derived}
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
+
+
+def _frames(render: Rendering, parts: Sequence[Part], counter: TokenCounter) -> dict[str, int]:
+    """Returns the tokens that the template puts around each block, what the blocks share around the first."""
+    nothing = Rendition(kind="truncated", text="", tokens=0)
+    empty = {p.block.name: Fit(pieces=(Piece(p.block.segments[0], nothing),), tokens=0) for p in parts}
+
+    def tokens(shown: Mapping[str, Fit]) -> int:
+        return counter.count_messages([CODEC.to_dict(m) for m in render(shown, [])]) - counter.overhead()
+
+    alone = {name: tokens({name: fit}) for name, fit in empty.items()}
+    shared = (sum(alone.values()) - tokens(empty)) // (len(empty) - 1) if len(empty) > 1 else 0
+    first = next(iter(empty), None)
+    return {name: n + _JOINTS - (0 if name == first else shared) for name, n in alone.items()}
 
 
 def _others(request: PromptRequest) -> int:

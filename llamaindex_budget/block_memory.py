@@ -159,7 +159,7 @@ class BudgetMemory(SessionMemory, Memory):
     @override
     def _telling(self, stored: Sequence[ChatMessage], plan: Plan) -> Call | None:
         takers = any(block.accept_short_term_memory for block in self.memory_blocks)
-        first = _first_of(plan, stored) if takers else 0
+        first = _first_of(plan, stored, self.handed_on) if takers else 0
         if first <= self.handed_on:
             return None
         return Call(
@@ -192,7 +192,7 @@ class BudgetMemory(SessionMemory, Memory):
             sources=frozenset({"history"}),
             history_tokens=int(budget.limit() * budget.share_of("history")),
         )
-        return _first_of(await adrive(plan_steps(request)), stored)
+        return _first_of(await adrive(plan_steps(request)), stored, self.handed_on)
 
     # ---- copies and plain data -------------------------------------------------------------------
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002 - the host's signature
@@ -240,7 +240,7 @@ class BudgetMemory(SessionMemory, Memory):
         return fields
 
 
-def _first_of(plan: Plan, stored: Sequence[ChatMessage]) -> int:
-    """Returns the position of the first stored message that a plan keeps as it is."""
+def _first_of(plan: Plan, stored: Sequence[ChatMessage], known: int) -> int:
+    """Returns the position of the first stored message, from `known` on, that a plan keeps as it is."""
     kept = {id(m) for m in plan.history if m.role not in PINNED}
-    return next((i for i, m in enumerate(stored) if id(m) in kept), len(stored))
+    return next((i for i in range(known, len(stored)) if id(stored[i]) in kept), len(stored))

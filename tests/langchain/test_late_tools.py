@@ -183,7 +183,7 @@ async def test_a_refusal_names_the_bound_tools() -> None:
 @given(limit=st.integers(200, 3000), again=st.sampled_from([None, 200, 3000]), size=st.integers(1, 60))
 def test_two_doors_of_one_limit_keep_the_band_free_once(limit: int, again: int | None, size: int) -> None:
     """A middleware before a bounded model has the smaller limit of both, not a smaller one, where tokens are estimated."""
-    estimated = "a-model-nobody-knows"
+    estimated = "a-model-of-no-list"
     thread = [kind("word " * size) for _ in range(30) for kind in (HumanMessage, AIMessage)]
     smaller = limit if again is None else min(limit, again)
     alone: list[Any] = []

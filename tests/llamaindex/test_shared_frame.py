@@ -21,7 +21,7 @@ KINDS = (SystemMemoryBlock, ProjectMemoryBlock, TaskMemoryBlock)
     spare=st.integers(0, 60),
 )
 def test_blocks_that_fit_together_stay_whole(sizes: list[int], exchanges: int, spare: int) -> None:
-    """In as many tokens as all of it takes in a large window nothing is shortened or dropped."""
+    """In a few tokens more than all of it takes in a large window nothing is shortened or dropped."""
     blocks = [kind(text="A fact of it. " * size) for kind, size in zip(KINDS, sizes, strict=False)]
     chat = [say(role, f"{role} {n}") for n in range(exchanges) for role in ("user", "assistant")]
 
@@ -30,6 +30,6 @@ def test_blocks_that_fit_together_stay_whole(sizes: list[int], exchanges: int, s
         return BudgetMemory.from_defaults(token_limit=limit, memory_blocks=blocks, **options).fit("And now?")
 
     needed = fit(100_000).report.total_tokens
-    made = fit(needed + spare + 4)
+    made = fit(needed + spare + 3 * len(blocks))  # a text may cost two tokens more between its tags
     assert [d.segment_id for d in made.report.decisions if d.action != "kept"] == []
     assert made.report.total_tokens == needed

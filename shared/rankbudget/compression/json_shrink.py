@@ -6,9 +6,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
-from ..relevance.words import content_words, raw_words
+from ..relevance.words import raw_words
 
 _TROUBLE = re.compile(
     r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic|denied|timed? ?out|invalid)\b"
@@ -21,6 +22,8 @@ _NAMES_FIRST = re.compile(
 )
 _WHOLE_STRING = 48
 """Strings this short are ids, names, dates and codes: cutting them saves little and breaks them."""
+Words = frozenset[str]
+"""The words of a question, folded; none where no question is known."""
 _FEW = 10
 """One item in ten, or one, may have a word that tells it from the others."""
 _FEWEST_ITEMS = 3
@@ -57,44 +60,44 @@ def dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def shrink(value: Any, target: int, question: str = "") -> Any:
+def shrink(value: Any, target: int, asked: Words = frozenset()) -> Any:
     """Returns `value` in about `target` characters of dense JSON."""
     if _size(value) <= target:
         return value
     if isinstance(value, dict):
-        return _shrink_object(value, target, question)
+        return _shrink_object(value, target, asked)
     if isinstance(value, list):
-        return _shrink_array(value, target, question)
+        return _shrink_array(value, target, asked)
     if isinstance(value, str) and not isinstance(value, _Number):
         return _shrink_string(value, target)
     return value
 
 
-def shrink_lines(values: list[Any], target: int, question: str) -> str:
+def shrink_lines(values: list[Any], target: int, asked: Words) -> str:
     """Returns one JSON value a line in about `target` characters, gaps as `{"omitted": "3 items"}`."""
-    return "\n".join(map(dump, _shrink_array(values, target, question, lambda said: {"omitted": said})))
+    return "\n".join(map(dump, _shrink_array(values, target, asked, lambda said: {"omitted": said})))
 
 
-def by_importance(items: Sequence[Any], question: str, *, ends_first: int) -> list[int]:
+def by_importance(items: Sequence[Any], asked: Words, *, ends_first: int, around: int = 0) -> list[int]:
     """Returns positions, most worth keeping first.
 
-    First are `ends_first` ends, what names what few items name and the question does, and what tells of
+    First are `ends_first` ends, items that say what was asked with `around` neighbours, and those that tell of
     trouble; then all others from the ends towards the middle.
     """
     count, told = len(items), [i for i, item in enumerate(items) if tells_trouble(item)]
     if len(told) * 2 > count:
         told = []  # where most mention an error, none of them is special
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
-    return list(dict.fromkeys([*ends[:ends_first], *asked_for(items, question), *told, *ends]))
+    near = [i + n for i in saying(items, asked) for n in (*range(around + 1), -1) if 0 <= i + n < count]
+    return list(dict.fromkeys([*ends[:ends_first], *near, *told, *ends]))
 
 
-def asked_for(items: Sequence[Any], question: str) -> list[int]:
-    """Returns the positions of items with words of the question that few items have, the most words first."""
-    wanted = set(content_words(question))
-    if not wanted:
+def saying(items: Sequence[Any], asked: Words) -> list[int]:
+    """Returns the positions of items with asked words that few items have, the most words first."""
+    if not asked:
         return []
-    held = [wanted.intersection(raw_words(i if isinstance(i, str) else dump(i))) for i in items]
-    times = Counter([word for words in held for word in words])
+    held = [asked.intersection(raw_words(i if isinstance(i, str) else dump(i))) for i in items]
+    times = Counter(chain.from_iterable(held))
     few = max(1, len(items) // _FEW)
     hits = {i: sum([times[word] <= few for word in words]) for i, words in enumerate(held) if words}
     return sorted([i for i, n in hits.items() if n], key=lambda i: -hits[i])
@@ -132,18 +135,18 @@ def _shrink_string(value: str, target: int) -> str:
     return f"{start} [{len(value) - len(start) - len(end)} chars] {end}"
 
 
-def _shrink_object(value: dict[str, Any], target: int, question: str) -> dict[str, Any]:
+def _shrink_object(value: dict[str, Any], target: int, asked: Words) -> dict[str, Any]:
     """Returns an object with ids, names and errors whole; larger values share what is left."""
     sizes = {key: _size(item) for key, item in value.items()}
     order = sorted(value, key=lambda key: (not tells_trouble(key), not _NAMES_FIRST.search(key), sizes[key]))
     keys = list(value)
-    asked = [keys[i] for i in asked_for([[key, item] for key, item in value.items()], question)]
-    order = list(dict.fromkeys([*asked, *order]))
+    named = dict.fromkeys([keys[i] for i in saying([[key, item] for key, item in value.items()], asked)])
+    order = list(dict.fromkeys([*named, *order]))
     room = target - _GAP
     chosen: dict[str, Any] = {}
     for left, key in zip(range(len(order), 0, -1), order, strict=True):
-        named = (key in asked or _NAMES_FIRST.search(key)) and sizes[key] <= 4 * _WHOLE_STRING
-        item = shrink(value[key], (room if named else room // left) - len(key) - 4, question)
+        first = (key in named or _NAMES_FIRST.search(key)) and sizes[key] <= 4 * _WHOLE_STRING
+        item = shrink(value[key], (room if first else room // left) - len(key) - 4, asked)
         size = len(key) + 4 + _size(item)
         if size <= room:
             chosen[key] = item
@@ -155,16 +158,16 @@ def _shrink_object(value: dict[str, Any], target: int, question: str) -> dict[st
 
 
 def _shrink_array(
-    value: list[Any], target: int, question: str, marker: Callable[[str], Any] = str
+    value: list[Any], target: int, asked: Words, marker: Callable[[str], Any] = str
 ) -> list[Any]:
     """Returns an array with a few items, shortened where they must be, then with more that fit whole."""
     room = target - _GAP
     fewest = max(min(len(value), _FEWEST_ITEMS, room // _LEAST_ITEM), 1)
     kept: dict[int, Any] = {}
-    for i in by_importance(value, question, ends_first=1):
+    for i in by_importance(value, asked, ends_first=1):
         item, missing = value[i], fewest - len(kept)
         if missing > 0 and _size(item) >= room // missing * 2:
-            item = shrink(item, room // missing - 1, question)
+            item = shrink(item, room // missing - 1, asked)
         size = _size(item) + 1
         if size <= room:
             kept[i] = item

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from itertools import takewhile
 
 from ..counting.protocol import TokenCounter
 from ..relevance.corpus import BoundedCache
 from ..relevance.sentences import split_sentences
-from .json_shrink import asked_for, by_importance, dump, parse, shrink, shrink_lines
+from ..relevance.words import content_words
+from .json_shrink import Words, by_importance, dump, parse, saying, shrink, shrink_lines
 from .truncate import cut_from, truncate_text
 
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
@@ -25,14 +26,14 @@ _ONE_OF_MANY = re.compile(
     r"|[^|\t]*[|\t].*[|\t]|[^,]+(?:,[^,]*){2,}$"  # a table
 )
 _FEWEST_LINES = 6
-_RECORDS = 8
-"""Lines that the question names of which those around are kept, too: a record may have a few."""
+_RECORD = 3
+"""Lines behind one that says what was asked, and one before it, that are kept with it: a record has a few."""
 _LONGEST_SHARE = 4
 _MARKER = 24
 
 
 _CUTS: BoundedCache[tuple[str, int, str | None, int], tuple[TokenCounter, str]] = BoundedCache(
-    max_size=4_000_000, size=lambda key: len(key[0])
+    max_size=4_000_000, size=lambda key: len(key[0]) + len(key[2] or "")
 )
 """Texts that were shortened lately: an agent asks for the same ones at every step."""
 
@@ -74,38 +75,36 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
     start = counter.truncate(text, max_tokens)
     if len(start) == len(text):
         return text
-    size, value = len(start), parse(text)
+    size, value, asked = len(start), parse(text), _words_of(question)
     if value is not None:
         dense = _OUTSIDE_STRINGS.sub(lambda m: m.group(1) or "", text)
         # The dense form is counted only where it could fit.
         if len(dense) <= 2 * size + _SHORT and counter.count(dense) <= max_tokens:
             return dense
         least = "[]" if isinstance(value, list) else "{}"
-        return _longest(
-            lambda target: dump(shrink(value, target, question)), size, max_tokens, counter, least
-        )
+        return _longest(lambda target: dump(shrink(value, target, asked)), size, max_tokens, counter, least)
     lines = [line for line in text.splitlines() if line.strip()]
     values = list(takewhile(lambda value: value is not None, map(parse, lines)))
     if values and len(values) == len(lines):
-        return _longest(
-            lambda target: shrink_lines(values, target, question), size, max_tokens, counter, "{}"
-        )
-    make = _chooser(text, lines, question)
+        return _longest(lambda target: shrink_lines(values, target, asked), size, max_tokens, counter, "{}")
+    make = _chooser(text, lines, asked)
     kept = "" if make is None else _longest(make, size, max_tokens, counter)
     return kept or cut_from(text, start, max_tokens, counter, "...", "both")
 
 
-def _chooser(text: str, lines: list[str], question: str) -> Callable[[int], str] | None:
-    """Returns what picks lines of a list, or of other text lines or sentences if the question names some."""
-    is_list, pieces = False, [sentence.strip() for sentence in split_sentences(text)]
-    if len(lines) >= _FEWEST_LINES:
-        is_list, pieces = sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2, text.splitlines()
-    asked = asked_for(pieces, question)
-    if not is_list and not asked:
+@lru_cache(maxsize=64)
+def _words_of(question: str) -> Words:
+    return frozenset(content_words(question))
+
+
+def _chooser(text: str, lines: list[str], asked: Words) -> Callable[[int], str] | None:
+    """Returns what picks lines of a list, or of other text lines or sentences if some say what was asked."""
+    of_lines = len(lines) >= _FEWEST_LINES
+    pieces = text.splitlines() if of_lines else [s.strip() for s in split_sentences(text)] if asked else []
+    is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
+    if not is_list and not saying(pieces, asked):
         return None
-    order = by_importance(pieces, question, ends_first=2)
-    near = [i + step for i in asked[:_RECORDS] for step in (0, 1, 2, 3, -1) if 0 <= i + step < len(pieces)]
-    order = list(dict.fromkeys([*order[:2], *near, *order]))
+    order = by_importance(pieces, asked, ends_first=2, around=_RECORD if of_lines else 0)
     return lambda target: _pick_lines(pieces, order, target)
 
 

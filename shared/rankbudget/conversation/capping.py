@@ -50,8 +50,10 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
         text = "\n".join(texts)
         if counter.count(text) <= tokens:
             continue  # a session's question may be another one than the one that it shortened
-        # Its own turn's question: what was shortened stays the same in later turns.
-        question = timeline.question_before(position) if timeline.role(position) == "tool" else None
+        question = None
+        if timeline.role(position) == "tool":  # by its own turn's question: later turns cut it alike
+            asked = timeline.question_before(position)
+            question = timeline.text(asked) if asked >= 0 else ""
         cut = partial(remembered_cut, counter=counter, question=question)
         sizes = counter.count_many(texts)
         level = _level(sizes, tokens)

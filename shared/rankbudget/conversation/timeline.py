@@ -26,7 +26,6 @@ Broken = tuple[int, str]
 _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assistant", "tool")}
 """A byte for each role: a long thread is searched for its questions at the speed of memory."""
 _NAMES = {code: role for role, code in _CODES.items()}
-_STEP = 64  # messages whose roles are read at once where a question is looked for
 _USER, _ASSISTANT, _TOOL = _CODES["user"], _CODES["assistant"], _CODES["tool"]
 _ANSWERS = ord("r")  # a user message known to hold tool results
 _EMPTY = ord("e")  # a user message known to say nothing
@@ -272,16 +271,18 @@ class Timeline:
         self._read_roles(0)
         return [i for i, role in enumerate(self._roles) if role in _PINNED]
 
-    def question_before(self, position: int) -> str:
-        """Returns the text of the last question before a position, "" where there is none."""
-        while position > 0:
-            start = max(0, position - _STEP)
-            self._read_roles(start)
-            found = self._roles.rfind(_USER, start, position)
-            if found >= 0 and self._asks(found):
-                return self.text(found)
-            position = start if found < 0 else found
-        return ""
+    def question_before(self, stop: int) -> int:
+        """Returns where the last question before a position is, -1 if there is none."""
+        while stop > 0:
+            start = self._roles.rfind(_USER, self._unread, stop)
+            if start < 0:
+                stop = min(stop, self._unread)
+                self._read_roles(max(0, stop - _BLOCK))
+            elif self._asks(start):
+                return start
+            else:
+                stop = start
+        return -1
 
     def _read_roles(self, position: int) -> None:
         """Reads the roles down to a position."""
@@ -316,16 +317,8 @@ class Timeline:
 
     def _parse_one(self) -> bool:
         """Parses the newest turn that is not parsed yet; returns whether there was one."""
-        roles = self._roles
-        stop = self.turns_read[-1].start if self.turns_read else len(roles)
-        start, looked = -1, stop  # no question from `looked` on
-        while looked > 0 and start < 0:
-            start = roles.rfind(_USER, self._unread, looked)
-            if start >= 0 and not self._asks(start):
-                looked, start = start, -1
-            elif start < 0:
-                looked = self._unread
-                self._read_roles(max(0, looked - _BLOCK))
+        stop = self.turns_read[-1].start if self.turns_read else len(self._roles)
+        start = self.question_before(stop)
         if start < 0 and (stop <= 0 or self.turns_read or self.ended):
             return False
         if self._check_content is not None:

@@ -106,6 +106,7 @@ def assemble_constrained_prompt(
         question_text=user_question,
         sources=frozenset({"history", "knowledge"}),
         render=render,
+        frames={"knowledge": counter.count_message({"role": "system", "content": header})},
     )
     return drive(plan_steps(request))
 

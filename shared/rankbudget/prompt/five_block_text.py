@@ -135,6 +135,7 @@ class BlockAssembler:
             asked_elsewhere=True,
             sources=frozenset({"project", "task", "history", "knowledge"}),
             render=look.render,
+            frames={"knowledge": sum(counter.count_many(look.announced))},
             scope=self.scope,
             summarizer=self.summarizer,
         )

@@ -53,6 +53,8 @@ class PromptRequest:
     sources: frozenset[str] | None = None
     """The blocks this prompt may ever have; the shares of others go to them. None: all of the budget's."""
     render: Render | None = None  # makes the final messages; None takes the usual order and tags
+    frames: Mapping[str, int] = field(default_factory=dict)
+    """Tokens that a `render` puts around the pieces of a block, by its name, while it has any."""
     shown: Shown | None = None  # how a piece reads in the prompt, where the host renders it
     cost: Cost | None = None
     """Tokens of a text kept of a segment; None counts it as rendered. With it, blocks may want all room."""

@@ -34,7 +34,6 @@ def wishes_of(
 ) -> dict[str, Wish]:
     """Returns what each block wants, by name; `empty` are the tokens of a host's prompt without any."""
     wishes: dict[str, Wish] = {}
-    first: dict[str, Fit] = {}  # a piece of the first block, beside which a host frames the others
     framed = False  # blocks that change every turn share one message, which is framed once
     for block in blocks:
         if not block.segments:
@@ -45,15 +44,11 @@ def wishes_of(
             static = block.name in STATIC
             show = as_rendered(request, block.name, tags)
             counts = request.counter.count_many([show(s, s.text) for s in block.segments])
+            base, each = request.frames.get(block.name, 0), 0
             if request.render is None:
-                base, each = _frame_tokens(request, measure, block.name, framing=static or not framed), 0
-            else:
-                base, each = _host_frame(request, measure, block, counts, empty, first)
-                if not first and block is not blocks[-1]:
-                    shortest = min(range(len(counts)), key=counts.__getitem__)
-                    piece = whole(block.segments[shortest], counts[shortest])
-                    first[block.name] = Fit(pieces=(piece,), tokens=0)
-                    empty = measure.total(list(request.render(first, [])))
+                base = _frame_tokens(request, measure, block.name, framing=static or not framed)
+            elif block.name not in request.frames:
+                base, each = _host_frame(request, measure, block, counts, empty)
             framed = framed or not static
             counted = zip(block.segments, counts, strict=True)
             costs = [(s, tokens + each + request.beside.get(s.id, 0)) for s, tokens in counted]
@@ -79,24 +74,18 @@ def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framin
 
 
 def _host_frame(
-    request: PromptRequest,
-    measure: Measure,
-    block: Block,
-    counts: Sequence[int],
-    empty: int,
-    first: Mapping[str, Fit],
+    request: PromptRequest, measure: Measure, block: Block, counts: Sequence[int], empty: int
 ) -> tuple[int, int]:
     """Returns the tokens that a host puts around a block, and around each of its pieces.
 
-    The host's own rendering says so, with one of the shortest pieces in it and with a few; `empty` are the
-    tokens of a prompt with nothing but `first`, so that what all blocks share is counted once.
+    The host's own rendering says so, with one of the shortest pieces in it and with a few.
     """
     assert request.render is not None
     shortest = sorted(range(len(counts)), key=counts.__getitem__)[:_PROBES]
     added = []
     for places in (shortest[:1], sorted(shortest)) if len(shortest) > 1 else (shortest,):
         pieces = tuple([whole(block.segments[i], counts[i]) for i in places])
-        rendered = request.render({**first, block.name: Fit(pieces=pieces, tokens=0)}, [])
+        rendered = request.render({block.name: Fit(pieces=pieces, tokens=0)}, [])
         media = 0 if block.name == "knowledge" else sum([request.beside.get(p.segment.id, 0) for p in pieces])
         added.append(measure.total(list(rendered)) - empty - sum([counts[i] for i in places]) - media)
     each = max(0, -(-(added[-1] - added[0]) // max(1, len(shortest) - 1)))
