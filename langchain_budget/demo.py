@@ -1,8 +1,7 @@
-"""LangChain's half of `rankbudget demo`: retriever | BudgetTrimmer | prompt | model."""
+"""LangChain's half of `rankbudget demo`: retriever | BudgetTrimmer | prompt."""
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Any
 
@@ -11,8 +10,8 @@ from langchain_core.messages import convert_to_messages, convert_to_openai_messa
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnablePassthrough
 
-from rankbudget import BudgetSession, CounterUnavailableError
-from rankbudget.cli.demo import CLIENTS, CONTEXT, Half, Task
+from rankbudget import BudgetSession
+from rankbudget.cli.demo import CONTEXT, Half, Task
 
 from .trimmer import BudgetTrimmer
 
@@ -31,8 +30,6 @@ def run(task: Task) -> Half:
         | trimmer
         | RunnablePassthrough.assign(prompt=prompt)
     )
-    if task.model is not None:
-        chain |= RunnablePassthrough.assign(answer=(lambda done: done["prompt"]) | _model(task))
     done = chain.invoke(
         {
             "system": task.system,
@@ -44,7 +41,6 @@ def run(task: Task) -> Half:
         prompt=convert_to_openai_messages(done["prompt"].to_messages()),
         passages={document.id: document.page_content for document in done["documents"]},
         report=done["report"],
-        answer=done["answer"].text if task.model is not None else "",
     )
 
 
@@ -58,15 +54,3 @@ def _search(task: Task, values: dict[str, Any]) -> list[Document]:
 
 def _context(values: dict[str, Any]) -> str:
     return "\n\n".join(document.page_content for document in values.get("documents") or ())
-
-
-def _model(task: Task) -> Runnable[Any, Any]:
-    try:
-        from langchain_openai import ChatOpenAI
-    except ImportError as error:
-        msg = f"--model needs a client ({error}): {CLIENTS}"
-        raise CounterUnavailableError(msg) from error
-    settings: dict[str, Any] = {"max_tokens": task.budget.reserve_tokens(), "temperature": 0}
-    if task.base_url:
-        settings |= {"base_url": task.base_url, "api_key": os.environ.get("OPENAI_API_KEY") or "none"}
-    return ChatOpenAI(model=task.model, **settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +17,8 @@ from llama_index.core.llms import LLM, MockLLM
 from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from rankbudget import BudgetReport, BudgetSession, CounterUnavailableError
-from rankbudget.cli.demo import CLIENTS, Half, Task
+from rankbudget import BudgetReport, BudgetSession
+from rankbudget.cli.demo import Half, Task
 
 from ._codec import CODEC
 from ._events import BudgetEvent
@@ -69,7 +68,7 @@ def run(task: Task) -> Half:
         retriever=IndexRetriever(task),
         memory=memory,
         node_postprocessors=[BudgetNodePostprocessor(session=session, prompt=prompt)],
-        llm=_model(task),
+        llm=_no_model(task),
         system_prompt=task.system,
     )
     events, dispatcher = Events(), get_dispatcher()
@@ -82,7 +81,6 @@ def run(task: Task) -> Half:
         prompt=[CODEC.to_dict(message) for message in events.prompts[-1]],
         passages={node.node_id: node.text for node in response.source_nodes},
         report=next(report for report in events.reports if report.covers == "prompt"),
-        answer=response.response if task.model is not None else "",
     )
 
 
@@ -92,29 +90,10 @@ def _message(message: Mapping[str, Any]) -> ChatMessage:
     return ChatMessage(role=message["role"], content=message.get("content"), additional_kwargs=extra)
 
 
-def _model(task: Task) -> LLM:
+def _no_model(task: Task) -> LLM:
     # Told the true window, LlamaIndex would split a full prompt into two calls.
     window, reply = 2 * task.budget.context_window, task.budget.reserve_tokens()
-    if task.model is None:
-        return _no_model(window, reply)
-    try:
-        from llama_index.llms.openai_like import OpenAILike  # type: ignore[import-untyped]  # ships no types
-    except ImportError as error:
-        msg = f"--model needs a client ({error}): {CLIENTS}"
-        raise CounterUnavailableError(msg) from error
-    model: LLM = OpenAILike(
-        model=task.model,
-        api_base=task.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1",
-        api_key=os.environ.get("OPENAI_API_KEY") or "none",
-        is_chat_model=True,
-        context_window=window,
-        max_tokens=reply,
-        temperature=0,
-    )
-    return model
 
-
-def _no_model(window: int, reply: int) -> LLM:
     class NoModel(MockLLM):
         @property
         def metadata(self) -> LLMMetadata:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..budget.token_budget import TokenBudget
 from ..counting import counter_for
-from ..errors import BudgetConfigError, BudgetError, BudgetExceededError, CounterUnavailableError
+from ..errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError
 from ..messages.codec import content_text
 from ..relevance.index import EmbeddingIndex
 from ..report.report import BudgetReport
@@ -25,7 +25,6 @@ CONTEXT = f"Use the context information below to assist the user.\n{_LINE}\n{{co
 
 _HALVES = {"LangChain": "langchain_budget.demo", "LlamaIndex": "llamaindex_budget.demo"}
 _INSTALL = 'pip install "rankbudget[langchain,classic,llamaindex,faiss,embed]"'
-CLIENTS = "pip install langchain-openai llama-index-llms-openai-like"
 _DATA = Path(__file__).parents[1] / "data"
 _RETRIEVED = 20
 _RESERVE = 600
@@ -39,8 +38,6 @@ class Task:
     Args:
         history: the conversation before the question, as OpenAI-style dicts.
         index: the documents, to be searched.
-        model: the model that answers; None quotes a passage.
-        base_url: its OpenAI-compatible server; None is the client's default.
     """
 
     budget: TokenBudget
@@ -48,8 +45,6 @@ class Task:
     history: Sequence[Mapping[str, Any]]
     question: str
     index: EmbeddingIndex
-    model: str | None = None
-    base_url: str | None = None
 
     def search(self, query: str) -> list[Segment]:
         """Returns the passages nearest to a query, with their scores."""
@@ -64,13 +59,11 @@ class Half:
         prompt: the messages that went to the model, in neutral form.
         passages: the text of each passage in it, by its name.
         report: of the whole prompt.
-        answer: the model's; empty without one.
     """
 
     prompt: Sequence[Mapping[str, Any]]
     passages: Mapping[str, str]
     report: BudgetReport
-    answer: str = ""
 
 
 def run_demo(
@@ -79,13 +72,11 @@ def run_demo(
     docs: str | None = None,
     question: str | None = None,
     window: int = 4096,
-    model: str | None = None,
-    base_url: str | None = None,
 ) -> int:
     """Runs both halves, prints a report of each and what differs; returns 0, or 1 where something does.
 
     Raises:
-        BudgetError: a file cannot be read, the budget cannot work, or the model does not answer.
+        BudgetError: a file cannot be read, or the budget cannot work.
         ImportError: a framework is not installed; the error names the extra.
     """
     _say("loading LangChain and LlamaIndex")
@@ -97,25 +88,16 @@ def run_demo(
     index.add(passages)
     reserve = _RESERVE if window > 2 * _RESERVE else max(2, window // 4)
     task = Task(
-        budget=TokenBudget(context_window=window, reserve=reserve, model=model or _ENCODING),
+        budget=TokenBudget(context_window=window, reserve=reserve, model=_ENCODING),
         system="\n\n".join(content_text(m.get("content")) for m in system) or "You are a helpful assistant.",
         history=history,
         question=question or QUESTION,
         index=index,
-        model=model,
-        base_url=base_url,
     )
     done: dict[str, Half] = {}
     for name, run in halves.items():
         _say(f"running {name}")
-        try:
-            done[name] = half = run(task)
-        except Exception as error:
-            if model is None or isinstance(error, BudgetError):
-                raise
-            said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            msg = f"model {model!r} did not answer: {said}"
-            raise BudgetError(msg) from error
+        done[name] = half = run(task)
         print(f"\n== {name} ==\n{half.report.table()}")
         sent = _tokens_sent(half, task)
         print(f"counted again on what was sent: {sent:,} tokens, {len(half.prompt)} messages")
@@ -175,13 +157,13 @@ def _shown(text: str | None) -> str:
 
 
 def _answers(done: Mapping[str, Half], task: Task) -> dict[str, list[str]]:
-    """Returns each answer with those who gave it; without a model, the kept passage rated highest."""
+    """Returns the kept passage that is rated highest, with those who kept it."""
     found = [passage.id for passage in task.search(task.question)]
     answers: dict[str, list[str]] = {}
     for name, half in done.items():
         best = next((passage for passage in found if passage in half.passages), "")
-        quoted = f"{half.passages[best]}\n  ({best}; pass --model NAME for an answer)" if best else ""
-        answers.setdefault(half.answer or quoted or "no passage was kept", []).append(name)
+        quoted = f"{half.passages[best]}\n  ({best})" if best else "no passage was kept"
+        answers.setdefault(quoted, []).append(name)
     return answers
 
 

@@ -53,8 +53,6 @@ _DEMO: dict[str, dict[str, Any]] = {
     "--docs": {"metavar": "DIR", "help": "texts to index (default: rankbudget's documentation)"},
     "--question": {"metavar": "TEXT", "help": "what to ask"},
     "--window": {"type": int, "default": 4096, "help": "tokens of the context window (default: %(default)s)"},
-    "--model": {"metavar": "NAME", "help": "answer with this model (default: quote a passage)"},
-    "--base-url": {"metavar": "URL", "help": "an OpenAI-compatible server (default: OpenAI's)"},
 }
 
 

@@ -63,35 +63,6 @@ def test_the_demonstration_takes_a_users_own_files(chat, docs, capsys):
     assert "Keep tea dry and dark.\n  (tea.md#2" in capsys.readouterr().out
 
 
-@pytest.fixture
-def server():
-    pytest.importorskip("langchain_openai")
-    pytest.importorskip("llama_index.llms.openai_like")
-    from rankbudget.testing.server import StrictModelServer
-
-    with StrictModelServer(["from the chain", "from the engine"], context_window=4_096) as running:
-        yield running
-
-
-def test_a_model_answers_through_both_frameworks(server, capsys):
-    """A strict server of 4,096 tokens accepts both requests and counts what we count."""
-    assert run("demo", "--model", "gpt-4o", "--base-url", server.base_url) < 2
-    out = capsys.readouterr().out
-    assert "LangChain: from the chain" in out
-    assert "LlamaIndex: from the engine" in out
-    first, second = server.requests
-    assert max(first.prompt_tokens, second.prompt_tokens) <= 4_096 - 600
-    assert f"{first.prompt_tokens:,}" in out
-    assert f"{second.prompt_tokens:,}" in out
-
-
-def test_a_model_that_does_not_answer_is_one_line(capsys):
-    """A server that is not there names the model, with status 2."""
-    pytest.importorskip("langchain_openai")
-    assert run("demo", "--model", "gpt-4o", "--base-url", "http://127.0.0.1:9/v1") == 2
-    assert "rankbudget: error: model 'gpt-4o' did not answer: " in capsys.readouterr().err
-
-
 def test_a_demonstration_without_documents_says_how_to_give_some(monkeypatch, tmp_path):
     """Where neither the wheel nor a checkout has the pages, the message names --docs."""
     monkeypatch.setattr("rankbudget.cli.demo.__file__", str(tmp_path / "a" / "b" / "c" / "demo.py"))
