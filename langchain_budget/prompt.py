@@ -31,8 +31,6 @@ from ._slots import (
     reported,
 )
 
-_OF_TEMPLATE = frozenset({"template", "input_variables", "optional_variables", "input_types"})
-
 
 class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
     """Formats a chat prompt that fits: history, documents, examples and memory are cut in rank order.
@@ -88,11 +86,6 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
     ) -> Self:
         """Returns a template of messages, tuples, strings and placeholders."""
         return cls(ChatPromptTemplate(messages, template_format=template_format), **options)
-
-    def __add__(self, other: Any) -> Self:
-        """Returns a template of the same options with more messages behind these."""
-        options = {name: getattr(self, name) for name in type(self).model_fields if name not in _OF_TEMPLATE}
-        return type(self)(self.template + other, **options)
 
     @override
     def format_messages(self, **kwargs: Any) -> list[BaseMessage]:

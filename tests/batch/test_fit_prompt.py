@@ -206,6 +206,7 @@ def test_columns_and_outputs_have_other_names():
         ({"question": ["Why?"]}, {"columns": {"history": "chat"}}, "'chat'"),
         ({"question": ["Why?"], "messages": ["x"]}, {}, "'messages' already"),
         ({"question": ["Why?"], "documents": []}, {}, "one length"),
+        ({"question": ["Why?"], "documents": None}, {}, "'documents' .* must be a list"),
         ([{"question": "Why?"}], {}, "a list"),
     ],
 )

@@ -8,13 +8,8 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.load import dumps, loads
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, convert_to_openai_messages
-from langchain_core.prompts import (
-    ChatPromptTemplate,
-    HumanMessagePromptTemplate,
-    MessagesPlaceholder,
-    PromptTemplate,
-)
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 
 from langchain_budget import BudgetChatPromptTemplate
 from langchain_budget._codec import CODEC
@@ -161,21 +156,3 @@ def test_a_round_trip_over_the_wire_keeps_every_setting() -> None:
     assert again.fit(**given).report.limit == 120
     assert again.invoke(given) == prompt.invoke(given)
     assert '"not_implemented"' in dumps(slot("history", counter=len))
-
-
-# ---------------------------------------------------------------- a prompt that grows
-def test_messages_added_to_a_template_are_counted() -> None:
-    """`+` returns a template of the same options that fits the longer prompt."""
-    template = BudgetChatPromptTemplate.from_messages(
-        [MessagesPlaceholder("history"), ("human", "{question}")], max_tokens=300, counter=EXACT
-    )
-    longer = (
-        template
-        + SystemMessage("A rule that is added. " * 20)
-        + HumanMessagePromptTemplate.from_template("{last}")
-    )
-    made = longer.format_messages(history=THREAD, question="q", last="And now?")
-    assert isinstance(longer, BudgetChatPromptTemplate)
-    assert EXACT.count_messages(convert_to_openai_messages(made)) <= 300
-    assert [made[-1].content, made[-2].content[:6]] == ["And now?", "A rule"]
-    assert len(made) > 3

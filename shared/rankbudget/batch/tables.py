@@ -39,7 +39,10 @@ def table_of(batch: Any) -> Table:
     if home == "pandas" and hasattr(batch, "columns"):
         return _PandasTable(batch)
     if isinstance(batch, Mapping):
-        texts = [name for name, column in batch.items() if isinstance(column, (str, bytes, Mapping))]
+        one = (str, bytes, Mapping)
+        texts = [
+            name for name, held in batch.items() if isinstance(held, one) or not hasattr(held, "__len__")
+        ]
         if texts:
             seen = shown(batch[texts[0]])
             msg = f"the column {texts[0]!r} of a batch must be a list (got {seen}). row() takes one row."

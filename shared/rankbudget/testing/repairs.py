@@ -102,9 +102,9 @@ def take(missing: list[str], answered: Sequence[str | None]) -> bool:
 def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
     """Returns the messages a valid conversation keeps, the same objects.
 
-    A call without all its results goes with the results it has, unless nothing follows it; results of no call
-    go; so does a user or assistant message that says nothing; where there is a user message, what an assistant
-    said before the first one goes.
+    A call without all its results goes with the results it has, unless nothing follows it; results of no
+    call go; so does a user or assistant message that says nothing; where there is a user message, what an
+    assistant said before the first one goes.
 
     Example:
         >>> orphan = {"role": "tool", "tool_call_id": "x", "content": "of no call"}
