@@ -29,6 +29,10 @@ def test_a_frame_is_fitted_when_it_is_read():
         fit_daft(frame, FitPrompt(100))
     with pytest.raises(BudgetConfigError, match="workers"):
         fit_daft(frame, FitPrompt(100, columns={"history": "chat"}), workers=0)
+    with pytest.raises(
+        BudgetConfigError, match=r"frame must be a Daft data frame .*; fit must be a FitPrompt"
+    ):
+        fit_daft({"chat": ["[]"]}, 100)
     made = fit_daft(frame, FitPrompt(100, columns={"history": "chat"}, outputs={"budget_error": "error"}))
     assert made.to_pydict()["error"] == ["RowError: a row must have a question or a history (got neither)."]
 

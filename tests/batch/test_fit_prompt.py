@@ -181,6 +181,28 @@ def test_half_a_surrogate_pair_does_not_stop_a_batch():
     made = FitPrompt(100)({"question": ["half \ud800", None], "history": [None, '[{"role": "\\ud800"}]']})
     assert json.loads(made["messages"][0])[0]["content"] == "half \ud800"
     assert all(text.encode() for text in (made["messages"][0], made["budget_error"][1]))
+    named = {"question": ["q", None], "history": ['[{"id": "\\ud800", "role": "user", "content": "y"}]', "5"]}
+    assert FitPrompt(100)(named)["kept"][0] == ["?"]
+    pa = pytest.importorskip("pyarrow")
+    assert FitPrompt(100)(pa.table(named))["kept"].to_pylist()[0] == ["?"]
+
+
+def test_a_document_without_an_id_is_named_by_its_position():
+    """In nested values and in JSON alike, where null is no id."""
+    documents = [{"id": None, "text": "Tea."}, {"text": "Ice."}]
+    for either in (documents, json.dumps(documents)):
+        made = FitPrompt(100).row({"question": "Why?", "documents": either})
+        assert sorted(made["kept"]) == ["documents-0", "documents-1"]
+
+
+def test_columns_of_a_batch_have_different_names():
+    """Two columns of one name are an error of the whole batch."""
+    pa = pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    names = ["question", "question"]
+    for batch in (pa.table([["a"], ["b"]], names=names), pd.DataFrame([["a", "b"]], columns=names)):
+        with pytest.raises(BudgetConfigError, match="columns of a batch must have different names"):
+            FitPrompt(100)(batch)
 
 
 def test_raise_names_the_row():
@@ -265,8 +287,10 @@ def test_the_answer_may_be_as_long_as_the_window_and_the_model_allow():
     assert FitPrompt({**budget, "safety": 30}).row(question)["max_completion_tokens"] == 970 - tokens
 
 
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=9)
+"""Among them with halves of surrogate pairs."""
 CELLS = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.binary(max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.binary(max_size=3),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS) | st.text(), inner, max_size=3)
     ),
@@ -282,9 +306,13 @@ def test_no_cell_stops_a_batch(cells, as_json, strict):
         for i, name in enumerate(INPUTS)
     }
     made = FitPrompt(60, strict=strict)(given_columns)
-    for messages, tokens, error in zip(
-        made["messages"], made["prompt_tokens"], made["budget_error"], strict=True
+    for messages, tokens, error, kept, dropped in zip(
+        *(made[output] for output in ("messages", "prompt_tokens", "budget_error", "kept", "dropped")),
+        strict=True,
     ):
+        assert all(
+            text is None or text.encode() for text in (messages, error, *(kept or ()), *(dropped or ()))
+        )
         assert (messages is None) == (tokens is None) == (error is not None)
         assert tokens is None or 0 < tokens <= 60
         assert error is None or error.partition(":")[0].isidentifier()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import BudgetConfigError, check_count
+from ..errors import BudgetConfigError, check_count, shown
 from .fit_prompt import FitPrompt
 from .tables import LISTS, NUMBERS
 
@@ -27,6 +27,10 @@ def fit_daft(frame: Any, fit: FitPrompt, *, workers: int | None = None, batch_ro
     problems: list[str] = []
     check_count("workers", 1 if workers is None else workers, problems, low=1)
     check_count("batch_rows", batch_rows, problems, low=1)
+    if not isinstance(frame, daft.DataFrame):
+        problems.append(f"frame must be a Daft data frame (got {shown(frame)})")
+    if not hasattr(fit, "fit_batch"):
+        problems.append(f"fit must be a FitPrompt (got {shown(fit)})")
     if problems:
         raise BudgetConfigError.of(problems)
     used = list(fit.input_columns(frame.column_names).values())

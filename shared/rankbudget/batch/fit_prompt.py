@@ -26,7 +26,7 @@ from ..prompt.request import Plan
 from ..prompt.stages import plain_budget
 from ..relevance.protocol import Scorer
 from .reading import INPUTS, USUAL_INPUTS, read_row
-from .tables import OUTPUTS, as_json, table_of
+from .tables import OUTPUTS, as_json, in_utf8, table_of
 
 _STAYS = frozenset({"system", "query"})
 """Blocks that are always kept, so `kept` does not list them."""
@@ -161,9 +161,7 @@ class FitPrompt:
                 plan = assembler.assemble(parts.blocks, query=parts.question, tools=parts.tools)
                 made = self._outputs(plan)
             except Exception as error:  # whatever a row holds, the next ones are fitted
-                told = f"{type(error).__name__}: {' '.join(str(error).split())}".encode(
-                    "utf-8", "replace"
-                ).decode()
+                told = in_utf8(f"{type(error).__name__}: {' '.join(str(error).split())}")
                 if self.on_error == "raise":
                     msg = f"{name}: {told}"
                     raise RowError(msg) from error
@@ -210,7 +208,7 @@ class FitPrompt:
         dropped: list[str] = []
         for decision in report.decisions:
             if decision.block not in _STAYS:
-                (dropped if decision.action == "trimmed" else kept).append(decision.segment_id)
+                (dropped if decision.action == "trimmed" else kept).append(in_utf8(decision.segment_id))
         if len({*kept, *dropped}) < len(kept) + len(dropped):
             twice = sorted(name for name, times in Counter([*kept, *dropped]).items() if times > 1)
             msg = f"ids of documents, messages and memories of a row must differ (got {twice[0]!r} twice)."

@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import RowError, shown
 from ..messages.codec import PINNED_ROLES
 from ..segment import Block, Segment
+from .tables import in_utf8
 
 USUAL_INPUTS = ("system", "history", "documents", "question", "tools")
 """What is read from columns of the same name, where there are such columns."""
@@ -149,6 +150,7 @@ def _segment(name: str, position: int, item: Any) -> Segment:
     fields = item if isinstance(item, Mapping) else {}
     text = next((fields[key] for key in _TEXT_KEYS if fields.get(key) is not None), None)
     _checked(name, item, isinstance(text, str), "texts, or objects with a 'text'")
-    given = str(fields.get("id", f"{name}-{position}"))
+    given = fields.get("id")
     known = {key: fields[key] for key in _FIELDS if fields.get(key) is not None}
-    return Segment(id=given.encode("utf-8", "replace").decode(), text=text or "", **known)
+    given = f"{name}-{position}" if given is None else in_utf8(str(given))
+    return Segment(id=given, text=text or "", **known)

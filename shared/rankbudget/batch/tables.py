@@ -31,8 +31,16 @@ def table_of(batch: Any) -> Table:
     """Returns a batch as a table.
 
     Raises:
-        BudgetConfigError: it is no batch, or its columns are not of one length.
+        BudgetConfigError: it is no batch, or its columns are not of one length and of different names.
     """
+    table = _of_kind(batch)
+    if len(set(table.names)) < len(list(table.names)):
+        msg = f"the columns of a batch must have different names (got {shown(list(table.names))})."
+        raise BudgetConfigError(msg)
+    return table
+
+
+def _of_kind(batch: Any) -> Table:
     home = type(batch).__module__.partition(".")[0]
     if home == "pyarrow" and hasattr(batch, "schema"):
         return _ArrowTable(batch)
@@ -67,6 +75,11 @@ def as_json(value: Any) -> str:
     except UnicodeEncodeError:
         return json.dumps(value)
     return text
+
+
+def in_utf8(text: str) -> str:
+    """Returns a text that every format can hold: half a surrogate pair becomes "?"."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def arrow_type(output: str) -> Any:

@@ -81,8 +81,8 @@ def shrink_lines(values: list[Any], target: int, asked: Words) -> str:
 def by_importance(items: Sequence[Any], asked: Words, *, ends_first: int, around: int = 0) -> list[int]:
     """Returns positions, most worth keeping first.
 
-    First are `ends_first` ends, items that say what was asked with `around` neighbours, and those that tell of
-    trouble; then all others from the ends towards the middle.
+    First are `ends_first` ends, items that say what was asked with `around` neighbours, and those that tell
+    of trouble; then all others from the ends towards the middle.
     """
     count, told = len(items), [i for i, item in enumerate(items) if tells_trouble(item)]
     if len(told) * 2 > count:
