@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import Assembler, BudgetExceededError, MessageError, TokenBudget
+from rankbudget import Assembler, BudgetExceededError, BudgetSession, MessageError, TokenBudget, fit_messages
 from rankbudget.batch import FitPrompt
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
@@ -59,3 +59,24 @@ def test_a_blank_question_is_refused_at_every_door() -> None:
     assert "must not be empty" in made["budget_error"]
     with pytest.raises(BudgetExceededError):
         Assembler(8, counter=COUNTER).assemble({"system": "s"}, query="w " * 20)
+
+
+@draws()
+@given(
+    sizes=st.lists(st.integers(1, 900), min_size=4, max_size=9),
+    limit=st.integers(150, 3000),
+    asked=st.integers(1, 60),
+    session=st.booleans(),
+)
+def test_no_exchange_is_dropped_beside_free_room(
+    sizes: list[int], limit: int, asked: int, session: bool
+) -> None:
+    """While both its texts could be kept with 200 tokens, the newest exchange that does not fit whole is shortened."""
+    pairs = [[("user", size), ("assistant", size // 3 + 1)] for size in sizes]
+    said = [*(one for pair in pairs for one in pair), ("user", asked)]
+    messages = [{"role": role, "content": "w " * size} for role, size in said]
+    known = BudgetSession(limit, counter=COUNTER) if session else None
+    fit = fit_messages(messages, max_tokens=limit, counter=COUNTER) if known is None else known.fit(messages)
+    tokens = COUNTER.count_messages(fit.messages)
+    assert tokens <= limit
+    assert len(fit.messages) == len(messages) or limit - tokens <= 2 * (200 + 4)

@@ -55,7 +55,7 @@ class TokenBudget:
         max_system_ratio: largest share of the window for the system prompt; None allows any.
         min_exchanges: question-and-answer pairs of the history that stay when anything of it stays.
         message_cap: a number from 200 lets long texts of the last exchanges be shortened when these do not
-            fit, and long tool results before older steps are dropped; None never shortens.
+            fit, and of older steps and exchanges before these are dropped; None never shortens.
         shorten_question: cuts a question that does not fit to what is free; otherwise it raises.
         model: the model's name, for its tokenizer.
         max_output: the longest answer in tokens the model can give; caps a reserve given as a share.

@@ -1,4 +1,4 @@
-"""When not all older steps fit: shorten their long results before one is dropped."""
+"""When not all older steps and exchanges fit: shorten long texts before one is dropped."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from .timeline import Timeline, Unit
 
 
 def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection:
-    """Returns what stays when long results of older steps are shortened before a step is dropped.
+    """Returns what stays when long texts of older steps and exchanges are shortened before one is dropped.
 
     Newest first, each step is kept with at most `LEAST_TOKENS` of a result, and the first one without room
-    for that with what is left. What no other step can use lengthens results, newest first.
+    for that with what is left, as the first exchange that has no results. What no other step can use
+    lengthens results, newest first.
     """
     units: list[Unit] = []
     short: list[list[Unit]] = []
@@ -24,10 +25,10 @@ def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection:
         least = dict.fromkeys(results, LEAST_TOKENS)
         price = timeline.cost(link, shortened(timeline, least))
         if price > left:
-            texts = results_of(timeline, link, VERY_LEAST)
-            if importance == STEPS:
-                texts = [i for unit in link for i in unit.positions()]
-            cut = cap_units(timeline, link, left, cuttable=texts, floor=VERY_LEAST)
+            texts = [] if importance == STEPS else results_of(timeline, link, VERY_LEAST)
+            floor = VERY_LEAST if texts or importance == STEPS else LEAST_TOKENS
+            texts = texts or [i for unit in link for i in unit.positions()]
+            cut = cap_units(timeline, link, left, cuttable=texts, floor=floor)
             if cut is not None:
                 units += link
                 caps.update(cut)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from .capping import LEAST_TOKENS
 from .state import Cut, KeptRun
 from .timeline import NO_EDITS, Timeline, Unit
 
@@ -29,7 +30,7 @@ class Selection:
         default_factory=lambda: NO_EDITS
     )  # most tokens of each shortened text, by position
     room: int = 0  # tokens that there were to choose for
-    older: bool = False  # steps were left out that may stay with shortened results
+    older: bool = False  # steps or exchanges were left out that may stay with shortened texts
 
     def positions(self, pinned: Sequence[int] = ()) -> list[int]:
         """Returns the kept positions in order, `pinned` ones among them."""
@@ -53,7 +54,8 @@ def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
         for unit in link:
             with_link += tokens_of(unit)
         if with_link > room:
-            older = importance == STEPS or any(unit.stop - unit.start > 1 for unit in kept + link)
+            older = importance == STEPS or room - used > LEAST_TOKENS
+            older = older or any(unit.stop - unit.start > 1 for unit in kept + link)
             return None if importance == MUST else Selection(kept, used, older=older)
         kept += link
         used = with_link

@@ -68,7 +68,7 @@ def fit_messages(
             prompt caches.
         min_exchanges: question-and-answer pairs that stay if that can be, from 0.
         message_cap: a number from 200 lets long texts of those pairs be shortened, largest first, when the
-            pairs do not fit, and long tool results before older steps are dropped. None never shortens.
+            pairs do not fit, and of older steps and exchanges before these are dropped. None never shortens.
         shorten_question: cuts the current question to what is free when it does not fit; otherwise it raises.
         summarizer: `(text, max_tokens) -> str`, writes a summary of what is dropped; None writes none.
         summary_timeout: seconds one call of the summarizer may take, above 0; after that a warning says that
