@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
@@ -38,8 +39,6 @@ _TEMPLATE_SPARE = 32
 _SMALLEST = 1024
 """In a smaller window `PromptHelper` finds no room beside its templates: "Chunk size ... is not positive"."""
 _ROUNDS = 4
-_JOINTS = 4
-"""Tokens that a text and its template may make where they meet."""
 
 
 class _NoValueError(type):
@@ -202,22 +201,33 @@ class Door:
     def variables(
         self, prompt: BasePromptTemplate, given: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns a template's variables; the longest, but never the question, is shortened to fit."""
-        limit, counter = self.limit(arguments), self.counter
+        """Returns a template's variables; the longest, but never the question, is shortened to fit.
+
+        Older messages of the template, which the request gives up later, take at most half of the room.
+        """
+        limit = self.limit(arguments)
         chosen = prompt.select(llm=self.llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         values = {**chosen.kwargs, **given}
         texts = {name: _text_of(value) for name, value in values.items() if name not in QUESTIONS}
         query = next((str(values[name]) for name in QUESTIONS if values.get(name)), "")
         made = dict(given)
-        while (needed := self._prompt_tokens(chosen, {**values, **made}, arguments)) > limit:
-            name = max(texts, key=lambda key: len(texts[key]), default="")
-            if not texts.get(name):
+
+        def tokens_with(name: str, value: Any) -> int:
+            return self._prompt_tokens(chosen, {**values, **made, name: value}, arguments)
+
+        if self.llm.metadata.is_chat_model:
+            bare = {name: "" if isinstance(values[name], str) else [] for name, text in texts.items() if text}
+            messages = chosen.format_messages(self.llm, **{**values, **bare})
+            counted = CodecMeasure(CODEC, self.counter)
+            older = counted.group([m for m in messages[:-1] if CODEC.role(m) != "system"])
+            rest = limit - self._prompt_tokens(chosen, {**values, **bare}, arguments) + older
+            wanted = self._prompt_tokens(chosen, values, arguments) - limit + rest - older
+            limit += max(0, older - max(rest // 2, rest - wanted))
+        for name in sorted(filter(texts.get, texts), key=lambda name: -len(texts[name])):
+            if tokens_with(name, values[name]) <= limit:
                 break
-            most = counter.count(texts[name]) - (needed - limit) - _JOINTS
-            kept, report = fit_texts(texts.pop(name).split(JOINT), max(1, most), query, counter)
+            made[name], report = _fitted(values[name], partial(tokens_with, name), limit, query, self.counter)
             send_report(report, self.limits.on_report)
-            text = JOINT.join(kept.values())
-            made[name] = text if isinstance(values[name], str) else [text]
         return made
 
     def _prompt_tokens(
@@ -235,12 +245,48 @@ class Door:
         return counter.count(text) + (counter.count_messages([], tools) if tools else 0)
 
 
+def _fitted(
+    value: Any, tokens_with: Callable[[Any], int], limit: int, query: str, counter: TokenCounter
+) -> tuple[Any, BudgetReport]:
+    """Returns a template's variable, a text or a list of texts, with what fits of it.
+
+    A host that joins its texts gives a list of one. Of any other the template writes something around each.
+    """
+    is_list = not isinstance(value, str)
+    joined = not is_list or len(value) == 1
+    texts = (value[0] if is_list else value).split(JOINT) if joined else value
+
+    def with_parts(parts: Iterable[str]) -> Any:
+        if joined:
+            return [JOINT.join(parts)] if is_list else JOINT.join(parts)
+        return list(parts)
+
+    bare = tokens_with(with_parts(()))
+    room = limit - bare
+    around = tokens_with(value) - bare - sum(counter.count_many([text + JOINT for text in texts]))
+    frame = 0 if joined else max(0, -(-around // len(texts)))
+    while True:
+        kept, report = fit_texts(texts, max(1, room), query, counter, frame=frame)
+        made = with_parts(kept.values())
+        over = tokens_with(made) - limit
+        if over <= 0 or room <= 1:
+            return made, report
+        room = max(1, room - over)
+
+
 def fit_texts(
-    texts: Sequence[str], most: int, query: str, counter: TokenCounter, scorer: Any = None
+    texts: Sequence[str],
+    most: int,
+    query: str,
+    counter: TokenCounter,
+    scorer: Any = None,
+    *,
+    frame: int = 0,
 ) -> tuple[dict[int, str], BudgetReport]:
     """Returns by position what of some texts answers the question, within `most` tokens when joined.
 
-    What the counter may be too low by is left free already, where `most` comes from.
+    What the counter may be too low by is left free already, where `most` comes from. Each text costs `frame`
+    tokens more.
     """
     segments = [Segment(id=str(i), text=text) for i, text in enumerate(texts) if text.strip()]
     room = most
@@ -251,11 +297,13 @@ def fit_texts(
             query=query,
             counter=counter,
             scorer=scorer,
-            cost=lambda _, text: counter.count(text + JOINT),
+            cost=lambda _, text: counter.count(text + JOINT) + frame,
             dedup=False,
         )
         kept = {int(segment.id): segment.text for segment in result.segments}
-        over = counter.count(JOINT.join(kept.values())) - most  # an estimate may be more than those of parts
+        over = (
+            counter.count(JOINT.join(kept.values())) + frame * len(kept) - most
+        )  # an estimate may be more than those of parts
         if over <= 0:
             return kept, result.report
         room = max(1, room - over)

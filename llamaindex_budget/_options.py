@@ -11,7 +11,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.memory import BaseMemory, BaseMemoryBlock
 from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rankbudget import BudgetSession, Scorer, TokenBudget
 from rankbudget.adapters import check_options, is_blocking
@@ -29,6 +29,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "scorer": (Scorer, "an object with score(query, segments)"),
     "memory_blocks": (object, "a list of LlamaIndex memory blocks"),
     "nodes": (object, "a list of NodeWithScore"),
+    "query_bundle": (QueryBundle, "a QueryBundle; give a text as query_str"),
     "text_chunks": (object, "a list of texts"),
     "data": (Mapping, "a mapping that to_dict wrote"),
     "on_report": (object, "a blocking callable that takes a report, or None"),

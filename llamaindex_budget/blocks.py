@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
@@ -22,6 +22,12 @@ from ._options import by_name, check_part
 from .models import as_summarizer
 
 _LOWEST = 100
+
+
+class _Found(list[Any]):
+    """Content with the question that it was found for: one block may serve several conversations at once."""
+
+    asked = ""
 
 
 class BudgetMemoryBlock(BaseMemoryBlock[Any]):
@@ -56,7 +62,6 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     priority: int = -1  # a stock Memory cuts the smallest above 0 first
 
     _tokens: TokenCounter | None = PrivateAttr(default=None)
-    _asked: str = PrivateAttr(default="")
 
     @by_name
     def __init__(self, **options: Any) -> None:
@@ -74,11 +79,11 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         return self._tokens
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **_: Any) -> Any:
-        self._asked = _question(messages)
         if self.read is None:
             return self.text
         found = self.read(list(messages or ()))
-        return await found if inspect.isawaitable(found) else found
+        found = await found if inspect.isawaitable(found) else found
+        return _found(found, _question(messages)) if isinstance(found, list) else found
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Takes messages that left the conversation; a fixed text has no use for them."""
@@ -104,8 +109,16 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         room = sum(self.tokens.count_many([f"{text}\n" for text in texts])) - tokens_to_truncate
         if room <= 0:
             return None
-        kept = fit_documents(texts, max_tokens=room, query=self._asked, counter=self.tokens).segments
+        kept = fit_documents(
+            texts, max_tokens=room, query=getattr(content, "asked", ""), counter=self.tokens
+        ).segments
         return [TextBlock(text=s.text) for s in kept] or None
+
+
+def _found(texts: Iterable[Any], asked: str) -> _Found:
+    found = _Found(TextBlock(text=text) if isinstance(text, str) else text for text in texts)
+    found.asked = asked
+    return found
 
 
 def _question(messages: list[ChatMessage] | None) -> str:
@@ -149,12 +162,13 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
         if self.retriever is None:
             return await super()._aget(messages, **block_kwargs)
-        self._asked = _question(messages)
-        if not self._asked:
+        asked = _question(messages)
+        if not asked:
             return []
-        found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(self._asked))
-        texts = dict.fromkeys(item.get_content(MetadataMode.LLM) for item in found)
-        return [TextBlock(text=text) for text in texts if text]
+        found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(asked))
+        return _found(
+            filter(None, dict.fromkeys(item.get_content(MetadataMode.LLM) for item in found)), asked
+        )
 
 
 class HistorySummaryMemoryBlock(BudgetMemoryBlock):

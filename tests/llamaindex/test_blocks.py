@@ -19,6 +19,7 @@ from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.memory import BaseMemoryBlock, Memory, StaticMemoryBlock
 from llama_index.core.memory.memory import DEFAULT_MEMORY_BLOCKS_TEMPLATE
 from llama_index.core.prompts import RichPromptTemplate
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
@@ -312,7 +313,7 @@ def test_of_a_blocks_texts_those_stay_that_answer(place: int, as_block: bool, st
     assert len(kept) > 1
     assert kept == sorted(kept)
     texts = asyncio.run(block.aget([say("user", question)]))
-    fewer = asyncio.run(block.atruncate([TextBlock(text=fact) for fact in facts], 700))
+    fewer = asyncio.run(block.atruncate(texts, 700))
     assert len(texts) == 61
     assert any("999" in text.text for text in fewer)
 
@@ -382,3 +383,16 @@ def test_the_work_of_a_read_grows_with_the_number_of_blocks(n: int, limit: int) 
     assert len(template.shown) <= 3
     memory.notice = "Other words before the blocks, some more than there were before them."
     assert tokens(memory.get()) <= limit
+
+
+async def test_a_block_of_two_memories_keeps_what_each_asked_for() -> None:
+    """A question of somebody else between reading and shortening changes nothing."""
+    people = {"Anna": "Rome", "Bert": "Oslo", "Carl": "Kiel"}
+    texts = [f"{name} lives in {city}. " + "The weather is good. " * 20 for name, city in people.items()]
+    found = FixedRetriever([NodeWithScore(node=TextNode(text=text)) for text in texts])
+    for block in (KnowledgeMemoryBlock(retriever=found), KnowledgeMemoryBlock(read=lambda _: list(texts))):
+        content = {name: await block.aget([say("user", f"Where does {name} live?")]) for name in people}
+        for name, city in people.items():
+            cut = sum(block.tokens.count_many([part.text for part in content[name]])) - 20
+            (kept,) = await block.atruncate(content[name], cut)
+            assert kept.text.startswith(f"{name} lives in {city}.")

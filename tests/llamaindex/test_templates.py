@@ -1,0 +1,81 @@
+"""Prompts that a bounded model makes of a template: what a variable may hold, and what gives way to what."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.llms import MockLLM
+from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate, RichPromptTemplate
+
+from llamaindex_budget import budget_model
+from rankbudget import counter_for
+from tests.drawing import draws
+from tests.llamaindex.models import say
+
+COUNTER = counter_for("gpt-4o")
+FRAMES = [
+    "- {{d}}\n",
+    "<doc id='{{loop.index}}'>{{d}}</doc>\n",
+    "### Text {{loop.index}} of many\n\n{{d}}\n\n",
+]
+QUESTION = "How many windows has room 7?"
+
+
+def sent(template: Any, limit: int, **values: Any) -> tuple[str, int]:
+    """Returns the prompt that the model got, and its tokens."""
+    reports: list[Any] = []
+    llm = budget_model(
+        MockLLM(is_chat_model=True), max_tokens=limit, counter="gpt-4o", on_report=reports.append
+    )
+    return str(llm.predict(template, query_str=QUESTION, **values)), reports[-1].total_tokens
+
+
+@draws()
+@given(
+    frame=st.sampled_from(FRAMES),
+    count=st.integers(8, 120),
+    tail=st.integers(0, 12),
+    limit=st.integers(150, 1200),
+)
+def test_texts_of_a_list_stay_apart_and_fill_the_room(frame: str, count: int, tail: int, limit: int) -> None:
+    """Each kept text is in the template's own frame, the asked one among them, and no room for another is left."""
+    template = RichPromptTemplate("{% for d in docs %}" + frame + "{% endfor %}{{query_str}}")
+    docs = [f"Room {i} has {i + 1} windows." + " It is very old." * tail for i in range(count)]
+    prompt, tokens = sent(template, limit, docs=docs)
+    assert tokens <= limit
+    assert "Room 7 has 8 windows." in prompt
+    framed = max(COUNTER.count(frame.replace("{{d}}", doc).replace("{{loop.index}}", "99")) for doc in docs)
+    rooms = re.findall(r"Room (\d+) ", prompt)
+    # What is around a text is priced as the mean, rounded up: at most a token too much for each.
+    assert len(rooms) == count or tokens > limit - 2 * framed - len(rooms)
+    if "loop.index" in frame:
+        assert [int(n) for n in re.findall(r"(?:id='|Text )(\d+)", prompt)] == list(range(1, len(rooms) + 1))
+
+
+@draws()
+@given(limit=st.integers(60, 400), mark=st.sampled_from(["'", '"', "\n", "é", "\t"]))
+def test_a_text_in_a_list_is_cut_until_it_fits(limit: int, mark: str) -> None:
+    """Where a template writes a list as Python does, with quotes and escapes, the prompt keeps to the limit as well."""
+    text = "\n".join(f"Room {i} has {i + 1} windows.{mark} It is old. It is wide." for i in range(40))
+    prompt, tokens = sent(PromptTemplate("Facts: {context_str}\nQ: {query_str}"), limit, context_str=[text])
+    assert tokens <= limit
+    assert "Room 7 has 8 windows" in prompt
+
+
+@pytest.mark.parametrize("limit", [120, 200, 300, 400])
+@pytest.mark.parametrize("facts", ["Room 7 has 8 windows.", "Room 7 has 8 windows. " + "Cats sleep. " * 200])
+def test_old_messages_of_a_template_give_way_to_facts(limit: int, facts: str) -> None:
+    """They are cut later, so until then they take at most half of the room."""
+    old = [say(("user", "assistant")[i % 2], f"old {i} " * 5) for i in range(20)]
+    template = ChatPromptTemplate(
+        message_templates=[say("system", "Facts: {context_str}"), *old, say("user", "{query_str}")]
+    )
+    prompt, tokens = sent(template, limit, context_str=facts)
+    assert tokens <= limit
+    assert "Room 7 has 8 windows." in prompt
+    assert QUESTION in prompt
+    assert "old 19" in prompt
