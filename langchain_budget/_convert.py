@@ -13,7 +13,7 @@ from langchain_core.prompts import BasePromptTemplate, format_document
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from rankbudget import Segment
-from rankbudget.adapters import segment_signals
+from rankbudget.adapters import Shown, segment_signals
 from rankbudget.errors import BudgetConfigError, MessageError
 
 from ._codec import CODEC
@@ -82,12 +82,17 @@ def example_messages(example: Mapping[str, Any], prompt: Any = None) -> list[Bas
 
 
 def to_segments(
-    items: Iterable[Any], *, prefix: str = "document", text_of: Callable[[Any], str] | None = None
+    items: Iterable[Any],
+    *,
+    prefix: str = "document",
+    text_of: Callable[[Any], str] | None = None,
+    shown: Shown | None = None,
 ) -> list[Segment]:
     """Returns documents, example dicts, messages or plain texts as segments; each carries its host object.
 
     An item's own id names its segment; without one, or for the second of the same id, its place in the list
-    does. A document's metadata gives score and title, and what only memories are ranked by or tags show.
+    does. A document's metadata gives score and title, and what only memories are ranked by or tags show;
+    `shown`, how it reads in the prompt, what is beside its text.
     """
     if isinstance(items, (str, Mapping)) or not isinstance(items, Iterable):
         msg = f"{prefix}s must be a list (got a {type(items).__name__})"
@@ -98,6 +103,8 @@ def to_segments(
         segment = item if isinstance(item, Segment) else _segment(item, place, prefix, text_of)
         if segment.id in seen:
             segment = dataclasses.replace(segment, id=f"{segment.id}#{place}")
+        if shown is not None:
+            segment = dataclasses.replace(segment, beside=shown("knowledge", segment, "").strip())
         seen.add(segment.id)
         segments.append(segment)
     return segments

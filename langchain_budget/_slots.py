@@ -198,8 +198,11 @@ class SlotSettings(LimitSettings):
         one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)
         prompt = self.example_prompt if name == "examples" else None
         text_of = None if prompt is None else partial(example_text, prompt=prompt)
+        shown = shown_by(self.document_prompt) if name == "knowledge" else None
         try:
-            segments = tuple(to_segments([value] if one else value, prefix=name, text_of=text_of))
+            segments = tuple(
+                to_segments([value] if one else value, prefix=name, text_of=text_of, shown=shown)
+            )
         except MessageError as error:
             msg = f"the input's {key!r} cannot be read: {error}"
             raise MessageError(msg) from error

@@ -82,7 +82,7 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
     def fit(self, documents: Sequence[Document], query: str) -> FitResult:
         """Returns the kept documents as segments, with the report; a segment's `source` is its document."""
         check_values({"query": query})
-        segments = tuple(to_segments(documents))
+        segments = tuple(to_segments(documents, shown=shown_by(self.document_prompt)))
         options: dict[str, Any] = {n: getattr(self, n) for n in ("scorer", "compress", "dedup", "order")}
         if all(getattr(self, name) is None for name in ("session", "budget", "model", "context_window")):
             from rankbudget import fit_documents  # ranking is only loaded where documents are
@@ -115,7 +115,7 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
         """Returns the `k` best documents in their order; without `compress`, of those that fit alone."""
         from rankbudget import fit_documents  # ranking is only loaded where documents are
 
-        segments = to_segments(documents)
+        segments = to_segments(documents, shown=shown_by(self.document_prompt))
         if not self.compress:
             segments = [s for s in segments if self._cost(s, s.text) <= self._limits.most]
         if len(segments) > k:

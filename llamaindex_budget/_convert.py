@@ -63,11 +63,11 @@ def media_cost(item: Any, counter: TokenCounter) -> int:
     return max(0, counter.count_message(CODEC.to_dict(message)) - counter.count_message(empty))
 
 
-def to_segments(nodes: Sequence[NodeWithScore], texts: Sequence[str]) -> list[Segment]:
-    """Returns one segment per node with its text; a node retrieved twice gets its place in its id."""
+def to_segments(nodes: Sequence[NodeWithScore], parts: Sequence[tuple[str, str, str]]) -> list[Segment]:
+    """Returns one segment per node with its `seen_parts`; a node retrieved twice gets its place in its id."""
     segments: list[Segment] = []
     seen: set[str] = set()
-    for place, (item, text) in enumerate(zip(nodes, texts, strict=True)):
+    for place, (item, (before, text, after)) in enumerate(zip(nodes, parts, strict=True)):
         node, identity = item.node, item.node.node_id
         if identity in seen:
             identity = f"{identity}#{place}"
@@ -79,6 +79,7 @@ def to_segments(nodes: Sequence[NodeWithScore], texts: Sequence[str]) -> list[Se
             known = found.get("provenance")
             confidence = known.confidence if known is not None else None
             found["provenance"] = Provenance(source_id=node.ref_doc_id, confidence=confidence)
+        found["beside"] = (before + after).strip()
         segments.append(Segment(id=identity, text=text, metadata=node.metadata, source=item, **found))
     return segments
 

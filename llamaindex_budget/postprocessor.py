@@ -156,13 +156,13 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         return await adrive(self._steps(nodes, query_bundle))
 
     def _steps(self, nodes: list[NodeWithScore], asked: QueryBundle | None) -> Steps[list[NodeWithScore]]:
-        check_values({"nodes": nodes}, "nodes")
+        check_values({"nodes": nodes, "query_bundle": asked}, "nodes")
         dispatcher.event(
             ReRankStartEvent(query=asked, nodes=nodes, top_n=len(nodes), model_name=self.class_name())
         )
         query = asked.query_str if asked is not None else ""
         parts, counter = [seen_parts(item) for item in nodes], self._counter()
-        given = to_segments(nodes, [text for _, text, _ in parts])
+        given = to_segments(nodes, parts)
         if self._scorer is not None and query:
             given = [replace(segment, score=None) for segment in given]
         seen = _Seen(

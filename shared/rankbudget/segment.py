@@ -84,6 +84,8 @@ class Segment:
         group: segments of one group live or die together.
         pinned: never cut.
         title: a short name scorers may use (a document's title).
+        beside: what the model reads beside the text, as lines of metadata; it is rated with the text, and
+            texts with other words beside them are no duplicates.
         label: the class of a labelled example.
         kind: a memory's type, as "core", "explicit", "fact", "project", "experience".
         priority: a memory's own importance, 0 to 100; None where unknown.
@@ -109,6 +111,7 @@ class Segment:
     group: str | None = None
     pinned: bool = False
     title: str | None = None
+    beside: str = ""
     label: str | None = None
     kind: str | None = None
     priority: float | None = None

@@ -205,6 +205,32 @@ def test_texts_that_differ_in_a_fact_are_no_doubles(compress: bool, twins: tuple
     assert [segment.text for segment in result.segments] == list(twins)
 
 
+@pytest.mark.parametrize("compress", [True, False])
+@pytest.mark.parametrize("scored", [True, False])
+@draws()
+@given(data=st.data(), count=st.integers(2, 6))
+def test_what_is_beside_a_text_tells_it_from_its_twins(
+    data: Any, count: int, compress: bool, scored: bool
+) -> None:
+    """The same text beside other metadata is no double; the one whose metadata the question names comes first."""
+    names = data.draw(st.permutations(["Acme", "Globex", "Initech", "Umbrella", "Tyrell", "Hooli"]))[:count]
+    asked = data.draw(st.sampled_from(names))
+    segments = [
+        Segment(id=name, text=COMMON, beside=f"company: {name}", score=1.0 if scored else None)
+        for name in names
+    ]
+    noise = [
+        Segment(id=f"n{i}", text="Gulls cry over the pier. " * 9, score=0.1 if scored else None)
+        for i in range(9)
+    ]
+    cost = O200K.count(COMMON + "\n")
+    room = cost * count if scored else cost
+    kept = fit_documents(
+        [*noise, *segments], max_tokens=room, query=f"What holds for {asked}?", compress=compress
+    )
+    assert sorted(s.id for s in kept.segments) == (sorted(names) if scored else [asked])
+
+
 @draws()
 @given(
     text=st.sampled_from([COMMON, "Anna pays Berta 20 pounds for the tea.", "退款需要十天。请给安娜打电话。"]),

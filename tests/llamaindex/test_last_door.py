@@ -285,7 +285,7 @@ def test_metadata_lines_are_seen_once(node: TextNode) -> None:
 def test_a_nodes_metadata_is_read() -> None:
     """Priority, date, confidence and a reranker's score in the metadata of a node are those of its segment."""
     metadata = {"priority": 90, "created_at": "2026-01-02", "confidence": 0.4, "relevance_score": 0.7}
-    [segment] = to_segments([NodeWithScore(node=TextNode(text="tea", metadata=metadata))], ["tea"])
+    [segment] = to_segments([NodeWithScore(node=TextNode(text="tea", metadata=metadata))], [("", "tea", "")])
     assert (segment.priority, segment.score) == (90, 0.7)
     assert segment.created_at is not None
     assert segment.provenance is not None

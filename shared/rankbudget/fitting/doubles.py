@@ -28,21 +28,21 @@ def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int
     """Returns the positions of segments that repeat a better one, and its id; `ranked` is best first.
 
     Case, spaces and punctuation do not matter; numbers, names, negations and dates stay what they are, so
-    texts that differ in one word are no doubles.
+    texts that differ in one word are no doubles, nor those with other words beside them.
     """
     # Only texts whose words all occur in other texts as well can be doubles: few are, so few are compared.
     rarest = _RAREST.get(tuple([segment.text for segment in segments]), _rarest_words)
     twins: dict[int, str] = {}
-    better: list[tuple[str, list[str]]] = []
-    same: dict[str, str] = {}
+    better: list[tuple[Segment, list[str]]] = []
+    same: dict[tuple[str, str], str] = {}
     places: dict[str, list[tuple[int, int]]] = {}
     for i in ranked if rarest else ():
         segment, words = segments[i], word_counts(segments[i].text)
         if rarest.isdisjoint(words) or (segment.role and sum(words.values()) <= SHORT_TURN):
             continue
         said = _said(segment.text)
-        whole = " ".join(said)
-        twin = same.get(whole) or _container(said, better, places)
+        whole = segment.beside, " ".join(said)
+        twin = same.get(whole) or _container(segment, said, better, places)
         if twin is not None:
             twins[i] = twin
             continue
@@ -51,7 +51,7 @@ def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int
             known = places.setdefault(sentence, [])
             if len(known) < MOST_PLACES:
                 known.append((len(better), position))
-        better.append((segment.id, said))
+        better.append((segment, said))
     return twins
 
 
@@ -69,15 +69,18 @@ _RAREST: BoundedCache[tuple[str, ...], frozenset[str]] = BoundedCache(
 
 
 def _container(
-    said: list[str], better: list[tuple[str, list[str]]], places: Mapping[str, list[tuple[int, int]]]
+    segment: Segment,
+    said: list[str],
+    better: list[tuple[Segment, list[str]]],
+    places: Mapping[str, list[tuple[int, int]]],
 ) -> str | None:
     """Returns the id of a text that has these sentences one after the other."""
     rarest = min(range(len(said)), key=lambda k: len(places.get(said[k], ())))
     for text, position in places.get(said[rarest], ()):
-        name, other = better[text]
+        one, other = better[text]
         start = position - rarest
-        if start >= 0 and other[start : start + len(said)] == said:
-            return name
+        if start >= 0 and other[start : start + len(said)] == said and one.beside == segment.beside:
+            return one.id
     return None
 
 

@@ -197,7 +197,11 @@ _INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(
 
 
 def scored_texts(segments: Sequence[Segment]) -> tuple[str, ...]:
-    """Returns what scorers read of each segment: its text, led by the title unless it opens with that."""
-    return tuple(
-        [f"{s.title}: {s.text}" if s.title and not s.text.startswith(s.title) else s.text for s in segments]
-    )
+    """Returns what scorers read of each segment: its text, led by what is beside it and by its title."""
+    return tuple([_with_lead(s) if s.title or s.beside else s.text for s in segments])
+
+
+def _with_lead(segment: Segment) -> str:
+    text = f"{segment.beside}\n{segment.text}" if segment.beside else segment.text
+    told = not segment.title or segment.title in segment.beside or text.startswith(segment.title)
+    return text if told else f"{segment.title}: {text}"
