@@ -89,6 +89,7 @@ class _ModelSummarizer:
 
     def __init__(self, model: Runnable[Any, Any]) -> None:
         self.model = model
+        self.__name__ = type(model).__name__  # what a warning calls it
         chain = unwrapped(model)[0]
         self._steps: list[Any] = chain.steps if isinstance(chain, RunnableSequence) else [model]
         self._variables = _variables(self._steps[0])

@@ -342,7 +342,7 @@ def test_knowledge_that_does_not_fit_is_told_from_knowledge_that_was_not_found()
     assert warned("knowledge", 0) == ("knowledge is empty: retrieval may have failed",)
     assert warned("knowledge", 0, too_large, granted=40) == (
         "dropped 5 of 5 segments: knowledge 5 of 5",
-        "knowledge is empty: none of 5 segments fits the 40 tokens it was granted",
+        "knowledge is empty: none of 5 segments fits the 40 tokens it was granted, 0 of them for its tags",
     )
 
 

@@ -84,12 +84,10 @@ def by_importance(items: Sequence[Any], asked: Words, *, ends_first: int, around
     First are `ends_first` ends, items that say what was asked with `around` neighbours, and those that tell
     of trouble; then all others from the ends towards the middle.
     """
-    count, told = len(items), [i for i, item in enumerate(items) if tells_trouble(item)]
-    if len(told) * 2 > count:
-        told = []  # where most mention an error, none of them is special
+    count = len(items)
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
     near = [i + n for i in saying(items, asked) for n in (*range(around + 1), -1) if 0 <= i + n < count]
-    return list(dict.fromkeys([*ends[:ends_first], *near, *told, *ends]))
+    return list(dict.fromkeys([*ends[:ends_first], *near, *troubles(items), *ends]))
 
 
 def saying(items: Sequence[Any], asked: Words) -> list[int]:
@@ -101,6 +99,12 @@ def saying(items: Sequence[Any], asked: Words) -> list[int]:
     few = max(1, len(items) // _FEW)
     hits = {i: sum([times[word] <= few for word in words]) for i, words in enumerate(held) if words}
     return sorted([i for i, n in hits.items() if n], key=lambda i: -hits[i])
+
+
+def troubles(items: Sequence[Any]) -> list[int]:
+    """Returns the positions of items that tell of errors; none where most do, as none of them is special."""
+    told = [i for i, item in enumerate(items) if tells_trouble(item)]
+    return told if len(told) * 2 <= len(items) else []
 
 
 def tells_trouble(item: Any) -> bool:

@@ -11,7 +11,7 @@ from ..counting.protocol import TokenCounter
 from ..relevance.corpus import BoundedCache
 from ..relevance.sentences import split_sentences
 from ..relevance.words import content_words
-from .json_shrink import Words, by_importance, dump, parse, saying, shrink, shrink_lines
+from .json_shrink import Words, by_importance, dump, parse, saying, shrink, shrink_lines, troubles
 from .truncate import cut_from, truncate_text
 
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
@@ -56,8 +56,8 @@ def what_is_left(text: str, cut: str) -> str:
     if value is not None and text.lstrip()[:1] in ("{", "["):
         same = value == parse(text)
         return "its JSON without white space" if same else "its JSON with fewer items or shorter strings"
-    if re.search(r"^\[\.\.\. \d+ lines \.\.\.\]$", cut, re.MULTILINE):
-        return "its first and last lines, and those that the question names or that tell of errors"
+    if found := re.search(r"^\[\.\.\. \d+ (lines|parts) \.\.\.\]$", cut, re.MULTILINE):
+        return f"its first and last {found[1]}, and those that the question names or that tell of errors"
     end = cut.rpartition("...")[2].strip()
     return "its start and its end" if end and text.rstrip().endswith(end) else "its start"
 
@@ -98,14 +98,14 @@ def _words_of(question: str) -> Words:
 
 
 def _chooser(text: str, lines: list[str], asked: Words) -> Callable[[int], str] | None:
-    """Returns what picks lines of a list, or of other text lines or sentences if some say what was asked."""
+    """Returns what picks lines of a list; of other text where lines say what was asked or tell of errors."""
     of_lines = len(lines) >= _FEWEST_LINES
-    pieces = text.splitlines() if of_lines else [s.strip() for s in split_sentences(text)] if asked else []
+    pieces = text.splitlines(keepends=True) if of_lines else list(split_sentences(text)) if asked else []
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
-    if not is_list and not saying(pieces, asked):
+    if not is_list and not saying(pieces[1:-1], asked) and not (of_lines and troubles(pieces)):
         return None
     order = by_importance(pieces, asked, ends_first=2, around=_RECORD if of_lines else 0)
-    return lambda target: _pick_lines(pieces, order, target)
+    return lambda target: _pick(pieces, order, target, "lines" if of_lines else "parts")
 
 
 def _longest(
@@ -131,26 +131,25 @@ def _longest(
     return best or (least if counter.count(least) <= max_tokens else "")
 
 
-def _pick_lines(lines: list[str], order: list[int], target: int) -> str:
-    """Returns whole lines in about `target` characters, with a counted marker in each gap."""
+def _pick(pieces: list[str], order: list[int], target: int, kind: str) -> str:
+    """Returns whole pieces in about `target` characters, with a counted marker in each gap."""
     longest = max(target // _LONGEST_SHARE, 80)
     room = target
     kept: dict[int, str] = {}
     for i in order:
-        line = lines[i]
-        if len(line) > longest:
-            line = f"{line[: longest * 2 // 3]} ... {line[-(longest // 4) :]}"
-        # A line among dropped ones also costs a marker; neighbours share one.
-        beside = i - 1 in kept or i + 1 in kept or i in (0, len(lines) - 1)
-        cost = len(line) + 1 + (0 if beside else _MARKER)
+        piece = pieces[i]
+        if len(piece) > longest:
+            piece = f"{piece[: longest * 2 // 3]} ... {piece[-(longest // 4) :]}"
+        # A piece among dropped ones also costs a marker; neighbours share one.
+        beside = i - 1 in kept or i + 1 in kept or i in (0, len(pieces) - 1)
+        cost = len(piece) + (0 if beside else _MARKER)
         if cost <= room:
-            kept[i] = line
+            kept[i] = piece
             room -= cost
-    out: list[str] = []
-    last = -1
-    for i in [*sorted(kept), len(lines)]:
+    made, last = "", -1
+    for i in [*sorted(kept), len(pieces)]:
         if i - last > 1:
-            out.append(f"[... {i - last - 1} lines ...]")
-        out.append(kept.get(i, ""))
+            made = f"{made.rstrip()}\n[... {i - last - 1} {kind} ...]\n"
+        made += kept.get(i, "")
         last = i
-    return "\n".join(out[:-1])
+    return made.strip("\n")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..relevance.sentences import split_sentences
 from .timeline import Timeline, Unit
 
 LEAST_TOKENS = 200
@@ -50,11 +51,7 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
         text = "\n".join(texts)
         if counter.count(text) <= tokens:
             continue  # a session's question may be another one than the one that it shortened
-        question = None
-        if timeline.role(position) == "tool":  # by its own turn's question: later turns cut it alike
-            asked = timeline.question_before(position)
-            question = timeline.text(asked) if asked >= 0 else ""
-        cut = partial(remembered_cut, counter=counter, question=question)
+        cut = partial(remembered_cut, counter=counter, question=_asked_about(timeline, position, text))
         sizes = counter.count_many(texts)
         level = _level(sizes, tokens)
         # Each long block is cut by itself, so that a caption stays beside its image.
@@ -64,6 +61,24 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
             parts = cut(text, tokens)
         made[position] = timeline.codec.with_text(timeline.messages[position], parts)
     return made
+
+
+def _asked_about(timeline: Timeline, position: int, text: str) -> str | None:
+    """Returns what is asked about a text; None where nothing is.
+
+    Of a result or an answer that is the question of its turn; of a question its first and last sentence, and
+    the next question. So later turns cut alike; where nothing keeps the start of the conversation in place,
+    the current question counts as well.
+    """
+    is_question, thread = timeline.role(position) == "user", timeline.thread
+    asked = {timeline.question_after(position) if is_question else timeline.question_before(position)}
+    if thread.cut == "fill" and not thread.remembers and timeline.asked is not None:
+        asked.add(timeline.asked)
+    found = [timeline.text(i) for i in sorted(asked.difference((-1, position)))]
+    if is_question:
+        sentences = split_sentences(text)
+        found += [sentences[0], sentences[-1]]
+    return "\n".join(found) if found or timeline.role(position) == "tool" else None
 
 
 def _level(sizes: list[int], allowed: int) -> int:

@@ -100,10 +100,10 @@ def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetEx
     step_words = ", the newest tool call, its results" if parts[_STEP] else ""
     if parts[_STORED]:
         step_words += ", what your tools return (BudgetMiddleware(tool_result_tokens=) does)"
-    asked = timeline.newest is not None and timeline.newest.question is not None and not timeline.ended
+    asked = None if timeline.ended else timeline.asked
     advice = (
         ", or set shorten_question=True (a TokenBudget has it, and fit_messages)"
-        if asked and parts["question"] > VERY_LEAST and not timeline.thread.shorten_question
+        if asked is not None and _is_long(timeline, asked) and not timeline.thread.shorten_question
         else ""
     )
     parts |= {"tools and framing": timeline.measure.overhead, "rest of the prompt": beside}
@@ -115,8 +115,13 @@ def _least_cost(timeline: Timeline, units: Sequence[Unit]) -> int:
     """Returns what units cost with each text that may be shortened as short as it may be."""
     inside = {i for unit in units for i in unit.positions()}
     cuttable = inside.intersection(_cuttable(timeline, units, last=True)[-1])
-    long = [i for i in cuttable if timeline.thread.counter.count(timeline.text(i)) > VERY_LEAST]
+    long = [i for i in cuttable if _is_long(timeline, i)]
     return timeline.cost(units, shortened(timeline, dict.fromkeys(long, VERY_LEAST)))
+
+
+def _is_long(timeline: Timeline, position: int) -> bool:
+    """Returns whether a message has text that may be cut."""
+    return timeline.thread.counter.count(timeline.text(position)) > VERY_LEAST
 
 
 # ---- what stays ------------------------------------------------------------------------------------------

@@ -284,6 +284,12 @@ class Timeline:
                 stop = start
         return -1
 
+    def question_after(self, position: int) -> int:
+        """Returns where the first question after a position that was read is, -1 if there is none."""
+        while (position := self._roles.find(_USER, position + 1)) >= 0 and not self._asks(position):
+            pass
+        return position
+
     def _read_roles(self, position: int) -> None:
         """Reads the roles down to a position."""
         stop = self._unread

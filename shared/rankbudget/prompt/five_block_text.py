@@ -188,7 +188,9 @@ class _Look:
             "project": _pieces(kept, "project"),
             "task": _pieces(kept, "task"),
             "history": [_line(message) for message in history] or [placeholder("history") or ""],
-            "knowledge": [*self.announced, *knowledge] if knowledge else [placeholder("knowledge") or ""],
+            "knowledge": [*self.announced, *knowledge]
+            if knowledge
+            else [placeholder("knowledge", kept["knowledge"].decisions if "knowledge" in kept else ()) or ""],
         }
         return [_Text("\n".join(render_block(name, pieces) for name, pieces in parts.items()).rstrip("\n"))]
 

@@ -53,13 +53,13 @@ class Layout:
     def text(self) -> str:
         """Returns the prompt as tagged text, for completion models; empty blocks say so."""
         parts = [self._tagged("system", [self._plain(m) for m in self.system])] if self.system else []
-        parts += [self._block(name, fit, empty=placeholder(name)) for name, fit in self.static.items()]
+        parts += [self._block(name, fit, says_empty=True) for name, fit in self.static.items()]
         lines = [role_line(self.codec.role(m), self._plain(m), tags=self.tags) for m in self.history]
         at = len(lines) if self.asked is None or self.question is not None else self.asked
         parts.append(render_block("history", lines[:at] or [placeholder("history") or ""]))
         if self.notice and any(fit.pieces for fit in self.volatile.values()):
             parts.append(self.notice + "\n")
-        parts += [self._block(name, fit, empty=placeholder(name)) for name, fit in self.volatile.items()]
+        parts += [self._block(name, fit, says_empty=True) for name, fit in self.volatile.items()]
         if self.question is not None:
             parts.append(self._tagged("query", [self._plain(self.question)]))
         elif lines[at:]:  # the question is in the history, and what was done about it so far
@@ -73,9 +73,10 @@ class Layout:
     def _plain(self, message: Any) -> str:
         return spoken_text(self.codec.to_dict(message))
 
-    def _block(self, name: str, fit: Fit, *, empty: str | None = None) -> str:
-        """Returns a block as tagged text; when nothing of it is left "", or `empty` in its tags."""
+    def _block(self, name: str, fit: Fit, *, says_empty: bool = False) -> str:
+        """Returns a block as tagged text; when nothing of it is left "", or a block that says so."""
         if not fit.pieces:
+            empty = placeholder(name, fit.decisions) if says_empty else None
             return render_block(name, [empty]) if empty else ""
         wrap = wrapper_of(name, self.tags)
         return render_block(name, [wrap(piece.segment, piece.rendition.text) for piece in fit.pieces])

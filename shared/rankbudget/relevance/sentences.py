@@ -52,6 +52,15 @@ _NOT_SPACE = re.compile(r"\S")
 _FIRST = re.compile(r"[^\s\"'“”„’«‹(\[]")
 _SHORTEST = re.compile(r"\S\s*\S")
 """A sentence has two characters at least."""
+LONGEST = 1000
+"""Characters of a line without a full stop, above which it may be a list."""
+_LISTS = (  # what is between two items, the fewest items, and the most characters of one
+    (re.compile(r"(?<=[}\])],)(?=\s?[\[({\"'])"), 4, 2000),
+    (re.compile(r"(?<=>)(?=\s?<(?:tr|li|dt|item|row|record|entry|url)\b)"), 4, 2000),
+    (re.compile(r"(?<=>)(?=\s?<\w)"), 12, 400),
+    (re.compile(r"(?<=[|;])(?= )"), 6, 400),
+    (re.compile(r"(?<=,)(?= )"), 20, 100),
+)
 MOST = 20_000
 """Sentences that are told apart in one text; the rest of a longer one is a single piece."""
 
@@ -87,7 +96,18 @@ def _split(text: str) -> tuple[str, ...]:
         pieces.append(text[start:])
     elif start < len(text):
         pieces[-1] += text[start:]
-    return tuple(pieces)
+    return tuple([item for piece in pieces for item in _items(piece)])
+
+
+def _items(piece: str) -> list[str]:
+    """Returns the records or items of a list in one line, which no full stop parts; else the piece alone."""
+    if len(piece) <= LONGEST or "\n" in piece.strip():
+        return [piece]
+    for ends, fewest, longest in _LISTS:
+        items = ends.split(piece)
+        if len(items) >= fewest and max(map(len, items)) <= longest:
+            return items
+    return [piece]
 
 
 def _is_inside(functions: list[tuple[int, int]], position: int) -> bool:

@@ -120,7 +120,7 @@ def warnings_of(blocks: Sequence[BlockTotal], short_of_room: Container[str]) -> 
         if block.name == "history" and "history" in short_of_room and block.used < _SHORT_HISTORY:
             yield f"history was cut to {block.used} tokens: context may be lost"
         elif block.name == "knowledge" and block.used == 0 and block.size:
-            granted = f"{max(0, (block.granted or 0) - block.frame):,} tokens it was granted"
+            granted = f"{block.granted or 0:,} tokens it was granted, {block.frame:,} of them for its tags"
             yield f"knowledge is empty: none of {block.size:,} segments fits the {granted}"
         elif block.name == "knowledge" and block.used == 0:
             yield "knowledge is empty: retrieval may have failed"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import counter_for, fit_messages
+from rankbudget import BudgetSession, counter_for, fit_messages
 from rankbudget.compression.extractive import extract
 from rankbudget.compression.json_shrink import dump, parse
 from rankbudget.compression.structured import compress_structured
@@ -171,6 +171,11 @@ FORMS = {
     "jsonl": lambda rows: "\n".join(json.dumps({"mail": mail, "phone": phone}) for mail, phone in rows),
     "records": lambda rows: "\n".join(f"- mail: {mail}\n  phone: {phone}" for mail, phone in rows),
     "csv": lambda rows: "\n".join(f"{mail},{phone},x" for mail, phone in rows),
+    "html": lambda rows: "".join(f"<tr><td>{m}</td><td>{p}</td></tr>" for m, p in rows),
+    "one line": lambda rows: "; ".join(f"{mail} has phone {phone}" for mail, phone in rows),
+    "with bars": lambda rows: " | ".join(f"{mail}: {phone}" for mail, phone in rows),
+    "with commas": lambda rows: ", ".join(f"{mail}: {phone}" for mail, phone in rows),
+    "tuples": str,
     "prose": lambda rows: " ".join(f"The phone of {mail} is {phone}." for mail, phone in rows),
 }
 
@@ -191,22 +196,70 @@ def test_what_the_question_names_stays_whatever_the_form(
     assert mail in short
 
 
-def test_a_tool_result_is_cut_by_the_question_of_its_own_turn() -> None:
+TURNS = {
+    "a tool result": lambda text, asked: [
+        {"role": "user", "content": asked},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c", "content": text},
+    ],
+    "a paste": lambda text, asked: [{"role": "user", "content": f"{text}\n{asked}"}],
+    "an answer": lambda text, asked: [
+        {"role": "user", "content": asked},
+        {"role": "assistant", "content": text},
+    ],
+}
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize("form", ["lines", "records", "prose", "jsonl"])
+@pytest.mark.parametrize("turn", TURNS)
+@draws()
+@given(own=st.integers(10, 290), later=st.integers(10, 290), between=st.booleans())
+def test_a_long_text_keeps_what_questions_about_it_name(
+    turn: str, form: str, own: int, later: int, between: bool
+) -> None:
+    """Whoever said it, what its own turn asks for stays, and what is asked now; exchanges in between change nothing."""
+    rows = [(f"ann{i}@corp.com", 70_000 + 3 * i) for i in range(300)]
+    said = TURNS[turn](FORMS[form](rows), f"What is the phone of ann{own}@corp.com?")
+    if turn != "an answer":
+        said.append({"role": "assistant", "content": "I see."})
+    if between:
+        said += [{"role": "user", "content": "Thanks."}, {"role": "assistant", "content": "Welcome."}]
+    said.append({"role": "user", "content": f"And the phone of ann{later}@corp.com?"})
+    kept = fit_messages(said, max_tokens=700, shorten_question=True).messages
+    (long,) = [m["content"] for m in kept if len(m["content"]) > 600]
+    assert all(str(70_000 + 3 * i) in long for i in (own, later))
+
+
+def test_a_session_cuts_a_tool_result_by_the_question_of_its_own_turn() -> None:
     """A later question does not change what an earlier turn's result was cut to, so a prompt cache still holds."""
     text = FORMS["json"]([(f"ann{i}@corp.com", 70_000 + 3 * i) for i in range(300)])
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    turn = [
-        {"role": "user", "content": "What is the phone of ann150@corp.com?"},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": text},
-    ]
-    first = fit_messages(turn, max_tokens=600).messages
-    later = [
-        *turn,
-        {"role": "assistant", "content": "70450"},
-        {"role": "user", "content": "And ann99@corp.com?"},
-    ]
+    session = BudgetSession(660)
+    turn = TURNS["a tool result"](text, "What is the phone of ann150@corp.com?")
+    first = session.fit(turn).messages
+    said = [{"role": "assistant", "content": "70450"}, {"role": "user", "content": "And ann99@corp.com?"}]
+    second = session.fit([*turn, *said]).messages
     assert "ann150@" in first[-1]["content"]
-    second = fit_messages(later, max_tokens=660).messages
-    assert "ann150@" in second[2]["content"]
-    assert "ann99@" not in second[2]["content"]
+    assert second[2] == first[2]
+
+
+TROUBLE = {
+    "access log": ("[{:03d}] GET /api/item/{} 200", "ERROR disk full on sdb3"),
+    "pytest": ("tests/test_a{:03d}.py::test_{} PASSED", "tests/test_sdb3.py::test_7 FAILED"),
+    "build": ("[{:03d}/400] Building CXX object src/f{}.o", "src/sdb3.cc:31: error: expected ';'"),
+    "logfmt": ('level=info id={:03d} msg="worker {} ok"', 'level=error id=7 msg="sdb3 is full"'),
+    "short": ("12:{:03d} INFO worker {} ok", "12:07 ERROR sdb3 is full"),
+}
+
+
+@pytest.mark.parametrize("form", TROUBLE)
+@draws()
+@given(count=st.integers(100, 400), place=st.integers(5, 90), limit=st.integers(120, 1200))
+def test_the_line_that_tells_of_an_error_stays(form: str, count: int, place: int, limit: int) -> None:
+    """Whatever the other lines look like, and whatever words the question has."""
+    usual, trouble = TROUBLE[form]
+    lines = [usual.format(i, i) for i in range(count)]
+    lines[place] = trouble
+    short = compress_structured("\n".join(lines), limit, EXACT, "Why did it not work?")
+    assert EXACT.count(short) <= limit
+    assert trouble in short

@@ -81,10 +81,12 @@ def _media(block: Mapping[str, Any]) -> int:
         if image.get("detail") == "low":
             return 85
         data = _decoded(str(image.get("url", "")).partition("base64,")[2])
-        return 85 + 170 * (_tiles(*struct.unpack(">II", data[16:24])) if data[1:4] == b"PNG" else 8)
+        return 85 + 170 * (
+            _tiles(*struct.unpack(">II", data[16:24])) if data[1:4] == b"PNG" and data[24:] else 8
+        )
     if kind == "input_audio":
         data = _decoded(str((block.get("input_audio") or {}).get("data", "")))
-        rate = struct.unpack("<I", data[28:32])[0] if data[:4] == b"RIFF" else 4000
+        rate = struct.unpack("<I", data[28:32])[0] if data[:4] == b"RIFF" and data[32:] else 4000
         rate = min(max(rate, 4000), 384_000)
         return -(-10 * len(data) // rate) if data else 600
     return 3000 if kind == "file" else 0
