@@ -6,6 +6,8 @@ import json
 import pickle
 import subprocess
 import sys
+from datetime import date, datetime, timezone
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -193,6 +195,21 @@ def test_a_document_without_an_id_is_named_by_its_position():
     for either in (documents, json.dumps(documents)):
         made = FitPrompt(100).row({"question": "Why?", "documents": either})
         assert sorted(made["kept"]) == ["documents-0", "documents-1"]
+
+
+def test_values_that_json_lacks_become_texts_or_null():
+    """A chat log may hold dates, decimal numbers and NaN beside the text: the messages are JSON all the same."""
+    odd = {
+        "when": datetime(2020, 1, 2, 3, 4, tzinfo=timezone.utc),
+        "day": date(2020, 1, 2),
+        "price": Decimal("1.50"),
+        "score": float("nan"),
+    }
+    made = FitPrompt(100)({"history": [[{"role": "user", "content": "x", **odd}]]})
+    assert made["budget_error"] == [None]
+    (message,) = json.loads(made["messages"][0], parse_constant=pytest.fail)
+    texts = {"when": "2020-01-02 03:04:00+00:00", "day": "2020-01-02", "price": "1.50", "score": None}
+    assert message == {"role": "user", "content": "x", **texts}
 
 
 def test_columns_of_a_batch_have_different_names():

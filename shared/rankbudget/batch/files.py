@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 from re import compile as pattern
 
@@ -21,7 +20,7 @@ from ..errors import BudgetConfigError, check_count, named_options
 from .fit_prompt import FitPrompt
 from .formats import Shard, format_of, join, names_in, shards_of, size_of
 from .progress import Meter, Progress
-from .shards import Fitted, ShardFitter
+from .shards import Fitted, ShardFitter, check_outputs
 from .workers import answers_of
 
 _PART = pattern(r"(\d+-\d+-[0-9a-f]+)-(\d+)-(\d+)\.(\w+)")
@@ -89,12 +88,15 @@ def fit_files(
     began, source, target = time.monotonic(), Path(source), Path(target)
     workers = _cores() if workers is None else workers
     formats = _checked(source, target, workers, shard_rows)
-    for shard in islice(shards_of(source, shard_rows), 1):
-        fit.input_columns(names_in(shard, formats[0]))  # a wrong column raises before anything is written
+    meter = Meter(size_of(source), workers)
+    names = names_in(shards_of(source, shard_rows), formats[0])
+    if names is not None:
+        fit.input_columns(names)  # a wrong column raises before anything is written
+    check_outputs(fit, formats[0])
     folder = target.with_name(f"{target.name}.parts")
     errors: dict[int, str] = {}
     with _locked(folder):
-        run = _Run(fit, folder, formats, Meter(size_of(source), workers))
+        run = _Run(fit, folder, formats, meter)
         tasks = run.tasks(shards_of(source, shard_rows))
         with closing(answers_of(ShardFitter(fit, *formats), tasks, workers=workers)) as answers:
             for shard, made in answers:
@@ -191,6 +193,8 @@ def _checked(source: Path, target: Path, workers: int, shard_rows: int) -> tuple
         problems.append(f"the input must be a file (got {str(source)!r})")
     elif target.exists() and target.samefile(source):
         problems.append(f"the output must be another file than the input (got {str(target)!r})")
+    if target.is_dir() or not target.parent.is_dir():
+        problems.append(f"the output must be a file in a folder that exists (got {str(target)!r})")
     if problems:
         raise BudgetConfigError.of(problems)
     return format_of(source), format_of(target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,11 +54,15 @@ def size_of(path: Path) -> int:
     """Returns the size of a file: bytes, or rows of Parquet."""
     if format_of(path) == "jsonl":
         return path.stat().st_size
+    import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-    with ParquetFile(path) as file:
-        rows: int = file.metadata.num_rows
-    return rows
+    try:
+        with ParquetFile(path) as file:
+            return int(file.metadata.num_rows)
+    except pa.ArrowException as error:
+        msg = f"the input must be Parquet (got {str(path)!r}: {error})."
+        raise BudgetConfigError(msg) from error
 
 
 def shards_of(path: Path, rows: int) -> Iterator[Shard]:
@@ -107,11 +111,11 @@ def table_in(shard: Shard) -> Any:
 def objects_in(shard: Shard) -> Iterator[tuple[int, bytes, Mapping[str, Any] | RowError]]:
     """Yields the lines that are not blank: number, bytes, and the object or what is wrong with it."""
     for number, line in enumerate(shard.data.split(b"\n"), start=shard.first):
-        raw = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else line.strip()
+        raw = line.removeprefix(b"\xef\xbb\xbf").strip()  # files that were joined have it inside, too
         if not raw:
             continue
         try:
-            row = json.loads(raw)
+            row = json.loads(raw.decode())
         except (ValueError, RecursionError) as error:
             yield number, raw, RowError(f"line {number} must be JSON (got {error}).")
             continue
@@ -119,11 +123,25 @@ def objects_in(shard: Shard) -> Iterator[tuple[int, bytes, Mapping[str, Any] | R
         yield number, raw, row if isinstance(row, dict) else wrong
 
 
-def names_in(shard: Shard, source: str) -> set[str]:
-    """Returns the columns of a shard: of its table, or the keys of its objects."""
-    if source == "parquet":
-        return set(table_in(shard).schema.names)
-    return {name for _, _, row in objects_in(shard) if not isinstance(row, RowError) for name in row}
+def names_in(shards: Iterable[Shard], source: str) -> set[str] | None:
+    """Returns the columns of a table, or the keys of the first shard with objects; None of no rows.
+
+    Raises:
+        BudgetConfigError: there are lines, and none is a JSON object.
+    """
+    empty = True
+    for shard in shards:
+        if source == "parquet":
+            return set(table_in(shard).schema.names)
+        rows = [row for _, _, row in objects_in(shard)]
+        empty = empty and not rows
+        objects = [row for row in rows if not isinstance(row, RowError)]
+        if objects:
+            return set().union(*objects)
+    if empty:
+        return None
+    msg = "the input must have JSON objects, one a line (got none)."
+    raise BudgetConfigError(msg)
 
 
 # ---- into one file -------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
 from typing import Any
 
 from ..errors import RowError, shown
@@ -25,6 +27,7 @@ _TEXTS = ("system", "question", "project", "task")
 """Inputs whose text is the text itself; a text in any other is JSON."""
 _MESSAGES = (*_TEXTS, "history", "tools")
 """Inputs that are no list of documents."""
+_AS_TEXT = (date, time, Decimal)
 _TEXT_KEYS = ("text", "content", "page_content")
 _FIELDS = ("title", "score", "label", "kind", "priority")
 
@@ -59,14 +62,17 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
 def plain(value: Any, keep: Collection[str] = ("content",)) -> Any:
     """Returns nested values as lists and dicts, without the nulls of struct fields that a row does not have.
 
-    Arrow gives every message of a column the fields of all of them. What is in `keep` may be null.
+    Arrow gives every message of a column the fields of all of them. What is in `keep` may be null. Dates and
+    decimal numbers become texts.
     """
     if isinstance(value, Mapping):
         held = ((key, inner) for key, inner in value.items() if inner is not None or key in keep)
         return {key: plain(inner, keep) for key, inner in held}
     if hasattr(value, "tolist"):  # numpy
         value = value.tolist()
-    return [plain(inner, keep) for inner in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [plain(inner, keep) for inner in value]
+    return str(value) if isinstance(value, _AS_TEXT) else value
 
 
 def _is_missing(value: Any) -> bool:

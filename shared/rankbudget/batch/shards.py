@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import RowError
+from ..errors import BudgetConfigError, RowError
 from .fit_prompt import FitPrompt
 from .formats import Shard, objects_in, table_in, written_whole
 from .tables import OUTPUTS, as_json, in_utf8, table_of
@@ -20,6 +20,15 @@ _Row = Mapping[str, Any] | RowError
 """The object of a line, or what is wrong with it."""
 _Line = tuple[bytes, _Row, dict[str, Any]]
 """A line as it was written, its object, and its outputs."""
+
+
+def check_outputs(fit: FitPrompt, source: str) -> None:
+    """Raises BudgetConfigError for an output with the name under which unread lines are kept."""
+    if source == "jsonl" and fit.taken([_UNREAD]):
+        msg = (
+            f"an output must have another name than {_UNREAD!r}, which keeps lines that are no JSON objects."
+        )
+        raise BudgetConfigError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +109,7 @@ def _line_of(row: dict[str, Any], names: Mapping[str, str]) -> str:
     """Returns the line of a row of Parquet; dates and bytes are written as texts."""
     messages = names["messages"]
     row[messages] = None if row[messages] is None else json.loads(row[messages])
-    return json.dumps(row, default=str) + "\n"
+    return as_json(row) + "\n"
 
 
 def _table(made: Sequence[_Line], names: Mapping[str, str]) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from math import isfinite
 from typing import Any, Protocol
 
 from ..errors import BudgetConfigError, shown
@@ -68,13 +70,28 @@ def _of_kind(batch: Any) -> Table:
 
 
 def as_json(value: Any) -> str:
-    """Returns JSON with letters as they are; half a surrogate pair, which has no UTF-8, is escaped."""
-    text = json.dumps(value, ensure_ascii=False)
+    """Returns JSON with letters as they are; dates and bytes are texts, numbers that JSON lacks null.
+
+    Half a surrogate pair, which has no UTF-8, is escaped.
+    """
+    write = partial(json.dumps, allow_nan=False, default=str)
+    try:
+        text = write(value, ensure_ascii=False)
+    except ValueError:
+        return as_json(_finite(value))
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value)
+        return write(value)
     return text
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def in_utf8(text: str) -> str:

@@ -168,6 +168,9 @@ def _tokenizer_folder(name: str) -> Path | None:
             return place
     except (OSError, ValueError, RuntimeError):  # not a path
         return None
+    if name.startswith((".", "/", "~")):
+        msg = f"a tokenizer's folder or .json file must exist (got {name!r})."
+        raise BudgetConfigError(msg)
     from .huggingface import cached_folder
 
     return cached_folder(name)

@@ -185,3 +185,10 @@ def test_importing_counting_loads_nothing_heavy() -> None:
         "loaded = heavy & {m.split('.')[0] for m in sys.modules}\nassert not loaded, loaded\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", ["./tokenizer", "/no/such/tokenizer.json", "~/none"])
+def test_a_path_that_does_not_exist_is_refused(name: str) -> None:
+    """It is no unknown model's name, which would be counted by an estimate."""
+    with pytest.raises(BudgetConfigError, match="must exist"):
+        counter_for(name)
