@@ -175,6 +175,34 @@ def test_parquet_in_and_out(formats, tmp_path, fitted):
     assert [row["system"] for row in made] == [row["system"] for row in rows()]
 
 
+@pytest.mark.parametrize("shard_rows", [1, 2, 250])
+def test_a_column_of_parquet_does_not_depend_on_the_shards(shard_rows, tmp_path):
+    """Whole numbers and fractions are floats where all are exact; else, and beside texts, cells are JSON texts."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    given = [
+        {"question": "A?", "id": 2**60 + 1, "mixed": 1.0, "number": 1},
+        {"question": "B?", "id": 1.5, "mixed": "x", "number": 0.5},
+        {"question": "C?", "id": None, "mixed": None, "number": None},
+    ]
+    source = write_jsonl(tmp_path / "in.jsonl", given)
+    run(source, tmp_path / "out.parquet", workers=1, shard_rows=shard_rows)
+    made = pq.read_table(tmp_path / "out.parquet").to_pydict()
+    assert made["id"] == [str(2**60 + 1), "1.5", None]
+    assert made["mixed"] == ["1.0", "x", None]
+    assert made["number"] == [1.0, 0.5, None]
+
+
+def test_a_field_that_is_always_null_stays_null(tmp_path):
+    """A chat log of an API has fields that are null in every message; Parquet keeps them with the type null."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    answer = {"role": "assistant", "content": "Yes?", "refusal": None}
+    given = [{"history": [{"role": "user", "content": "Hi"}, answer], "note": None}] * 3
+    pq.write_table(pa.Table.from_pylist(given), tmp_path / "in.parquet")
+    assert run(tmp_path / "in.parquet", tmp_path / "out.parquet", workers=1, shard_rows=1).failed == 0
+    made = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [row["history"][1] for row in made] == [answer] * 3
+
+
 def test_rows_of_many_types_become_one_table(tmp_path):
     """Columns that only some lines have are null in others; types without a common one become texts."""
     pq = pytest.importorskip("pyarrow.parquet")

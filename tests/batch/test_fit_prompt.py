@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import BudgetConfigError, RowError, TokenBudget
+from rankbudget import BudgetConfigError, RowError, TokenBudget, fit_messages
 from rankbudget.batch import FitPrompt
 from tests.batch.rows import (
     BUDGET,
@@ -210,6 +210,26 @@ def test_values_that_json_lacks_become_texts_or_null():
     (message,) = json.loads(made["messages"][0], parse_constant=pytest.fail)
     texts = {"when": "2020-01-02 03:04:00+00:00", "day": "2020-01-02", "price": "1.50", "score": None}
     assert message == {"role": "user", "content": "x", **texts}
+
+
+def test_nulls_of_tools_are_counted():
+    """Tools are sent as they stand in the row, so nulls that pydantic writes for a default cost what they cost."""
+    field = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
+    function = {"name": "f", "parameters": {"type": "object", "properties": {"city": field, "date": field}}}
+    tools = [{"type": "function", "function": function}]
+    question = "And ice?"
+    counted = fit_messages([{"role": "user", "content": question}], max_tokens=1000, tools=tools)
+    for held in (tools, json.dumps(tools)):
+        made = FitPrompt(1000).row({"question": question, "tools": held})
+        assert made["prompt_tokens"] == counted.report.total_tokens
+
+
+@pytest.mark.parametrize(
+    "text", ['["Paris", "Rome"]', '{"role": "assistant", "content": "x"}', "[1]", '{"a": 1}']
+)
+def test_a_question_is_a_text_unless_it_is_a_user_message(text):
+    """A question may be about JSON."""
+    assert FitPrompt(100).row({"question": text})["messages"] == [{"role": "user", "content": text}]
 
 
 def test_columns_of_a_batch_have_different_names():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError, RowError, shown
-from .tables import arrow_type
+from .tables import arrow_type, as_text
 
 _FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _LARGEST_SHARD = 16_000_000
@@ -177,12 +177,12 @@ def _join_tables(parts: Sequence[Path], path: Path, outputs: Mapping[str, str]) 
     schemas = [pq.read_schema(part) for part in parts]
     none = pa.schema([(name, arrow_type(output)) for output, name in outputs.items()])
     first = schemas[0] if schemas else none
-    schema = first if all(one.equals(first) for one in schemas) else _common_schema(schemas)
+    schema = first if all(one.equals(first) for one in schemas) else _common_schema(parts, schemas)
     with pq.ParquetWriter(path, schema) as writer:
         for part in parts:
             table = pq.read_table(part)
             columns = [
-                table[field.name].cast(field.type)
+                _column(table[field.name], field.type)
                 if field.name in table.schema.names
                 else pa.nulls(table.num_rows, field.type)
                 for field in schema
@@ -190,7 +190,18 @@ def _join_tables(parts: Sequence[Path], path: Path, outputs: Mapping[str, str]) 
             writer.write_table(pa.table(columns, schema=schema))
 
 
-def _common_schema(schemas: Sequence[Any]) -> Any:
+def _column(column: Any, kind: Any) -> Any:
+    """Returns an Arrow column as another type; what becomes text is JSON, as in a shard of several types."""
+    import pyarrow as pa
+
+    if column.type.equals(kind):  # Arrow does not cast a null inside a list to itself
+        return column
+    if not kind.equals(pa.string()):
+        return column.cast(kind)
+    return pa.array([as_text(value) for value in column.to_pylist()], kind)
+
+
+def _common_schema(parts: Sequence[Path], schemas: Sequence[Any]) -> Any:
     """Returns a schema for parts whose rows differ; a column of several types holds texts."""
     import pyarrow as pa
 
@@ -200,6 +211,20 @@ def _common_schema(schemas: Sequence[Any]) -> Any:
     fields = []
     for name, seen in types.items():
         known = seen - {pa.null()}
-        numbers = known == {pa.int64(), pa.float64()}
+        numbers = known == {pa.int64(), pa.float64()} and _are_floats(parts, name)
         fields.append((name, known.pop() if len(known) == 1 else pa.float64() if numbers else pa.string()))
     return pa.schema(fields)
+
+
+def _are_floats(parts: Sequence[Path], name: str) -> bool:
+    """Returns whether every number of a column is exact as a float; the ids of some services are not."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        for part in parts:
+            if name in pq.read_schema(part).names:
+                pq.read_table(part, columns=[name])[name].cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True

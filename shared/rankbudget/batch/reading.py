@@ -59,14 +59,16 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     return PromptParts(blocks, question, tools or None)
 
 
-def plain(value: Any, keep: Collection[str] = ("content",)) -> Any:
+def plain(value: Any, keep: Collection[str] | None = ("content",)) -> Any:
     """Returns nested values as lists and dicts, without the nulls of struct fields that a row does not have.
 
-    Arrow gives every message of a column the fields of all of them. What is in `keep` may be null. Dates and
-    decimal numbers become texts.
+    Arrow gives every message of a column the fields of all of them. What is in `keep` may be null, with None
+    all fields. Dates and decimal numbers become texts.
     """
     if isinstance(value, Mapping):
-        held = ((key, inner) for key, inner in value.items() if inner is not None or key in keep)
+        held = (
+            (key, inner) for key, inner in value.items() if inner is not None or keep is None or key in keep
+        )
         return {key: plain(inner, keep) for key, inner in held}
     if hasattr(value, "tolist"):  # numpy
         value = value.tolist()
@@ -85,11 +87,12 @@ def _is_missing(value: Any) -> bool:
 
 def _read(name: str, value: Any) -> Any:
     if isinstance(value, str):
-        value = _messages_in(value) if name in _TEXTS else _parsed(name, value)
-        if isinstance(value, str):
-            return str(value)
+        text, value = value, _messages_in(value) if name in _TEXTS else _parsed(name, value)
+        if isinstance(value, str) or (name == "question" and not _has_role(value, {"user"})):
+            return str(text)
     else:
-        value = plain(value, ("content",) if name in _MESSAGES else _TEXT_KEYS)
+        # Tools are sent as the row has them, so their nulls are counted.
+        value = plain(value, None if name == "tools" else ("content",) if name in _MESSAGES else _TEXT_KEYS)
     if name == "question":
         return _checked(name, value, _has_role(value, {"user"}), "a text or a user message")
     if name in {"system", "history"} and isinstance(value, Mapping):

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import BudgetConfigError, RowError
 from .fit_prompt import FitPrompt
 from .formats import Shard, objects_in, table_in, written_whole
-from .tables import OUTPUTS, as_json, in_utf8, table_of
+from .tables import OUTPUTS, as_json, as_text, table_of
 
 _UNREAD = "line"
 """The key under which a line is kept that is no JSON object."""
@@ -138,5 +138,4 @@ def _array(values: list[Any]) -> Any:
             return pa.array(values)
         except (pa.ArrowException, OverflowError, UnicodeError):
             pass
-    texts = [value if value is None or isinstance(value, str) else as_json(value) for value in values]
-    return pa.array([text if text is None else in_utf8(text) for text in texts])
+    return pa.array([as_text(value) for value in values])

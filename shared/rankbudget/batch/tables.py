@@ -94,6 +94,11 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
+def as_text(value: Any) -> str | None:
+    """Returns a cell of a column of several types as text: JSON, but for texts and what is empty."""
+    return None if value is None else in_utf8(value if isinstance(value, str) else as_json(value))
+
+
 def in_utf8(text: str) -> str:
     """Returns a text that every format can hold: half a surrogate pair becomes "?"."""
     return text.encode("utf-8", "replace").decode()
