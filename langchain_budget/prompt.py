@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate
 from pydantic import BaseModel
 from typing_extensions import Self, override
 
-from rankbudget.adapters import NOTICE, Steps, adrive, drive, placeholder, render_block, wrapper_of
+from rankbudget.adapters import NOTICE, Steps, adrive, drive, render_block, wrapper_of
 from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
@@ -30,6 +30,9 @@ from ._slots import (
     render_prompt,
     reported,
 )
+
+_EMPTY = {"history": "No previous conversation.", "knowledge": "No context here."}
+"""What an empty slot says, whether nothing was found or nothing had room."""
 
 
 class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
@@ -143,7 +146,7 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
                 if key in placeholders:
                     written[key] = self._as_turns(slot, items)
                     continue
-                write = partial(self._as_text, slot, values.get(key) or ())
+                write = partial(self._as_text, slot)
                 written[key] = (
                     _Walked(items, write, as_fields="mustache" in formats) if walked else write(items)
                 )
@@ -168,9 +171,9 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
             turns += [item] if isinstance(item, BaseMessage) else example_messages(item, self.example_prompt)
         return turns
 
-    def _as_text(self, block: str, given: Sized, items: list[Any]) -> str:
+    def _as_text(self, block: str, items: list[Any]) -> str:
         if not items:
-            return (placeholder(block, given) or "").rstrip("\n")
+            return _EMPTY.get(block, "")
         return get_buffer_string(items) if block == "history" else self._tagged(block, items)
 
     def _tagged(self, block: str, items: Any) -> str:

@@ -21,7 +21,7 @@ from .errors import check_options
 from .fitting.protocol import Fit, Piece
 from .messages.codec import PINNED_ROLES, ROLES, content_text, finished, replace_text, spread_text
 from .messages.measure import CodecMeasure, ListMeasure, Measure
-from .messages.tags import JOINT, NOTICE, escape_text, placeholder, render_block, tag_name, wrapper_of
+from .messages.tags import JOINT, NOTICE, escape_text, render_block, tag_name, wrapper_of
 from .prompt.limits import Limits, ModelFacts, holds, limits_of
 from .prompt.request import Plan, PromptRequest, Shown
 from .prompt.signals import segment_signals
@@ -94,7 +94,6 @@ __all__ = [
     "holds",
     "is_blocking",
     "limits_of",
-    "placeholder",
     "plain_budget",
     "plan_steps",
     "read_counter",

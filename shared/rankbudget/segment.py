@@ -246,9 +246,14 @@ class Block:
 def _check_types(value: Any) -> None:
     """Raises BudgetConfigError for the fields of a dataclass that are not of their declared types."""
     kind: Any = type(value)
-    read, allowed = _typed_fields(kind)
+    read, allowed, known = _typed_fields(kind)
     held = read(value)
-    if all(map(isinstance, held, allowed.values())):  # nearly always: in one go, as there may be thousands
+    types_held = tuple(map(type, held))
+    if types_held in known:  # nearly always: there may be thousands
+        return
+    if all(map(isinstance, held, allowed.values())):
+        if len(known) < _MOST_KNOWN:
+            known.add(types_held)
         return
     raise BudgetConfigError.of(
         f"{name} of the {kind.__name__.lower()} must be a {types[0].__name__} (got {shown(one)})"
@@ -257,16 +262,24 @@ def _check_types(value: Any) -> None:
     )
 
 
+_MOST_KNOWN = 256
+
+
 @cache
-def _typed_fields(kind: type) -> tuple[Callable[[Any], Any], dict[str, tuple[type, ...]]]:
-    """Returns what reads the fields of a dataclass, and the types of each; any number may be a float."""
+def _typed_fields(
+    kind: type,
+) -> tuple[Callable[[Any], Any], dict[str, tuple[type, ...]], set[tuple[type, ...]]]:
+    """Returns what reads the fields of a dataclass, the types of each, and a set for those seen in use.
+
+    Any number may be a float.
+    """
     allowed = {}
     for name, hint in get_type_hints(kind).items():
         declared = get_args(hint) if isinstance(hint, UnionType) else (hint,)
         types: list[Any] = [get_origin(one) or one for one in declared]
         if Any not in types:
             allowed[name] = (*types, Number) if float in types else tuple(types)
-    return attrgetter(*allowed), allowed
+    return attrgetter(*allowed), allowed, set()
 
 
 def block_named(name: Any) -> Any:

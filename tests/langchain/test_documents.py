@@ -293,7 +293,7 @@ def test_inserted_text_is_delimited_and_announced() -> None:
     assert "{question}" in text
     assert "<|im_end|>" not in text
     empty = prompt.format_messages(documents=[], history=[], question="hi")[0].content
-    assert "No relevant context found." in empty
+    assert "No context here." in empty
 
 
 def test_partial_and_optional_variables_work() -> None:

@@ -102,6 +102,8 @@ def _chooser(text: str, lines: list[str], asked: Words) -> Callable[[int], str] 
     of_lines = len(lines) >= _FEWEST_LINES
     pieces = text.splitlines(keepends=True) if of_lines else list(split_sentences(text)) if asked else []
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
+    if len(pieces) < _FEWEST_LINES:
+        return None
     if not is_list and not saying(pieces[1:-1], asked) and not (of_lines and troubles(pieces)):
         return None
     order = by_importance(pieces, asked, ends_first=2, around=_RECORD if of_lines else 0)
@@ -138,7 +140,7 @@ def _pick(pieces: list[str], order: list[int], target: int, kind: str) -> str:
     kept: dict[int, str] = {}
     for i in order:
         piece = pieces[i]
-        if len(piece) > longest:
+        if len(piece) > longest and kind == "lines":  # half a sentence may say what is false
             piece = f"{piece[: longest * 2 // 3]} ... {piece[-(longest // 4) :]}"
         # A piece among dropped ones also costs a marker; neighbours share one.
         beside = i - 1 in kept or i + 1 in kept or i in (0, len(pieces) - 1)

@@ -20,6 +20,8 @@ SHORTEST_CUT = 10
 """Tokens of room below which no sentence is cut: a shorter start says too little."""
 _WORD = re.compile(r"\S+")
 _FULL_STOPS = ".…"
+_GUESSES = 4
+"""How often a number of words is guessed before the range of it is halved."""
 MOST_TRIES = 64
 """Lengths that are tried for a cut: its price differs from the count of its words by a few tokens at most."""
 
@@ -177,11 +179,17 @@ class Packing:
         """Returns how many words at the start of a sentence have at most `most` tokens."""
         low, high = 0, len(ends) + 1
         guess = bisect_right(ends, most * len(self.segments[i].text) // max(1, self.costs[i]))
-        while high - low > 1:  # as many words fit as others in the same room; an eighth is tried at least
-            margin = max(1, (high - low) // 8)
+        for attempt in range(
+            len(ends)
+        ):  # as many words fit as others in the same room; later halves are tried
+            if high - low <= 1:
+                break
+            margin = 1 if attempt < _GUESSES else (high - low) // 2
             guess = min(max(guess, low + margin), high - margin)
             tokens = self.counter.count(sentence[: ends[guess - 1]])
             low, high = (guess, high) if tokens <= most else (low, guess)
+            if tokens == most:
+                break
             guess += (most - tokens) * guess // max(1, tokens)
         while low and sentence[ends[low - 1] - 1] in _FULL_STOPS:  # "am 31." would look like a whole sentence
             low -= 1
@@ -193,8 +201,8 @@ class Packing:
         return max(SHORTEST_CUT + self._wrapping(i), self.price(self.segments[i], text))
 
     def _wrapping(self, i: int) -> int:
-        """Returns the tokens around a text, less two that may merge with its ends."""
-        return max(0, self.price(self.segments[i], "") - 2)
+        """Returns the tokens around a text."""
+        return max(0, self.price(self.segments[i], "a") - 1)
 
     def _used(self) -> int:
         return sum([piece.rendition.tokens for piece in self.pieces.values()])
