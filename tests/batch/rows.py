@@ -6,7 +6,7 @@ import json
 import os
 
 from rankbudget import TokenBudget, counter_for
-from rankbudget.batch import FitPrompt
+from rankbudget.batch import FitPrompt, fit_files
 
 BUDGET = TokenBudget(context_window=500, reserve=150)
 COUNTER = counter_for("o200k_base")
@@ -105,3 +105,9 @@ def count_or_die(text):
     if "poison" in text:
         os._exit(11)
     return len(text)
+
+
+def run(source, target, **options):
+    """Fits a file in shards of a hundred rows."""
+    fit = options.pop("fit", None) or fit_prompt()
+    return fit_files(source, target, fit, **{"shard_rows": 100, **options})

@@ -26,6 +26,7 @@ from tests.batch.rows import (
     plain,
     read_jsonl,
     rows,
+    run,
     write_jsonl,
 )
 
@@ -40,12 +41,6 @@ def source(tmp_path):
 @pytest.fixture(scope="module")
 def fitted():
     return plain(fit_prompt()(columns(rows())))
-
-
-def run(source, target, **options):
-    return fit_files(
-        source, target, options.pop("fit", None) or fit_prompt(), **{"shard_rows": 100, **options}
-    )
 
 
 def names_in(folder):
@@ -101,46 +96,6 @@ def test_lines_that_are_no_objects_are_kept(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("target", ["out.jsonl", "out.parquet"])
-def test_lines_in_other_encodings_are_errors(target, tmp_path):
-    """Every line is UTF-8 on its own, a byte order mark in front of it or not; what is written is UTF-8."""
-    if target.endswith("parquet"):
-        pq = pytest.importorskip("pyarrow.parquet")
-    good = '{"question": "Why?"}'
-    lines = [b"\xef\xbb\xbf" + good.encode()] * 2 + [good.encode(name) for name in ("utf-16", "utf-32-be")]
-    source = tmp_path / "in.jsonl"
-    source.write_bytes(b"\n".join(lines))
-    made, failed = tmp_path / target, run(source, tmp_path / target, workers=1).failed
-    read = read_jsonl(made) if target.endswith("jsonl") else pq.read_table(made).to_pylist()
-    assert [row["budget_error"] is None for row in read] == [True, True, *[False] * failed]
-    assert failed >= 2
-
-
-def test_a_first_shard_of_bad_lines_stops_nothing(tmp_path):
-    """Columns are checked where the first objects are; a file without any is refused."""
-    source = tmp_path / "in.jsonl"
-    source.write_bytes(b"bad\n" * 5 + b'{"question": "Why?"}\n')
-    assert run(source, tmp_path / "out.jsonl", workers=1, shard_rows=2).failed == 5
-    source.write_bytes(b"bad\n" * 5)
-    with pytest.raises(BudgetConfigError, match="must have JSON objects"):
-        run(source, tmp_path / "out.jsonl", workers=1, shard_rows=2)
-
-
-def test_what_cannot_be_written_or_read_is_refused_before_the_work(tmp_path):
-    """A folder, a missing folder, an output named as unread lines are, Parquet that is none."""
-    source = write_jsonl(tmp_path / "in.jsonl", [{"question": "Why?"}])
-    for target in (tmp_path / "d.jsonl", tmp_path / "none" / "out.jsonl"):
-        (tmp_path / "d.jsonl").mkdir(exist_ok=True)
-        with pytest.raises(BudgetConfigError, match="the output must be a file"):
-            run(source, target, workers=1)
-    with pytest.raises(BudgetConfigError, match="'line'"):
-        fit_files(source, tmp_path / "out.jsonl", FitPrompt(100, outputs={"kept": "line"}), workers=1)
-    pytest.importorskip("pyarrow")
-    (tmp_path / "in.parquet").write_bytes(b"")
-    with pytest.raises(BudgetConfigError, match="the input must be Parquet"):
-        run(tmp_path / "in.parquet", tmp_path / "out.jsonl", workers=1)
-
-
 def test_a_line_with_an_output_already_is_kept(tmp_path):
     """A later line with a key of an output is an error of its row, and stays as text."""
     source = write_jsonl(tmp_path / "in.jsonl", [{"question": "Why?"}, {"question": "How?", "kept": 1}])
@@ -173,34 +128,6 @@ def test_parquet_in_and_out(formats, tmp_path, fitted):
     check_promise(rows(), made)
     assert plain(made) == fitted
     assert [row["system"] for row in made] == [row["system"] for row in rows()]
-
-
-@pytest.mark.parametrize("shard_rows", [1, 2, 250])
-def test_a_column_of_parquet_does_not_depend_on_the_shards(shard_rows, tmp_path):
-    """Whole numbers and fractions are floats where all are exact; else, and beside texts, cells are JSON texts."""
-    pq = pytest.importorskip("pyarrow.parquet")
-    given = [
-        {"question": "A?", "id": 2**60 + 1, "mixed": 1.0, "number": 1},
-        {"question": "B?", "id": 1.5, "mixed": "x", "number": 0.5},
-        {"question": "C?", "id": None, "mixed": None, "number": None},
-    ]
-    source = write_jsonl(tmp_path / "in.jsonl", given)
-    run(source, tmp_path / "out.parquet", workers=1, shard_rows=shard_rows)
-    made = pq.read_table(tmp_path / "out.parquet").to_pydict()
-    assert made["id"] == [str(2**60 + 1), "1.5", None]
-    assert made["mixed"] == ["1.0", "x", None]
-    assert made["number"] == [1.0, 0.5, None]
-
-
-def test_a_field_that_is_always_null_stays_null(tmp_path):
-    """A chat log of an API has fields that are null in every message; Parquet keeps them with the type null."""
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    answer = {"role": "assistant", "content": "Yes?", "refusal": None}
-    given = [{"history": [{"role": "user", "content": "Hi"}, answer], "note": None}] * 3
-    pq.write_table(pa.Table.from_pylist(given), tmp_path / "in.parquet")
-    assert run(tmp_path / "in.parquet", tmp_path / "out.parquet", workers=1, shard_rows=1).failed == 0
-    made = pq.read_table(tmp_path / "out.parquet").to_pylist()
-    assert [row["history"][1] for row in made] == [answer] * 3
 
 
 def test_rows_of_many_types_become_one_table(tmp_path):

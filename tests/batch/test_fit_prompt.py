@@ -6,14 +6,12 @@ import json
 import pickle
 import subprocess
 import sys
-from datetime import date, datetime, timezone
-from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import BudgetConfigError, RowError, TokenBudget, fit_messages
+from rankbudget import BudgetConfigError, RowError, TokenBudget
 from rankbudget.batch import FitPrompt
 from tests.batch.rows import (
     BUDGET,
@@ -176,70 +174,6 @@ def test_empty_cells_are_no_inputs():
     assert sorted(beside["kept"]) == ["documents-1", "documents-2"]
     with pytest.raises(RowError, match="title"):
         FitPrompt(100, on_error="raise").row({"question": "Why?", "documents": [{"title": "a", "text": 5}]})
-
-
-def test_half_a_surrogate_pair_does_not_stop_a_batch():
-    """Messages that have no UTF-8 are escaped; in an error the half is replaced."""
-    made = FitPrompt(100)({"question": ["half \ud800", None], "history": [None, '[{"role": "\\ud800"}]']})
-    assert json.loads(made["messages"][0])[0]["content"] == "half \ud800"
-    assert all(text.encode() for text in (made["messages"][0], made["budget_error"][1]))
-    named = {"question": ["q", None], "history": ['[{"id": "\\ud800", "role": "user", "content": "y"}]', "5"]}
-    assert FitPrompt(100)(named)["kept"][0] == ["?"]
-    pa = pytest.importorskip("pyarrow")
-    assert FitPrompt(100)(pa.table(named))["kept"].to_pylist()[0] == ["?"]
-
-
-def test_a_document_without_an_id_is_named_by_its_position():
-    """In nested values and in JSON alike, where null is no id."""
-    documents = [{"id": None, "text": "Tea."}, {"text": "Ice."}]
-    for either in (documents, json.dumps(documents)):
-        made = FitPrompt(100).row({"question": "Why?", "documents": either})
-        assert sorted(made["kept"]) == ["documents-0", "documents-1"]
-
-
-def test_values_that_json_lacks_become_texts_or_null():
-    """A chat log may hold dates, decimal numbers and NaN beside the text: the messages are JSON all the same."""
-    odd = {
-        "when": datetime(2020, 1, 2, 3, 4, tzinfo=timezone.utc),
-        "day": date(2020, 1, 2),
-        "price": Decimal("1.50"),
-        "score": float("nan"),
-    }
-    made = FitPrompt(100)({"history": [[{"role": "user", "content": "x", **odd}]]})
-    assert made["budget_error"] == [None]
-    (message,) = json.loads(made["messages"][0], parse_constant=pytest.fail)
-    texts = {"when": "2020-01-02 03:04:00+00:00", "day": "2020-01-02", "price": "1.50", "score": None}
-    assert message == {"role": "user", "content": "x", **texts}
-
-
-def test_nulls_of_tools_are_counted():
-    """Tools are sent as they stand in the row, so nulls that pydantic writes for a default cost what they cost."""
-    field = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
-    function = {"name": "f", "parameters": {"type": "object", "properties": {"city": field, "date": field}}}
-    tools = [{"type": "function", "function": function}]
-    question = "And ice?"
-    counted = fit_messages([{"role": "user", "content": question}], max_tokens=1000, tools=tools)
-    for held in (tools, json.dumps(tools)):
-        made = FitPrompt(1000).row({"question": question, "tools": held})
-        assert made["prompt_tokens"] == counted.report.total_tokens
-
-
-@pytest.mark.parametrize(
-    "text", ['["Paris", "Rome"]', '{"role": "assistant", "content": "x"}', "[1]", '{"a": 1}']
-)
-def test_a_question_is_a_text_unless_it_is_a_user_message(text):
-    """A question may be about JSON."""
-    assert FitPrompt(100).row({"question": text})["messages"] == [{"role": "user", "content": text}]
-
-
-def test_columns_of_a_batch_have_different_names():
-    """Two columns of one name are an error of the whole batch."""
-    pa = pytest.importorskip("pyarrow")
-    pd = pytest.importorskip("pandas")
-    names = ["question", "question"]
-    for batch in (pa.table([["a"], ["b"]], names=names), pd.DataFrame([["a", "b"]], columns=names)):
-        with pytest.raises(BudgetConfigError, match="columns of a batch must have different names"):
-            FitPrompt(100)(batch)
 
 
 def test_raise_names_the_row():

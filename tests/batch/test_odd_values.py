@@ -1,0 +1,146 @@
+"""Values and files as people have them: other encodings, dates, nulls, ids beyond what a float holds."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import pytest
+
+from rankbudget import BudgetConfigError, fit_messages
+from rankbudget.batch import FitPrompt, fit_files
+from tests.batch.rows import read_jsonl, run, write_jsonl
+
+
+def test_half_a_surrogate_pair_does_not_stop_a_batch():
+    """Messages that have no UTF-8 are escaped; in an error the half is replaced."""
+    made = FitPrompt(100)({"question": ["half \ud800", None], "history": [None, '[{"role": "\\ud800"}]']})
+    assert json.loads(made["messages"][0])[0]["content"] == "half \ud800"
+    assert all(text.encode() for text in (made["messages"][0], made["budget_error"][1]))
+    named = {"question": ["q", None], "history": ['[{"id": "\\ud800", "role": "user", "content": "y"}]', "5"]}
+    assert FitPrompt(100)(named)["kept"][0] == ["?"]
+    pa = pytest.importorskip("pyarrow")
+    assert FitPrompt(100)(pa.table(named))["kept"].to_pylist()[0] == ["?"]
+
+
+def test_a_document_without_an_id_is_named_by_its_position():
+    """In nested values and in JSON alike, where null is no id."""
+    documents = [{"id": None, "text": "Tea."}, {"text": "Ice."}]
+    for either in (documents, json.dumps(documents)):
+        made = FitPrompt(100).row({"question": "Why?", "documents": either})
+        assert sorted(made["kept"]) == ["documents-0", "documents-1"]
+
+
+def test_values_that_json_lacks_become_texts_or_null():
+    """A chat log may hold dates, decimal numbers and NaN beside the text: the messages are JSON all the same."""
+    odd = {
+        "when": datetime(2020, 1, 2, 3, 4, tzinfo=timezone.utc),
+        "day": date(2020, 1, 2),
+        "price": Decimal("1.50"),
+        "score": float("nan"),
+    }
+    made = FitPrompt(100)({"history": [[{"role": "user", "content": "x", **odd}]]})
+    assert made["budget_error"] == [None]
+    (message,) = json.loads(made["messages"][0], parse_constant=pytest.fail)
+    texts = {"when": "2020-01-02 03:04:00+00:00", "day": "2020-01-02", "price": "1.50", "score": None}
+    assert message == {"role": "user", "content": "x", **texts}
+
+
+def test_nulls_of_tools_are_counted():
+    """Tools are sent as they stand in the row, so nulls that pydantic writes for a default cost what they cost."""
+    field = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
+    function = {"name": "f", "parameters": {"type": "object", "properties": {"city": field, "date": field}}}
+    tools = [{"type": "function", "function": function}]
+    question = "And ice?"
+    counted = fit_messages([{"role": "user", "content": question}], max_tokens=1000, tools=tools)
+    for held in (tools, json.dumps(tools)):
+        made = FitPrompt(1000).row({"question": question, "tools": held})
+        assert made["prompt_tokens"] == counted.report.total_tokens
+
+
+@pytest.mark.parametrize(
+    "text", ['["Paris", "Rome"]', '{"role": "assistant", "content": "x"}', "[1]", '{"a": 1}']
+)
+def test_a_question_is_a_text_unless_it_is_a_user_message(text):
+    """A question may be about JSON."""
+    assert FitPrompt(100).row({"question": text})["messages"] == [{"role": "user", "content": text}]
+
+
+def test_columns_of_a_batch_have_different_names():
+    """Two columns of one name are an error of the whole batch."""
+    pa = pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    names = ["question", "question"]
+    for batch in (pa.table([["a"], ["b"]], names=names), pd.DataFrame([["a", "b"]], columns=names)):
+        with pytest.raises(BudgetConfigError, match="columns of a batch must have different names"):
+            FitPrompt(100)(batch)
+
+
+# ---- files ----
+@pytest.mark.parametrize("target", ["out.jsonl", "out.parquet"])
+def test_lines_in_other_encodings_are_errors(target, tmp_path):
+    """Every line is UTF-8 on its own, a byte order mark in front of it or not; what is written is UTF-8."""
+    if target.endswith("parquet"):
+        pq = pytest.importorskip("pyarrow.parquet")
+    good = '{"question": "Why?"}'
+    lines = [b"\xef\xbb\xbf" + good.encode()] * 2 + [good.encode(name) for name in ("utf-16", "utf-32-be")]
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(b"\n".join(lines))
+    made, failed = tmp_path / target, run(source, tmp_path / target, workers=1).failed
+    read = read_jsonl(made) if target.endswith("jsonl") else pq.read_table(made).to_pylist()
+    assert [row["budget_error"] is None for row in read] == [True, True, *[False] * failed]
+    assert failed >= 2
+
+
+def test_a_first_shard_of_bad_lines_stops_nothing(tmp_path):
+    """Columns are checked where the first objects are; a file without any is refused."""
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(b"bad\n" * 5 + b'{"question": "Why?"}\n')
+    assert run(source, tmp_path / "out.jsonl", workers=1, shard_rows=2).failed == 5
+    source.write_bytes(b"bad\n" * 5)
+    with pytest.raises(BudgetConfigError, match="must have JSON objects"):
+        run(source, tmp_path / "out.jsonl", workers=1, shard_rows=2)
+
+
+def test_what_cannot_be_written_or_read_is_refused_before_the_work(tmp_path):
+    """A folder, a missing folder, an output named as unread lines are, Parquet that is none."""
+    source = write_jsonl(tmp_path / "in.jsonl", [{"question": "Why?"}])
+    for target in (tmp_path / "d.jsonl", tmp_path / "none" / "out.jsonl"):
+        (tmp_path / "d.jsonl").mkdir(exist_ok=True)
+        with pytest.raises(BudgetConfigError, match="the output must be a file"):
+            run(source, target, workers=1)
+    with pytest.raises(BudgetConfigError, match="'line'"):
+        fit_files(source, tmp_path / "out.jsonl", FitPrompt(100, outputs={"kept": "line"}), workers=1)
+    pytest.importorskip("pyarrow")
+    (tmp_path / "in.parquet").write_bytes(b"")
+    with pytest.raises(BudgetConfigError, match="the input must be Parquet"):
+        run(tmp_path / "in.parquet", tmp_path / "out.jsonl", workers=1)
+
+
+@pytest.mark.parametrize("shard_rows", [1, 2, 250])
+def test_a_column_of_parquet_does_not_depend_on_the_shards(shard_rows, tmp_path):
+    """Whole numbers and fractions are floats where all are exact; else, and beside texts, cells are JSON texts."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    given = [
+        {"question": "A?", "id": 2**60 + 1, "mixed": 1.0, "number": 1},
+        {"question": "B?", "id": 1.5, "mixed": "x", "number": 0.5},
+        {"question": "C?", "id": None, "mixed": None, "number": None},
+    ]
+    source = write_jsonl(tmp_path / "in.jsonl", given)
+    run(source, tmp_path / "out.parquet", workers=1, shard_rows=shard_rows)
+    made = pq.read_table(tmp_path / "out.parquet").to_pydict()
+    assert made["id"] == [str(2**60 + 1), "1.5", None]
+    assert made["mixed"] == ["1.0", "x", None]
+    assert made["number"] == [1.0, 0.5, None]
+
+
+def test_a_field_that_is_always_null_stays_null(tmp_path):
+    """A chat log of an API has fields that are null in every message; Parquet keeps them with the type null."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    answer = {"role": "assistant", "content": "Yes?", "refusal": None}
+    given = [{"history": [{"role": "user", "content": "Hi"}, answer], "note": None}] * 3
+    pq.write_table(pa.Table.from_pylist(given), tmp_path / "in.parquet")
+    assert run(tmp_path / "in.parquet", tmp_path / "out.parquet", workers=1, shard_rows=1).failed == 0
+    made = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [row["history"][1] for row in made] == [answer] * 3
