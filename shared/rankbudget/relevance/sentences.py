@@ -54,12 +54,12 @@ _SHORTEST = re.compile(r"\S\s*\S")
 """A sentence has two characters at least."""
 LONGEST = 1000
 """Characters of a line without a full stop, above which it may be a list."""
-_LISTS = (  # what is between two items, the fewest items, and the most characters of one
-    (re.compile(r"(?<=[}\])],)(?=\s?[\[({\"'])"), 4, 2000),
-    (re.compile(r"(?<=>)(?=\s?<(?:tr|li|dt|item|row|record|entry|url)\b)"), 4, 2000),
-    (re.compile(r"(?<=>)(?=\s?<\w)"), 12, 400),
-    (re.compile(r"(?<=[|;])(?= )"), 6, 400),
-    (re.compile(r"(?<=,)(?= )"), 20, 100),
+_LISTS = (  # what may end an item, where two meet, the fewest items, and the most characters of one
+    ("},", "],", "),", re.compile(r"(?<=[}\])],)(?=\s?[\[({\"'])"), 4, 2000),
+    ("<tr", "<li", "<dt", re.compile(r"(?<=>)(?=\s?<(?:tr|li|dt)\b)"), 4, 2000),
+    (">", re.compile(r"(?<=>)(?=\s?<\w)"), 12, 400),
+    ("|", ";", re.compile(r"(?<=[|;])(?= )"), 6, 400),
+    (",", re.compile(r"(?<=,)(?= )"), 20, 100),
 )
 MOST = 20_000
 """Sentences that are told apart in one text; the rest of a longer one is a single piece."""
@@ -103,7 +103,9 @@ def _items(piece: str) -> list[str]:
     """Returns the records or items of a list in one line, which no full stop parts; else the piece alone."""
     if len(piece) <= LONGEST or "\n" in piece.strip():
         return [piece]
-    for ends, fewest, longest in _LISTS:
+    for *marks, ends, fewest, longest in _LISTS:
+        if sum(map(piece.count, marks)) < fewest - 1:
+            continue  # counting is much faster than splitting
         items = ends.split(piece)
         if len(items) >= fewest and max(map(len, items)) <= longest:
             return items
