@@ -14,7 +14,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from rankbudget import Segment
 from rankbudget.adapters import Shown, segment_signals
-from rankbudget.errors import BudgetConfigError, MessageError
+from rankbudget.errors import BudgetConfigError, MessageError, shown
 
 from ._codec import CODEC
 
@@ -54,7 +54,13 @@ def as_tools(tools: Any) -> list[dict[str, Any]] | None:
 
 def document_text(document: Document, prompt: BasePromptTemplate[str] | None = None) -> str:
     """Returns a document's text as the prompt will show it: its content, or what a prompt makes of it."""
-    return document.page_content if prompt is None else format_document(document, prompt)
+    if prompt is None:
+        return document.page_content
+    try:
+        return format_document(document, prompt)
+    except ValueError as error:
+        msg = f"document_prompt must find its variables in each document (got {shown(document)}): {error}"
+        raise BudgetConfigError(msg) from error
 
 
 def example_text(example: Mapping[str, Any], prompt: Any = None) -> str:

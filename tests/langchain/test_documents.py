@@ -108,6 +108,16 @@ def test_a_document_prompt_is_what_is_counted() -> None:
     assert 0 < EXACT.count(text) <= 100
 
 
+def test_a_document_that_a_document_prompt_cannot_show_is_named() -> None:
+    """One page without the metadata is a typed error that says what is missing."""
+    prompt = PromptTemplate.from_template("<{source}> {page_content}")
+    found = [*facts(2), Document(page_content="No source here.")]
+    with pytest.raises(BudgetConfigError, match="document_prompt must find its variables"):
+        BudgetDocumentCompressor(max_tokens=100, counter=EXACT, document_prompt=prompt).compress_documents(
+            found, "?"
+        )
+
+
 def test_duplicates_are_left_out_when_not_everything_fits() -> None:
     """Of near-equal documents one is enough."""
     same = [Document(page_content="The refund takes ten days after the parcel arrives."), *facts(10)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..relevance.words import raw_words
 
+_NAME = re.compile(r"\w+(?:[-_./:@#]\w+)+")
 _TROUBLE = re.compile(
     r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic|denied|timed? ?out|invalid)\b"
     r"|^\s+File \"",
@@ -91,14 +92,20 @@ def by_importance(items: Sequence[Any], asked: Words, *, ends_first: int, around
 
 
 def saying(items: Sequence[Any], asked: Words) -> list[int]:
-    """Returns the positions of items with asked words that few items have, the most words first."""
+    """Returns the positions of items with asked words that few items have, the rarest words first."""
     if not asked:
         return []
-    held = [asked.intersection(raw_words(i if isinstance(i, str) else dump(i))) for i in items]
+    texts = [item if isinstance(item, str) else dump(item) for item in items]
+    held = [asked.intersection([*raw_words(text), *names_in(text)]) for text in texts]
     times = Counter(chain.from_iterable(held))
     few = max(1, len(items) // _FEW)
-    hits = {i: sum([times[word] <= few for word in words]) for i, words in enumerate(held) if words}
+    hits = {i: sum([1 / times[word] for word in words if times[word] <= few]) for i, words in enumerate(held)}
     return sorted([i for i, n in hits.items() if n], key=lambda i: -hits[i])
+
+
+def names_in(text: str) -> list[str]:
+    """Returns the names in a text that are made of several words, as K-10, 00:10 or ann@corp.com."""
+    return _NAME.findall(text.casefold())
 
 
 def troubles(items: Sequence[Any]) -> list[int]:

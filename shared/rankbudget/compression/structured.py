@@ -11,7 +11,7 @@ from ..counting.protocol import TokenCounter
 from ..relevance.corpus import BoundedCache
 from ..relevance.sentences import split_sentences
 from ..relevance.words import content_words
-from .json_shrink import Words, by_importance, dump, parse, saying, shrink, shrink_lines, troubles
+from .json_shrink import Words, by_importance, dump, names_in, parse, saying, shrink, shrink_lines, troubles
 from .truncate import cut_from, truncate_text
 
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
@@ -94,7 +94,7 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
 
 @lru_cache(maxsize=64)
 def _words_of(question: str) -> Words:
-    return frozenset(content_words(question))
+    return frozenset([*content_words(question), *names_in(question)])
 
 
 def _chooser(text: str, lines: list[str], asked: Words) -> Callable[[int], str] | None:

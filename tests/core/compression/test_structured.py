@@ -231,6 +231,26 @@ def test_a_long_text_keeps_what_questions_about_it_name(
     assert all(str(70_000 + 3 * i) in long for i in (own, later))
 
 
+@pytest.mark.parametrize(
+    "row",
+    ["2026-01-{:02d} {:02d}:{:02d} INFO service K-{} took {} ms", "2026-01-{:02d};{:02d}:{:02d};K-{};{}"],
+)
+@pytest.mark.parametrize("closing", ["", "\n\nThat is all."])
+@draws()
+@given(place=st.integers(0, 1999), limit=st.integers(400, 3000))
+def test_a_paste_keeps_the_row_that_the_next_question_names(
+    row: str, closing: str, place: int, limit: int
+) -> None:
+    """Dates and times that its last row shares with others do not take its place."""
+    rows = [row.format(j // 1440 + 1, j // 60 % 24, j % 60, j, 7_000 + 13 * j) for j in range(2000)]
+    said = ["Here it is:\n" + "\n".join(rows) + closing, "Got it.", f"How long did service K-{place} take?"]
+    messages = [
+        {"role": role, "content": text}
+        for role, text in zip(("user", "assistant", "user"), said, strict=True)
+    ]
+    assert rows[place] in fit_messages(messages, max_tokens=limit).messages[0]["content"]
+
+
 def test_a_session_cuts_a_tool_result_by_the_question_of_its_own_turn() -> None:
     """A later question does not change what an earlier turn's result was cut to, so a prompt cache still holds."""
     text = FORMS["json"]([(f"ann{i}@corp.com", 70_000 + 3 * i) for i in range(300)])
