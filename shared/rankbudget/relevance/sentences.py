@@ -54,6 +54,7 @@ _SHORTEST = re.compile(r"\S\s*\S")
 """A sentence has two characters at least."""
 LONGEST = 1000
 """Characters of a line without a full stop, above which it may be a list."""
+_FEWEST = 3
 _LISTS = (  # what may end an item, where two meet, the fewest items, and the most characters of one
     ("},", "],", "),", re.compile(r"(?<=[}\])],)(?=\s?[\[({\"'])"), 4, 2000),
     ("<tr", "<li", "<dt", re.compile(r"(?<=>)(?=\s?<(?:tr|li|dt)\b)"), 4, 2000),
@@ -101,7 +102,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 def _items(piece: str) -> list[str]:
     """Returns the records or items of a list in one line, which no full stop parts; else the piece alone."""
-    if len(piece) <= LONGEST or "\n" in piece.strip():
+    if len(piece) <= LONGEST or max(map(piece.count, ",<|;")) < _FEWEST or "\n" in piece.strip():
         return [piece]
     for *marks, ends, fewest, longest in _LISTS:
         if sum(map(piece.count, marks)) < fewest - 1:
