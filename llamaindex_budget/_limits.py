@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
@@ -201,7 +200,7 @@ class Door:
     def variables(
         self, prompt: BasePromptTemplate, given: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns a template's variables; the longest, but never the question, is shortened to fit.
+        """Returns a template's variables; the long ones, but never the question, are shortened to fit.
 
         Older messages of the template, which the request gives up later, take at most half of the room.
         """
@@ -210,25 +209,24 @@ class Door:
         values = {**chosen.kwargs, **given}
         texts = {name: _text_of(value) for name, value in values.items() if name not in QUESTIONS}
         query = next((str(values[name]) for name in QUESTIONS if values.get(name)), "")
-        made = dict(given)
+        held = {name: _Texts(values[name]) for name, text in texts.items() if text}
 
-        def tokens_with(name: str, value: Any) -> int:
-            return self._prompt_tokens(chosen, {**values, **made, name: value}, arguments)
+        def tokens_with(made: Mapping[str, Any]) -> int:
+            return self._prompt_tokens(chosen, {**values, **made}, arguments)
 
         if self.llm.metadata.is_chat_model:
-            bare = {name: "" if isinstance(values[name], str) else [] for name, text in texts.items() if text}
+            bare = {name: one.value(()) for name, one in held.items()}
             messages = chosen.format_messages(self.llm, **{**values, **bare})
             counted = CodecMeasure(CODEC, self.counter)
             older = counted.group([m for m in messages[:-1] if CODEC.role(m) != "system"])
-            rest = limit - self._prompt_tokens(chosen, {**values, **bare}, arguments) + older
-            wanted = self._prompt_tokens(chosen, values, arguments) - limit + rest - older
+            rest = limit - tokens_with(bare) + older
+            wanted = tokens_with({}) - limit + rest - older
             limit += max(0, older - max(rest // 2, rest - wanted))
-        for name in sorted(filter(texts.get, texts), key=lambda name: -len(texts[name])):
-            if tokens_with(name, values[name]) <= limit:
-                break
-            made[name], report = _fitted(values[name], partial(tokens_with, name), limit, query, self.counter)
-            send_report(report, self.limits.on_report)
-        return made
+        if not held or tokens_with({}) <= limit:
+            return dict(given)
+        made, report = _fitted(held, tokens_with, limit, query, self.counter)
+        send_report(report, self.limits.on_report)
+        return {**given, **made}
 
     def _prompt_tokens(
         self, prompt: BasePromptTemplate, values: Mapping[str, Any], arguments: Mapping[str, Any]
@@ -245,33 +243,63 @@ class Door:
         return counter.count(text) + (counter.count_messages([], tools) if tools else 0)
 
 
-def _fitted(
-    value: Any, tokens_with: Callable[[Any], int], limit: int, query: str, counter: TokenCounter
-) -> tuple[Any, BudgetReport]:
-    """Returns a template's variable, a text or a list of texts, with what fits of it.
+class _Texts:
+    """A template's variable, a text or a list of texts, as the texts that are kept or not.
 
     A host that joins its texts gives a list of one. Of any other the template writes something around each.
     """
-    is_list = not isinstance(value, str)
-    joined = not is_list or len(value) == 1
-    texts = (value[0] if is_list else value).split(JOINT) if joined else value
 
-    def with_parts(parts: Iterable[str]) -> Any:
-        if joined:
-            return [JOINT.join(parts)] if is_list else JOINT.join(parts)
-        return list(parts)
+    def __init__(self, value: Any) -> None:
+        self.in_list = not isinstance(value, str)
+        self.joined = not self.in_list or len(value) == 1
+        text = value[0] if self.in_list else value
+        self.texts: list[str] = text.split(JOINT) if self.joined else list(value)
 
-    bare = tokens_with(with_parts(()))
-    room = limit - bare
-    around = tokens_with(value) - bare - sum(counter.count_many([text + JOINT for text in texts]))
-    frame = 0 if joined else max(0, -(-around // len(texts)))
+    def value(self, parts: Iterable[str]) -> Any:
+        """Returns the variable with these texts."""
+        if not self.joined:
+            return list(parts)
+        return [JOINT.join(parts)] if self.in_list else JOINT.join(parts)
+
+
+def _fitted(
+    held: Mapping[str, _Texts],
+    tokens_with: Callable[[Mapping[str, Any]], int],
+    limit: int,
+    query: str,
+    counter: TokenCounter,
+) -> tuple[dict[str, Any], BudgetReport]:
+    """Returns the variables of a template that are shortened, so that the prompt fits.
+
+    One that has less than its equal share of the room stays whole; the texts of all others compete for what
+    is left of it.
+    """
+    long = _larger_than_their_share(
+        held, limit - tokens_with({n: v.value(()) for n, v in held.items()}), counter
+    )
+    parts = [(name, i, text) for name in long for i, text in enumerate(held[name].texts)]
+    rest = tokens_with({name: held[name].value(()) for name in long})
+    around = tokens_with({}) - rest - sum(counter.count_many([text + JOINT for _, _, text in parts]))
+    frame = 0 if all(held[name].joined for name in long) else max(0, -(-around // len(parts)))
+    room, texts = limit - rest, [text for _, _, text in parts]
     while True:
-        kept, report = fit_texts(texts, max(1, room), query, counter, frame=frame)
-        made = with_parts(kept.values())
+        ids = [f"{name}[{i}]" for name, i, _ in parts]
+        kept, report = fit_texts(texts, max(1, room), query, counter, frame=frame, ids=ids)
+        made = {
+            name: held[name].value([text for i, text in kept.items() if parts[i][0] == name]) for name in long
+        }
         over = tokens_with(made) - limit
         if over <= 0 or room <= 1:
             return made, report
         room = max(1, room - over)
+
+
+def _larger_than_their_share(held: Mapping[str, _Texts], room: int, counter: TokenCounter) -> list[str]:
+    sizes = {name: counter.count(JOINT.join(one.texts)) for name, one in held.items()}
+    long = sorted(sizes, key=sizes.__getitem__)
+    while len(long) > 1 and sizes[long[0]] <= room // len(long):
+        room -= sizes[long.pop(0)]
+    return [name for name in held if name in long]
 
 
 def fit_texts(
@@ -282,13 +310,16 @@ def fit_texts(
     scorer: Any = None,
     *,
     frame: int = 0,
+    ids: Sequence[str] = (),
 ) -> tuple[dict[int, str], BudgetReport]:
     """Returns by position what of some texts answers the question, within `most` tokens when joined.
 
     What the counter may be too low by is left free already, where `most` comes from. Each text costs `frame`
-    tokens more.
+    tokens more; the report calls them by `ids`.
     """
-    segments = [Segment(id=str(i), text=text) for i, text in enumerate(texts) if text.strip()]
+    ids = ids or [str(i) for i in range(len(texts))]
+    segments = [Segment(id=name, text=text) for name, text in zip(ids, texts, strict=True) if text.strip()]
+    places = {name: i for i, name in enumerate(ids)}
     room = most
     while True:
         result = fit_documents(
@@ -300,7 +331,7 @@ def fit_texts(
             cost=lambda _, text: counter.count(text + JOINT) + frame,
             dedup=False,
         )
-        kept = {int(segment.id): segment.text for segment in result.segments}
+        kept = {places[segment.id]: segment.text for segment in result.segments}
         over = (
             counter.count(JOINT.join(kept.values())) + frame * len(kept) - most
         )  # an estimate may be more than those of parts

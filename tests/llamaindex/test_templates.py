@@ -79,3 +79,22 @@ def test_old_messages_of_a_template_give_way_to_facts(limit: int, facts: str) ->
     assert "Room 7 has 8 windows." in prompt
     assert QUESTION in prompt
     assert "old 19" in prompt
+
+
+@pytest.mark.parametrize("chat", [True, False])
+@draws()
+@given(
+    host=st.integers(0, 199), customer=st.integers(0, 119), limit=st.integers(300, 1600), first=st.booleans()
+)
+def test_long_variables_compete_by_the_question(
+    chat: bool, host: int, customer: int, limit: int, first: bool
+) -> None:
+    """What the question names stays, whichever variable has it; a short one, as a rule, stays whole."""
+    log = "\n".join(f"host-{i} status OK latency {i * 3}ms and all is fine today" for i in range(200))
+    notes = "\n".join(f"Note {i}: customer {i} asked about invoice {1000 + i}." for i in range(120))
+    template = PromptTemplate("{rule}\nLog:\n{log}\n\nNotes:\n{notes}\n\nQuestion: {query_str}\nAnswer:")
+    asked = f"What latency did host-{host} have?" if first else f"What did customer {customer} ask about?"
+    llm = budget_model(MockLLM(is_chat_model=chat), max_tokens=limit, counter="gpt-4o")
+    prompt = str(llm.predict(template, rule="Be short.", log=log, notes=notes, query_str=asked))
+    assert "Be short." in prompt
+    assert (f"latency {host * 3}ms" if first else f"invoice {1000 + customer}.") in prompt
