@@ -2,7 +2,7 @@
 
 cold   the tokenizer and the embedding are loaded, no text of this conversation was counted or embedded before
 known  cold, but the documents' vectors are cached, as where the same documents were ranked for another conversation
-again  the same call once more, no session: counts and vectors are in the caches
+again  the same call once more, no session: counts, vectors and ratings are in the caches
 warm   the same conversation plus two messages, and the same documents, in a session
 """
 

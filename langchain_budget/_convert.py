@@ -59,7 +59,7 @@ def document_text(document: Document, prompt: BasePromptTemplate[str] | None = N
     try:
         return format_document(document, prompt)
     except ValueError as error:
-        msg = f"document_prompt must find its variables in each document (got {shown(document)}): {error}"
+        msg = f"document_prompt must name variables of documents (got {shown(document.metadata)}): {error}"
         raise BudgetConfigError(msg) from error
 
 
@@ -109,7 +109,7 @@ def to_segments(
         segment = item if isinstance(item, Segment) else _segment(item, place, prefix, text_of)
         if segment.id in seen:
             segment = dataclasses.replace(segment, id=f"{segment.id}#{place}")
-        if shown is not None:
+        if shown is not None and not segment.beside:
             segment = dataclasses.replace(segment, beside=shown("knowledge", segment, "").strip())
         seen.add(segment.id)
         segments.append(segment)

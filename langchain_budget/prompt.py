@@ -15,7 +15,16 @@ from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate
 from pydantic import BaseModel
 from typing_extensions import Self, override
 
-from rankbudget.adapters import NOTICE, Steps, adrive, drive, render_block, wrapper_of
+from rankbudget.adapters import (
+    NO_CONTEXT,
+    NOTICE,
+    PLACEHOLDERS,
+    Steps,
+    adrive,
+    drive,
+    render_block,
+    wrapper_of,
+)
 from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
@@ -31,8 +40,8 @@ from ._slots import (
     reported,
 )
 
-_EMPTY = {"history": "No previous conversation.", "knowledge": "No context here."}
-"""What an empty slot says, whether nothing was found or nothing had room."""
+_EMPTY = {**PLACEHOLDERS, "knowledge": NO_CONTEXT}
+"""What an empty slot says; here it is not known whether nothing was found or had room."""
 
 
 class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):

@@ -17,6 +17,7 @@ from rankbudget.adapters import (
     CodecMeasure,
     PromptRequest,
     Steps,
+    fair_level,
     holds,
     plain_budget,
     plan_steps,
@@ -202,7 +203,8 @@ class Door:
     ) -> dict[str, Any]:
         """Returns a template's variables; the long ones, but never the question, are shortened to fit.
 
-        Older messages of the template, which the request gives up later, take at most half of the room.
+        One with less than its equal share of the room stays whole; the texts of all others compete. Older
+        messages of the template, which the request gives up later, take at most half of the room.
         """
         limit = self.limit(arguments)
         chosen = prompt.select(llm=self.llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
@@ -214,17 +216,23 @@ class Door:
         def tokens_with(made: Mapping[str, Any]) -> int:
             return self._prompt_tokens(chosen, {**values, **made}, arguments)
 
-        if self.llm.metadata.is_chat_model:
-            bare = {name: one.value(()) for name, one in held.items()}
-            messages = chosen.format_messages(self.llm, **{**values, **bare})
-            counted = CodecMeasure(CODEC, self.counter)
-            older = counted.group([m for m in messages[:-1] if CODEC.role(m) != "system"])
-            rest = limit - tokens_with(bare) + older
-            wanted = tokens_with({}) - limit + rest - older
-            limit += max(0, older - max(rest // 2, rest - wanted))
-        if not held or tokens_with({}) <= limit:
+        full = tokens_with({})
+        if not held or full <= limit:
             return dict(given)
-        made, report = _fitted(held, tokens_with, limit, query, self.counter)
+        bare = {name: one.value(()) for name, one in held.items()}
+        least = tokens_with(bare)
+        if self.llm.metadata.is_chat_model:
+            messages = chosen.format_messages(self.llm, **{**values, **bare})
+            older = [m for m in messages[:-1] if CODEC.role(m) != "system"]
+            cost = CodecMeasure(CODEC, self.counter).group(older)
+            room = limit - least + cost
+            limit += max(0, cost - max(room // 2, room - (full - least)))
+        sizes = {name: full - tokens_with({name: bare[name]}) for name in held}
+        level = fair_level(list(sizes.values()), limit - least)
+        long = {name: held[name] for name in held if sizes[name] > level} or held
+        if full <= limit:
+            return dict(given)
+        made, report = _fitted(long, tokens_with, limit, query, self.counter)
         send_report(report, self.limits.on_report)
         return {**given, **made}
 
@@ -269,37 +277,22 @@ def _fitted(
     query: str,
     counter: TokenCounter,
 ) -> tuple[dict[str, Any], BudgetReport]:
-    """Returns the variables of a template that are shortened, so that the prompt fits.
-
-    One that has less than its equal share of the room stays whole; the texts of all others compete for what
-    is left of it.
-    """
-    long = _larger_than_their_share(
-        held, limit - tokens_with({n: v.value(()) for n, v in held.items()}), counter
-    )
-    parts = [(name, i, text) for name in long for i, text in enumerate(held[name].texts)]
-    rest = tokens_with({name: held[name].value(()) for name in long})
-    around = tokens_with({}) - rest - sum(counter.count_many([text + JOINT for _, _, text in parts]))
-    frame = 0 if all(held[name].joined for name in long) else max(0, -(-around // len(parts)))
-    room, texts = limit - rest, [text for _, _, text in parts]
+    """Returns variables of a template with those of their texts that answer the question, so that it fits."""
+    parts = [(name, i, text) for name, one in held.items() for i, text in enumerate(one.texts)]
+    ids, texts = [f"{name}[{i}]" for name, i, _ in parts], [text for _, _, text in parts]
+    rest = tokens_with({name: one.value(()) for name, one in held.items()})
+    around = tokens_with({}) - rest - sum(counter.count_many([text + JOINT for text in texts]))
+    frame = 0 if all(one.joined for one in held.values()) else max(0, -(-around // len(parts)))
+    room = limit - rest
     while True:
-        ids = [f"{name}[{i}]" for name, i, _ in parts]
         kept, report = fit_texts(texts, max(1, room), query, counter, frame=frame, ids=ids)
         made = {
-            name: held[name].value([text for i, text in kept.items() if parts[i][0] == name]) for name in long
+            n: one.value([text for i, text in kept.items() if parts[i][0] == n]) for n, one in held.items()
         }
         over = tokens_with(made) - limit
         if over <= 0 or room <= 1:
             return made, report
         room = max(1, room - over)
-
-
-def _larger_than_their_share(held: Mapping[str, _Texts], room: int, counter: TokenCounter) -> list[str]:
-    sizes = {name: counter.count(JOINT.join(one.texts)) for name, one in held.items()}
-    long = sorted(sizes, key=sizes.__getitem__)
-    while len(long) > 1 and sizes[long[0]] <= room // len(long):
-        room -= sizes[long.pop(0)]
-    return [name for name in held if name in long]
 
 
 def fit_texts(

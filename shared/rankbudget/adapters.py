@@ -13,6 +13,7 @@ from ._drivers import Call, Steps, adrive, awaiting, blocking, drive, is_blockin
 from .budget.context_windows import context_window_of
 from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
+from .conversation.capping import fair_level
 from .conversation.refusals import refuse_empty, refuse_empty_question
 from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from .conversation.timeline import Timeline
@@ -21,7 +22,16 @@ from .errors import check_options
 from .fitting.protocol import Fit, Piece
 from .messages.codec import PINNED_ROLES, ROLES, content_text, finished, replace_text, spread_text
 from .messages.measure import CodecMeasure, ListMeasure, Measure
-from .messages.tags import JOINT, NOTICE, escape_text, render_block, tag_name, wrapper_of
+from .messages.tags import (
+    JOINT,
+    NO_CONTEXT,
+    NOTICE,
+    PLACEHOLDERS,
+    escape_text,
+    render_block,
+    tag_name,
+    wrapper_of,
+)
 from .prompt.limits import Limits, ModelFacts, holds, limits_of
 from .prompt.request import Plan, PromptRequest, Shown
 from .prompt.signals import segment_signals
@@ -55,7 +65,9 @@ _LATER = {
 __all__ = [
     "JOINT",
     "NOTICE",
+    "NO_CONTEXT",
     "PINNED_ROLES",
+    "PLACEHOLDERS",
     "ROLES",
     "SUMMARY_TIMEOUT",
     "Call",
@@ -88,6 +100,7 @@ __all__ = [
     "drive",
     "escape_text",
     "example_text",
+    "fair_level",
     "finished",
     "function_name",
     "function_named",

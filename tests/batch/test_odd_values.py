@@ -48,7 +48,7 @@ def test_values_that_json_lacks_become_texts_or_null():
 
 
 def test_nulls_of_tools_are_counted():
-    """Tools are sent as they stand in the row, so nulls that pydantic writes for a default cost what they cost."""
+    """Tools are sent as the row has them, so nulls that pydantic writes for a default cost what they cost."""
     field = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
     function = {"name": "f", "parameters": {"type": "object", "properties": {"city": field, "date": field}}}
     tools = [{"type": "function", "function": function}]

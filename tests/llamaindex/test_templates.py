@@ -1,4 +1,4 @@
-"""Prompts that a bounded model makes of a template: what a variable may hold, and what gives way to what."""
+"""Prompts that a bounded model makes of a template: what a variable may hold, and what is cut first."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate, RichPro
 
 from llamaindex_budget import budget_model
 from rankbudget import counter_for
+from rankbudget.testing import RecordingCounter
 from tests.drawing import draws
 from tests.llamaindex.models import say
 
@@ -98,3 +99,15 @@ def test_long_variables_compete_by_the_question(
     prompt = str(llm.predict(template, rule="Be short.", log=log, notes=notes, query_str=asked))
     assert "Be short." in prompt
     assert (f"latency {host * 3}ms" if first else f"invoice {1000 + customer}.") in prompt
+
+
+def test_a_template_that_fits_is_counted_once() -> None:
+    """However many variables and old messages it has: once for its variables, once as the request that it becomes."""
+    counter = RecordingCounter(counter_for("gpt-4o"))
+    old = [say(("user", "assistant")[i % 2], f"old {i}") for i in range(40)]
+    template = ChatPromptTemplate(
+        message_templates=[say("system", "{a} {b} {c}"), *old, say("user", "{query_str}")]
+    )
+    llm = budget_model(MockLLM(is_chat_model=True), max_tokens=4000, counter=counter)
+    llm.predict(template, a="one", b="two", c="three", query_str=QUESTION)
+    assert 42 <= counter.messages <= 2 * 42

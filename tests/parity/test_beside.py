@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from langchain_budget import BudgetChatPromptTemplate, BudgetDocumentCompressor, BudgetTrimmer
 from llamaindex_budget import BudgetNodePostprocessor
-from rankbudget import counter_for
+from rankbudget import Segment, counter_for
 from tests.drawing import draws
 
 COUNTER = counter_for("gpt-4o")
@@ -82,3 +82,11 @@ def test_a_text_is_told_from_its_twins_by_what_is_shown_beside_it(
     kept = door([(name, RULE) for name in names], f"How many days of leave does {asked} give?")
     assert asked in kept
     assert sum(name in kept for name in names) >= 2
+
+
+def test_what_a_segment_says_of_itself_stays() -> None:
+    """A segment of one's own keeps what it has beside its text, whatever a document prompt would show."""
+    own = [Segment(id=name, text=RULE, beside=f"company: {name}") for name in NAMES]
+    fit = BudgetDocumentCompressor(max_tokens=ROOM, counter="gpt-4o", document_prompt=SHOWN)
+    kept = fit.fit(own, "How many days of leave does Tyrell give?").segments  # type: ignore[arg-type]
+    assert "Tyrell" in [segment.id for segment in kept]

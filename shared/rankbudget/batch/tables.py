@@ -78,7 +78,8 @@ def as_json(value: Any) -> str:
     try:
         text = write(value, ensure_ascii=False)
     except ValueError:
-        return as_json(_finite(value))
+        value = _finite(value)
+        text = write(value, ensure_ascii=False)
     try:
         text.encode()
     except UnicodeEncodeError:

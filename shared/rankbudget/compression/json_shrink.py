@@ -11,7 +11,8 @@ from typing import Any
 
 from ..relevance.words import raw_words
 
-_NAME = re.compile(r"\w+(?:[-_./:@#]\w+)+")
+_NAME = re.compile(r"(?<!\w)\w+(?:[-./:@#]\w+)+")
+"""It starts at the start of a word alone: a long run of letters is read once, not from each of them."""
 _TROUBLE = re.compile(
     r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic|denied|timed? ?out|invalid)\b"
     r"|^\s+File \"",

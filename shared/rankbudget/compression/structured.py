@@ -148,10 +148,11 @@ def _pick(pieces: list[str], order: list[int], target: int, kind: str) -> str:
         if cost <= room:
             kept[i] = piece
             room -= cost
-    made, last = "", -1
+    out, last = [""], -1
     for i in [*sorted(kept), len(pieces)]:
         if i - last > 1:
-            made = f"{made.rstrip()}\n[... {i - last - 1} {kind} ...]\n"
-        made += kept.get(i, "")
+            out[-1] = out[-1].rstrip()
+            out.append(f"\n[... {i - last - 1} {kind} ...]\n")
+        out.append(kept.get(i, ""))
         last = i
-    return made.strip("\n")
+    return "".join(out).strip("\n")

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..relevance.sentences import split_sentences
 from .timeline import Timeline, Unit
 
 LEAST_TOKENS = 200
@@ -14,6 +13,8 @@ LEAST_TOKENS = 200
 VERY_LEAST = 16
 """No text at all is cut below this."""
 _ROUNDS = 4
+_LONGEST_ASKED = 300
+"""Characters of a sentence that may ask for something; a longer one is pasted."""
 
 
 def cap_units(
@@ -30,7 +31,7 @@ def cap_units(
     allowed = room - timeline.cost(units) + sum(sizes.values())
     attempt = 0
     while True:
-        level = floor if attempt == _ROUNDS else max(floor, _level(list(sizes.values()), allowed))
+        level = floor if attempt == _ROUNDS else max(floor, fair_level(list(sizes.values()), allowed))
         caps = {position: level for position, size in sizes.items() if size > level}
         over = timeline.cost(units, shortened(timeline, caps)) - room
         if over <= 0:
@@ -53,7 +54,7 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
             continue  # a session's question may be another one than the one that it shortened
         cut = partial(remembered_cut, counter=counter, question=_asked_about(timeline, position, text))
         sizes = counter.count_many(texts)
-        level = _level(sizes, tokens)
+        level = fair_level(sizes, tokens)
         # Each long block is cut by itself, so that a caption stays beside its image.
         if len(texts) > 1 and level >= VERY_LEAST:
             parts: Any = [t if n <= level else cut(t, level) for t, n in zip(texts, sizes, strict=True)]
@@ -76,12 +77,14 @@ def _asked_about(timeline: Timeline, position: int, text: str) -> str | None:
         asked.add(timeline.asked)
     found = [timeline.text(i) for i in sorted(asked.difference((-1, position)))]
     if is_question:
+        from ..relevance.sentences import split_sentences  # loaded only where a long question is shortened
+
         sentences = split_sentences(text)
-        found += [sentences[0], sentences[-1]]
+        found += [one for one in (sentences[0], sentences[-1]) if len(one) <= _LONGEST_ASKED]
     return "\n".join(found) if found or timeline.role(position) == "tool" else None
 
 
-def _level(sizes: list[int], allowed: int) -> int:
+def fair_level(sizes: list[int], allowed: int) -> int:
     """Returns the highest level at which texts of `sizes`, cut to it, add up to at most `allowed`."""
     left, count = allowed, len(sizes)
     for size in sorted(sizes):

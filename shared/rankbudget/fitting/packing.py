@@ -179,17 +179,15 @@ class Packing:
         """Returns how many words at the start of a sentence have at most `most` tokens."""
         low, high = 0, len(ends) + 1
         guess = bisect_right(ends, most * len(self.segments[i].text) // max(1, self.costs[i]))
-        for attempt in range(
-            len(ends)
-        ):  # as many words fit as others in the same room; later halves are tried
-            if high - low <= 1:
-                break
+        attempt = 0
+        while high - low > 1:
             margin = 1 if attempt < _GUESSES else (high - low) // 2
             guess = min(max(guess, low + margin), high - margin)
             tokens = self.counter.count(sentence[: ends[guess - 1]])
             low, high = (guess, high) if tokens <= most else (low, guess)
             if tokens == most:
                 break
+            attempt += 1
             guess += (most - tokens) * guess // max(1, tokens)
         while low and sentence[ends[low - 1] - 1] in _FULL_STOPS:  # "am 31." would look like a whole sentence
             low -= 1

@@ -6,7 +6,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from ..segment import Segment
 from .corpus import BoundedCache, TermIndex, scored_texts
@@ -18,6 +19,7 @@ from .stopwords import STOP_WORDS
 from .words import raw_words
 
 T = TypeVar("T")
+Rate = Callable[[str, Sequence[Segment], Scorer], T]
 
 NEAR, STRENGTH, BRIDGED = 0.6, 2.29, 8.0
 """Of documents: nearness; 1 for the surest, less for others; a strong one that names it."""
@@ -32,43 +34,33 @@ RARE = 100
 _LETTERS = 4
 
 
-def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
-    """Returns how likely each document holds evidence for the query; higher is likelier."""
-    return _remembered(_documents, query, segments, scorer)
+def _once(rate: Rate[T]) -> Rate[T]:
+    """Makes the default scorer rate the same texts for the same question once."""
+
+    @wraps(rate)
+    def remembered(query: str, segments: Sequence[Segment], scorer: Scorer) -> T:
+        if scorer is not default_scorer():
+            return rate(query, segments, scorer)
+        key = rate.__name__, query, scored_texts(segments), tuple([segment.title for segment in segments])
+        return cast("T", _RATED.get(key, lambda _: rate(query, segments, scorer)))
+
+    return remembered
 
 
-def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[list[float]]:
-    """Returns how likely each sentence of each document holds evidence for the query."""
-    return _remembered(_sentences, query, segments, scorer)
-
-
-def _remembered(
-    rate: Callable[[str, Sequence[Segment], Scorer], T],
-    query: str,
-    segments: Sequence[Segment],
-    scorer: Scorer,
-) -> T:
-    """Returns what `rate` returns, once for the same texts where the default scorer makes it."""
-    if scorer is not default_scorer():
-        return rate(query, segments, scorer)
-    key = rate, query, scored_texts(segments), tuple([segment.title for segment in segments])
-    known = _RATED.find(key)
-    if known is None:
-        known = rate(query, segments, scorer)
-        _RATED.keep(key, known)
-    return known
-
-
-_RATED: BoundedCache[tuple[Any, str, tuple[str, ...], tuple[str | None, ...]], Any] = BoundedCache(
-    max_size=4_000_000, size=lambda key: 2 * sum(map(len, key[2])) + 64
+_RATED: BoundedCache[tuple[str, str, tuple[str, ...], tuple[str | None, ...]], Any] = BoundedCache(
+    max_size=4_000_000, size=lambda key: 2 * sum(map(len, key[2])) + len(key[1]) + 64
 )
 
 
-def _documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
+@_once
+def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
+    """Returns how likely each document holds evidence for the query; higher is likelier."""
     return _rated_documents(query, segments, scorer)[0]
 
 
-def _sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[list[float]]:
+@_once
+def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[list[float]]:
+    """Returns how likely each sentence of each document holds evidence for the query."""
     documents, leads_on, sentences, owners = _rated_documents(query, segments, scorer)
     near = normalised(scorer.score(query, sentences))
     lengths = TermIndex.of(scored_texts(sentences)).lengths

@@ -14,6 +14,7 @@ from rankbudget.compression.truncate import truncate_text
 from rankbudget.compression.units import split_units
 from rankbudget.optimizer.analyzer import AnalyzerConfig
 from rankbudget.relevance.lexical import KeywordScorer
+from rankbudget.relevance.sentences import split_sentences
 from rankbudget.testing import WordCounter
 from tests.growth import Growth, growth
 
@@ -26,6 +27,12 @@ RUNS = (
     *(
         "\n ",
         " \n",
+        "a",
+        "a1",
+        "a, ",
+        "a; ",
+        "<tr>a",
+        "},{",
         "a-",
         "A-",
         "_-",
@@ -62,6 +69,10 @@ READERS = {
     "cut": lambda text: truncate_text(text, 5, WORDS),
     "cut both ends": lambda text: truncate_text(f"{text} a b c d e f", 5, WORDS, keep="both"),
     "structure": lambda text: compress_structured(text, 5, WORDS),
+    "structure for a question": lambda text: compress_structured(
+        "x\n" * 8 + text + "\ny" * 8, 5, WORDS, "What is K-10, and who is ann@corp.com?"
+    ),
+    "sentences": lambda text: split_sentences(f"{text} "),
     "prompt parts": parse_prompt,
     "key moments": find_moments,
     "history": lambda text: ANALYZER.analyze({"history": text}, "q"),

@@ -283,3 +283,13 @@ def test_the_line_that_tells_of_an_error_stays(form: str, count: int, place: int
     short = compress_structured("\n".join(lines), limit, EXACT, "Why did it not work?")
     assert EXACT.count(short) <= limit
     assert trouble in short
+
+
+def test_a_paste_in_one_line_keeps_the_row_that_the_next_question_names() -> None:
+    """A line without a full stop is no question, however it starts and ends."""
+    rows = [{"pump": f"ZX-{i * 37}", "place": f"hall {i % 9}"} for i in range(400)]
+    for text in (json.dumps(rows), " | ".join(f"{row['pump']}: {row['place']}" for row in rows)):
+        said = [text, "Got it.", "Where is pump ZX-8029?"]
+        roles = ("user", "assistant", "user")
+        messages = [{"role": role, "content": one} for role, one in zip(roles, said, strict=True)]
+        assert "ZX-8029" in fit_messages(messages, max_tokens=400).messages[0]["content"]
