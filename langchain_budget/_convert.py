@@ -59,7 +59,7 @@ def document_text(document: Document, prompt: BasePromptTemplate[str] | None = N
     try:
         return format_document(document, prompt)
     except ValueError as error:
-        msg = f"document_prompt must name variables of documents (got {shown(document.metadata)}): {error}"
+        msg = f"document_prompt must find its variables here (got {shown(document.metadata)}): {error}"
         raise BudgetConfigError(msg) from error
 
 

@@ -33,7 +33,7 @@ from ._counters import model_name
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
 from .agents import AgentBudget, thread_id
-from .models import ANSWER_NAMES, facts_of, inner_name
+from .models import ANSWER_NAMES, facts_of, flat, inner_name
 
 ModelT = TypeVar("ModelT")
 _FIELD = "context_budget"
@@ -210,10 +210,10 @@ class RequestBudget:
 
     def limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> HostLimits:
         """Returns the limits of one request; its arguments are read before the model's own fields."""
-        arguments = {**(getattr(model, "model_kwargs", None) or {}), **asked}
-        answer = {name: arguments[name] for name in ANSWER_NAMES if name in arguments}
+        arguments = flat({**(getattr(model, "model_kwargs", None) or {}), **asked})
+        read = {name: arguments[name] for name in (*ANSWER_NAMES, "num_ctx") if name in arguments}
         named = asked.get("model")
-        called: Any = named if isinstance(named, str) else model.bind(**answer) if answer else model
+        called: Any = named if isinstance(named, str) else model.bind(**read) if read else model
         own = called if self.agent.model is None else self.agent.model
         tools = [*(schemas_in({"tools": self.tools}) or ()), *(schemas_in(arguments) or ())]
         limits = self.agent.limits_for(own).with_tools(tools)

@@ -14,7 +14,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from rankbudget import TokenBudget
-from rankbudget.adapters import ModelFacts, Summarizer, limits_of
+from rankbudget.adapters import ModelFacts, Summarizer, limits_of, window_asked_of
 from rankbudget.errors import BudgetConfigError, BudgetError, SummaryError
 
 from ._counters import counts_itself, model_name
@@ -24,6 +24,7 @@ ANSWER_NAMES = (
     *("max_tokens_to_sample", "num_predict"),
 )
 """What the integrations call the longest answer of a request; each has one or two of them."""
+_PASSED_ON = ("model_kwargs", "extra_body", "generation_config", "options")
 _TASK = (
     "Summarize the part of a conversation below in at most {words} words. "
     "Keep names, numbers, decisions and open questions. "
@@ -46,12 +47,12 @@ def facts_of(model: Any) -> ModelFacts:
     """Returns what a model object says about itself; a name is only itself."""
     if isinstance(model, str):
         return ModelFacts(name=model)
-    own = unwrapped(model)[0]
+    own, arguments = unwrapped(model)
     profile, name = _profile(own), model_name(own)
     answer, chosen = _answer(model)
     return ModelFacts(
         name=name,
-        window=_count(getattr(own, "num_ctx", None)) or profile.get("max_input_tokens"),
+        window=window_asked_of(own, arguments) or profile.get("max_input_tokens"),
         max_output=profile.get("max_output_tokens"),
         answer=answer,
         answer_chosen=chosen,
@@ -66,8 +67,14 @@ def unwrapped(model: Any) -> tuple[Any, dict[str, Any]]:
     layers = list(_layers(model))
     arguments: dict[str, Any] = {}
     for layer in reversed(layers):
-        arguments |= layer.kwargs if isinstance(layer, RunnableBindingBase) else {}
+        arguments |= flat(layer.kwargs) if isinstance(layer, RunnableBindingBase) else {}
     return layers[-1], arguments
+
+
+def flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a request with those inside mappings that are passed on, as Ollama's `options`."""
+    inner = [arguments[name] for name in _PASSED_ON if isinstance(arguments.get(name), Mapping)]
+    return {name: value for given in [*inner, arguments] for name, value in given.items()}
 
 
 def as_summarizer(given: Any) -> Summarizer | None:

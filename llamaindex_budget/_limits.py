@@ -203,14 +203,15 @@ class Door:
     ) -> dict[str, Any]:
         """Returns a template's variables; the long ones, but never the question, are shortened to fit.
 
-        One with less than its equal share of the room stays whole; the texts of all others compete. Older
-        messages of the template, which the request gives up later, take at most half of the room.
+        They are rated by the variable that LlamaIndex's templates call the question, else by all else that
+        the last message says. One with less than its equal share of the room stays whole; the texts of all
+        others compete. Older messages of the template, which the request gives up later, take at most half
+        of the room.
         """
         limit = self.limit(arguments)
         chosen = prompt.select(llm=self.llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         values = {**chosen.kwargs, **given}
         texts = {name: _text_of(value) for name, value in values.items() if name not in QUESTIONS}
-        query = next((str(values[name]) for name in QUESTIONS if values.get(name)), "")
         held = {name: _Texts(values[name]) for name, text in texts.items() if text}
 
         def tokens_with(made: Mapping[str, Any]) -> int:
@@ -232,6 +233,11 @@ class Door:
         long = {name: held[name] for name in held if sizes[name] > level} or held
         if full <= limit:
             return dict(given)
+        query = next((str(values[name]) for name in QUESTIONS if values.get(name)), "")
+        if not query:  # a template with its own names asks in its text
+            query = str(
+                chosen.format_messages(self.llm, **{**values, **{n: bare[n] for n in long}})[-1].content
+            )
         made, report = _fitted(long, tokens_with, limit, query, self.counter)
         send_report(report, self.limits.on_report)
         return {**given, **made}

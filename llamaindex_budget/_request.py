@@ -43,19 +43,18 @@ def forms_of(output_cls: Any, llm: Any) -> tuple[dict[str, Any], ...]:
     told: dict[str, Any] = {"tools": [get_function_tool(output_cls)]}
     if not llm.metadata.is_function_calling_model or llm.pydantic_program_mode == PydanticProgramMode.LLM:
         told = {"instructions": PydanticOutputParser(output_cls).format("")}
-    return {"response_format": _schema_of(output_cls)}, told
+    return {"response_format": output_cls}, told
 
 
-def _schema_of(output_cls: Any) -> dict[str, Any]:
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": output_cls.__name__, "schema": output_cls.model_json_schema()},
-    }
+def _schema_of(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
 
 
 def _plain(schema: Any) -> Any:
     if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
-        return _schema_of(schema)
+        return _schema_of(schema.__name__, schema.model_json_schema())
+    if isinstance(schema, Mapping) and "properties" in schema:  # what Ollama is sent as `format`
+        return _schema_of(str(schema.get("title") or ""), schema)
     if isinstance(schema, BaseTool):
         return schema.metadata.to_openai_tool(skip_length_check=True)
     dump = getattr(schema, "model_dump", None)

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._drivers import Call, Steps, adrive, awaiting, blocking, drive, is_blocking, send_report
-from .budget.context_windows import context_window_of
+from .budget.context_windows import context_window_of, window_asked_of
 from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
 from .conversation.capping import fair_level
@@ -124,6 +124,7 @@ __all__ = [
     "tag_name",
     "truncate_text",
     "typed_errors",
+    "window_asked_of",
     "without_answered",
     "wrapper_of",
     "write_counter",

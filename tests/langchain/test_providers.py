@@ -108,3 +108,21 @@ def test_late_system_messages_go_to_the_front_where_the_provider_wants_them_ther
         assert [block["text"] for block in server.requests[0].body["system"]] == ["one", "two"]
         assert [m["content"] for m in server.requests[0].body["messages"]] == ["q", "a", "z"]
         assert server.refused == []
+
+
+@pytest.mark.parametrize("ask", ["field", "bind", "bind before", "call", "none"])
+def test_ollama_is_sent_what_it_runs_the_model_with(server: StrictModelServer, ask: str) -> None:
+    """What a request asks for comes before the model's field, and both before what the model could read."""
+    reports: list[Any] = []
+    size = 4096 if ask == "none" else 1024
+    own = ChatOllama(model="llama3.2", base_url=server.root_url, num_ctx=1024 if ask == "field" else None)
+    options = {"options": {"num_ctx": 1024}}
+    model: Any = own.bind(**options) if ask == "bind before" else own
+    model = budget_model(model, on_report=reports.append)
+    model = model.bind(**options) if ask == "bind" else model
+    server.forget()
+    thread = [("user", f"question {i}") if i % 2 == 0 else ("assistant", f"answer {i}") for i in range(2001)]
+    model.invoke(thread, **(options if ask == "call" else {}))
+    assert size // 4 < reports[0].total_tokens <= reports[0].limit <= size
+    assert len(server.requests[0].body["messages"]) < len(thread)
+    assert server.refused == []

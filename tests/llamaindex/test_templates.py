@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_index.core.llms import MockLLM
+from llama_index.core.llms import ChatResponse, MockLLM
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate, RichPromptTemplate
+from llama_index.llms.ollama import Ollama
+from pydantic import BaseModel
 
 from llamaindex_budget import budget_model
 from rankbudget import counter_for
@@ -111,3 +113,41 @@ def test_a_template_that_fits_is_counted_once() -> None:
     llm = budget_model(MockLLM(is_chat_model=True), max_tokens=4000, counter=counter)
     llm.predict(template, a="one", b="two", c="three", query_str=QUESTION)
     assert 42 <= counter.messages <= 2 * 42
+
+
+@pytest.mark.parametrize(
+    "form", ["{notes}\nQuestion: {q}", "{q}\n\n{notes}", "How many windows has Room 77? {notes}"]
+)
+@pytest.mark.parametrize("chat", [True, False])
+@pytest.mark.parametrize("limit", [120, 400])
+def test_a_question_is_found_whatever_it_is_called(form: str, chat: bool, limit: int) -> None:
+    """Templates have names of their own, or ask in their own text; what is asked stays."""
+    notes = "\n".join(f"Room {i} has {i + 3} windows." for i in range(300))
+    llm = budget_model(MockLLM(is_chat_model=chat), max_tokens=limit, counter="gpt-4o")
+    variables = {"q": "How many windows has Room 77?"} if "{q}" in form else {}
+    prompt = str(llm.predict(PromptTemplate(f"Answer by these notes.\n{form}"), notes=notes, **variables))
+    assert "Room 77 has 80 windows." in prompt
+
+
+class Room(BaseModel):
+    """A room."""
+
+    windows: int
+
+
+@pytest.mark.parametrize("limit", [800, 3000])
+def test_a_schema_is_counted_as_ollama_is_sent_it(limit: int) -> None:
+    """The long variable is shortened beside it, so that the request fits when it is sent."""
+    asked: list[Any] = []
+
+    class Client(Ollama):
+        def chat(self, messages: Any, **kwargs: Any) -> ChatResponse:
+            asked.append(messages)
+            return ChatResponse(message=say("assistant", '{"windows": 10}'))
+
+    llm = budget_model(Client(model="llama3.1", context_window=8000), max_tokens=limit, counter="gpt-4o")
+    notes = "\n".join(f"Room {i} has {i + 3} windows." for i in range(900))
+    template = PromptTemplate("Facts: {context_str}\nQ: {query_str}")
+    found = llm.structured_predict(Room, template, context_str=notes, query_str=QUESTION)
+    assert found == Room(windows=10)
+    assert "Room 7 has 10 windows." in str(asked[-1][-1].content)

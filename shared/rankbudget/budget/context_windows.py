@@ -83,12 +83,8 @@ def _known(model: Any) -> tuple[int | None, int | None]:
     profile = profile if isinstance(profile, Mapping) else {}
     # Not `num_output`: it is what the host asks for, mostly a default, and limits nothing.
     said = _positive(_attribute(_attribute(model, "metadata"), "context_window"))
-    extra = _attribute(
-        model, "additional_kwargs"
-    )  # where LlamaIndex's models keep what their server is asked
-    extra = extra if isinstance(extra, Mapping) else {}
     windows = [
-        *[_positive(extra.get(served, _attribute(model, served))) for served in _SERVED],
+        window_asked_of(model),
         _positive(profile.get("max_input_tokens")),
         None if said == _HOST_UNKNOWN and listed[0] else said,
         listed[0],
@@ -98,6 +94,27 @@ def _known(model: Any) -> tuple[int | None, int | None]:
     for other in fallbacks if isinstance(fallbacks, (list, tuple)) else ():
         window = min(filter(None, [window, _known(other)[0]]), default=None)
     return window, _positive(profile.get("max_output_tokens")) or listed[1]
+
+
+def window_asked_of(model: Any, arguments: Mapping[str, Any] | None = None) -> int | None:
+    """Returns the window that a local server is asked to run a model with; None where it is no such model.
+
+    What a request asks for, with its `arguments`, comes before the object's own field. Without either Ollama
+    takes its default, whatever the model could read, and cuts longer prompts without a word.
+    """
+    extra = _attribute(
+        model, "additional_kwargs"
+    )  # where LlamaIndex's models keep what their server is asked
+    extra = extra if isinstance(extra, Mapping) else {}
+    for name in _SERVED:
+        for value in ((arguments or {}).get(name), extra.get(name), _attribute(model, name)):
+            if _positive(value):
+                return _positive(value)
+    if not hasattr(model, "num_ctx"):
+        return None
+    from .local_servers import OLLAMA_DEFAULT  # what talks to servers is loaded only for their models
+
+    return OLLAMA_DEFAULT
 
 
 def _attribute(thing: Any, name: str) -> Any:

@@ -11,8 +11,9 @@ from urllib.request import Request, urlopen
 
 from ..errors import BudgetConfigError
 
+OLLAMA_DEFAULT = 4_096
+"""Tokens that Ollama runs a model with on less than 24 GiB of video memory, when nothing is configured."""
 _SECONDS = 3.0
-_OLLAMA_DEFAULT = 4_096  # with less than 24 GiB of video memory, when nothing is configured
 _MOST_BYTES = 8_000_000
 # Server, where it lists its models, what names one there, and where its entry has the window, best first.
 _LISTS = (
@@ -63,7 +64,7 @@ def _configured(shown: dict[str, Any]) -> int | None:
     if num_ctx:
         return int(num_ctx[1])
     trained = [value for key, value in shown["model_info"].items() if key.endswith(".context_length")]
-    return min(_OLLAMA_DEFAULT, int(trained[0])) if trained else None
+    return min(OLLAMA_DEFAULT, int(trained[0])) if trained else None
 
 
 def _number_at(entry: Any, place: tuple[str, ...]) -> int | None:

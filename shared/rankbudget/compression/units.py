@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..relevance.sentences import split_sentences
-from .json_shrink import parse
+from .json_values import parse
 
 UnitKind = Literal["sentence", "code", "json", "table"]
 

@@ -13,6 +13,9 @@ LEAST_TOKENS = 200
 VERY_LEAST = 16
 """No text at all is cut below this."""
 _ROUNDS = 4
+_LAST, _ASKS = 6, ("?", "？", "؟")
+"""Sentences at the end of a text among which its question may be, and the marks of one."""
+_MARKS = (*_ASKS, *".!:…。！")
 _LONGEST_ASKED = 300
 """Characters of a sentence that may ask for something; a longer one is pasted."""
 
@@ -67,8 +70,8 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
 def _asked_about(timeline: Timeline, position: int, text: str) -> str | None:
     """Returns what is asked about a text; None where nothing is.
 
-    Of a result or an answer that is the question of its turn; of a question its first and last sentence, and
-    the next question. So later turns cut alike; where nothing keeps the start of the conversation in place,
+    Of a result or an answer that is the question of its turn; of a question its first and last sentence, the
+    last that ends in a question mark, and the next question. So later turns cut alike; where nothing keeps the start of the conversation in place,
     the current question counts as well.
     """
     is_question, thread = timeline.role(position) == "user", timeline.thread
@@ -77,11 +80,21 @@ def _asked_about(timeline: Timeline, position: int, text: str) -> str | None:
         asked.add(timeline.asked)
     found = [timeline.text(i) for i in sorted(asked.difference((-1, position)))]
     if is_question:
-        from ..relevance.sentences import split_sentences  # loaded only where a long question is shortened
-
-        sentences = split_sentences(text)
-        found += [one for one in (sentences[0], sentences[-1]) if len(one) <= _LONGEST_ASKED]
+        found += _own_questions(text)
     return "\n".join(found) if found or timeline.role(position) == "tool" else None
+
+
+def _own_questions(text: str) -> list[str]:
+    """Returns the sentences of a long message that may ask about the rest of it, which is pasted."""
+    from ..relevance.sentences import split_sentences  # loaded only where a long question is shortened
+
+    sentences = split_sentences(text)
+    closed = [one.endswith("\n") or one.rstrip().endswith(_MARKS) for one in sentences]
+    last = len(sentences) - 1
+    asking = [i for i in range(max(0, last - _LAST), last) if sentences[i].rstrip().endswith(_ASKS)]
+    places = [0] if closed[0] else []
+    places += [*asking[-1:], last] if last and closed[last - 1] else asking[-1:]
+    return [sentences[i] for i in places if len(sentences[i]) <= _LONGEST_ASKED]
 
 
 def fair_level(sizes: list[int], allowed: int) -> int:

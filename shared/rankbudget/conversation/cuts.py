@@ -40,7 +40,8 @@ def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
                     (_trailing_zeros(newest + 1 - turns), turns, kept, tokens) for turns, kept, tokens in cuts
                 )
                 return Selection(units[: best[2]], best[3])
-            return _inside(timeline, turn, start, units, room) if count >= least else None
+            cuts_inside = count >= least and not timeline.shortens  # else its older steps are shortened first
+            return _inside(timeline, turn, start, units, room) if cuts_inside else None
         if used >= floor and count >= least:
             cuts.append((count, len(units), used))
     return Selection(units, used, complete=True)
@@ -85,13 +86,28 @@ def resume(
     twice = cut is not None and room >= 2 * cut.room and _beside_question(timeline, room) >= 2 * cut.room
     if kept is not None and not twice:
         return kept
-    half = _filled(timeline, room // 2, minimum)
+    moved = _moved(timeline, room, minimum)
     if kept is not None:
-        return half if half is not None and half.tokens > kept.tokens else kept
+        return moved if moved is not None and moved.tokens > kept.tokens else kept
+    return moved
+
+
+def _moved(timeline: Timeline, room: int, minimum: int) -> Selection | None:
+    """Returns what a new cut keeps: half of the room, or more where the newest turn needs it."""
+    half = _filled(timeline, room // 2, minimum)
+    if timeline.shortens and _lacks_steps(timeline, half):
+        return _filled(timeline, room, minimum)  # its steps are shortened before one is dropped
     for units in minimum_sets(timeline, minimum)[:1] if half is None else ():
         used = timeline.cost(units)  # the last exchanges need more than half: keep just them
         half = Selection(units, used) if used <= room else None
     return half
+
+
+def _lacks_steps(timeline: Timeline, found: Selection | None) -> bool:
+    newest = timeline.newest
+    if newest is None or len(newest.body) <= 1:
+        return False
+    return found is None or not {unit.start for unit in newest.body} <= {unit.start for unit in found.units}
 
 
 def _filled(timeline: Timeline, room: int, minimum: int) -> Selection | None:

@@ -14,6 +14,7 @@ from ..relevance.evidence import rate_documents, rate_sentences
 from ..relevance.fusion import default_scorer, normalised
 from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
+from ..relevance.records import with_records
 from ..relevance.sentences import split_sentences
 from ..relevance.turns import TurnScorer
 from ..segment import Segment
@@ -229,9 +230,9 @@ class _Rater:
 
     @cached_property
     def given(self) -> list[float]:
-        """The segments' own scores, where all have one."""
+        """The segments' own scores, where all have one that tells them apart."""
         scores = [segment.score for segment in self.segments if segment.score is not None]
-        return scores if len(scores) == len(self.segments) else []
+        return scores if len(scores) == len(self.segments) and len(set(scores)) > 1 else []
 
     @cached_property
     def turns(self) -> bool:
@@ -258,14 +259,15 @@ class _Rater:
         if not self.given and not self.turns:
             rows = rate_sentences(self.query, self.segments, self.scorer)
             shifts = self._shifts([max(row) for row in rows])
-            return [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
-        flat = [Segment(id=str(i), text=text) for i, pieces in enumerate(texts) for text in pieces]
-        near = iter(normalised(self.scorer.score(self.query, flat)))
-        found = []
-        for rating, pieces in zip(self.documents, texts, strict=True):
-            own = [next(near) for _ in pieces]
-            found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
-        return found
+            found = [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
+        else:
+            flat = [Segment(id=str(i), text=text) for i, pieces in enumerate(texts) for text in pieces]
+            near = iter(normalised(self.scorer.score(self.query, flat)))
+            found = []
+            for rating, pieces in zip(self.documents, texts, strict=True):
+                own = [next(near) for _ in pieces]
+                found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
+        return with_records(self.query, texts, found)
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
         return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from .corpus import BoundedCache
 
@@ -57,11 +58,14 @@ LONGEST = 1000
 _FEWEST = 3
 _LISTS = (  # what may end an item, where two meet, the fewest items, and the most characters of one
     ("},", "],", "),", re.compile(r"(?<=[}\])],)(?=\s?[\[({\"'])"), 4, 2000),
-    ("<tr", "<li", "<dt", re.compile(r"(?<=>)(?=\s?<(?:tr|li|dt)\b)"), 4, 2000),
     (">", re.compile(r"(?<=>)(?=\s?<\w)"), 12, 400),
     ("|", ";", re.compile(r"(?<=[|;])(?= )"), 6, 400),
     (",", re.compile(r"(?<=,)(?= )"), 20, 100),
 )
+_CHUNK = re.compile(r".{1,300}(?=\s|\Z)|\S+", re.DOTALL)
+"""What a long line without full stops is parted into, as speech that was written down."""
+_TAG = re.compile(r"<(\w[\w:.-]*)")
+_LONGEST_RECORD, _MOST_TAGS = 2000, 8
 MOST = 20_000
 """Sentences that are told apart in one text; the rest of a longer one is a single piece."""
 
@@ -101,16 +105,26 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _items(piece: str) -> list[str]:
-    """Returns the records or items of a list in one line, which no full stop parts; else the piece alone."""
-    if len(piece) <= LONGEST or max(map(piece.count, ",<|;")) < _FEWEST or "\n" in piece.strip():
+    """Returns the records or items of a list in one long line, or parts of one, which no full stop parts."""
+    if len(piece) <= LONGEST or "\n" in piece.strip():
         return [piece]
+    for tag in _repeated_tags(piece) if "</" in piece else ():
+        records = re.split(rf"(?<=>)(?=\s?<{tag}\b)", piece)
+        if len(records) > _FEWEST and max(map(len, records)) <= _LONGEST_RECORD:
+            return records
     for *marks, ends, fewest, longest in _LISTS:
         if sum(map(piece.count, marks)) < fewest - 1:
             continue  # counting is much faster than splitting
         items = ends.split(piece)
         if len(items) >= fewest and max(map(len, items)) <= longest:
             return items
-    return [piece]
+    return _CHUNK.findall(piece)
+
+
+def _repeated_tags(piece: str) -> list[str]:
+    """Returns the tags of a text that may start its records, the outermost first."""
+    counts = Counter(_TAG.findall(piece))
+    return [re.escape(tag) for tag, n in counts.items() if n > _FEWEST][:_MOST_TAGS]
 
 
 def _is_inside(functions: list[tuple[int, int]], position: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankbudget import ContextAnalyzer, FewShotSelector, PromptCompressor
-from rankbudget.compression.json_shrink import dump
+from rankbudget.compression.json_values import dump
 from rankbudget.compression.key_moments import find_moments
 from rankbudget.compression.prompt_parts import parse_prompt
 from rankbudget.compression.structured import compress_structured

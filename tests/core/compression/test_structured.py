@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import BudgetSession, counter_for, fit_messages
+from rankbudget import BudgetSession, Segment, counter_for, fit_documents, fit_messages
 from rankbudget.compression.extractive import extract
-from rankbudget.compression.json_shrink import dump, parse
+from rankbudget.compression.json_values import dump, parse
 from rankbudget.compression.structured import compress_structured
 from rankbudget.testing import RecordingCounter
 from tests.drawing import draws
@@ -177,6 +177,32 @@ FORMS = {
     "with commas": lambda rows: ", ".join(f"{mail}: {phone}" for mail, phone in rows),
     "tuples": str,
     "prose": lambda rows: " ".join(f"The phone of {mail} is {phone}." for mail, phone in rows),
+    "xml": lambda rows: (
+        f"<all>{''.join(f'<one><mail>{m}</mail><phone>{p}</phone></one>' for m, p in rows)}</all>"
+    ),
+    "sections": lambda rows: "\n\n".join(
+        f"## {m}\n\n- City: Bonn\n- Level: 3\n- Team: 8\n- Phone: {p}" for m, p in rows
+    ),
+    "blocks": lambda rows: "\n\n".join(
+        f"Phone: {p}\nCity: Bonn\nLevel: 3\nTeam: 8\nMail: {m}" for m, p in rows
+    ),
+    "yaml": lambda rows: "\n".join(
+        f"{m}:\n  city: Bonn\n  level: 3\n  team: 8\n  phone: {p}" for m, p in rows
+    ),
+    "columns": lambda rows: json.dumps(
+        {"mail": [m for m, _ in rows], "phone": [p for _, p in rows], "ok": True}
+    ),
+    "columns by key": lambda rows: json.dumps(
+        {"mail": {i: m for i, (m, _) in enumerate(rows)}, "phone": {i: p for i, (_, p) in enumerate(rows)}}
+    ),
+    "json string": lambda rows: json.dumps(FORMS["lines"](rows)),
+    "file": lambda rows: json.dumps({"path": "phones.txt", "content": FORMS["lines"](rows)}),
+    "shell": lambda rows: json.dumps({"exit_code": 0, "stdout": FORMS["csv"](rows), "stderr": "x y " * 300}),
+    "mcp": lambda rows: json.dumps([{"type": "text", "text": FORMS["prose"](rows)}]),
+    "json in json": lambda rows: json.dumps({"result": FORMS["json"](rows)}),
+    "search": lambda rows: json.dumps(
+        {"results": [{"url": f"http://x/{k}", "content": FORMS["lines"](rows[k::5])} for k in range(5)]}
+    ),
 }
 
 
@@ -288,8 +314,37 @@ def test_the_line_that_tells_of_an_error_stays(form: str, count: int, place: int
 def test_a_paste_in_one_line_keeps_the_row_that_the_next_question_names() -> None:
     """A line without a full stop is no question, however it starts and ends."""
     rows = [{"pump": f"ZX-{i * 37}", "place": f"hall {i % 9}"} for i in range(400)]
-    for text in (json.dumps(rows), " | ".join(f"{row['pump']}: {row['place']}" for row in rows)):
+    texts = [sign.join(f"{row['pump']}: {row['place']}" for row in rows) for sign in (" | ", " and ")]
+    for text in (json.dumps(rows), *texts):
         said = [text, "Got it.", "Where is pump ZX-8029?"]
         roles = ("user", "assistant", "user")
         messages = [{"role": role, "content": one} for role, one in zip(roles, said, strict=True)]
         assert "ZX-8029" in fit_messages(messages, max_tokens=400).messages[0]["content"]
+
+
+@pytest.mark.parametrize("behind", ["", " Please answer in one word.", "\nThanks,\nAnn", "\n\nThanks!"])
+def test_the_question_of_a_paste_is_found_before_what_is_polite(behind: str) -> None:
+    """Of a paste that is shortened the line stays that its own question names, whatever is behind the question."""
+    orders = "\n".join(f"Order A-{i} has color c{i}." for i in range(400))
+    paste = {"role": "user", "content": f"{orders}\n\nWhat color has order A-177?{behind}"}
+    found = fit_messages([paste], max_tokens=1200, shorten_question=True, counter=EXACT)
+    assert "Order A-177 has color c177." in found.messages[0]["content"]
+
+
+def test_speech_without_full_stops_keeps_what_was_asked() -> None:
+    """A long text without full stops, in a document or a result, is more than its start."""
+    words = " ".join(f"and then we talked about topic{i} for a while" for i in range(300))
+    text = f"{words} the password of the garden gate is tulip {words}"
+    question = "What is the password of the garden gate?"
+    assert "is tulip" in compress_structured(text, 300, EXACT, question)
+    found = fit_documents([text, words], max_tokens=300, query=question, counter=EXACT)
+    assert any("is tulip" in segment.text for segment in found.segments)
+
+
+def test_scores_that_are_all_equal_say_nothing() -> None:
+    """A retriever that gives every text the same score leaves the choice to the question."""
+    texts = [f"Text {i} is here." for i in range(30)]
+    for score in (0.0, 0.5, 1.0, None):
+        given = [Segment(id=str(i), text=text, score=score) for i, text in enumerate(texts)]
+        found = fit_documents(given, max_tokens=20, query="What of Text 17?", counter=EXACT)
+        assert "17" in [segment.id for segment in found.segments]

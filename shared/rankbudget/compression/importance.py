@@ -1,0 +1,94 @@
+"""Which items of a tool result are worth most: its ends, what the question names, what tells of errors."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+from ..relevance.words import content_words, raw_words
+from .json_values import dump
+
+Words = frozenset[str]
+"""The words of a question, folded; none where no question is known."""
+_NAME = re.compile(r"(?<!\w)\w+(?:[-./:@#]\w+)+")
+"""It starts at the start of a word alone: a long run of letters is read once, not from each of them."""
+_TROUBLE = re.compile(
+    r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic|denied|timed? ?out|invalid)\b"
+    r"|^\s+File \"",
+    re.IGNORECASE,
+)
+_ESCAPED = re.compile(r"\\+[nrt]")
+"""White space in a string of JSON, or of JSON in such a string: its letter is no part of a word."""
+_FEW = 10
+"""One item in ten, or one, may have a word that tells it from the others."""
+_NEARLY = 0.8
+
+
+@lru_cache(maxsize=64)
+def words_of(question: str) -> Words:
+    """Returns the words and names of a question that are worth looking for."""
+    return frozenset([*content_words(question), *names_in(question)])
+
+
+def by_importance(
+    items: Sequence[Any],
+    asked: Words,
+    *,
+    ends_first: int,
+    record: Callable[[int], Iterable[int]] = lambda i: (i,),
+) -> list[int]:
+    """Returns positions, most worth keeping first.
+
+    First are the best item that says what was asked, `ends_first` ends, further such items with the `record`
+    around each, and those that tell of trouble; then all others from the ends towards the middle.
+    """
+    count = len(items)
+    ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
+    near = saying(items, asked)
+    records = chain.from_iterable(map(record, near))
+    return list(dict.fromkeys([*near[:1], *ends[:ends_first], *records, *troubles(items), *ends]))
+
+
+def saying(items: Sequence[Any], asked: Words) -> list[int]:
+    """Returns the positions of items that say what was asked as few items do, the best first.
+
+    An item has a word that few have, or more of the rarer ones than any other: a first name and a surname.
+    """
+    if not asked:
+        return []
+    texts = [item if isinstance(item, str) else _ESCAPED.sub(" ", dump(item)) for item in items]
+    held = [asked.intersection([*raw_words(text), *names_in(text)]) for text in texts]
+    times = Counter(chain.from_iterable(held))
+    few = max(1, len(items) // _FEW)
+    hits = [sum([1 / times[word] for word in words]) for words in held]
+    best = max(hits, default=0.0)
+    most = [i for i, hit in enumerate(hits) if hit and hit >= _NEARLY * best]
+    rare = [i for i, words in enumerate(held) if any(times[word] <= few for word in words)]
+    return sorted({*rare, *(most if len(most) <= few else ())}, key=lambda i: (-hits[i], i))
+
+
+def names_in(text: str) -> list[str]:
+    """Returns the names in a text that are made of several words, as K-10, 00:10 or ann@corp.com."""
+    return _NAME.findall(text.casefold())
+
+
+def troubles(items: Sequence[Any]) -> list[int]:
+    """Returns the positions of items that tell of errors; none where most do, as none of them is special."""
+    told = [i for i, item in enumerate(items) if tells_trouble(item)]
+    return told if len(told) * 2 <= len(items) else []
+
+
+def tells_trouble(item: Any) -> bool:
+    """Returns whether a text or a JSON value tells of an error."""
+    if isinstance(item, dict):
+        return any(
+            (tells_trouble(key) and inner and inner != "0") or tells_trouble(inner)
+            for key, inner in item.items()
+        )
+    if isinstance(item, list):
+        return any(map(tells_trouble, item[:20]))
+    return isinstance(item, str) and bool(_TROUBLE.search(item))
