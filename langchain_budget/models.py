@@ -72,7 +72,7 @@ def unwrapped(model: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a request with those inside mappings that are passed on, as Ollama's `options`."""
+    """Returns the arguments of a request with those in mappings that are passed on, as Ollama's `options`."""
     inner = [arguments[name] for name in _PASSED_ON if isinstance(arguments.get(name), Mapping)]
     return {name: value for given in [*inner, arguments] for name, value in given.items()}
 

@@ -13,7 +13,7 @@ class Number(str):
 
 
 def parse(text: str) -> Any:
-    """Returns the JSON object, array or string of `text`, numbers in their own digits; None for other text."""
+    """Returns the JSON object, array or string of `text`, numbers in their own digits; None without one."""
     if text.lstrip()[:1] not in ("{", "[", '"'):
         return None
     try:

@@ -71,8 +71,8 @@ def _asked_about(timeline: Timeline, position: int, text: str) -> str | None:
     """Returns what is asked about a text; None where nothing is.
 
     Of a result or an answer that is the question of its turn; of a question its first and last sentence, the
-    last that ends in a question mark, and the next question. So later turns cut alike; where nothing keeps the start of the conversation in place,
-    the current question counts as well.
+    last that ends in a question mark, and the next question. So later turns cut alike; where nothing keeps
+    the start of the conversation in place, the current question counts as well.
     """
     is_question, thread = timeline.role(position) == "user", timeline.thread
     asked = {timeline.question_after(position) if is_question else timeline.question_before(position)}

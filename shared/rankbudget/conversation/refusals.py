@@ -48,8 +48,8 @@ def _refuse_nothing(timeline: Timeline, newest: Turn) -> None:
         return
     msg = (
         f"messages must hold a question or an answer (got {_listed(newest.broken)}). Give the "
-        "messages that come before them; where the provider stores these, name its id "
-        "(previous_response_id) to the model."
+        "messages that come before them (the host's memory may have cut them); where the provider stores "
+        "these, name its id (previous_response_id) to the model."
     )
     raise MessageError(msg)
 

@@ -80,7 +80,7 @@ def with_records(
 
 
 def _ends(pieces: Sequence[str], j: int) -> bool:
-    """Returns whether a paragraph ends behind a piece: a line, or a sentence with the line breaks behind it."""
+    """Returns whether a paragraph ends behind a piece: a line, or a sentence with its line breaks."""
     return pieces[j].endswith("\n\n") or not pieces[j].strip() or not pieces[j + 1].strip()
 
 
