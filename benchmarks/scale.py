@@ -34,7 +34,10 @@ from rankbudget.batch import FitPrompt, fit_files
 
 BUDGET = 800
 ENGINES = {"loop": "", "pool": "", "ray": "ray.data", "daft": "daft"}
-OUTPUTS = ("messages", "prompt_tokens", "kept", "dropped", "max_completion_tokens", "budget_error")
+OUTPUTS = (
+    *("messages", "prompt_tokens", "kept", "shortened", "dropped"),
+    *("max_completion_tokens", "budget_error"),
+)
 
 
 def write_rows(path: Path, rows: int) -> None:

@@ -11,7 +11,10 @@ from rankbudget.batch import FitPrompt, fit_files
 BUDGET = TokenBudget(context_window=500, reserve=150)
 COUNTER = counter_for("o200k_base")
 INPUTS = ("system", "history", "documents", "question", "tools")
-OUTPUTS = ("messages", "prompt_tokens", "kept", "dropped", "max_completion_tokens", "budget_error")
+OUTPUTS = (
+    *("messages", "prompt_tokens", "kept", "shortened", "dropped"),
+    *("max_completion_tokens", "budget_error"),
+)
 TOOLS = json.dumps([{"type": "function", "function": {"name": "valve", "parameters": {"type": "object"}}}])
 ORPHAN = json.dumps(
     [{"role": "user", "content": "Hi."}, {"role": "tool", "content": "7", "tool_call_id": "c1"}]
@@ -85,7 +88,7 @@ def check_promise(given, made):
     ids = [row["id"] for row in made] if isinstance(made, list) else list(made["id"])
     assert ids == [row["id"] for row in given]
     for i, row in enumerate(given):
-        messages, tokens, kept, dropped, answer, error = (outputs[name][i] for name in OUTPUTS)
+        messages, tokens, kept, shortened, dropped, answer, error = (outputs[name][i] for name in OUTPUTS)
         expected = expected_error(row["id"])
         if expected is not None:
             assert error.startswith(expected), error
@@ -98,6 +101,7 @@ def check_promise(given, made):
         assert messages[-1] == {"role": "user", "content": row["question"]}
         pieces = len(json.loads(row["history"])) + len(json.loads(row["documents"]))
         assert len({*kept, *dropped}) == len(kept) + len(dropped) == pieces
+        assert {*shortened} <= {*kept}
 
 
 def count_or_die(text):

@@ -144,3 +144,84 @@ def test_a_field_that_is_always_null_stays_null(tmp_path):
     assert run(tmp_path / "in.parquet", tmp_path / "out.parquet", workers=1, shard_rows=1).failed == 0
     made = pq.read_table(tmp_path / "out.parquet").to_pylist()
     assert [row["history"][1] for row in made] == [answer] * 3
+
+
+def test_a_named_column_may_be_left_out_of_the_first_lines(tmp_path):
+    """Writers of JSONL leave out what is empty; a column that no line has is still an error."""
+    rows = [{"question": "q?"} for _ in range(30)] + [
+        {
+            "question": "q?",
+            "chat": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}],
+        }
+    ]
+    source, target = write_jsonl(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    result = fit_files(source, target, FitPrompt(100, columns={"history": "chat"}), workers=1, shard_rows=10)
+    assert (result.rows, result.failed) == (31, 0)
+    assert len(read_jsonl(target)[30]["messages"]) == 3
+    with pytest.raises(BudgetConfigError, match="history must be a column"):
+        fit_files(source, target, FitPrompt(100, columns={"history": "thread"}), workers=1, shard_rows=10)
+
+
+def test_what_is_not_whole_is_told():
+    """A row whose answer was cut can be left out of a training set, one whose document was cut out of a test set."""
+    answer = " ".join(f"Sentence {i} explains step {i} of the repair." for i in range(600))
+    history = [{"role": "user", "content": "How?"}, {"role": "assistant", "content": answer}]
+    made = FitPrompt(500, strict=True).row({"history": history})
+    assert (made["kept"], made["shortened"]) == (["history-0", "history-1"], ["history-1"])
+    pages = ["Tea is hot.", " ".join(f"Ice {i} is cold." for i in range(90))]
+    made = FitPrompt(100).row({"documents": pages, "question": "Is ice 7 cold?"})
+    assert made["shortened"] == ["documents-1"]
+    assert FitPrompt(500).row({"history": history[:1]})["shortened"] == []
+
+
+def test_settings_that_no_worker_can_read_raise_before_anything_is_written(tmp_path):
+    """A counter that cannot be pickled is named at once, and leaves no folder."""
+    source = write_jsonl(tmp_path / "in.jsonl", [{"question": "q?"}] * 3)
+    fit = FitPrompt(100, counter=lambda text: len(text.split()))
+    with pytest.raises(BudgetConfigError, match="counter and scorer must be picklable"):
+        fit_files(source, tmp_path / "out.jsonl", fit, workers=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+@pytest.mark.parametrize("column", ["documents", "memory"])
+def test_a_text_of_one_user_is_in_no_prompt(column):
+    """A batch has no reader, so a text with a scope is left out; a scope that cannot be read is an error."""
+    fit = FitPrompt(200, columns={column: column})
+    texts = [{"id": "b", "text": "Bob's PIN is 4711.", "scope": {"user": "bob"}}, {"id": "a", "text": "Hi."}]
+    for either in (texts, json.dumps(texts)):
+        made = fit.row({"question": "What is the PIN?", column: either})
+        assert made["kept"] == ["a"]
+        assert "4711" not in json.dumps(made["messages"])
+    for scope in ("bob", {"usr": "bob"}, ["bob"]):
+        made = fit.row({"question": "q?", column: [{"text": "x", "scope": scope}]})
+        assert made["messages"] is None
+        assert "scope" in made["budget_error"].lower()
+
+
+def test_blocks_of_arrow_have_no_keys_that_others_have():
+    """Anthropic refuses a block with a key of another kind; a message's own null content stays."""
+    pa = pytest.importorskip("pyarrow")
+    history = [
+        {"role": "user", "content": [{"type": "text", "text": "Weather?"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t", "name": "w", "input": {"city": "Kiel"}}],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "Sun."}]},
+    ]
+    made = FitPrompt(300)(pa.table({"history": [history]}))
+    assert json.loads(made.column("messages").to_pylist()[0]) == history
+    call = {"id": "t", "type": "function", "function": {"name": "w", "arguments": "{}"}}
+    called = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "t", "content": "Sun."},
+    ]
+    assert FitPrompt(300).row({"history": called})["messages"] == called
+
+
+@pytest.mark.parametrize("name", ["history", "documents", "tools"])
+def test_null_written_as_json_is_an_empty_cell(name):
+    """`df[name].map(json.dumps)` makes it of an empty one."""
+    made = FitPrompt(200).row({"question": "q?", name: "null"})
+    assert made["messages"] == [{"role": "user", "content": "q?"}]

@@ -21,7 +21,7 @@ from .fit_prompt import FitPrompt
 from .formats import Shard, format_of, join, names_in, shards_of, size_of
 from .progress import Meter, Progress
 from .shards import Fitted, ShardFitter, check_outputs
-from .workers import answers_of
+from .workers import answers_of, check_picklable
 
 _PART = pattern(r"(\d+-\d+-[0-9a-f]+)-(\d+)-(\d+)\.(\w+)")
 """Position, first row and digest of a shard; its rows, its failed rows; the format."""
@@ -89,10 +89,12 @@ def fit_files(
     workers = _cores() if workers is None else workers
     formats = _checked(source, target, workers, shard_rows)
     meter = Meter(size_of(source), workers)
-    names = names_in(shards_of(source, shard_rows), formats[0])
+    names = names_in(shards_of(source, shard_rows), formats[0], fit.columns.values())
     if names is not None:
         fit.input_columns(names)  # a wrong column raises before anything is written
     check_outputs(fit, formats[0])
+    if workers > 1:
+        check_picklable(fit)
     folder = target.with_name(f"{target.name}.parts")
     errors: dict[int, str] = {}
     with _locked(folder):

@@ -205,10 +205,14 @@ class FitPrompt:
     def _outputs(self, plan: Plan) -> dict[str, Any]:
         report = plan.report
         kept: list[str] = []
+        shortened: list[str] = []
         dropped: list[str] = []
         for decision in report.decisions:
             if decision.block not in _STAYS:
-                (dropped if decision.action == "trimmed" else kept).append(in_utf8(decision.segment_id))
+                name = in_utf8(decision.segment_id)
+                (dropped if decision.action == "trimmed" else kept).append(name)
+                if decision.action not in ("kept", "trimmed"):
+                    shortened.append(name)
         if len({*kept, *dropped}) < len(kept) + len(dropped):
             twice = sorted(name for name, times in Counter([*kept, *dropped]).items() if times > 1)
             msg = f"ids of documents, messages and memories of a row must differ (got {twice[0]!r} twice)."
@@ -221,6 +225,7 @@ class FitPrompt:
             "messages": messages,
             "prompt_tokens": report.total_tokens,
             "kept": kept,
+            "shortened": shortened,
             "dropped": dropped,
             "max_completion_tokens": (free if most is None else min(free, most))
             if self._has_window

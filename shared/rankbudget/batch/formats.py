@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,23 +123,26 @@ def objects_in(shard: Shard) -> Iterator[tuple[int, bytes, Mapping[str, Any] | R
         yield number, raw, row if isinstance(row, dict) else wrong
 
 
-def names_in(shards: Iterable[Shard], source: str) -> set[str] | None:
-    """Returns the columns of a table, or the keys of the first shard with objects; None of no rows.
+def names_in(shards: Iterable[Shard], source: str, wanted: Collection[str]) -> set[str] | None:
+    """Returns the columns of a table, or the keys of the first shards with objects; None of no rows.
+
+    Shards are read until all `wanted` keys are found: lines may leave out what is empty.
 
     Raises:
         BudgetConfigError: there are lines, and none is a JSON object.
     """
-    empty = True
+    empty, known, found = True, False, set[str]()
     for shard in shards:
         if source == "parquet":
             return set(table_in(shard).schema.names)
         rows = [row for _, _, row in objects_in(shard)]
-        empty = empty and not rows
         objects = [row for row in rows if not isinstance(row, RowError)]
-        if objects:
-            return set().union(*objects)
-    if empty:
-        return None
+        empty, known = empty and not rows, known or bool(objects)
+        found.update(*objects)
+        if known and found.issuperset(wanted):
+            break
+    if known or empty:
+        return found if known else None
     msg = "the input must have JSON objects, one a line (got none)."
     raise BudgetConfigError(msg)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import RowError, shown
 from ..messages.codec import PINNED_ROLES
-from ..segment import Block, Segment
+from ..segment import Block, Scope, Segment
 from .tables import in_utf8
 
 USUAL_INPUTS = ("system", "history", "documents", "question", "tools")
@@ -50,7 +50,8 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     Raises:
         RowError: a value is not JSON or not of the type its input has.
     """
-    parts = {name: _read(name, value) for name, value in row.items() if not _is_missing(value)}
+    given = {name: value for name, value in row.items() if not _is_missing(value, is_text=name in _TEXTS)}
+    parts = {name: _read(name, value) for name, value in given.items()}
     tools, question = parts.pop("tools", None), parts.pop("question", None)
     blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
     if not question and "history" not in blocks:
@@ -63,13 +64,13 @@ def plain(value: Any, keep: Collection[str] | None = ("content",)) -> Any:
     """Returns nested values as lists and dicts, without the nulls of struct fields that a row does not have.
 
     Arrow gives every message of a column the fields of all of them. What is in `keep` may be null, with None
-    all fields. Dates and decimal numbers become texts.
+    all fields; deeper nulls go. Dates and decimal numbers become texts.
     """
     if isinstance(value, Mapping):
         held = (
             (key, inner) for key, inner in value.items() if inner is not None or keep is None or key in keep
         )
-        return {key: plain(inner, keep) for key, inner in held}
+        return {key: plain(inner, keep and ()) for key, inner in held}
     if hasattr(value, "tolist"):  # numpy
         value = value.tolist()
     if isinstance(value, (list, tuple)):
@@ -77,8 +78,10 @@ def plain(value: Any, keep: Collection[str] | None = ("content",)) -> Any:
     return str(value) if isinstance(value, _AS_TEXT) else value
 
 
-def _is_missing(value: Any) -> bool:
-    if value is None or (isinstance(value, str) and not value):
+def _is_missing(value: Any, *, is_text: bool) -> bool:
+    if isinstance(value, str):
+        return not value or (not is_text and value.strip() == "null")
+    if value is None:
         return True
     if isinstance(value, float):
         return math.isnan(value)  # an empty cell of pandas and numpy
@@ -162,4 +165,8 @@ def _segment(name: str, position: int, item: Any) -> Segment:
     given = fields.get("id")
     known = {key: fields[key] for key in _FIELDS if fields.get(key) is not None}
     given = f"{name}-{position}" if given is None else in_utf8(str(given))
+    scope = fields.get("scope")
+    if scope:
+        _checked(name, scope, isinstance(scope, Mapping), "objects whose scope has a user or a project")
+        known["scope"] = Scope(**scope)
     return Segment(id=given, text=text or "", **known)

@@ -10,10 +10,13 @@ from typing import Any, Protocol
 
 from ..errors import BudgetConfigError, shown
 
-OUTPUTS = ("messages", "prompt_tokens", "kept", "dropped", "max_completion_tokens", "budget_error")
+OUTPUTS = (
+    *("messages", "prompt_tokens", "kept", "shortened", "dropped"),
+    *("max_completion_tokens", "budget_error"),
+)
 """What is added to a batch, in this order."""
 NUMBERS = frozenset({"prompt_tokens", "max_completion_tokens"})
-LISTS = frozenset({"kept", "dropped"})
+LISTS = frozenset({"kept", "shortened", "dropped"})
 
 
 class Table(Protocol):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from ..errors import BudgetError
+from ..errors import BudgetConfigError, BudgetError
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -40,6 +42,21 @@ def answers_of(
         yield from pool.answers(tasks, workers)
     finally:
         pool.close()
+
+
+def check_picklable(settings: Any) -> None:
+    """Raises BudgetConfigError where a new process could not read the settings."""
+    try:
+        pickled = pickle.dumps(settings)
+    except Exception as error:
+        msg = f"the counter and scorer must be picklable (got {error}). Define them in a module, or use workers=1."
+        raise BudgetConfigError(msg) from error
+    if b"__main__" in pickled and getattr(sys.modules["__main__"], "__file__", None) is None:
+        msg = (
+            "the counter and scorer must be defined in a module (got one of a notebook or a program without "
+            "a file). Move it into a module, or use workers=1."
+        )
+        raise BudgetConfigError(msg)
 
 
 class _Worker(Generic[Task]):

@@ -113,7 +113,7 @@ class Assembler:
             "text": text,
             "summary_timeout": summary_timeout,
             "shown": shown,
-            "profile": None if profile is None else read_profile(profile, self.codec),
+            "profile": read_profile(profile, self.codec, self.counter),
             "shorten_question": self.budget.shorten_question,
         }
 

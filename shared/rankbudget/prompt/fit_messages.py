@@ -11,7 +11,7 @@ from ..budget.validation import LEAST_MESSAGE_CAP, NO_CAP
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile, profile_for
-from ..counting.protocol import Tool
+from ..counting.protocol import TokenCounter, Tool
 from ..errors import (
     BudgetConfigError,
     MessageError,
@@ -79,7 +79,8 @@ def fit_messages(
             summarizer are used where the call gives none.
         profile: what the provider demands of a conversation ("anthropic", "mistral", "alternating", a model's
             name): late system messages are moved and neighbours of one role joined, in copies; for
-            OpenAI-style dicts.
+            OpenAI-style dicts. None takes what the chat template of the counter demands, if it has one;
+            `RenderingProfile()` demands nothing.
 
     Returns:
         `.messages` are the same objects where they are kept whole; `.report` has a reason for every message.
@@ -101,16 +102,16 @@ def fit_messages(
         codec, measure = codec or session.codec, measure or session.measure
         tools = session.tools if tools is None else tools
         counter = session.counter if counter == _DEFAULT_COUNTER else counter
-    codec = codec or DictCodec()
+    codec, counter = codec or DictCodec(), counter_for(counter)
     request = PromptRequest(
         budget=budget_of(max_tokens),
-        counter=counter_for(counter),
+        counter=counter,
         codec=codec,
         measure=measure,
         tools=tools,
         history=check_messages(messages),
         sources=_ALONE,
-        profile=None if profile is None else read_profile(profile, codec),
+        profile=read_profile(profile, codec, counter),
         cut=cut,
         query=query,
         min_exchanges=min_exchanges,
@@ -127,8 +128,13 @@ def fit_messages(
 afit_messages = awaiting(fit_messages)
 
 
-def read_profile(given: RenderingProfile | str, codec: Codec) -> RenderingProfile | None:
+def read_profile(
+    given: RenderingProfile | str | None, codec: Codec, counter: TokenCounter
+) -> RenderingProfile | None:
     """Returns the profile that is meant, None when every conversation is accepted as it is."""
+    if given is None:
+        own = getattr(counter, "profile", None) if isinstance(codec, DictCodec) else None
+        return own if isinstance(own, RenderingProfile) and own != RenderingProfile() else None
     if not isinstance(codec, DictCodec):
         msg = (
             f"profile must be None where {type(codec).__name__} reads the messages (got {given!r}). "

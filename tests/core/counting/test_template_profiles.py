@@ -1,0 +1,58 @@
+"""A prompt that is counted by a model's own chat template is one that this template renders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import Assembler, fit_messages
+from rankbudget.batch import FitPrompt
+from rankbudget.counting.profiles import RenderingProfile
+from tests.drawing import draws
+
+from .templates import TEMPLATES
+from .test_templates import counter, truth
+
+QUESTION = "When was part 7 replaced?"
+
+
+def _history(turns: int, *, ends: bool) -> list[dict[str, Any]]:
+    made = [{"role": ("user", "assistant")[i % 2], "content": f"Turn {i} is fine."} for i in range(2 * turns)]
+    return [*made, {"role": "user", "content": "And then?"}] if ends else made
+
+
+@pytest.mark.parametrize("label", TEMPLATES)
+@draws()
+@given(
+    turns=st.integers(0, 12),
+    count=st.integers(0, 20),
+    ends=st.booleans(),
+    system=st.sampled_from(["", "Be brief."]),
+    limit=st.integers(300, 1500),
+)
+def test_what_is_fitted_is_rendered(
+    label: str, turns: int, count: int, ends: bool, system: str, limit: int
+) -> None:
+    """Whatever parts there are: as many tokens as the report says, without naming a profile."""
+    own, documents = counter(label), [f"Part {i} was replaced in {1990 + i}." for i in range(count)]
+    history = _history(turns, ends=ends)
+    blocks = {"system": system, "history": history, "knowledge": documents}
+    made = Assembler(limit, counter=own).assemble({k: v for k, v in blocks.items() if v}, query=QUESTION)
+    assert truth(label, list(made.messages)) == made.report.total_tokens <= limit
+    row = {"system": system, "history": history, "documents": documents, "question": QUESTION}
+    fitted = FitPrompt(limit, counter=own).row(row)
+    assert truth(label, fitted["messages"]) == fitted["prompt_tokens"] <= limit
+    late = [*history, {"role": "system", "content": "Be polite."}, {"role": "user", "content": QUESTION}]
+    messages = fit_messages(late, max_tokens=limit, counter=own)
+    assert truth(label, list(messages.messages)) == messages.report.total_tokens <= limit
+
+
+def test_a_profile_that_demands_nothing_leaves_messages_as_they_are() -> None:
+    """It is the way to say that another program renders."""
+    given = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]
+    own = counter("refuses_system")
+    assert fit_messages(given, max_tokens=300, counter=own, profile=RenderingProfile()).messages == given
+    assert [m["role"] for m in fit_messages(given, max_tokens=300, counter=own).messages] == ["user"]
