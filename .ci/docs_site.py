@@ -19,11 +19,16 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
 
 
-class Examples(griffe.Extension):
-    """Shows doctests as code: griffe reads `Examples:`, Google's style and ours also have `Example:`."""
+class AsCalled(griffe.Extension):
+    """Shows what a caller sees: griffe reads the source, where some of it is made by functions of ours."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        if obj.docstring:
+        if isinstance(obj, griffe.Attribute) and (made := re.fullmatch(r"awaiting\((\w+)\)", str(obj.value))):
+            text = f"Returns what `{made[1]}` returns, without blocking the event loop; the arguments are the same."
+            obj.docstring = griffe.Docstring(text, parent=obj)
+        if isinstance(obj, griffe.Function) and any(d.value == "blocking" for d in obj.decorators):
+            obj.returns = re.sub(r"^Steps\[(.+)\]$", r"\1", str(obj.returns))
+        if obj.docstring:  # griffe knows `Examples:` only
             obj.docstring.value = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.MULTILINE)
 
 
