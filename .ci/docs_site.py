@@ -23,13 +23,25 @@ class AsCalled(griffe.Extension):
     """Shows what a caller sees: griffe reads the source, where some of it is made by functions of ours."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        if isinstance(obj, griffe.Attribute) and (made := re.fullmatch(r"awaiting\((\w+)\)", str(obj.value))):
-            text = f"Returns what `{made[1]}` returns, without blocking the event loop; the arguments are the same."
-            obj.docstring = griffe.Docstring(text, parent=obj)
-        if isinstance(obj, griffe.Function) and any(d.value == "blocking" for d in obj.decorators):
+        if isinstance(obj, griffe.Function) and any(str(d.value) == "blocking" for d in obj.decorators):
             obj.returns = re.sub(r"^Steps\[(.+)\]$", r"\1", str(obj.returns))
         if obj.docstring:  # griffe knows `Examples:` only
             obj.docstring.value = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.MULTILINE)
+
+    def on_members(self, *, obj: griffe.Object, **_: Any) -> None:
+        for name, member in list(obj.members.items()):
+            value = member.value if isinstance(member, griffe.Attribute) else None
+            if made := re.fullmatch(r"awaiting\((\w+)\)", str(value)):
+                obj.set_member(name, async_form(name, obj.members[made[1]]))
+
+
+def async_form(name: str, run: Any) -> griffe.Function:
+    """Returns the function that `name = awaiting(run)` makes."""
+    made = griffe.Function(name, lineno=run.lineno, parameters=run.parameters, returns=run.returns)
+    text = f"Returns what `{run.name}` returns, without blocking the event loop; the arguments are the same."
+    made.docstring = griffe.Docstring(text, parent=made)
+    made.labels.add("async")
+    return made
 
 
 def moved() -> dict[str, str]:
