@@ -263,9 +263,11 @@ def _pages(nav: Any) -> list[str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_everything_public_has_a_docstring(package: str) -> None:
     """Public classes, functions, methods and properties say what they are; the host or a protocol may say it."""
-    silent = [
-        name for name, thing in public(package).items() if not vars(thing).get("__doc__", thing.__doc__)
-    ]
+    silent = []
+    for name, thing in public(package).items():
+        docstring = vars(thing).get("__doc__", thing.__doc__)
+        if not docstring or docstring.startswith(f"{name}("):  # a dataclass without one gets its signature
+            silent.append(name)
     silent += [str(m) for m in methods(package) if not m.function.__doc__ and not is_told_elsewhere(m)]
     assert silent == []
 
