@@ -1,7 +1,7 @@
 """Makes the site of docs/: mkdocs calls the functions as hooks, griffe the class for each object it reads.
 
-README, CONTRIBUTING, CHANGELOG and the notebooks lie beside docs/ and join the site. Links are written for the
-repository; a link that leaves docs/ is pointed at the copy on the site, so that one text works in both places.
+README, CONTRIBUTING, CHANGELOG and the notebooks lie beside docs/ and join the site. Links are written for
+the repository. A link that leaves docs/ is pointed at the copy on the site, so one text works in both places.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def site_link(link: str, origin: str, here: str) -> str:
-    """Returns the link of a page at `origin` in the repository as the page at `here` on the site writes it."""
+    """Returns a link of `origin`, a page of the repository, as its copy `here` on the site writes it."""
     named = posixpath.normpath(posixpath.join(posixpath.dirname(origin), link))
     known = moved()
     if named not in known and not named.startswith("docs/"):
