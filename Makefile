@@ -13,6 +13,7 @@ VENV_UPSTREAM ?= .venv-upstream
 UPSTREAM ?= .upstream
 VENV_FUZZ ?= .venv-fuzz
 VENV_BATCH ?= .venv-batch
+VENV_DOCS ?= .venv-docs
 PY := $(VENV)/bin/python
 PIP_FLAGS := --disable-pip-version-check --quiet
 PINS := pyproject.toml constraints.txt
@@ -94,6 +95,15 @@ scale: $(VENV_BATCH)/.done ## Fits N=20000 prompts in a loop, the pool, Ray and 
 growth: $(VENV)/.dev ## Fits ever longer inputs, ten times as long at each step, and judges time and memory (docs/batch.md)
 	@$(PY) benchmarks/growth.py $(T)
 
+$(VENV_DOCS)/.done: $(PINS)
+	@test -x $(VENV_DOCS)/bin/python || $(PYTHON) -m venv $(VENV_DOCS)
+	@$(VENV_DOCS)/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -e '.[docs]'
+	@touch $@
+
+.PHONY: docs
+docs: $(VENV_DOCS)/.done ## Builds the documentation site into build/site; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/python -m mkdocs build --strict $(T)
+
 # -- to check ----------------------------------------------------------------------------------------------------------------
 
 .PHONY: test
@@ -165,5 +175,5 @@ all: lint type imports test batch-test upstream notebooks wheel-test ## Runs eve
 
 .PHONY: clean
 clean: ## Removes what the other targets made
-	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) $(VENV_FUZZ) $(VENV_BATCH) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
+	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) $(VENV_FUZZ) $(VENV_BATCH) $(VENV_DOCS) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -57,6 +57,9 @@ def pre_model_hook(
         limits: model, max_tokens, context_window, counter, summarizer and summary_timeout, as in
             `BudgetTrimmer`; a summarizer needs a `thread_id` in the config.
 
+    Raises:
+        BudgetConfigError: an option is wrong.
+
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage
         >>> hook = pre_model_hook(max_tokens=2, counter=len)
@@ -112,7 +115,7 @@ class BudgetContextEdit:
         self._own = None if self.counter is None else host_counter(self.counter)
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[[Sequence[BaseMessage]], int]) -> None:
-        """Replaces the list's contents by what fits; what is broken is repaired even when it fits."""
+        """Replaces what `messages` holds by what fits, by `count_tokens`; also repairs what is broken."""
         if not messages:
             return
         host = self._own or host_counter(count_tokens, prefer="messages")

@@ -80,7 +80,7 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
         return [s.source if s.source.page_content == s.text else from_segment(s, s.text) for s in kept]
 
     def fit(self, documents: Sequence[Document], query: str) -> FitResult:
-        """Returns the kept documents as segments, with the report; a segment's `source` is its document."""
+        """Returns which `documents` are kept for `query`, as `source` of each segment, and the report."""
         check_values({"query": query})
         segments = tuple(to_segments(documents, shown=shown_by(self.document_prompt)))
         options: dict[str, Any] = {n: getattr(self, n) for n in ("scorer", "compress", "dedup", "order")}
@@ -112,7 +112,7 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
         return FitResult(segments=tuple(kept), text=text, report=plan.report)
 
     def best(self, documents: Sequence[Document], query: str, k: int) -> list[Document]:
-        """Returns the `k` best documents in their order; without `compress`, of those that fit alone."""
+        """Returns the `k` best `documents` for `query` in order; without `compress`, of those that fit."""
         from rankbudget import fit_documents  # ranking is only loaded where documents are
 
         segments = to_segments(documents, shown=shown_by(self.document_prompt))
@@ -147,6 +147,9 @@ class BudgetRetriever(Settings, BaseRetriever):
         k: most documents, from 1; the best ones are chosen first, then fitted. None has no limit but the
             tokens. `invoke(query, k=2)` sets it for one call. Further arguments of a call go to the
             retriever.
+
+    Raises:
+        BudgetConfigError: an option is wrong.
 
     Example:
         >>> from langchain_core.vectorstores import InMemoryVectorStore

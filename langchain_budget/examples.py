@@ -85,7 +85,11 @@ class BudgetExampleSelector(BaseExampleSelector):
         cast("list[Any]", self.examples).append(example)
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """Returns the best examples for the input, best first."""
+        """Returns the best examples for `input_variables`, best first.
+
+        Raises:
+            BudgetConfigError: `input_variables` is no dict.
+        """
         given: Any = input_variables
         if not isinstance(given, Mapping):
             msg = f"input_variables must be a dict (got {shown(given)})"

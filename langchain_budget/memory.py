@@ -141,7 +141,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         return await adrive(self._load_steps(inputs))
 
     def fit(self, inputs: dict[str, Any] | None = None) -> FitResult:
-        """Returns the conversation that a load returns while the documents' share is kept free."""
+        """Returns the conversation that a load of `inputs` returns; the documents' share stays free."""
         plan = drive(self._steps(inputs or {}, retrieve=False))
         return FitResult(messages=plan.history, report=plan.report)
 

@@ -114,6 +114,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     # ---- read: fitted ------------------------------------------------------------------------------------
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # as its docs allow
+        """Copies of the stored messages that fit."""
         return [CODEC.copy(message) for message in self.fit().messages]
 
     async def aget_messages(self) -> list[BaseMessage]:

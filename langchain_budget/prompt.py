@@ -96,7 +96,7 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         template_format: Literal["f-string", "mustache", "jinja2"] = "f-string",
         **options: Any,
     ) -> Self:
-        """Returns a template of messages, tuples, strings and placeholders."""
+        """Returns a template of `messages` (tuples, strings, ...) in `template_format`, with `options`."""
         return cls(ChatPromptTemplate(messages, template_format=template_format), **options)
 
     @override
@@ -108,7 +108,7 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         return list((await self.afit(**kwargs)).messages)
 
     def fit(self, **kwargs: Any) -> Trimmed:
-        """Returns the formatted messages, with the report that says why they look as they do."""
+        """Returns the messages formatted with `kwargs`, and the report that says why they look so."""
         return drive(self._steps(kwargs))
 
     async def afit(self, **kwargs: Any) -> Trimmed:

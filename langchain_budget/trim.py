@@ -72,8 +72,9 @@ def trim_messages(
         shortened where they cannot stay whole.
 
     Raises:
-        BudgetError: a ValueError, for wrong options, or a limit that cannot hold the system messages, the
-            current question and unanswered tool results with their call.
+        BudgetConfigError: an option is wrong.
+        BudgetError: a ValueError; the limit cannot hold the system messages, the current question and
+            unanswered tool results with their call.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage, SystemMessage

@@ -88,7 +88,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         return await self._acall_with_config(self._arun, input, config, **kwargs)
 
     def fit(self, value: Any) -> Trimmed:
-        """Returns what `invoke` returns as `.value`, with the report that says why."""
+        """Returns as `.value` what `invoke` returns for `value`, with the report that says why."""
         return drive(self._steps(value))
 
     async def afit(self, value: Any) -> Trimmed:

@@ -178,7 +178,7 @@ class SessionMemory(BaseMemory):
         return list(self._result(turn).messages)
 
     def fit(self, question: Any = None, initial_token_count: int = 0, **options: Any) -> FitResult:
-        """Returns what `get` returns, with the report that says why.
+        """Returns what `get` returns for `question`, `initial_token_count` and `options`, and why.
 
         Raises:
             BudgetExceededError: system messages and the current question alone exceed the limit.
@@ -192,7 +192,7 @@ class SessionMemory(BaseMemory):
     def turn_steps(
         self, question: Any = None, initial: int = 0, *, read: Mapping[str, Any] | None = None, **fields: Any
     ) -> Steps[Turn]:
-        """Makes the plan of a turn; `read` goes to memory blocks, the `fields` are a postprocessor's."""
+        """Plans a turn: `question`, `initial` tokens, what blocks `read`, a postprocessor's `fields`."""
         stored, said = yield self._reading(question, read or {})
         turn = yield from self._planned(question, initial, stored, said, **fields)
         telling = self._telling(stored, turn[0])

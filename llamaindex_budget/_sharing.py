@@ -29,6 +29,9 @@ active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", defa
 def use_session(session: BudgetSession) -> Iterator[BudgetSession]:
     """Makes all parts that are called inside share `session`: for an engine that serves many users.
 
+    Args:
+        session: the session of the user who is served.
+
     Example:
         >>> session = BudgetSession(TokenBudget(context_window=4096))
         >>> with use_session(session):

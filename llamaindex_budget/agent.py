@@ -65,7 +65,7 @@ class BudgetFunctionAgent(FunctionAgent):
             self.structured_output_fn = self._structured  # type: ignore[assignment]  # the host awaits it
 
     async def fit(self, messages: Sequence[ChatMessage], tools: Sequence[Any] = ()) -> list[ChatMessage]:
-        """Returns what of a request fits beside the tools' schemas; what is kept whole are the same objects.
+        """Returns what of `messages` fits beside the schemas of `tools`; what is whole are the same objects.
 
         Raises:
             BudgetExceededError: system prompt, tools and the current question alone exceed the window.

@@ -38,13 +38,14 @@ class BudgetMemory(SessionMemory, Memory):
         budget: limits of the whole prompt; None shares `token_limit` by `chat_history_token_ratio`.
         session, llm, prompt, counter, summarizer: see `BudgetChatMemoryBuffer`.
         notice: the sentence before the blocks that says they are data; None leaves it out.
+        handed_on: how many messages the blocks have taken.
 
     Raises:
         BudgetConfigError: an option is wrong.
     """
 
     notice: str | None = NOTICE
-    handed_on: int = Field(default=0, ge=0)  # how many messages the blocks have taken
+    handed_on: int = Field(default=0, ge=0)
 
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
 

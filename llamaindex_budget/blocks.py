@@ -180,13 +180,14 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     Args:
         summarizer: an LLM, or `(text, max_tokens) -> str`, plain or async; "extractive" needs no model.
         max_tokens: most tokens of the summary, from 1.
+        waiting: what the summary does not hold yet.
     """
 
     name: str = "summary"
     rank: int = 4
     summarizer: Any = Field(default="extractive", exclude=True)
     max_tokens: int = Field(default=500, ge=1)
-    waiting: list[str] = Field(default_factory=list)  # what the summary does not hold yet
+    waiting: list[str] = Field(default_factory=list)
 
     @by_name
     def __init__(self, **options: Any) -> None:

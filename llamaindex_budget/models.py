@@ -51,7 +51,7 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
         return str(self.llm.chat(self._messages(text, max_tokens)).message.content or "")
 
     async def acall(self, text: str, max_tokens: int) -> str:
-        """Returns the model's summary without blocking the event loop."""
+        """Returns a summary of `text` in `max_tokens` without blocking the event loop."""
         return str((await self.llm.achat(self._messages(text, max_tokens))).message.content or "")
 
     def _messages(self, text: str, max_tokens: int) -> list[ChatMessage]:
@@ -74,7 +74,11 @@ def as_summarizer(given: Any) -> Any:
 
 
 class embedder:  # noqa: N801 - used as a function: embedder(model)
-    """Makes any LlamaIndex embedding usable where the core takes a function from texts to vectors."""
+    """Makes any LlamaIndex embedding usable where the core takes a function from texts to vectors.
+
+    Args:
+        model: the embedding.
+    """
 
     @named_options
     def __init__(self, model: BaseEmbedding) -> None:
@@ -86,7 +90,7 @@ class embedder:  # noqa: N801 - used as a function: embedder(model)
         return self.model.get_text_embedding_batch(list(texts))
 
     async def acall(self, texts: list[str]) -> list[list[float]]:
-        """Embeds texts without blocking the event loop."""
+        """Embeds `texts` without blocking the event loop."""
         return await self.model.aget_text_embedding_batch(list(texts))
 
 

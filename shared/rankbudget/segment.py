@@ -53,6 +53,10 @@ class Scope:
 
     A segment is visible to a reader when each field it names equals the reader's.
 
+    Args:
+        user: the one user who may see it.
+        project: the one project it belongs to.
+
     Example:
         >>> [Scope(user="ann").visible_to(Scope(user=user, project="x")) for user in ("ann", "bob")]
         [True, False]
@@ -134,7 +138,13 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendition:
-    """One way a segment can appear in the prompt."""
+    """One way a segment can appear in the prompt.
+
+    Args:
+        kind: whether it is whole or in which way it is shorter.
+        text: what the model reads.
+        tokens: what that costs.
+    """
 
     kind: RenditionKind
     text: str
@@ -233,7 +243,7 @@ class Block:
 
     @classmethod
     def of(cls, name: str, *texts: str, **fields: Any) -> Block:
-        """Returns a block whose segments are plain `texts`, with the ids "name-0", "name-1", ...
+        """Returns a block of plain `texts`, with the ids "name-0", "name-1", ...; `fields` are other options.
 
         Example:
             >>> [s.id for s in Block.of("knowledge", "one", "two").segments]

@@ -49,7 +49,9 @@ def check_picklable(settings: Any) -> None:
     try:
         pickled = pickle.dumps(settings)
     except Exception as error:
-        msg = f"the counter and scorer must be picklable (got {error}). Define them in a module, or use workers=1."
+        msg = (
+            f"counter and scorer must be picklable (got {error}). Define them in a module, or use workers=1."
+        )
         raise BudgetConfigError(msg) from error
     if b"__main__" in pickled and getattr(sys.modules["__main__"], "__file__", None) is None:
         msg = (

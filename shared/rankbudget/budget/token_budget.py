@@ -137,7 +137,7 @@ class TokenBudget:
 
     @classmethod
     def five_blocks(cls, model: str = "gpt-4", **fields: Any) -> TokenBudget:
-        """Returns the fixed sizes of the five-block form for a window of 4K, 8K or 128K.
+        """Returns the fixed sizes of the five-block form for a window of 4K, 8K or 128K; `fields` win.
 
         A model whose window is unknown gets the 8K table. Where counts of the model are estimates, their band
         is kept free and the blocks that are cut first shrink.
@@ -195,7 +195,7 @@ class TokenBudget:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TokenBudget:
-        """Returns the budget that `to_dict` wrote.
+        """Returns the budget that `to_dict` wrote as `data`.
 
         Raises:
             BudgetConfigError: unknown fields, or values that cannot work.
@@ -217,7 +217,7 @@ class TokenBudget:
         return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
     def replace(self, **fields: Any) -> TokenBudget:
-        """Returns the same budget with some fields changed.
+        """Returns the same budget with some `fields` changed.
 
         Example:
             >>> TokenBudget(context_window=8192, reserve=2000).replace(reserve=1000).available
@@ -245,7 +245,7 @@ class TokenBudget:
         return self.split(system_tokens=system_tokens)[0]
 
     def safety_tokens(self, *, system_tokens: int = 0, band: float = 0.0) -> int:
-        """Returns the tokens kept empty for a counter that may be too low by the share `band`.
+        """Returns the tokens kept empty beside `system_tokens`: a counter may be too low by the share `band`.
 
         Example:
             >>> TokenBudget(context_window=1000, reserve=100).safety_tokens(band=0.5)
@@ -270,7 +270,7 @@ class TokenBudget:
     def split(
         self, *, system_tokens: int = 0, band: float = 0.0, ceiling: int | None = None
     ) -> tuple[int, int, int]:
-        """Returns the reserve, the safety of a prompt without a `ceiling`, and the largest prompt."""
+        """Returns for `system_tokens` and `band` reserve, safety without a `ceiling`, and largest prompt."""
         reserve = int(self.reserve)
         if self.reserve <= 1:
             reserve = max(0, self.context_window - system_tokens) * round(self.reserve * PARTS) // PARTS
@@ -285,7 +285,7 @@ class TokenBudget:
         return reserve, prompt - limit, most
 
     def ceiling_for(self, limit: int, *, band: float) -> int:
-        """Returns the `ceiling` that makes `limit` the largest prompt.
+        """Returns the `ceiling` that makes `limit` the largest prompt for a counter with this `band`.
 
         Example:
             >>> TokenBudget(context_window=1000, reserve=100).ceiling_for(200, band=0.5)
@@ -320,7 +320,7 @@ class TokenBudget:
         return limit - fixed
 
     def check_system(self, system_tokens: int) -> None:
-        """Raises BudgetExceededError when the system prompt exceeds its size or `max_system_ratio`."""
+        """Raises BudgetExceededError when `system_tokens` exceed the system size or `max_system_ratio`."""
         limits = [(self.sizes["system"], "its size", "sizes['system']")] if "system" in self.sizes else []
         if self.max_system_ratio is not None:
             most = self.context_window * round(self.max_system_ratio * PARTS) // PARTS
@@ -336,7 +336,7 @@ class TokenBudget:
             raise BudgetExceededError(msg, limit=most, needed=system_tokens, blocks=blocks)
 
     def rank_of(self, block: str) -> int:
-        """Returns the rank of a block, 1 = cut last.
+        """Returns the rank of `block`, 1 = cut last.
 
         Example:
             >>> TokenBudget().rank_of("history") < TokenBudget().rank_of("knowledge")
@@ -347,7 +347,7 @@ class TokenBudget:
         return self.ranks.get(name, known.get(name, _UNKNOWN_RANK))
 
     def share_of(self, block: str) -> float:
-        """Returns the share (0-1) of the room that is a block's own; 0 when it has none or a size.
+        """Returns the share (0-1) of the room that is the own of `block`; 0 when it has none or a size.
 
         Example:
             >>> TokenBudget(ratios={"memory": .35, "history": .35}).share_of("history")

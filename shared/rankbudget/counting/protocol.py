@@ -48,19 +48,19 @@ class TokenCounter(Protocol):
         """Whether message counts may be added (rule 4)."""
 
     def count(self, text: str) -> int:
-        """Returns the tokens of one text."""
+        """Returns the tokens of `text`."""
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        """Returns the tokens of each text, in order."""
+        """Returns the tokens of each of `texts`, in order."""
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
-        """Returns the longest start of `text` (side="right") or end (side="left") within `max_tokens`."""
+        """Returns the longest start of `text` (`side` "right") or end ("left") within `max_tokens`."""
 
     def count_message(self, message: Message) -> int:
-        """Returns what one message adds to a request, framing included."""
+        """Returns what `message` adds to a request, framing included."""
 
     def overhead(self, tools: Sequence[Tool] | None = None) -> int:
-        """Returns what a request costs before any message: reply priming and tool schemas."""
+        """Returns what a request costs before any message: reply priming and the schemas of `tools`."""
 
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:
-        """Returns the tokens of the whole request as it will be rendered."""
+        """Returns the tokens of the whole request, `messages` and `tools`, as it will be rendered."""

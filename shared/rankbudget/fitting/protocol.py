@@ -83,7 +83,10 @@ class FitStrategy(Protocol):
         query: str = "",
         cost: Cost | None = None,
     ) -> Fit:
-        """Returns pieces that cost at most `limit` tokens; `cost` is by default the text and a newline."""
+        """Returns pieces of `segments`, those of `block`, that cost at most `limit` tokens by `counter`.
+
+        `query` is what they should answer; `cost` is by default the text and a newline.
+        """
         ...
 
 

@@ -57,33 +57,38 @@ class Codec(Protocol):
            `check(message, position)`, which raises MessageError for content that no provider reads.
     """
 
-    def role(self, message: Any) -> str: ...
+    def role(self, message: Any) -> str:
+        """Returns the role of `message` (rule 2)."""
 
-    def roles(self, messages: Sequence[Any]) -> list[str]: ...
+    def roles(self, messages: Sequence[Any]) -> list[str]:
+        """Returns the role of each of `messages` (rule 2)."""
 
-    def to_dict(self, message: Any) -> Mapping[str, Any]: ...
+    def to_dict(self, message: Any) -> Mapping[str, Any]:
+        """Returns `message` as an OpenAI-style dict (rule 4)."""
 
-    def call_ids(self, message: Any) -> tuple[str, ...]: ...
+    def call_ids(self, message: Any) -> tuple[str, ...]:
+        """Returns references to the tool calls that `message` asks for (rule 3)."""
 
-    def result_id(self, message: Any) -> str | None: ...
+    def result_id(self, message: Any) -> str | None:
+        """Returns the reference to the call that `message` answers (rule 3)."""
 
     def message_id(self, message: Any) -> str | None:
-        """Returns the host's own id of the message, where it has one."""
+        """Returns the host's own id of `message`, where it has one."""
 
     def fingerprints(self, messages: Sequence[Any]) -> list[Hashable]:
-        """Returns for each message a text or a tuple of texts that changes with its content."""
+        """Returns for each of `messages` a text or a tuple of texts that changes with its content."""
 
     def with_text(self, message: Any, text: str | Sequence[str]) -> Any:
-        """Returns a copy marked as edited with another text, or one for each of its text blocks.
+        """Returns a copy of `message` marked as edited with another `text`, or one for each of its texts.
 
         Other blocks stay; stale usage goes.
         """
 
     def make(self, role: str, text: str, *, origin: str) -> Any:
-        """Returns a new host message marked as inserted by `origin` ("summary", "context", ...)."""
+        """Returns a new message of `role` and `text`, marked as inserted by `origin` ("summary", ...)."""
 
     def copy(self, message: Any) -> Any:
-        """Returns a deep enough copy that editing it leaves the original alone."""
+        """Returns a copy of `message`, deep enough that editing it leaves the original alone."""
 
 
 class DictCodec:
@@ -117,7 +122,7 @@ class DictCodec:
             return [self.role(m) for m in messages]
 
     def kinds(self, messages: Sequence[Any], start: int) -> set[str]:
-        """Returns which roles there are from a position on, without a copy of the list."""
+        """Returns which roles `messages` have from position `start` on, without a copy of the list."""
         try:
             return set(map(_ROLE, islice(messages, start, None)))
         except (TypeError, KeyError, IndexError):
@@ -156,17 +161,17 @@ class DictCodec:
         return answered[0] if answered else call_reference({"name": name})
 
     def answers(self, message: Any) -> tuple[str, ...]:
-        """Returns the calls that a user message, or the next one of the assistant, answers in its content."""
+        """Returns the calls that `message`, the user's or the assistant's next, answers in its content."""
         if message.get("content").__class__ is str or message.get("tool_call_id"):
             return ()
         return results_in(_content(message))
 
     def goes_on(self, message: Any) -> bool:
-        """Returns whether a message is one of several items of an answer, as in OpenAI's Responses API."""
+        """Returns whether `message` is one of several items of an answer, as in OpenAI's Responses API."""
         return "role" not in message
 
     def check(self, message: Any, position: int) -> None:
-        """Raises MessageError where content is no text and no list of blocks, or is empty and may not be."""
+        """Raises MessageError for content of `message` that no provider reads, and names its `position`."""
         content = message.get("content")
         if content is None or content.__class__ is str:
             return

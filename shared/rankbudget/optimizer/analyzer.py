@@ -47,7 +47,14 @@ class AnalyzerConfig(BaseModel):
 
 
 class SegmentScore(BaseModel):
-    """One piece of the prompt and how much the question needs it: 0.0 = irrelevant, 1.0 = critical."""
+    """One piece of the prompt and how much the question needs it.
+
+    Attributes:
+        segment_id: category and number, as "document-0".
+        text: the piece itself, with `token_count` tokens.
+        relevance_score: 0.0 = irrelevant, 1.0 = critical.
+        category: the part of the prompt that it is from.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -148,7 +155,7 @@ class ContextAnalyzer:
     def estimate_token_savings(
         self, original_segments: Sequence[SegmentScore], filtered_segments: Sequence[SegmentScore]
     ) -> dict[str, Any]:
-        """Returns what leaving segments out saves, in tokens and percent."""
+        """Returns what `filtered_segments` save against `original_segments`, in tokens and percent."""
         given = {"original_segments": original_segments, "filtered_segments": filtered_segments}
         check_kinds(given, *given)
         before = sum(segment.token_count for segment in original_segments)

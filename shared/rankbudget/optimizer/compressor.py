@@ -31,7 +31,8 @@ class CompressionResult(BaseModel):
     """What went in and what came out.
 
     Attributes:
-        compressed_text: what is left; the original when it was short enough.
+        original_text: what went in, with `original_tokens` tokens.
+        compressed_text: what is left, with `compressed_tokens`; the original when it was short enough.
         compression_ratio: share of the tokens that was removed, 0 = nothing, 0.6 = 60 %.
         strategy_used: what was done: "none" for an untouched text, "extractive" for a summary without a
             model, "template+extractive" when one strategy was not enough.
@@ -152,11 +153,11 @@ class PromptCompressor:
     acompress = awaiting(compress)
 
     def compress_system_prompt(self, system_prompt: str) -> CompressionResult:
-        """Returns a system prompt without repeats and filler, every instruction as it is written."""
+        """Returns `system_prompt` without repeats and filler, every instruction as it is written."""
         return self.compress(system_prompt, strategy="template")
 
     def compress_document(self, document: str, query: str) -> CompressionResult:
-        """Returns the sentences of a document that bear on `query`."""
+        """Returns the sentences of `document` that bear on `query`."""
         return self.compress(document, strategy="extractive", query=query)
 
     def compress_history(self, history: Sequence[Mapping[str, Any]], max_turns: int = 5) -> CompressionResult:

@@ -72,7 +72,7 @@ class OptimizerConfig(BaseModel):
     max_risk: QualityRisk | None = None
 
     def risk(self, savings_percent: float) -> QualityRisk:
-        """Returns the risk band of a saving."""
+        """Returns the risk band of a saving of `savings_percent`."""
         if savings_percent > self.high_risk_percent:
             return "high"
         if savings_percent >= self.medium_risk_percent:
@@ -84,6 +84,9 @@ class OptimizationResult(BaseModel):
     """What went in, what came out, what was done, what it saves and what it risks.
 
     Attributes:
+        original_prompt: what went in, with `original_tokens` tokens.
+        optimized_prompt: what came out, with `optimized_tokens` tokens.
+        tokens_saved: the difference; `savings_percent` is the same in percent.
         strategies_applied: in order: "skipped: ...", "deduplicate", "relevance_filter", "extractive",
             "template", "history_filter", "few_shot".
         quality_risk: by savings: under 15 % none, 15-30 % low, 30-50 % medium, above high.

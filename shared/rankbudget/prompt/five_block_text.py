@@ -107,7 +107,7 @@ class BlockAssembler:
         history: Sequence[Any] = (),
         knowledge: Sequence[Any] = (),
     ) -> FitResult:
-        """Returns the same text with what it kept and the report that says why."""
+        """Returns the text, what it kept, and the report that says why; arguments are as in `assemble`."""
         budget, counter = self.budget, self.counter
         check_kinds({"system": system, "project": project, "task": task})
         check_list("history", history, "messages")

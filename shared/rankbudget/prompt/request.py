@@ -89,17 +89,29 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A finished prompt."""
+    """A finished prompt.
 
-    messages: Sequence[Any]  # the prompt; messages kept whole are the objects that were given
-    history: Sequence[Any]  # what stays of the conversation, with the question when it was its last message
-    kept: Mapping[str, Fit]  # what each block kept, by block name
-    report: BudgetReport  # why every piece was kept, shortened or dropped
+    Args:
+        messages: the prompt; messages kept whole are the objects that were given.
+        history: what stays of the conversation, with the question when it was its last message.
+        kept: what each block kept, by block name.
+        report: why every piece was kept, shortened or dropped.
+        counter: what counted the prompt.
+        granted: tokens granted to each block; the history's under "history".
+        layout: the parts in their places; None where only a history was asked for.
+        state: what a session remembers of the conversation; None without one.
+        unsummarized: some of what was dropped is in no summary, although there is a summarizer.
+    """
+
+    messages: Sequence[Any]
+    history: Sequence[Any]
+    kept: Mapping[str, Fit]
+    report: BudgetReport
     counter: TokenCounter
-    granted: Mapping[str, int]  # tokens granted to each block; the history's under "history"
-    layout: Layout | None = None  # the parts in their places; None where only a history was asked for
-    state: ThreadState | None = None  # what a session remembers of the conversation; None without one
-    unsummarized: bool = False  # some of what was dropped is in no summary, although there is a summarizer
+    granted: Mapping[str, int]
+    layout: Layout | None = None
+    state: ThreadState | None = None
+    unsummarized: bool = False
 
     @property
     def text(self) -> str:

@@ -52,6 +52,9 @@ class BudgetSession:
         host_tokens: tokens that the host adds around them (templates, its own system prompt), 0 or more; the
             last door corrects it with every request it sees.
 
+    Raises:
+        BudgetConfigError: an option is wrong.
+
     Example:
         >>> session = BudgetSession(50, counter="o200k_base")
         >>> chat = [{"role": "user", "content": f"question {i}"} for i in range(10)]
@@ -163,8 +166,8 @@ class BudgetSession:
     ) -> PromptRequest:
         """Returns the request of one turn with the session's own budget, counter, codec and tools.
 
-        It takes what `fit` takes, the other blocks of this call, and any other field of a `PromptRequest`;
-        `messages` is None where this call does not know the conversation.
+        Arguments are as in `fit`; besides, `blocks` are the others of this call, `fields` any other field of
+        a `PromptRequest`. `messages` is None where this call does not know the conversation.
         """
         if extra_tokens != 0:
             check_kinds({"extra_tokens": extra_tokens})
@@ -197,13 +200,13 @@ class BudgetSession:
         return PromptRequest(**{**given, **fields})
 
     def read_steps(self, request: PromptRequest) -> Steps[Plan]:
-        """Makes the plan for reading a stored conversation; after a finished answer a question comes next."""
+        """Makes the plan for a `request` that reads what is stored; after an answer a question is next."""
         if request.history and finished(request.codec, request.history):
             request = replace(request, asked_elsewhere=True)
         return self.plan_steps(request)
 
     def plan_steps(self, request: PromptRequest) -> Steps[Plan]:
-        """Makes the plan of a turn, or a part of the plan that an earlier call of the same turn made.
+        """Makes the plan of the `request` of a turn, or a part of the plan that an earlier call made of it.
 
         The history's grant is decided by the first call of a turn; blocks of this turn that are not given yet
         keep their share reserved. A failure leaves the session as it was.
@@ -266,7 +269,7 @@ class BudgetSession:
         return next((state.summary.text for state in self._states), "")
 
     def task_turns(self, task: str, messages: Sequence[Any]) -> int:
-        """Returns for how many turns the task block has said the same; looks at 200 messages at most.
+        """Returns for how many turns of `messages` the task block has said `task`; looks at 200 at most.
 
         Example:
             >>> session = BudgetSession(4096)
@@ -281,12 +284,12 @@ class BudgetSession:
         return sum(role == "user" for role in self.codec.roles(messages[since:]))
 
     def share_with(self, *blocks: str) -> None:
-        """Adds other blocks that the prompt may hold, as "knowledge": their share is kept free for them."""
+        """Adds other `blocks` that the prompt may hold, as "knowledge": their share is kept free for them."""
         check_kinds({"sources": blocks})
         self.sources = self.sources | set(blocks)
 
     def learn(self, total_tokens: int) -> None:
-        """Notes the tokens of the finished request: what exceeds the last plan was added by the host.
+        """Notes the `total_tokens` of a finished request: what exceeds the last plan was added by the host.
 
         A single report adds at most a quarter of the window; a second one in a row is believed.
         """
@@ -298,12 +301,12 @@ class BudgetSession:
         self._reported = added
 
     def read_with(self, codec: Codec) -> None:
-        """Sets how the host's messages are read."""
+        """Sets the `codec` that reads the host's messages."""
         self.codec = codec
         self._plain = CodecMeasure(codec, self.counter)  # counts requests without tools
 
     def attach(self, read: Callable[[], Sequence[Any]], most: Callable[[], int | None] | None = None) -> None:
-        """Sets where the stored conversation is read, so that documents can be planned before the history.
+        """Sets `read`, which gives the stored conversation, so that documents can be planned before it.
 
         `most` returns the most tokens of it that its own reader returns.
         """

@@ -32,6 +32,10 @@ class EmbeddingIndex:
         backend: "numpy", "faiss", or "auto" for FAISS above `faiss_above` texts where it is installed.
         faiss_above: number of texts at which "auto" changes over.
 
+    Raises:
+        BudgetConfigError: an option is wrong.
+        CounterUnavailableError: "faiss" is asked for and not installed.
+
     Example:
         >>> index = EmbeddingIndex(lambda texts: [[text.count("a"), text.count("b")] for text in texts])
         >>> index.add(["aab", "b", "a"], metadata=[{"page": 1}, {"page": 2}, {"page": 3}])
@@ -90,6 +94,9 @@ class EmbeddingIndex:
         Args:
             texts: what to add; ids must be new.
             metadata: one mapping per text, merged over a segment's own.
+
+        Raises:
+            EmbeddingIndexError: `texts` is no list, or `metadata` has another length.
         """
         given: Any = texts  # callers without type checks give anything
         if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
@@ -120,6 +127,9 @@ class EmbeddingIndex:
             query: what is asked.
             k: how many at most.
             scope: who asks; segments of other users or projects are not found.
+
+        Raises:
+            EmbeddingIndexError: the index was built with another embedding.
         """
         if k <= 0 or not self._segments or not query.strip():
             return []
@@ -144,7 +154,7 @@ class EmbeddingIndex:
             return [dataclasses.replace(self._segments[i], score=score) for i, score in found]
 
     def save(self, folder: str | Path) -> None:
-        """Writes the index, without `source` objects; a reader sees the old index or the new one."""
+        """Writes the index to `folder`, without `source` objects; readers see the old or the new one."""
         with self._lock:
             vectors = self._vectors() if self._parts else None
             write_index(Path(folder), self._segments, vectors, self._embedder.name)
@@ -158,7 +168,7 @@ class EmbeddingIndex:
         backend: Backend = "auto",
         faiss_above: int = FAISS_ABOVE,
     ) -> EmbeddingIndex:
-        """Reads a saved index; raises EmbeddingIndexError where it is damaged or of another embedding."""
+        """Reads the index in `folder`; raises EmbeddingIndexError if damaged or of another embedding."""
         index = cls(embed, backend=backend, faiss_above=faiss_above)
         segments, vectors = read_index(Path(folder), index._embedder.name)
         if segments:

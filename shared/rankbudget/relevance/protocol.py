@@ -19,5 +19,5 @@ class Scorer(Protocol):
     """Rates segments by relevance to a query."""
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
-        """Returns one score for each segment."""
+        """Returns for each of `segments` how relevant it is to `query`."""
         ...

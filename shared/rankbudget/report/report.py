@@ -78,6 +78,7 @@ class BudgetReport:
         parts: decisions in order; a range holds many and is expanded on first access.
         warnings: sentences, or a function that makes them; what the decisions show is added.
         counter: name of the token counter; `exact` says whether it knows or estimates.
+        model: name of the model, where it is known.
         covers: the whole prompt, or the part of it that this entry point sees.
         later: makes `overhead`, `totals` (the blocks), `parts` and `joined` when the report is read. Pieces
             of joined blocks cost other tokens together than one by one; the last kept take the difference.
@@ -213,7 +214,11 @@ class BudgetReport:
         return 0 if self.window is None else max(0, self.window - parts)
 
     def block(self, name: str) -> BlockTotal:
-        """Returns the figures of one block."""
+        """Returns the figures of the block `name`.
+
+        Raises:
+            BudgetError: the report has no such block.
+        """
         for block in self.blocks:
             if block.name == name:
                 return block
@@ -222,7 +227,7 @@ class BudgetReport:
         raise BudgetError(msg)
 
     def kept_ids(self, block: str | None = None) -> tuple[str, ...]:
-        """Returns the ids of all segments that are in the prompt, whole or shortened, in order."""
+        """Returns the ids of all segments, or those of `block`, that are in the prompt, in order."""
         return tuple([one.segment_id for one in self._kept() if block in (None, one.block)])
 
     def in_prompt(self) -> frozenset[tuple[str, str]]:
@@ -235,10 +240,13 @@ class BudgetReport:
                 yield from _expanded(part)
 
     def explain(self, segment_id: str, block: str | None = None) -> str:
-        """Returns why a segment is in the prompt or not, and how many more tokens would bring it back.
+        """Returns why `segment_id` is in the prompt or not, and how many more tokens would bring it back.
 
         The number is added to the room of the whole prompt; the same call with one token less drops the
-        segment again. Without a number it is not known.
+        segment again. Without a number it is not known. `block` picks one where segments share an id.
+
+        Raises:
+            BudgetError: the report has no such segment.
         """
         found = [d for d in self._by_id.get(segment_id, ()) if block in (None, d.block)]
         if not found:
@@ -264,7 +272,7 @@ class BudgetReport:
         return {**self._totals(), "decisions": [asdict(decision) for decision in self.decisions]}
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Returns `to_dict` as JSON."""
+        """Returns `to_dict` as JSON, in one line or indented by `indent` spaces a level."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent)
 
     def to_html(self) -> str:
@@ -273,7 +281,11 @@ class BudgetReport:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BudgetReport:
-        """Returns the report that `to_dict` wrote; raises BudgetConfigError for anything else."""
+        """Returns the report that `to_dict` wrote as `data`.
+
+        Raises:
+            BudgetConfigError: `data` is anything else.
+        """
         try:
             blocks = [{k: v for k, v in block.items() if k != "utilization"} for block in data["blocks"]]
             return cls(
