@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import __version__
 from ..budget.token_budget import TokenBudget
 from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError
 from ..messages.codec import PINNED_ROLES
@@ -88,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     about = "One context budget: never over the window, a reason for every piece."
     parser = argparse.ArgumentParser(prog="rankbudget", description=about)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, run, options, text in (
         ("fit", _fit, _FIT, "fit a chat, and documents if given, into a model's window"),

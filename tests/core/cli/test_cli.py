@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import rankbudget
 from rankbudget.cli.reading import read_passages
 from rankbudget.counting import counter_for
 from tests.core.cli.conftest import failed, run, thread
@@ -285,3 +286,11 @@ def test_a_share_as_reserve_scales_the_other_shares(chat, capsys):
     assert run("fit", chat, "--window", 1_000, "--reserve", 0.5, "--json") == 0
     report = json.loads(capsys.readouterr().out)["report"]
     assert report["limit"] == 1_000 - (1_000 - COUNTER.count_message(thread(1)[0])) // 2
+
+
+def test_the_version_is_told(capsys):
+    """Of the package that is installed."""
+    with pytest.raises(SystemExit) as ended:
+        run("--version")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"rankbudget {rankbudget.__version__}\n"
