@@ -10,14 +10,17 @@ DRAWS = {"fast": (20, 10), "dev": (60, 20), "ci": (500, 100)}
 """Draws for each sync and each async entry point, by the name of the hypothesis profile; any other name draws as "dev"."""
 
 
-def draws(*, asynchronous: bool = False) -> settings:
+def draws(*, asynchronous: bool = False, cases: int = 1) -> settings:
     """Returns settings under which every run draws the same applications.
+
+    Parametrized `cases` of one law share its draws; each has 50 of them, or all where there are fewer.
 
     Example:
         >>> draws(asynchronous=True).max_examples <= draws().max_examples
         True
     """
     sync, others = DRAWS.get(settings.get_current_profile_name(), DRAWS["dev"])
+    most = others if asynchronous else sync
     return settings(
-        max_examples=others if asynchronous else sync, deadline=None, database=None, derandomize=True
+        max_examples=max(most // cases, min(most, 50)), deadline=None, database=None, derandomize=True
     )

@@ -139,7 +139,7 @@ def test_wrong_types_are_errors_of_their_rows():
         {"role": 5},
         [[]],
         "5",
-        "null",
+        "true",
         [{"role": "user", "content": object()}],
         "[" * 10_000,
     ]

@@ -229,7 +229,7 @@ def test_results_are_shortened_rather_than_refused() -> None:
 def test_older_steps_are_shortened_before_they_are_dropped(
     sizes: list[int], room: int, more: int, query: str | None
 ) -> None:
-    """A run's newest step is whole where it fits; no room is left while a result is short or a step is missing."""
+    """A run's newest step is whole or has three quarters of the room; no room is left while a step is missing."""
     chat = [user("look")]
     for i, size in enumerate(sizes):
         chat += [says("", f"c{i}"), result(f"c{i}", words(size, "outcome"))]
@@ -241,12 +241,13 @@ def test_older_steps_are_shortened_before_they_are_dropped(
         kept = {d.segment_id: d.after for d in made.report.decisions if d.segment_id in last}
         if sum(last.values()) + 6 * len(sizes) + 8 > limit:
             spare = limit - made.report.total_tokens
-            # A call has 6 tokens, the least of a result 20, a cut between two words and its marker a few.
-            assert spare < 6 + 20 + 4, (spare, kept)
+            # A call has 6 tokens, the least of a result 20, a cut between two words and its marker a few; by
+            # what the next call needs, results of up to 64 tokens are whole or not there.
+            assert spare < 6 + (20 if query is None else 64) + 4, (spare, kept)
         if query is None:
             assert all(kept[name] >= min(tokens, 200) for name, tokens in before.items()), (before, kept)
-            if last[f"history-{2 * len(sizes)}"] + 6 + 8 <= limit:
-                assert kept[f"history-{2 * len(sizes)}"] == last[f"history-{2 * len(sizes)}"]
+            newest = f"history-{2 * len(sizes)}"
+            assert kept[newest] >= min(last[newest], 0.75 * limit - 6 - 8 - 4), (last, kept)
             short = [tokens for name, tokens in kept.items() if 0 < tokens < last[name]]
             assert sum([tokens < 200 for tokens in short]) <= 1
         before = kept

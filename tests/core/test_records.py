@@ -47,7 +47,7 @@ def a_result(text: str, question: str, limit: int) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("door", [a_document, a_result])
-@draws()
+@draws(cases=2 * len(FORMS))
 @given(
     seed=st.integers(0, 10_000),
     count=st.integers(30, 60),

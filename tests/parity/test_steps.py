@@ -100,7 +100,7 @@ def llamaindex(sizes: list[int], limit: int) -> list[str]:
 
 
 @pytest.mark.parametrize("door", [filled, stable, session, langchain, llamaindex])
-@draws()
+@draws(cases=5)
 @given(sizes=st.lists(st.integers(25, 200), min_size=2, max_size=6), spare=st.integers(0, 2000))
 def test_older_steps_keep_what_the_question_names(
     door: Callable[[list[int], int], list[str]], sizes: list[int], spare: int

@@ -20,14 +20,24 @@ _LONGEST_ASKED = 300
 """Characters of a sentence that may ask for something; a longer one is pasted."""
 
 
+def cuttable(timeline: Timeline, units: Sequence[Unit], *, last: bool) -> list[list[int]]:
+    """Returns positions of the texts that may be shortened; the first choice spares the current question."""
+    asked = None if timeline.ended else timeline.asked
+    positions = [] if timeline.thread.message_cap is None else [i for unit in units for i in unit.positions()]
+    others = [i for i in positions if i != asked]
+    if last and asked is not None and timeline.thread.shorten_question:
+        return [others, [asked, *others]]
+    return [others]
+
+
 def cap_units(
-    timeline: Timeline, units: Sequence[Unit], room: int, *, cuttable: Collection[int], floor: int
+    timeline: Timeline, units: Sequence[Unit], room: int, *, at: Collection[int], floor: int
 ) -> Mapping[int, int] | None:
     """Returns how many tokens each long text may keep, by position; None when `units` cannot fit the room.
 
-    Only texts at the positions `cuttable` are cut, none of them below `floor` tokens.
+    Only texts `at` these positions are cut, none of them below `floor` tokens.
     """
-    sizes = {position: timeline.thread.counter.count(timeline.text(position)) for position in cuttable}
+    sizes = {position: timeline.thread.counter.count(timeline.text(position)) for position in at}
     sizes = {position: size for position, size in sizes.items() if size > floor}
     if not sizes:
         return None

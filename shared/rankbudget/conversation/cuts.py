@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from .capping import LEAST_TOKENS
 from .older import with_shortened
 from .selection import Selection, fill, minimum_sets
 from .state import Cut, KeptRun, Summary, ThreadState
@@ -107,7 +108,9 @@ def _lacks_steps(timeline: Timeline, found: Selection | None) -> bool:
     newest = timeline.newest
     if newest is None or len(newest.body) <= 1:
         return False
-    return found is None or not {unit.start for unit in newest.body} <= {unit.start for unit in found.units}
+    if found is None or min(found.caps.values(), default=LEAST_TOKENS) < LEAST_TOKENS:
+        return True
+    return not {unit.start for unit in newest.body} <= {unit.start for unit in found.units}
 
 
 def _filled(timeline: Timeline, room: int, minimum: int) -> Selection | None:

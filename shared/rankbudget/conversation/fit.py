@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .._drivers import Steps
 from ..errors import BudgetExceededError, too_large
-from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened
+from .capping import VERY_LEAST, cuttable, shortened
 from .decisions import decisions_on
 from .selection import Selection, fill, minimum_sets
 from .state import Summary
@@ -114,8 +114,8 @@ def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetEx
 def _least_cost(timeline: Timeline, units: Sequence[Unit]) -> int:
     """Returns what units cost with each text that may be shortened as short as it may be."""
     inside = {i for unit in units for i in unit.positions()}
-    cuttable = inside.intersection(_cuttable(timeline, units, last=True)[-1])
-    long = [i for i in cuttable if _is_long(timeline, i)]
+    may_be_cut = inside.intersection(cuttable(timeline, units, last=True)[-1])
+    long = [i for i in may_be_cut if _is_long(timeline, i)]
     return timeline.cost(units, shortened(timeline, dict.fromkeys(long, VERY_LEAST)))
 
 
@@ -146,43 +146,14 @@ def _select_by_parts(timeline: Timeline, room: int) -> Selection | None:
         from .relevant import relevant  # scorers are loaded only by those who ask
 
         found = relevant(timeline, room)
-    found = found or fill(timeline, room, minimum) or _select_least(timeline, room)
-    if found is not None:
-        if found.older and timeline.shortens and known is None:
-            from .older import with_shortened  # loaded only where steps do not fit
+    found = found or fill(timeline, room, minimum)
+    if found is None or (found.older and timeline.shortens and known is None):
+        from .older import with_shortened  # loaded only where not all fits
 
-            found = with_shortened(timeline, room, minimum)
+        found = with_shortened(timeline, room, minimum)
+    if found is not None:
         found.room = room
     return found
-
-
-def _select_least(timeline: Timeline, room: int) -> Selection | None:
-    """Keeps fewer and fewer exchanges, with long texts shortened; the question is cut last, if at all."""
-    sets = minimum_sets(timeline, timeline.thread.min_exchanges)
-    if timeline.ended:  # an old question is useless without its answer
-        sets = [units for units in sets if len(units) > 1]
-    for units in sets:
-        price = timeline.cost(units)
-        if price <= room:
-            return Selection(units, price)
-        last = units is sets[-1]
-        floor = VERY_LEAST if last else LEAST_TOKENS
-        for cuttable in _cuttable(timeline, units, last=last):
-            caps = cap_units(timeline, units, room, cuttable=cuttable, floor=floor)
-            if caps is not None:
-                edits = shortened(timeline, caps)
-                return Selection(units, timeline.cost(units, edits), edits=edits, caps=caps)
-    return Selection([], 0) if timeline.ended and room >= 0 else None
-
-
-def _cuttable(timeline: Timeline, units: Sequence[Unit], *, last: bool) -> list[list[int]]:
-    """Returns positions of the texts that may be shortened; the first choice spares the current question."""
-    asked = None if timeline.ended else timeline.asked
-    positions = [] if timeline.thread.message_cap is None else [i for unit in units for i in unit.positions()]
-    others = [i for i in positions if i != asked]
-    if last and asked is not None and timeline.thread.shorten_question:
-        return [others, [asked, *others]]
-    return [others]
 
 
 def _select_counted(timeline: Timeline, room: int) -> Selection | None:

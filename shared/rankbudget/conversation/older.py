@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
-from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, shortened
-from .selection import MUST, STEPS, Selection, in_order_of_importance
+from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, cuttable, shortened
+from .selection import MUST, OLDER, STEPS, Selection, in_order_of_importance, minimum_sets
 from .timeline import Timeline, Unit
 
+REST_SHARE = 0.25
+"""Share of the room that the last exchanges, which may be shortened, leave to what is beside and before them."""
 
-def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection:
-    """Returns what stays when long texts of older steps and exchanges are shortened before one is dropped.
 
-    Newest first, each step is kept with at most `LEAST_TOKENS` of a result, and the first one without room
-    for that with what is left, as the first exchange that has no results. What no other step can use
-    lengthens results, newest first.
+def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | None:
+    """Returns what stays when long texts are shortened before a step or an exchange is dropped.
+
+    The last exchanges first, whole where they leave `REST_SHARE` of the room to the rest or the rest is less.
+    Then, newest first, each step is kept with at most `LEAST_TOKENS` of a result, and the first one without
+    room for that with what is left, as the first exchange that has no results. What no other step can use
+    lengthens results, newest first. None when not even the question fits.
     """
-    units: list[Unit] = []
+    must = _last_exchanges(timeline, room, minimum)
+    if must is None:
+        return None
+    units, caps, left = list(must.units), dict(must.caps), room - must.tokens
     short: list[list[Unit]] = []
-    caps: dict[int, int] = {}
-    left = room
-    for importance, link in in_order_of_importance(timeline, minimum):
-        results = [] if importance == MUST else results_of(timeline, link, LEAST_TOKENS)
-        least = dict.fromkeys(results, LEAST_TOKENS)
+    for importance, link in _the_rest(timeline, must, minimum):
+        least = _least(timeline, link)
         price = timeline.cost(link, shortened(timeline, least))
         if price > left:
             texts = [] if importance == STEPS else results_of(timeline, link, VERY_LEAST)
             floor = VERY_LEAST if texts or importance == STEPS else LEAST_TOKENS
             texts = texts or [i for unit in link for i in unit.positions()]
-            cut = cap_units(timeline, link, left, cuttable=texts, floor=floor)
+            texts = texts if timeline.shortens else []
+            cut = cap_units(timeline, link, left, at=texts, floor=floor)
             if cut is not None:
                 units += link
                 caps.update(cut)
@@ -36,12 +42,65 @@ def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection:
             break
         left -= price
         units += link
-        if results:
+        if least:
             caps.update(least)
             short.append(link)
     lengthen(timeline, short, caps, left)
     edits = shortened(timeline, caps)
     return Selection(units, timeline.cost(units, edits), edits=edits, caps=caps)
+
+
+def _last_exchanges(timeline: Timeline, room: int, minimum: int) -> Selection | None:
+    """Returns the last exchanges, shortened where the rest would have no room otherwise."""
+    sets = minimum_sets(timeline, minimum)
+    price = timeline.cost(sets[0]) if sets else 0
+    if not sets or not timeline.shortens or price <= room * (1 - REST_SHARE):
+        return _select_least(timeline, room)
+    reserve = 0
+    for _, link in _the_rest(timeline, Selection(sets[0], price), minimum):
+        with_link = reserve + timeline.cost(link, shortened(timeline, _least(timeline, link)))
+        if with_link > room * REST_SHARE:
+            break
+        reserve = with_link
+    found = _select_least(timeline, room - reserve)
+    beside = found is not None and len(found.units) == len(sets[0])
+    return found if beside else _select_least(timeline, room)
+
+
+def _the_rest(timeline: Timeline, must: Selection, minimum: int) -> Iterator[tuple[int, list[Unit]]]:
+    """Yields what may be added to the last exchanges: their other steps, and older turns if none of them is lost."""
+    starts = {unit.start for unit in must.units}
+    turns = islice(timeline.turns(), max(1, minimum))
+    count = sum([{unit.start for unit in turn.core()} <= starts for turn in turns])
+    for importance, link in in_order_of_importance(timeline, count) if count else ():
+        if importance == OLDER and count < minimum:
+            break
+        if importance != MUST:
+            yield importance, link
+
+
+def _least(timeline: Timeline, link: Iterable[Unit]) -> dict[int, int]:
+    """Returns the caps of a link whose long results are as short as they may be while others have room."""
+    return dict.fromkeys(results_of(timeline, link, LEAST_TOKENS) if timeline.shortens else (), LEAST_TOKENS)
+
+
+def _select_least(timeline: Timeline, room: int) -> Selection | None:
+    """Keeps fewer and fewer exchanges, with long texts shortened; the question is cut last, if at all."""
+    sets = minimum_sets(timeline, timeline.thread.min_exchanges)
+    if timeline.ended:  # an old question is useless without its answer
+        sets = [units for units in sets if len(units) > 1]
+    for units in sets:
+        price = timeline.cost(units)
+        if price <= room:
+            return Selection(units, price)
+        last = units is sets[-1]
+        floor = VERY_LEAST if last else LEAST_TOKENS
+        for texts in cuttable(timeline, units, last=last):
+            caps = cap_units(timeline, units, room, at=texts, floor=floor)
+            if caps is not None:
+                edits = shortened(timeline, caps)
+                return Selection(units, timeline.cost(units, edits), edits=edits, caps=caps)
+    return Selection([], 0) if timeline.ended and room >= 0 else None
 
 
 def lengthen(timeline: Timeline, links: Iterable[Sequence[Unit]], caps: dict[int, int], left: int) -> None:
@@ -55,7 +114,7 @@ def lengthen(timeline: Timeline, links: Iterable[Sequence[Unit]], caps: dict[int
         if left < 0:
             floor = min(least.values())
             room = left + timeline.cost(link)
-            caps.update(cap_units(timeline, link, room, cuttable=least, floor=floor) or least)
+            caps.update(cap_units(timeline, link, room, at=least, floor=floor) or least)
             return
 
 

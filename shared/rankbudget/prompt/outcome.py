@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..conversation.older import may_be_short
-from ..conversation.selection import OLDER, in_order_of_importance
+from ..conversation.older import REST_SHARE, may_be_short
+from ..conversation.selection import MUST, OLDER, in_order_of_importance
 from ..errors import did_you_mean
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
 from ..report.words import warnings_for
@@ -181,16 +181,18 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
     if timeline is None or not (exact and by_age and inputs.alone):
         return {}
     found: dict[tuple[str, str], int] = {}
-    used = timeline.pinned_tokens - prices.room
+    must = used = 0
     for importance, units in in_order_of_importance(timeline, timeline.thread.min_exchanges):
         if may_be_short(timeline, importance, units):
             return found  # what is older comes back before this is whole
         used += timeline.cost(units)
-        if used <= 0 or importance != OLDER:
-            continue
+        must = used if importance == MUST else must
+        more = used + timeline.pinned_tokens - prices.room
+        if more <= 0 or importance != OLDER or (timeline.shortens and must > used * (1 - REST_SHARE)):
+            continue  # kept, or what must stay may be shortened for it
         for position in [p for unit in units for p in unit.positions()]:
             name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
-            found["history", name] = used
+            found["history", name] = more
     return found
 
 

@@ -25,7 +25,7 @@ def _history(turns: int, *, ends: bool) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("label", TEMPLATES)
-@draws()
+@draws(cases=len(TEMPLATES))
 @given(
     turns=st.integers(0, 12),
     count=st.integers(0, 20),
