@@ -193,6 +193,10 @@ def _profile(model: Any) -> dict[str, int]:
     profile = getattr(model, "profile", None)
     if not isinstance(profile, Mapping):
         return {}
+    # A copy under another name, as `configurable_fields` makes one, still has the first model's profile.
+    listed: Mapping[str, Any] = getattr(model, "_resolve_model_profile", dict)() or {}
+    if {"name"} <= profile.keys() & listed.keys() and profile["name"] != listed["name"]:
+        profile = listed
     return {key: found for key, value in profile.items() if (found := _count(value)) is not None}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -197,7 +198,8 @@ def test_pieces_cost_what_a_host_shows_and_stay_what_they_read() -> None:
     def headed(_block: str, segment: Segment, text: str) -> str:
         return f"{segment.title}: {text}"
 
-    plain = Assembler(130).assemble([Block(name="knowledge", segments=facts)], query="fact?")
+    bare = [replace(fact, title=None) for fact in facts]
+    plain = Assembler(130).assemble([Block(name="knowledge", segments=bare)], query="fact?")
     shown = Assembler(130, shown=headed).assemble([Block(name="knowledge", segments=facts)], query="fact?")
     pieces = shown.kept["knowledge"].pieces
     assert 0 < len(pieces) < len(plain.kept["knowledge"].pieces)

@@ -89,3 +89,30 @@ def test_a_record_holds_its_own_piece_and_pieces_of_the_text(text: str, number: 
         assert record[0] == own
         assert len(set(record)) == len(record) <= 16
         assert set(record) <= set(range(len(pieces)))
+
+
+TABLES = {
+    "csv": ("id,name,qty,price\n", "{j},item{j},{q},{p}\n"),
+    "tabs": ("id\tname\tqty\tprice\n", "{j}\titem{j}\t{q}\t{p}\n"),
+    "markdown": ("| id | name | qty | price |\n|---|---|---|---|\n", "| {j} | item{j} | {q} | {p} |\n"),
+    "semicolons": ("id;name;qty;price\n", "{j};item{j};{q};{p}\n"),
+}
+
+
+@pytest.mark.parametrize("form", TABLES)
+@draws(cases=len(TABLES))
+@given(
+    count=st.integers(30, 300),
+    place=st.integers(0, 29),
+    limit=st.integers(120, 600),
+    before=st.sampled_from(["", "Our stock, by item.\n\n", "# Stock\nOf all items, as of May:\n"]),
+)
+def test_a_row_of_a_table_keeps_the_head_of_its_columns(
+    form: str, count: int, place: int, limit: int, before: str
+) -> None:
+    """Whatever is before the table and however few rows stay."""
+    head, row = TABLES[form]
+    text = before + head + "".join(row.format(j=j, q=j * 7, p=j * 3) for j in range(count))
+    kept = a_document(text, f"What does item{place} cost?", limit)
+    assert head in kept
+    assert row.format(j=place, q=place * 7, p=place * 3).strip() in kept

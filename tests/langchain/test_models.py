@@ -223,6 +223,7 @@ def budget_for(model: Any) -> TokenBudget:
             gpt("gpt-4", max_tokens=4000).configurable_fields(temperature=ConfigurableField(id="t")),
             8192 - 4000,
         ),
+        (gpt("gpt-4o").model_copy(update={"model_name": "gpt-4"}), 8192 - 2457),
         (Predicting(responses=[""], profile={"max_input_tokens": 1200}), 1200 - 512),
         (Predicting(responses=[""], num_predict=-1, profile={"max_input_tokens": 1200}), 1200 - 360),
     ],

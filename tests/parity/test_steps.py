@@ -110,3 +110,53 @@ def test_older_steps_keep_what_the_question_names(
     limit = newest + 260 * (len(sizes) - 1) + 60 + spare
     shown = "\n".join(door(sizes, limit))
     assert [n for n in range(len(sizes)) if f"row 17 of table{n}: val {n}-17\n" not in shown + "\n"] == []
+
+
+@pytest.mark.parametrize("door", [filled, stable, session, langchain, llamaindex])
+@draws(cases=5)
+@given(short=st.lists(st.integers(1, 14), min_size=1, max_size=3), newest=st.integers(100, 2000))
+def test_a_long_newest_result_leaves_room_for_short_steps(
+    door: Callable[[list[int], int], list[str]], short: list[int], newest: int
+) -> None:
+    """Where older results of up to 200 tokens have a quarter of the limit, they are whole; so is the row asked for."""
+    sizes = [*short, newest]
+    limit = 4 * sum(COUNTER.count(text) + 40 for text in results(short)) + 60
+    shown = "\n".join(door(sizes, limit))
+    assert [n for n, text in enumerate(results(short)) if text not in shown] == []
+    assert f"row 17 of table{len(short)}: val {len(short)}-17" in shown
+
+
+def said(*texts: str) -> list[dict[str, Any]]:
+    return [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)]
+
+
+@draws()
+@given(long=st.integers(300, 3000), limit=st.integers(900, 4000), where=st.sampled_from(["step", "exchange"]))
+def test_long_last_exchanges_leave_room_for_what_is_short(long: int, limit: int, where: str) -> None:
+    """A short step or exchange before them stays where each of them has hundreds of tokens."""
+    fact, words = "The pump Zanzibar has number QX-99183.", "The valves are fine today. " * long
+    step = [neutral([1])[1], {"role": "tool", "tool_call_id": "c0", "content": fact}]
+    if where == "step":
+        thread = [*said("Tell of it.", words, "Look it up."), *step, *said("", "I have it.")[1:]]
+    else:
+        thread = [*said("Tell of the pump.", fact, "Go on.", words, "And?", "All said.")]
+    thread += said("Which number has pump Zanzibar?")
+    kept = fit_messages(thread, max_tokens=limit, counter=COUNTER).messages
+    assert fact in [message["content"] for message in kept]
+
+
+def test_steps_of_the_exchanges_that_stay_are_kept_where_nothing_is_shortened() -> None:
+    """An exchange too long to stay takes no other one's steps with it."""
+    thread = said("Question 0?", "word " * 1500, "Question 1?")
+    thread += [*neutral([40])[1:], *said("", "Fine.", "And now?")[1:]]
+    kept = fit_messages(thread, max_tokens=1024, counter=COUNTER, message_cap=None).messages
+    assert kept == thread[2:]
+
+
+def test_a_session_gives_the_current_question_whole_after_another_one_was_asked() -> None:
+    """What another question shortened of the one before it stays short for that question only."""
+    thread = said("First? " * 150, "Yes.", "Is item 7 fine? " * 70)
+    own = BudgetSession(600, counter=COUNTER)
+    whole = own.fit(thread).messages
+    own.fit([*thread, *said("And now?")])
+    assert own.fit(thread).messages == whole == [thread[-1]]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from .capping import LEAST_TOKENS
+from .capping import LEAST_TOKENS, shortened
 from .older import with_shortened
 from .selection import Selection, fill, minimum_sets
 from .state import Cut, KeptRun, Summary, ThreadState
@@ -70,20 +70,21 @@ def _trailing_zeros(number: int) -> int:
     return (number & -number).bit_length() - 1 if number else 64
 
 
-def resume(
-    timeline: Timeline, room: int, minimum: int, known: ThreadState, edits: Mapping[int, Any]
-) -> Selection | None:
+def resume(timeline: Timeline, room: int, minimum: int, known: ThreadState) -> Selection | None:
     """Keeps from a remembered cut on while that fits, else moves the cut until half of the room is free.
 
     It is dropped when all of the conversation fits again, as written. None when not even the last exchanges
     fit.
     """
-    cut = known.cut
+    cut, caps = known.cut, _caps_of(timeline, known)
+    edits = shortened(timeline, caps) if caps else {}
     if (cut is not None or edits) and timeline.costs_at_most(room + timeline.pinned_tokens):
         whole = fill(timeline, room, 0)
         if whole is not None:
             return whole
     kept = _from_cut(timeline, known, room, edits)
+    if kept is not None:
+        kept.caps = caps
     twice = cut is not None and room >= 2 * cut.room and _beside_question(timeline, room) >= 2 * cut.room
     if kept is not None and not twice:
         return kept
@@ -91,6 +92,12 @@ def resume(
     if kept is not None:
         return moved if moved is not None and moved.tokens > kept.tokens else kept
     return moved
+
+
+def _caps_of(timeline: Timeline, known: ThreadState) -> dict[int, int]:
+    """Returns the caps of a session's shortened texts; the current question is whole, whatever it was."""
+    asked = -1 if timeline.ended or timeline.thread.shorten_question else timeline.asked
+    return {position: tokens for position, tokens in known.caps if position != asked}
 
 
 def _moved(timeline: Timeline, room: int, minimum: int) -> Selection | None:

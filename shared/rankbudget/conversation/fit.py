@@ -134,10 +134,7 @@ def _select_by_parts(timeline: Timeline, room: int) -> Selection | None:
     if known is not None:
         from .cuts import resume  # loaded only by sessions
 
-        edits = shortened(timeline, dict(known.caps)) if known.caps else {}
-        found = resume(timeline, room, minimum, known, edits)
-        if found is not None and edits and found.edits is edits:
-            found.caps = dict(known.caps)
+        found = resume(timeline, room, minimum, known)
     elif timeline.thread.cut == "stable":
         from .cuts import stable
 

@@ -10,7 +10,7 @@ from .selection import MUST, OLDER, STEPS, Selection, in_order_of_importance, mi
 from .timeline import Timeline, Unit
 
 REST_SHARE = 0.25
-"""Share of the room that the last exchanges, which may be shortened, leave to what is beside and before them."""
+"""Share of the room that the last exchanges, which may be shortened, leave to what is before them."""
 
 
 def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | None:
@@ -68,7 +68,7 @@ def _last_exchanges(timeline: Timeline, room: int, minimum: int) -> Selection | 
 
 
 def _the_rest(timeline: Timeline, must: Selection, minimum: int) -> Iterator[tuple[int, list[Unit]]]:
-    """Yields what may be added to the last exchanges: their other steps, and older turns if none of them is lost."""
+    """Yields what may be added to the last exchanges: their steps, and older turns if none is lost."""
     starts = {unit.start for unit in must.units}
     turns = islice(timeline.turns(), max(1, minimum))
     count = sum([{unit.start for unit in turn.core()} <= starts for turn in turns])

@@ -250,8 +250,8 @@ def profile_of(render: Render) -> RenderingProfile:
     system: Any = "anywhere"
     if not _shows(render, _chat("system mark0") + turns):
         system = "user"
-    elif not _shows(render, [*turns[:2], *_chat("system mark0"), turns[2]]):
-        system = "first"
+    elif not _shows(render, [*_chat("system mark0"), *turns[:2], *_chat("system mark4"), turns[2]]):
+        system = "first"  # a later one is refused, or takes the place of the first
     takes_systems = _shows(render, _chat("system mark8", "system mark9") + turns)
     takes_users = _shows(render, _chat("user mark8") + turns)
     takes_answers = _shows(render, turns + _chat("assistant mark8", "assistant mark9", "user mark7"))

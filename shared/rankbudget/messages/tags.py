@@ -121,6 +121,8 @@ def _wrapped(block: str, tags: tuple[str, ...], segment: Segment, text: str) -> 
         about = f' source="{_attribute(source.source_id if source else segment.id)}"'
         if source and source.confidence is not None:
             about += f' confidence="{source.confidence:.2f}"'
+    if tag == "document" and segment.title and segment.title not in segment.text + text:
+        about += f' title="{_attribute(" ".join(segment.title.split()))}"'  # what "she" stands for
     return f"<{tag}{about}>\n{plain}</{tag}>\n"
 
 

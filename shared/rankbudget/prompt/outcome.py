@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..conversation.older import REST_SHARE, may_be_short
 from ..conversation.selection import MUST, OLDER, in_order_of_importance
+from ..conversation.timeline import Timeline, Unit
 from ..errors import did_you_mean
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
 from ..report.words import warnings_for
@@ -181,19 +182,25 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
     if timeline is None or not (exact and by_age and inputs.alone):
         return {}
     found: dict[tuple[str, str], int] = {}
-    must = used = 0
-    for importance, units in in_order_of_importance(timeline, timeline.thread.min_exchanges):
-        if may_be_short(timeline, importance, units):
-            return found  # what is older comes back before this is whole
-        used += timeline.cost(units)
-        must = used if importance == MUST else must
+    for used, units in _older_by_need(timeline):
         more = used + timeline.pinned_tokens - prices.room
-        if more <= 0 or importance != OLDER or (timeline.shortens and must > used * (1 - REST_SHARE)):
-            continue  # kept, or what must stay may be shortened for it
-        for position in [p for unit in units for p in unit.positions()]:
+        for position in [p for unit in units for p in unit.positions()] if more > 0 else ():
             name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
             found["history", name] = more
     return found
+
+
+def _older_by_need(timeline: Timeline) -> Iterator[tuple[int, list[Unit]]]:
+    """Yields units of older turns with the least that they and all before them need, where that is known."""
+    must = used = 0
+    for importance, units in in_order_of_importance(timeline, timeline.thread.min_exchanges):
+        if may_be_short(timeline, importance, units):
+            return  # what is older comes back before this is whole
+        used += timeline.cost(units)
+        must = used if importance == MUST else must
+        whole = not timeline.shortens or must <= used * (1 - REST_SHARE)
+        if importance == OLDER and whole:
+            yield used, units
 
 
 @dataclass(slots=True, kw_only=True)

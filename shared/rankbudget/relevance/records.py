@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .corpus import TermIndex
 from .words import content_terms
@@ -16,6 +16,7 @@ _FEWEST, _FEW = 6, 10
 _NEARLY = 0.8
 """Share of the rarest words that a sentence has at least to be one of those that were asked for."""
 _STEP = 1e-6
+_LEAST_ROWS = 3
 
 
 def record_of(pieces: Sequence[str], i: int) -> list[int]:
@@ -76,7 +77,32 @@ def with_records(
         if weight and weight >= _NEARLY * best and len(texts[i]) >= _FEWEST:
             for step, k in enumerate(record_of(texts[i], j)):
                 made[i][k] = max(made[i][k], made[i][j] - _STEP * step)
+    for pieces, row in zip(texts, made, strict=True):
+        for head, lines in _tables(pieces):
+            best = max(row[lines.start : lines.stop]) - _STEP / 2
+            row[head.start : head.stop] = [max(rating, best) for rating in row[head.start : head.stop]]
     return made
+
+
+def _tables(pieces: Sequence[str]) -> Iterator[tuple[range, range]]:
+    """Yields where the head of each table is, and where its rows are: lines as many cells as it has."""
+    start, cells = 0, _cells(pieces[0]) if pieces else (0, 0)
+    for j in range(1, len(pieces) + 1):
+        following = _cells(pieces[j]) if j < len(pieces) else (0, 0)
+        if following == cells:
+            continue
+        behind = start + 1 + (start + 1 < j and not any(map(str.isalnum, pieces[start + 1])))
+        if any(cells) and j - behind >= _LEAST_ROWS and not any(map(str.isdigit, pieces[start])):
+            yield range(start, behind), range(behind, j)
+        start, cells = j, following
+
+
+def _cells(line: str) -> tuple[int, int]:
+    """Returns how many bars or tabs, and how many commas or semicolons, a line has; one comma is none."""
+    if not line.endswith("\n"):
+        line = ""
+    bars, commas = line.count("|") + line.count("\t"), line.count(",") + line.count(";")
+    return (bars, 0) if bars else (0, commas if commas > 1 else 0)
 
 
 def _ends(pieces: Sequence[str], j: int) -> bool:

@@ -52,6 +52,12 @@ TEMPLATES: dict[str, str] = {
     + BODY
     + "{% endfor %}"
     + GENERATION,
+    # Of several system messages the last one is rendered, wherever it is.
+    "last_system": "{% set ns = namespace(system='') %}{% for m in messages %}{% if m['role'] == 'system' %}{% set ns.system = m['content'] %}{% endif %}{% endfor %}"
+    "{{ bos_token + ns.system }}{% for m in messages if m['role'] != 'system' %}"
+    + BODY
+    + "{% endfor %}"
+    + GENERATION,
     # No special token between messages, so tokens may span them.
     "no_special_joints": "{% for m in messages %}{{ m['role'] + ': ' + (m['content'] or '') + '\n' }}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}",
     # Content is read as blocks.

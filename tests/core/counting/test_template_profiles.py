@@ -14,7 +14,7 @@ from rankbudget.counting.profiles import RenderingProfile
 from tests.drawing import draws
 
 from .templates import TEMPLATES
-from .test_templates import counter, truth
+from .test_templates import counter, rendering, truth
 
 QUESTION = "When was part 7 replaced?"
 
@@ -36,18 +36,20 @@ def _history(turns: int, *, ends: bool) -> list[dict[str, Any]]:
 def test_what_is_fitted_is_rendered(
     label: str, turns: int, count: int, ends: bool, system: str, limit: int
 ) -> None:
-    """Whatever parts there are: as many tokens as the report says, without naming a profile."""
+    """Whatever parts there are: all of them, in as many tokens as the report says, without naming a profile."""
     own, documents = counter(label), [f"Part {i} was replaced in {1990 + i}." for i in range(count)]
     history = _history(turns, ends=ends)
     blocks = {"system": system, "history": history, "knowledge": documents}
     made = Assembler(limit, counter=own).assemble({k: v for k, v in blocks.items() if v}, query=QUESTION)
     assert truth(label, list(made.messages)) == made.report.total_tokens <= limit
+    assert system in rendering(label, list(made.messages))
     row = {"system": system, "history": history, "documents": documents, "question": QUESTION}
     fitted = FitPrompt(limit, counter=own).row(row)
     assert truth(label, fitted["messages"]) == fitted["prompt_tokens"] <= limit
     late = [*history, {"role": "system", "content": "Be polite."}, {"role": "user", "content": QUESTION}]
     messages = fit_messages(late, max_tokens=limit, counter=own)
     assert truth(label, list(messages.messages)) == messages.report.total_tokens <= limit
+    assert "Be polite." in rendering(label, list(messages.messages))
 
 
 def test_a_profile_that_demands_nothing_leaves_messages_as_they_are() -> None:

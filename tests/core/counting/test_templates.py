@@ -36,10 +36,13 @@ def counter(label: str, kind: str = "byte_level") -> TokenizerCounter:
     return from_tokenizer(tokenizer(kind), name=label, template=ChatTemplate(TEMPLATES[label], VARIABLES))
 
 
+def rendering(label: str, messages: list[Any], tools: Any = None) -> str:
+    return ChatTemplate(TEMPLATES[label], VARIABLES)(messages, tools)
+
+
 def truth(label: str, messages: list[Any], tools: Any = None, kind: str = "byte_level") -> int:
     """Returns the tokens of the rendering, encoded whole."""
-    text = ChatTemplate(TEMPLATES[label], VARIABLES)(messages, tools)
-    return len(tokenizer(kind).encode(text, add_special_tokens=False))
+    return len(tokenizer(kind).encode(rendering(label, messages, tools), add_special_tokens=False))
 
 
 def conversation(
