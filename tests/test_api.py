@@ -79,7 +79,7 @@ def parameters(function: Any) -> str:
 
 
 def constructor(cls: type) -> str:
-    """The parameters of the class's own constructor; a host's constructor and that of a protocol are left out."""
+    """The parameters of the class's own constructor; those of hosts and protocols are left out."""
     if getattr(cls, "_is_protocol", False):
         return ""
     makers = [

@@ -1,4 +1,4 @@
-"""What an installation promises: an entry point asks only for what it needs, and each extra is told where it is.
+"""What an installation promises: an entry point asks only for what it needs, and the pages name each extra.
 
 `tests/test_imports.py` looks at what is loaded. Here every import is written down when it is asked for, so a
 library that is not installed is noticed, too, even where a missing one is caught.
@@ -62,7 +62,7 @@ def names_of(package: str) -> str:
     ],
 )
 def test_the_core_asks_only_for_what_it_needs(statement: str, needed: list[str]) -> None:
-    """An entry point of the core asks for no framework, engine or model, not even to see whether it is there."""
+    """An entry point of the core asks for no framework, engine or model, installed or not."""
     assert asked_by(statement) <= {"rankbudget", *needed}
 
 
@@ -78,8 +78,8 @@ def test_the_core_asks_only_for_what_it_needs(statement: str, needed: list[str])
     ],
 )
 def test_an_adapter_asks_only_for_its_own_framework(adapter: str, host: str, others: str) -> None:
-    """Importing an adapter asks for itself alone. All its names together never ask for the other framework, and
-    for no engine that their own framework does not ask for.
+    """Importing an adapter asks for itself alone. All its names together do not ask for the other framework,
+    nor for an engine that their own framework does not ask for.
     """
     assert asked_by(f"import {adapter}") == {adapter}
     asked = asked_by(names_of(adapter))
@@ -88,7 +88,7 @@ def test_an_adapter_asks_only_for_its_own_framework(adapter: str, host: str, oth
     assert asked & set(ENGINES.split()) <= asked_by(f"import {host}")
 
 
-# ---- extras ----------------------------------------------------------------------------------------------------------------------
+# ---- extras ----
 def extras() -> dict[str, list[str]]:
     """What each extra installs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -1,4 +1,4 @@
-"""What runs on GitHub, read without it: workflows, forms, the pinned tools, and what a release is refused for."""
+"""What runs on GitHub: workflows, forms, pinned tools, and what a release is refused for."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_checks_run_on_every_supported_python() -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=name)
 def test_a_workflow_reads_only(path: Path) -> None:
-    """A workflow may read the repository; only the job that publishes may ask for an identity; none has a secret."""
+    """A workflow reads the repository; only the publishing job may ask for an identity; none has a secret."""
     workflow = read(path)
     assert workflow["permissions"] == {"contents": "read"}
     more = {name: job["permissions"] for name, job in workflow["jobs"].items() if "permissions" in job}
@@ -109,7 +109,7 @@ def test_dependabot_leaves_the_pins_alone() -> None:
 
 @pytest.mark.parametrize("path", FORMS, ids=name)
 def test_a_form_can_be_shown(path: Path) -> None:
-    """A form has what GitHub asks for: a name, a description, and fields with an id of their own and a label."""
+    """A form has what GitHub asks for: a name, a description, and fields with a label and an own id."""
     form = read(path)
     assert form.keys() == {"name", "description", "labels", "body"}
     fields = [field for field in form["body"] if field["type"] != "markdown"]
@@ -137,7 +137,7 @@ def test_every_link_of_the_policies_leads_somewhere() -> None:
     assert [link for page, link in links if not (page.parent / link).is_file()] == []
 
 
-# ---- what a release is refused for -----------------------------------------------------------------------------------------------
+# ---- what a release is refused for ----
 @pytest.fixture
 def dist(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(ROOT / ".ci")
@@ -164,7 +164,7 @@ READY = {
 def test_a_release_must_agree_with_itself(
     file: str, text: str, tag: str, told: str | None, dist: ModuleType, tmp_path: Path
 ) -> None:
-    """Tag, version, changelog and address of a release are there and agree; otherwise it is refused with the reason."""
+    """Tag, version, changelog and address of a release agree; otherwise it is refused with the reason."""
     for place, content in (READY | {file: text}).items():
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text(content, encoding="utf-8")
