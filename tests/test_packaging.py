@@ -6,6 +6,7 @@ library that is not installed is noticed, too, even where a missing one is caugh
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -141,3 +142,14 @@ def test_the_readme_says_what_all_leaves_out() -> None:
     [sentence] = re.findall(r"`all` \(without ([^)]*)\)", readme())
     without = set(re.findall(r"`(\w+)`", sentence))
     assert named_in(str(extras()["all"])) == extras().keys() - DEVELOPERS - without - {"all"}
+
+
+def test_every_extra_for_users_is_tried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make extras` has a program for each extra, and finds the names that docs/langchain.md gives for it."""
+    monkeypatch.syspath_prepend(ROOT / ".ci")
+    script = importlib.import_module("extras")
+    on_the_page = {"langchain", "agents", "classic"}
+    assert {*script.USE, *on_the_page, "all"} == extras().keys() - DEVELOPERS
+    assert [extra for extra in on_the_page if not script.named_on_the_page(extra)] == []
+    for extra in extras().keys() - DEVELOPERS:
+        compile(script.program_of(extra), extra, "exec")
