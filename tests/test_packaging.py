@@ -67,6 +67,7 @@ def test_the_core_asks_only_for_what_it_needs(statement: str, needed: list[str])
     assert asked_by(statement) <= {"rankbudget", *needed}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("adapter", "host", "others"),
     [
