@@ -127,14 +127,13 @@ def test_a_bug_report_asks_for_what_explains_it() -> None:
     assert "report.table()" in needed["report"]["attributes"]["description"]
 
 
-def test_every_link_of_the_policies_leads_somewhere() -> None:
-    """A relative link of SECURITY.md or of the pull request form names a file."""
-    pages = [ROOT / "SECURITY.md", ROOT / ".github" / "pull_request_template.md"]
-    links = [
-        (page, link) for page in pages for link in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))
-    ]
-    assert len(links) > 3
-    assert [link for page, link in links if not (page.parent / link).is_file()] == []
+def test_every_file_that_a_policy_names_is_there() -> None:
+    """SECURITY.md and the forms name files of the repository, in links or in backticks."""
+    pages = [ROOT / "SECURITY.md", ROOT / ".github" / "pull_request_template.md", *FORMS]
+    pattern = re.compile(r"\]\(([^)#\s]+)|`([\w./]+\.(?:md|yml))`")
+    named = [one or other for page in pages for one, other in pattern.findall(page.read_text("utf-8"))]
+    assert len(named) > 5
+    assert [place for place in named if not (ROOT / place).is_file()] == []
 
 
 # ---- what a release is refused for ----
