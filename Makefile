@@ -170,6 +170,14 @@ cov: $(VENV)/.dev ## Runs the suite with branch coverage and its gate, few examp
 wheel-test: $(VENV)/.dev ## Builds the wheel, looks into it, installs it alone and runs the core's tests against it
 	@$(PY) .ci/wheel_test.py --venv $(VENV_WHEEL)
 
+.PHONY: extras
+extras: $(VENV)/.dev ## Installs each extra alone and runs what it is for (T="faiss fast" picks some)
+	@$(PY) .ci/extras.py $(T)
+
+.PHONY: dist
+dist: $(VENV)/.dev ## Builds the source archive and the wheel into dist (TAG=v1.2.3 checks that this version can be released)
+	@$(PY) .ci/dist.py --tag "$(TAG)"
+
 .PHONY: all
 all: lint type imports test batch-test upstream notebooks wheel-test ## Runs every check
 

@@ -69,3 +69,10 @@ def site_link(link: str, origin: str, here: str) -> str:
     if named not in known and not named.startswith("docs/"):
         return link  # it leads nowhere on the site, and the strict build fails on it
     return posixpath.relpath(known.get(named, named.removeprefix("docs/")), posixpath.dirname(here) or ".")
+
+
+def on_post_build(*, config: Any) -> None:
+    """Points the index for language models at the pages of the site; in a wheel it names the files."""
+    index = Path(config["site_dir"]) / "llms.txt"
+    text = index.read_text(encoding="utf-8")
+    index.write_text(re.sub(r"\]\((\S+)\.md\)", r"](\1/)", text), encoding="utf-8")

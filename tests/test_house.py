@@ -25,6 +25,7 @@ FOLDERS = (
     "docs",
     "notebooks",
     ".ci",
+    ".github",
 )
 TEXT = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".json", ".ipynb", ".sh", ""}
 LONGEST = 400
@@ -42,6 +43,7 @@ MOST_FILES, MOST_FOLDERS = 7, 16
 def own_files(*suffixes: str) -> list[Path]:
     """Every text file of the project, generated folders left out."""
     top = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".")]
+    top.append(ROOT / ".pre-commit-config.yaml")
     deep = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     wanted = set(suffixes) or TEXT
     return sorted(
@@ -52,7 +54,7 @@ def own_files(*suffixes: str) -> list[Path]:
 
 
 def _made_by_a_tool(folder: str) -> bool:
-    return folder == "__pycache__" or (folder.startswith(".") and folder != ".ci")
+    return folder == "__pycache__" or (folder.startswith(".") and folder not in {".ci", ".github"})
 
 
 def name(path: Path) -> str:
@@ -130,7 +132,7 @@ def test_every_target_of_the_makefile_has_help() -> None:
     asked = set(re.findall(r"^\.PHONY: (\S+)$", text, flags=re.MULTILINE))
     told = set(re.findall(r"^([a-z-]+):.*## \S", text, flags=re.MULTILINE))
     assert asked == told
-    wanted = "help install demo test test-fast test-floor batch-test lint fmt type imports doctest props notebooks bench quality prove fuzz soak scale growth docs trace upstream wheel-test cov clean all"
+    wanted = "help install demo test test-fast test-floor batch-test lint fmt type imports doctest props notebooks bench quality prove fuzz soak scale growth docs trace upstream wheel-test extras dist cov clean all"
     assert asked == set(wanted.split())
 
 

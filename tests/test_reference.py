@@ -249,8 +249,21 @@ def test_every_name_on_a_page_is_there(name: str) -> None:
 def test_the_site_lists_every_page() -> None:
     """The navigation has each page of docs/ once, and none that is not there."""
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
-    assert sorted(_pages(nav)) == sorted([*pages, "index.md", "contributing.md", "changelog.md"])
+    assert sorted(_pages(nav)) == sorted([*_written(), "index.md", "contributing.md", "changelog.md"])
+
+
+def test_the_index_for_language_models_lists_every_page() -> None:
+    """`docs/llms.txt` has each page of docs/ once, with one sentence, and none that is not there."""
+    lines = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8").splitlines()
+    entries = [line for line in lines if line.startswith("- ")]
+    pages = [re.fullmatch(r"- \[[^]]+\]\((\S+)\): [A-Z`](?:(?!\. ).)+\.", entry) for entry in entries]
+    assert [entry for entry, page in zip(entries, pages, strict=True) if page is None] == []
+    assert sorted(page[1] for page in pages if page) == _written()
+
+
+def _written() -> list[str]:
+    """The pages of docs/."""
+    return sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
 
 
 def _pages(nav: Any) -> list[str]:
