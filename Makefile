@@ -115,7 +115,7 @@ test-fast: $(VENV)/.dev ## Runs the suite without what is slow, few examples per
 	@HYPOTHESIS_PROFILE=fast $(PY) -m pytest -q -m "not slow and not notebook" $(T)
 
 .PHONY: props
-props: $(VENV)/.dev ## Runs the laws, in the core and through both adapters, with the draws CI uses: 300, and 60 async
+props: $(VENV)/.dev ## Runs the laws, in the core and through both adapters, with the draws CI uses: 500, and 100 async
 	@HYPOTHESIS_PROFILE=ci $(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal tests/properties tests/langchain/test_laws.py tests/langchain/test_part_laws.py tests/llamaindex/test_laws.py $(T)
 
 .PHONY: doctest
