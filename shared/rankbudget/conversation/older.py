@@ -22,8 +22,8 @@ def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | N
     lengthens results, newest first. None when not even the question fits.
     """
     must = _last_exchanges(timeline, room, minimum)
-    if must is None or (timeline.known is not None and not timeline.shortens):
-        return must  # a session's summary tells of the rest
+    if must is None or (timeline.thread.summarizer is not None and not timeline.shortens):
+        return must  # the summary tells of the rest
     units, caps, left = list(must.units), dict(must.caps), room - must.tokens
     short: list[list[Unit]] = []
     for importance, link in _the_rest(timeline, must, minimum):
