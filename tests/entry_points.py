@@ -271,6 +271,9 @@ def _check_kept(
     valid = [codec.to_dict(m) for m in repaired(given, codec)]
     if any(part(m, codec) == "user" and not _answered(m, after, valid, codec) for m, after in pairwise(both)):
         return  # a question whose answer did not fit goes when the next one comes
+    roles = [part(m, codec) for m in both]
+    if "user" not in roles and not {"assistant", "tool"} & {part(m, codec) for m in found}:
+        return  # before any question a step stays only while its call waits
     if len(found) == len(valid):
         return  # a repair made room: all of it is there again, which is worth a new prefix
     tools = list(app.tools) if entry.tools and app.tools else None

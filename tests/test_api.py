@@ -23,7 +23,7 @@ OURS = {package.split(".", maxsplit=1)[0] for package in PACKAGES}
 
 
 class Default:
-    """Stands for any default value."""
+    """Any default value."""
 
     def __repr__(self) -> str:
         return "..."

@@ -241,9 +241,8 @@ def test_older_steps_are_shortened_before_they_are_dropped(
         kept = {d.segment_id: d.after for d in made.report.decisions if d.segment_id in last}
         if sum(last.values()) + 6 * len(sizes) + 8 > limit:
             spare = limit - made.report.total_tokens
-            # A call has 6 tokens, the least of a result 20, a cut between two words and its marker a few; by
-            # what the next call needs, results of up to 64 tokens are whole or not there.
-            assert spare < 6 + (20 if query is None else 64) + 4, (spare, kept)
+            # A call has 6 tokens, the least of a result 20, a cut between two words and its marker a few.
+            assert spare < 6 + 20 + 4, (spare, kept)
         if query is None:
             assert all(kept[name] >= min(tokens, 200) for name, tokens in before.items()), (before, kept)
             newest = f"history-{2 * len(sizes)}"

@@ -93,7 +93,7 @@ def fit(strategy: Any, segments: list[Segment], limit: int, **options: Any) -> F
 
 @pytest.mark.parametrize("strategy", [Evidence(), Evidence(order="score"), Memories(), Truncate()])
 @pytest.mark.parametrize("cost", [None, wrapped])
-@draws(cases=8)
+@draws()
 @given(segments=documents(), start=st.integers(0, 100))
 def test_a_larger_limit_keeps_no_less(strategy: Any, cost: Any, segments: list[Segment], start: int) -> None:
     """What is kept at a limit is kept at the next one, or more of it, with groups, pins and wrapping."""

@@ -8,20 +8,26 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbudget import Assembler, BudgetReport, Segment, TokenBudget, fit_documents, fit_messages
 from rankbudget.errors import BudgetExceededError
 from rankbudget.messages.measure import ListMeasure
 from rankbudget.testing import WordCounter
-from tests.drawing import draws
 
 COUNTER = WordCounter()
+DRAWS = {"fast": 30, "dev": 100, "ci": 2_000}
 MORE = re.compile(r"([\d,]+) more tokens")
 ENOUGH = 1_000_000
 
 words = st.lists(st.sampled_from("tea ice row box key sun".split()), min_size=1, max_size=30).map(" ".join)
+
+
+def drawn() -> settings:
+    """As many draws as the profile asks for, the same in every run."""
+    count = DRAWS.get(settings.get_current_profile_name(), DRAWS["dev"])
+    return settings(max_examples=count, deadline=None, database=None, derandomize=True)
 
 
 @st.composite
@@ -65,7 +71,7 @@ def check(report: BudgetReport, again: Callable[[int], BudgetReport]) -> tuple[i
     return counted, len(dropped)
 
 
-@draws()
+@drawn()
 @given(chats(), st.integers(10, 200))
 def test_a_conversation_says_truly_what_brings_a_message_back(chat: list[Any], limit: int) -> None:
     """An answer comes back with its question, a shortened exchange counts, a stray result never comes back."""
@@ -79,7 +85,7 @@ def test_a_conversation_says_truly_what_brings_a_message_back(chat: list[Any], l
     assert told >= 0.8 * dropped
 
 
-@draws()
+@drawn()
 @given(st.lists(words, min_size=1, max_size=12), st.integers(0, 150), words, st.booleans())
 def test_documents_say_truly_what_brings_one_back(
     texts: list[str], limit: int, query: str, compress: bool
@@ -94,7 +100,7 @@ def test_documents_say_truly_what_brings_one_back(
     assert told >= 0.8 * dropped
 
 
-@draws()
+@drawn()
 @given(
     chats(),
     st.lists(words, max_size=6),
@@ -131,7 +137,7 @@ def test_blocks_say_truly_what_brings_a_piece_back(
     assert told >= 0.8 * dropped
 
 
-@draws()
+@drawn()
 @given(chats(), st.integers(20, 200), st.sampled_from(["alternating", "anthropic", None]), st.booleans())
 def test_decisions_add_up_to_what_is_used(chat: list[Any], limit: int, profile: Any, listed: bool) -> None:
     """Merged neighbours and counts that do not add up leave sums right and no overhead below zero."""

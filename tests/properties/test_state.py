@@ -118,7 +118,7 @@ STEP = st.tuples(
 @pytest.mark.parametrize(("way", "summarizes"), RUNS, ids=_name)
 def test_no_text_but_this_calls_input(way: Way, summarizes: bool) -> None:
     """Interleaved users whose histories are edited, redacted and shortened read their own current texts only."""
-    drawn = draws(asynchronous=True, cases=len(RUNS))
+    drawn = draws(asynchronous=True)
 
     @settings(drawn, max_examples=min(way.draws, drawn.max_examples), phases=[Phase.generate])
     @given(st.lists(STEP, min_size=2, max_size=16), st.sampled_from((90, 160, 300)))

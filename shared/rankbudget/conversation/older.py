@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, cuttable, shortened
@@ -26,16 +27,10 @@ def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | N
         return must  # the summary tells of the rest
     units, caps, left = list(must.units), dict(must.caps), room - must.tokens
     short: list[list[Unit]] = []
-    for importance, link in _the_rest(timeline, must, minimum):
-        least = _least(timeline, link)
-        price = timeline.cost(link, shortened(timeline, least))
+    for importance, link, least, price in _the_rest(timeline, must.units, minimum):
         if price > left:
-            texts = [] if importance == STEPS else results_of(timeline, link, VERY_LEAST)
-            floor = VERY_LEAST if texts or importance == STEPS else LEAST_TOKENS
-            texts = texts or [i for unit in link for i in unit.positions()]
-            texts = texts if timeline.shortens else []
-            cut = cap_units(timeline, link, left, at=texts, floor=floor)
-            if cut is not None:
+            cut = _cut_to(timeline, importance, link, left)
+            if cut:
                 units += link
                 caps.update(cut)
                 short = []
@@ -50,38 +45,50 @@ def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | N
     return Selection(units, timeline.cost(units, edits), edits=edits, caps=caps)
 
 
+def _cut_to(timeline: Timeline, importance: int, link: Sequence[Unit], room: int) -> Mapping[int, int] | None:
+    """Returns the caps of the first link that does not fit; None where it cannot be cut to the room."""
+    if not timeline.shortens:
+        return None
+    texts = [] if importance == STEPS else results_of(timeline, link, VERY_LEAST)
+    floor = VERY_LEAST if texts or importance == STEPS else LEAST_TOKENS
+    return cap_units(
+        timeline, link, room, at=texts or [i for unit in link for i in unit.positions()], floor=floor
+    )
+
+
 def _last_exchanges(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Returns the last exchanges, shortened where the rest would have no room otherwise."""
-    sets = minimum_sets(timeline, minimum)
-    price = timeline.cost(sets[0]) if sets else 0
-    if not sets or not timeline.shortens or price <= room * (1 - REST_SHARE):
-        return _select_least(timeline, room)
-    reserve = 0
-    for _, link in _the_rest(timeline, Selection(sets[0], price), minimum):
-        with_link = reserve + timeline.cost(link, shortened(timeline, _least(timeline, link)))
-        if with_link > room * REST_SHARE:
-            break
-        reserve = with_link
-    found = _select_least(timeline, room - reserve)
-    beside = found is not None and len(found.units) == len(sets[0])
-    return found if beside else _select_least(timeline, room)
+    whole = next(iter(minimum_sets(timeline, minimum)), [])
+    if timeline.shortens and timeline.cost(whole) > room * (1 - REST_SHARE):
+        prices = [price for *_, price in _the_rest(timeline, whole, minimum, room * REST_SHARE)]
+        found = _select_least(timeline, room - sum(prices))
+        if found is not None and len(found.units) == len(whole):
+            return found
+    return _select_least(timeline, room)
 
 
-def _the_rest(timeline: Timeline, must: Selection, minimum: int) -> Iterator[tuple[int, list[Unit]]]:
-    """Yields what may be added to the last exchanges: their steps, and older turns if none is lost."""
-    starts = {unit.start for unit in must.units}
+def _the_rest(
+    timeline: Timeline, must: Sequence[Unit], minimum: int, most: float = math.inf
+) -> Iterator[tuple[int, list[Unit], dict[int, int], int]]:
+    """Yields what may be added to the last exchanges, with its least caps and price, up to `most` tokens.
+
+    These are their other steps, and older turns if no exchange is lost.
+    """
+    starts = {unit.start for unit in must}
     turns = islice(timeline.turns(), max(1, minimum))
     count = sum([{unit.start for unit in turn.core()} <= starts for turn in turns])
     for importance, link in in_order_of_importance(timeline, count) if count else ():
         if importance == OLDER and count < minimum:
-            break
-        if importance != MUST:
-            yield importance, link
-
-
-def _least(timeline: Timeline, link: Iterable[Unit]) -> dict[int, int]:
-    """Returns the caps of a link whose long results are as short as they may be while others have room."""
-    return dict.fromkeys(results_of(timeline, link, LEAST_TOKENS) if timeline.shortens else (), LEAST_TOKENS)
+            return
+        if importance == MUST:
+            continue
+        long = results_of(timeline, link, LEAST_TOKENS) if timeline.shortens else []
+        least = dict.fromkeys(long, LEAST_TOKENS)
+        price = timeline.cost(link, shortened(timeline, least))
+        most -= price
+        if most < 0:
+            return
+        yield importance, link, least, price
 
 
 def _select_least(timeline: Timeline, room: int) -> Selection | None:

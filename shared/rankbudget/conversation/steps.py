@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..messages.codec import content_text
-from .capping import shortened
+from .capping import VERY_LEAST, cap_units, shortened
 from .coverage import Piece, cover, take
 from .next_call import Said, Value, likely, values_of
-from .older import lengthen
+from .older import lengthen, results_of
 from .selection import Selection
 from .timeline import NO_EDITS, Timeline, Turn, Unit
 
@@ -35,9 +35,25 @@ def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], 
     whole = {pieces[n].needs for n in taken if n >= len(units)}
     short = [units[n] for n in sorted(taken, reverse=True) if n < len(units) and n not in whole]
     caps = {i: RESULT_TOKENS for unit in short for i in copies.get(unit.start, ())}
+    more = _next_step(units, questions, set(taken))
+    at = results_of(timeline, more, VERY_LEAST) if timeline.thread.message_cap is not None else ()
+    cut = cap_units(timeline, more, room, at=at, floor=VERY_LEAST)
+    if cut is not None:
+        kept += more
+        caps.update(cut)
+        room = 0
     lengthen(timeline, [[unit] for unit in short], caps, room)
     edits = shortened(timeline, caps)
     return Selection(kept, timeline.cost(kept, edits), edits=edits)
+
+
+def _next_step(units: Sequence[Unit], questions: Sequence[int | None], taken: set[int]) -> list[Unit]:
+    """Returns the newest step that was not taken though its question was, if there is one."""
+    for n in reversed(range(len(units))):
+        steps = n not in taken and units[n].stop - units[n].start > 1
+        if steps and (questions[n] is None or questions[n] in taken):
+            return [units[n]]
+    return []
 
 
 def units_of(turns: Sequence[Turn]) -> tuple[list[Unit], list[int | None]]:

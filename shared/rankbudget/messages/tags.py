@@ -122,7 +122,7 @@ def _wrapped(block: str, tags: tuple[str, ...], segment: Segment, text: str) -> 
         if source and source.confidence is not None:
             about += f' confidence="{source.confidence:.2f}"'
     if tag == "document" and segment.title and segment.title not in segment.text + text:
-        about += f' title="{_attribute(" ".join(segment.title.split()))}"'  # what "she" stands for
+        about += f' title="{_attribute(" ".join(segment.title.split()))}"'  # whom "she" means
     return f"<{tag}{about}>\n{plain}</{tag}>\n"
 
 

@@ -85,7 +85,7 @@ def with_records(
 
 
 def _tables(pieces: Sequence[str]) -> Iterator[tuple[range, range]]:
-    """Yields where the head of each table is, and where its rows are: lines as many cells as it has."""
+    """Yields where the head of each table is, which has no digits, and its rows: lines of as many cells."""
     start, cells = 0, _cells(pieces[0]) if pieces else (0, 0)
     for j in range(1, len(pieces) + 1):
         following = _cells(pieces[j]) if j < len(pieces) else (0, 0)

@@ -207,7 +207,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@draws(cases=len(FORMS))
+@draws(cases=2)
 @given(count=st.integers(60, 400), place=st.integers(0, 10_000), limit=st.integers(120, 1500))
 def test_what_the_question_names_stays_whatever_the_form(
     form: str, count: int, place: int, limit: int
@@ -239,7 +239,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
 
 @pytest.mark.parametrize("form", ["lines", "records", "prose", "jsonl"])
 @pytest.mark.parametrize("turn", TURNS)
-@draws(cases=4 * len(TURNS))
+@draws()
 @given(own=st.integers(10, 290), later=st.integers(10, 290), between=st.booleans())
 def test_a_long_text_keeps_what_questions_about_it_name(
     turn: str, form: str, own: int, later: int, between: bool
@@ -262,7 +262,7 @@ def test_a_long_text_keeps_what_questions_about_it_name(
     ["2026-01-{:02d} {:02d}:{:02d} INFO service K-{} took {} ms", "2026-01-{:02d};{:02d}:{:02d};K-{};{}"],
 )
 @pytest.mark.parametrize("closing", ["", "\n\nThat is all."])
-@draws(cases=4)
+@draws()
 @given(place=st.integers(0, 1999), limit=st.integers(400, 3000))
 def test_a_paste_keeps_the_row_that_the_next_question_names(
     row: str, closing: str, place: int, limit: int
@@ -299,7 +299,7 @@ TROUBLE = {
 
 
 @pytest.mark.parametrize("form", TROUBLE)
-@draws(cases=len(TROUBLE))
+@draws()
 @given(count=st.integers(100, 400), place=st.integers(5, 90), limit=st.integers(120, 1200))
 def test_the_line_that_tells_of_an_error_stays(form: str, count: int, place: int, limit: int) -> None:
     """Whatever the other lines look like, and whatever words the question has."""
