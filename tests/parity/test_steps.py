@@ -145,14 +145,6 @@ def test_long_last_exchanges_leave_room_for_what_is_short(long: int, limit: int,
     assert fact in [message["content"] for message in kept]
 
 
-def test_steps_of_the_exchanges_that_stay_are_kept_where_nothing_is_shortened() -> None:
-    """An exchange too long to stay takes no other one's steps with it."""
-    thread = said("Question 0?", "word " * 1500, "Question 1?")
-    thread += [*neutral([40])[1:], *said("", "Fine.", "And now?")[1:]]
-    kept = fit_messages(thread, max_tokens=1024, counter=COUNTER, message_cap=None).messages
-    assert kept == thread[2:]
-
-
 def test_a_session_gives_the_current_question_whole_after_another_one_was_asked() -> None:
     """What another question shortened of the one before it stays short for that question only."""
     thread = said("First? " * 150, "Yes.", "Is item 7 fine? " * 70)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 
 from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, cuttable, shortened
-from .selection import MUST, OLDER, STEPS, Selection, in_order_of_importance, minimum_sets
+from .selection import MUST, REST_SHARE, STEPS, Selection, in_order_of_importance, minimum_sets
 from .timeline import Timeline, Unit
-
-REST_SHARE = 0.25
-"""Share of the room that the last exchanges, which may be shortened, leave to what is before them."""
 
 
 def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | None:
@@ -23,8 +19,8 @@ def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | N
     lengthens results, newest first. None when not even the question fits.
     """
     must = _last_exchanges(timeline, room, minimum)
-    if must is None or (timeline.thread.summarizer is not None and not timeline.shortens):
-        return must  # the summary tells of the rest
+    if must is None or not timeline.shortens:
+        return must
     units, caps, left = list(must.units), dict(must.caps), room - must.tokens
     short: list[list[Unit]] = []
     for importance, link, least, price in _the_rest(timeline, must.units, minimum):
@@ -47,23 +43,22 @@ def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | N
 
 def _cut_to(timeline: Timeline, importance: int, link: Sequence[Unit], room: int) -> Mapping[int, int] | None:
     """Returns the caps of the first link that does not fit; None where it cannot be cut to the room."""
-    if not timeline.shortens:
-        return None
     texts = [] if importance == STEPS else results_of(timeline, link, VERY_LEAST)
     floor = VERY_LEAST if texts or importance == STEPS else LEAST_TOKENS
-    return cap_units(
-        timeline, link, room, at=texts or [i for unit in link for i in unit.positions()], floor=floor
-    )
+    texts = texts or [i for unit in link for i in unit.positions()]
+    return cap_units(timeline, link, room, at=texts, floor=floor)
 
 
 def _last_exchanges(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Returns the last exchanges, shortened where the rest would have no room otherwise."""
     whole = next(iter(minimum_sets(timeline, minimum)), [])
-    if timeline.shortens and timeline.cost(whole) > room * (1 - REST_SHARE):
-        prices = [price for *_, price in _the_rest(timeline, whole, minimum, room * REST_SHARE)]
-        found = _select_least(timeline, room - sum(prices))
-        if found is not None and len(found.units) == len(whole):
-            return found
+    most = room * REST_SHARE
+    if timeline.shortens and timeline.cost(whole) > room - most:
+        count = timeline.thread.counter.count
+        long = [i for i in cuttable(timeline, whole, last=False)[0] if count(timeline.text(i)) > LEAST_TOKENS]
+        least = timeline.cost(whole, shortened(timeline, dict.fromkeys(long, LEAST_TOKENS)))
+        reserve = [price for *_, price in _the_rest(timeline, whole, minimum, min(most, room - least))]
+        return _select_least(timeline, room - sum(reserve))
     return _select_least(timeline, room)
 
 
@@ -72,17 +67,15 @@ def _the_rest(
 ) -> Iterator[tuple[int, list[Unit], dict[int, int], int]]:
     """Yields what may be added to the last exchanges, with its least caps and price, up to `most` tokens.
 
-    These are their other steps, and older turns if no exchange is lost.
+    These are their other steps, and older turns; nothing where one of the last exchanges is lost.
     """
     starts = {unit.start for unit in must}
-    turns = islice(timeline.turns(), max(1, minimum))
-    count = sum([{unit.start for unit in turn.core()} <= starts for turn in turns])
-    for importance, link in in_order_of_importance(timeline, count) if count else ():
-        if importance == OLDER and count < minimum:
+    for importance, link in in_order_of_importance(timeline, minimum):
+        if importance == MUST and not {unit.start for unit in link} <= starts:
             return
         if importance == MUST:
             continue
-        long = results_of(timeline, link, LEAST_TOKENS) if timeline.shortens else []
+        long = results_of(timeline, link, LEAST_TOKENS)
         least = dict.fromkeys(long, LEAST_TOKENS)
         price = timeline.cost(link, shortened(timeline, least))
         most -= price

@@ -15,6 +15,9 @@ from .capping import LEAST_TOKENS
 from .state import Cut, KeptRun
 from .timeline import NO_EDITS, Timeline, Unit
 
+REST_SHARE = 0.25
+"""Share of the room that the last exchanges, which may be shortened, leave to what is before them."""
+
 
 @dataclass(slots=True)
 class Selection:
@@ -48,17 +51,18 @@ class Selection:
 def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit."""
     kept: list[Unit] = []
-    used, tokens_of = 0, timeline.tokens_of
+    used, must, tokens_of = 0, 0, timeline.tokens_of
     for importance, link in in_order_of_importance(timeline, minimum):
         with_link = used
         for unit in link:
             with_link += tokens_of(unit)
         if with_link > room:
-            older = importance == STEPS or room - used > LEAST_TOKENS
+            older = importance == STEPS or room - used > LEAST_TOKENS or must > room * (1 - REST_SHARE)
             older = older or any(unit.stop - unit.start > 1 for unit in kept + link)
             return None if importance == MUST else Selection(kept, used, older=older)
         kept += link
         used = with_link
+        must = used if importance == MUST else must
     return Selection(kept, used, complete=True)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..conversation.older import REST_SHARE, may_be_short
-from ..conversation.selection import MUST, OLDER, in_order_of_importance
+from ..conversation.older import may_be_short
+from ..conversation.selection import MUST, OLDER, REST_SHARE, in_order_of_importance
 from ..conversation.timeline import Timeline, Unit
 from ..errors import did_you_mean
 from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
