@@ -213,3 +213,14 @@ def test_a_message_alone_is_the_block() -> None:
     system, asked = {"role": "system", "content": "Be kind."}, {"role": "user", "content": "q"}
     made = Assembler(200).assemble({"system": system, "query": asked})
     assert list(made.messages) == [system, asked]
+
+
+def test_a_title_is_in_the_tag_of_a_document_whose_text_lacks_it() -> None:
+    """It is counted, on one line and escaped; a text that says it, or a host that shows it, needs no other."""
+    texts = {"Marie\nCurie <x>": "She was born in 1867.", "Lise Meitner": "Lise Meitner was born in 1878."}
+    facts = [Segment(id=f"d{n}", text=text, title=title) for n, (title, text) in enumerate(texts.items())]
+    made = Assembler(200).assemble([Block(name="knowledge", segments=facts)], query="Who?")
+    text = str(made.messages[0]["content"])
+    assert '<document source="d0" title="Marie Curie &lt;x&gt;">\nShe was born in 1867.\n' in text
+    assert '<document source="d1">\nLise Meitner' in text
+    assert made.report.total_tokens == counter_for("o200k_base").count_messages(made.messages)
