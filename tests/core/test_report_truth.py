@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,10 +25,10 @@ ENOUGH = 1_000_000
 words = st.lists(st.sampled_from("tea ice row box key sun".split()), min_size=1, max_size=30).map(" ".join)
 
 
-def drawn() -> settings:
-    """As many draws as the profile asks for, the same in every run."""
+def drawn(cases: int = 1) -> settings:
+    """As many draws as the profile asks for, the same in every run; the cases of a law share them."""
     count = DRAWS.get(settings.get_current_profile_name(), DRAWS["dev"])
-    return settings(max_examples=count, deadline=None, database=None, derandomize=True)
+    return settings(max_examples=count // cases, deadline=None, database=None, derandomize=True)
 
 
 @st.composite
@@ -100,14 +101,14 @@ def test_documents_say_truly_what_brings_one_back(
     assert told >= 0.8 * dropped
 
 
-@drawn()
+@pytest.mark.parametrize("surplus", ["waterfall", "borrow", "keep"])
+@drawn(cases=3)
 @given(
-    chats(),
-    st.lists(words, max_size=6),
-    st.lists(words, max_size=3),
-    st.integers(40, 400),
-    st.sampled_from(["waterfall", "borrow", "keep"]),
-    st.sampled_from([None, "rag"]),
+    chat=chats(),
+    texts=st.lists(words, max_size=6),
+    memories=st.lists(words, max_size=3),
+    limit=st.integers(40, 400),
+    preset=st.sampled_from([None, "rag"]),
 )
 def test_blocks_say_truly_what_brings_a_piece_back(
     chat: list[Any], texts: list[str], memories: list[str], limit: int, surplus: Any, preset: Any
