@@ -26,7 +26,7 @@ _HOME = {
     "Assembly": "prompt.request",
     "Block": "segment",
     "BlockAssembler": "prompt.five_block_text",
-    "BlockTotal": "report.report",
+    "BlockTotal": "report.totals",
     "BudgetConfigError": "errors",
     "BudgetError": "errors",
     "BudgetExceededError": "errors",
@@ -65,6 +65,7 @@ _HOME = {
     "fit_documents": "prompt.fit_documents",
     "fit_messages": "prompt.fit_messages",
     "fit_text": "prompt.fit_text",
+    "save_html": "report.page",
     "truncate_text": "compression.truncate",
 }
 
@@ -113,6 +114,7 @@ __all__ = [
     "fit_documents",
     "fit_messages",
     "fit_text",
+    "save_html",
     "truncate_text",
 ]
 
@@ -147,7 +149,9 @@ if TYPE_CHECKING:
     from .prompt.session import BudgetSession
     from .relevance.index import EmbeddingIndex
     from .relevance.protocol import Scorer
-    from .report.report import BlockTotal, BudgetReport, FitResult
+    from .report.page import save_html
+    from .report.report import BudgetReport, FitResult
+    from .report.totals import BlockTotal
     from .segment import Block, Decision, Provenance, Rendition, Scope, Segment
 
 

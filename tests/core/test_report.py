@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,8 @@ from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetError
 from rankbudget.prompt.assembler import Assembler
 from rankbudget.prompt.session import BudgetSession
-from rankbudget.report.report import BlockTotal, BudgetReport
+from rankbudget.report.report import BudgetReport
+from rankbudget.report.totals import BlockTotal
 from rankbudget.report.words import warnings_for
 from rankbudget.segment import Decision, DecisionRange
 from tests.drawing import draws
@@ -210,63 +210,6 @@ def test_unknown_names_are_typed_errors():
         report().explain("nope", "history")
     with pytest.raises(BudgetError, match="no block 'mood'; it has 'history', 'knowledge'"):
         report().block("mood")
-
-
-# ---- HTML ---------------------------------------------------------------------------------------------------------------------------
-class Tags(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.open, self.seen, self.text = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def test_the_page_is_one_well_formed_file_that_loads_nothing():
-    """No script, no link, no address; every tag is closed."""
-    tags = Tags()
-    page = report().to_html()
-    tags.feed(page)
-    assert tags.open == []
-    assert {tag for tag, _ in tags.seen}.isdisjoint({"script", "link", "img", "iframe"})
-    assert not any(key in ("src", "href") or key.startswith("on") for _, attrs in tags.seen for key in attrs)
-    assert "503 of 1,000 tokens" in page
-
-
-def test_the_page_escapes_everything_a_host_may_name():
-    """Ids, block names, reasons, details, warnings and counters cannot open a tag or leave an attribute."""
-    evil = '"><script>alert(1)</script>'
-    made = report(
-        blocks=[BlockTotal(name=evil, rank=1, granted=5, used=5)],
-        parts=[dropped(evil, block=evil, reason=evil, detail=evil)],
-        warnings=[evil],
-        counter=evil,
-    )
-    data = made.to_dict()
-    data["blocks"][0]["rank"] = data["decisions"][0]["action"] = evil  # a report that somebody else wrote
-    page = BudgetReport.from_dict(data).to_html()
-    tags = Tags()
-    tags.feed(page)
-    assert "<script" not in page
-    assert "script" not in {tag for tag, _ in tags.seen}
-    shown = {"counter": 1, "warnings": 2, "name and rank of the block": 2, "fields of the decision": 5}
-    assert "".join(tags.text).count(evil) == sum(shown.values())
-    assert any(attrs.get("title", "").startswith(evil) for _, attrs in tags.seen)
-
-
-def test_a_page_of_a_very_long_thread_stays_readable():
-    """10,000 decisions are 2,000 rows and a line that names the rest."""
-    page = report(parts=[Range(10_000).part]).to_html()
-    assert page.count("<tr") < 2_100
-    assert "and 8,000 more decisions" in page
 
 
 # ---- warnings -----------------------------------------------------------------------------------------------------------------------

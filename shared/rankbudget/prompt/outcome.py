@@ -10,7 +10,9 @@ from ..conversation.older import may_be_short
 from ..conversation.selection import MUST, OLDER, REST_SHARE, in_order_of_importance
 from ..conversation.timeline import Timeline, Unit
 from ..errors import did_you_mean
-from ..report.report import BlockTotal, BudgetReport, MoreTokens, Part
+from ..report.parts import Part
+from ..report.report import BudgetReport, MoreTokens
+from ..report.totals import BlockTotal
 from ..report.words import warnings_for
 from ..segment import BLOCKS, Block, Decision, DecisionRange, block_named
 from .fitted import Fitted, Rendered

@@ -6,61 +6,31 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import BudgetConfigError, BudgetError, shown
-from ..segment import Decision, DecisionRange, Segment
-from .html import page
+from ..segment import Decision, Segment
+from .bar import cell_html
+from .page import page, turn_of, written
+from .parts import Part, expanded, make_sum, size_of
+from .plot import figure_of
+from .terminal import show
+from .texts import Given
+from .totals import BlockTotal
 from .words import HOLDS_AT_ANY_SIZE, explained, table, warnings_of
 
+if TYPE_CHECKING:
+    from os import PathLike
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
 Covers = Literal["prompt", "history", "documents", "examples"]
-Part = Decision | DecisionRange
 Warnings = Sequence[str] | Callable[[], Sequence[str]]
 MoreTokens = Callable[[str, str], int | None]
 """(block, segment id) -> tokens more that bring a piece back; 0 if none do, None if unknown."""
 
 _LATER = ("overhead", "parts", "totals", "joined")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockTotal:
-    """One block in figures.
-
-    Args:
-        name: the block.
-        rank: its importance, 1 = cut last.
-        granted: tokens it was allowed; None where only the window limits it.
-        used: tokens that are in the prompt.
-        wanted: tokens it would have used, where known.
-        frame: tokens of the grant that go to its tags as soon as it has a piece; `used` is without them.
-        kept: segments kept whole; the report counts these, and those `shortened` and `dropped`.
-
-    Example:
-        >>> BlockTotal(name="history", rank=5, granted=400, used=100).utilization
-        0.25
-    """
-
-    name: str
-    rank: int
-    granted: int | None
-    used: int
-    wanted: int | None = None
-    frame: int = 0
-    kept: int = 0
-    shortened: int = 0
-    dropped: int = 0
-
-    @property
-    def size(self) -> int:
-        """How many segments it has, dropped ones included."""
-        return self.kept + self.shortened + self.dropped
-
-    @property
-    def utilization(self) -> float | None:
-        """Share of the grant that is used, 0 to 1; None without a grant."""
-        if self.granted is None:
-            return None
-        return self.used / self.granted if self.granted else 0.0
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -179,15 +149,15 @@ class BudgetReport:
     @property
     def size(self) -> int:
         """How many decisions there are; expands nothing."""
-        return sum(_size(part) for part in self.parts)
+        return sum(size_of(part) for part in self.parts)
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
         """Every decision, ranges expanded."""
-        found = [decision for part in self.parts for decision in _expanded(part)]
+        found = [decision for part in self.parts for decision in expanded(part)]
         for block in self.totals:
             if block.name in self.joined:
-                _make_sum(found, block)
+                make_sum(found, block)
         return tuple(found)
 
     @cached_property
@@ -197,7 +167,7 @@ class BudgetReport:
         for part in self.parts:
             outcome = {"kept": "kept", "trimmed": "dropped"}.get(part.action, "shortened")
             of_block = counts.setdefault(part.block, {"kept": 0, "shortened": 0, "dropped": 0})
-            of_block[outcome] += _size(part)
+            of_block[outcome] += size_of(part)
         return tuple([replace(block, **counts.get(block.name, {})) for block in self.totals])
 
     @cached_property
@@ -237,7 +207,7 @@ class BudgetReport:
     def _kept(self) -> Iterator[Decision]:
         for part in self.parts:
             if part.action != "trimmed":
-                yield from _expanded(part)
+                yield from expanded(part)
 
     def explain(self, segment_id: str, block: str | None = None) -> str:
         """Returns why `segment_id` is in the prompt or not, and how many more tokens would bring it back.
@@ -248,12 +218,25 @@ class BudgetReport:
         Raises:
             BudgetError: the report has no such segment.
         """
+        return " ".join(map(self._explain, self._found(segment_id, block)))
+
+    def more_tokens(self, segment_id: str, block: str | None = None) -> int | None:
+        """Returns how many more tokens of the whole prompt bring the dropped `segment_id` back.
+
+        0: none do, or it is in the prompt. None: it is not known. `block` picks one where segments share an id.
+
+        Raises:
+            BudgetError: the report has no such segment.
+        """
+        return self._more_for(self._found(segment_id, block)[0])
+
+    def _found(self, segment_id: str, block: str | None) -> list[Decision]:
         found = [d for d in self._by_id.get(segment_id, ()) if block in (None, d.block)]
         if not found:
             place = f" in block {block!r}" if block else ""
             msg = f"the report has no segment {segment_id!r}{place}; ids are in report.decisions"
             raise BudgetError(msg)
-        return " ".join(map(self._explain, found))
+        return found
 
     @cached_property
     def _by_id(self) -> dict[str, list[Decision]]:
@@ -275,9 +258,49 @@ class BudgetReport:
         """Returns `to_dict` as JSON, in one line or indented by `indent` spaces a level."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent)
 
-    def to_html(self) -> str:
-        """Returns one self-contained page: totals, a bar of the window, every decision; text is escaped."""
-        return page(self.to_dict())
+    def to_html(self, *, before: Given = None, after: Given = None) -> str:
+        """Returns one self-contained page to look into: the window, and every piece of the prompt in order.
+
+        For 200 dropped pieces it says how many more tokens bring them back, as far as 2 seconds last.
+
+        Args:
+            before: what was offered: a list of messages, segments or texts, or such lists by block.
+            after: what was kept, in the same form. A report holds no texts; without both the page has ids
+                and figures.
+
+        Raises:
+            BudgetConfigError: `before` or `after` is no list and no dict.
+
+        Example:
+            >>> from rankbudget import fit_documents
+            >>> made = fit_documents(["one tea", "two teas"], max_tokens=9, query="tea?")
+            >>> "default-src 'none'" in made.report.to_html(before=["one tea", "two teas"])
+            True
+        """
+        return page([turn_of(self, before, after)])
+
+    def save_html(self, path: str | PathLike[str], *, before: Given = None, after: Given = None) -> Path:
+        """Writes what `to_html` returns for `before` and `after` as the file `path`, and returns its path."""
+        return written(path, self.to_html(before=before, after=after))
+
+    def print(self) -> None:
+        """Prints the window as a bar and a grid, and the rows as a table, in at most 80 columns.
+
+        Raises:
+            ImportError: rich is missing; the extra `cli` has it.
+        """
+        show(self)
+
+    def plot(self) -> Figure:
+        """Returns a matplotlib figure: the window as a stacked bar, beside what was wanted.
+
+        Raises:
+            ImportError: matplotlib is missing; the extra `notebooks` has it.
+        """
+        return figure_of(self)
+
+    def _repr_html_(self) -> str:
+        return cell_html(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BudgetReport:
@@ -305,12 +328,15 @@ class BudgetReport:
         return {**plain, "capped": self.capped, "blocks": blocks, "warnings": list(self.warnings)}
 
     def _explain(self, decision: Decision) -> str:
-        name, more = decision.block, None
-        if self._more and decision.action == "trimmed" and decision.reason not in HOLDS_AT_ANY_SIZE:
-            more = self._more(name, decision.segment_id)
+        name, more = decision.block, self._more_for(decision)
         whole = BlockTotal(name=name, rank=1, granted=self.limit, used=self.total_tokens)
         own = next((t for t in self.totals if t.name == name and t.granted is not None), whole)
         return explained(decision, block=own, more=more)
+
+    def _more_for(self, decision: Decision) -> int | None:
+        if decision.action != "trimmed" or decision.reason in HOLDS_AT_ANY_SIZE:
+            return 0
+        return self._more and self._more(decision.block, decision.segment_id)
 
     @cached_property
     def _more(self) -> MoreTokens | None:
@@ -333,21 +359,14 @@ class FitResult:
     text: str = ""
     report: BudgetReport
 
+    def save_html(self, path: str | PathLike[str], *, before: Given = None) -> Path:
+        """Writes the page of the report with the texts that were kept, and returns its path.
 
-def _make_sum(found: list[Decision], block: BlockTotal) -> None:
-    """Changes the last decisions on kept pieces so that all of them add up to what the block uses."""
-    rest = block.used - sum([d.after for d in found if d.block == block.name])
-    for i, decision in reversed(list(enumerate(found))):
-        if rest and decision.after and decision.block == block.name:
-            change = max(rest, 1 - decision.after)
-            before = decision.before + change if decision.action == "kept" else decision.before
-            found[i] = replace(decision, before=before, after=decision.after + change)
-            rest -= change
+        Args:
+            path: the file to write; one that is there is replaced.
+            before: what was offered, as `BudgetReport.to_html` takes it; None shows no dropped texts.
 
-
-def _expanded(part: Part) -> Iterable[Decision]:
-    return part.expand() if isinstance(part, DecisionRange) else (part,)
-
-
-def _size(part: Part) -> int:
-    return part.size if isinstance(part, DecisionRange) else 1
+        Raises:
+            BudgetConfigError: `before` is no list and no dict.
+        """
+        return written(path, page([turn_of(self, before)]))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..segment import Decision
 
 if TYPE_CHECKING:
-    from .report import BlockTotal
+    from .report import BudgetReport
+    from .totals import BlockTotal
 
 HEAD = ("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped")
 HOLDS_AT_ANY_SIZE = frozenset(
@@ -61,6 +62,12 @@ def facts(report: Mapping[str, Any]) -> list[str]:
     covers = report["covers"]
     found.append("covers the whole prompt" if covers == "prompt" else f"covers the {covers} only")
     return found
+
+
+def facts_of(report: BudgetReport) -> list[str]:
+    """Returns the `facts` of a report; expands nothing."""
+    names = ("window", "limit", "reserve", "safety", "capped", "counter", "exact", "covers")
+    return facts({name: getattr(report, name) for name in names})
 
 
 # ---- one decision --------------------------------------------------------------------------------

@@ -1,0 +1,46 @@
+"""Decisions in the order of the prompt: a conversation decides on what is kept first, and on the oldest last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..segment import Decision
+
+
+def in_order(
+    decisions: Iterable[Decision], blocks: Sequence[str], offered: Mapping[tuple[str, str], object]
+) -> list[Decision]:
+    """Returns the decisions block by block, and those of each block in the order of its pieces.
+
+    Args:
+        decisions: of one report.
+        blocks: names of the blocks in the order of the prompt; others come last.
+        offered: keys are block and id of pieces in their order, where it is known. Elsewhere the numbers
+            of ids such as "history-12" are their places.
+    """
+    of_block: dict[str, list[Decision]] = {name: [] for name in blocks}
+    for one in decisions:
+        of_block.setdefault(one.block, []).append(one)
+    known = {key: i for i, key in enumerate(offered)}
+    found: list[Decision] = []
+    for name, held in of_block.items():
+        places = [known.get((name, one.segment_id), _numbered(one)) for one in held]
+        found += [held[i] for i in sorted(range(len(held)), key=_filled(places).__getitem__)]
+    return found
+
+
+def _numbered(one: Decision) -> int | None:
+    made = re.fullmatch(rf"{re.escape(one.block)}-(\d{{1,9}})", one.segment_id, flags=re.ASCII)
+    return int(made[1]) if made else None
+
+
+def _filled(places: Sequence[int | None]) -> list[tuple[float, int]]:
+    """Returns places that sort; a piece without one, as a summary, goes ahead of the piece decided next."""
+    made: list[tuple[float, int]] = []
+    after = float("inf")
+    for i in reversed(range(len(places))):
+        place = places[i]
+        after = after if place is None else place
+        made.append((after, i))
+    return made[::-1]

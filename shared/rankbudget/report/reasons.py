@@ -1,0 +1,29 @@
+"""What each reason of a decision means, in the words of docs/glossary.md."""
+
+from __future__ import annotations
+
+MEANINGS = {
+    "fits": "there was room",
+    "pinned": "it may not be cut",
+    "key_moment": '"selective": it holds a decision, a name, a number or the like',
+    "older_than_cut": "it is older than the first kept message",
+    "summary_of_dropped": "a summary of the dropped messages",
+    "message_cap": (
+        "a long text of the last exchanges, or of an older step or exchange, shortened so that it fits"
+    ),
+    "no_room": "the block's grant was used by higher-ranked segments",
+    "too_large": "it alone needs more than the block's grant",
+    "best_sentences": "its sentences that answer the question best are kept",
+    "duplicate": "a kept segment says the same",
+    "filler": '"selective": it says nothing that must be kept',
+    "discarded": 'your own plan for "selective" says so',
+    "orphan_result": "a tool result without its call",
+    "unanswered_call": (
+        "a tool call without all its results; at the end it waits, and is dropped only where the model is "
+        "asked next"
+    ),
+    "empty_message": "a question or an answer with nothing but blanks or thinking, which providers refuse",
+    "leading_assistant": "a conversation may not begin with an answer",
+    "out_of_scope": "it belongs to another user or project; it has no id in the report",
+}
+"""Meaning by reason; a strategy of your own may give others."""
