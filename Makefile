@@ -14,6 +14,7 @@ UPSTREAM ?= .upstream
 VENV_FUZZ ?= .venv-fuzz
 VENV_BATCH ?= .venv-batch
 VENV_DOCS ?= .venv-docs
+VENV_BROWSER ?= .venv-browser
 PY := $(VENV)/bin/python
 PIP_FLAGS := --disable-pip-version-check --quiet
 PINS := pyproject.toml constraints.txt
@@ -145,6 +146,15 @@ upstream: $(VENV_UPSTREAM)/.done ## Runs LangChain's own tests of trimming, memo
 batch-test: $(VENV_BATCH)/.done ## Runs the tests of batches with Ray, Daft, Arrow and pandas, in an environment of its own
 	@$(VENV_BATCH)/bin/python -m pytest -q -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true tests/batch $(T)
 
+$(VENV_BROWSER)/.done: $(PINS)
+	@test -x $(VENV_BROWSER)/bin/python || $(PYTHON) -m venv $(VENV_BROWSER)
+	@$(VENV_BROWSER)/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -e . 'playwright>=1.50' 'axe-playwright-python>=0.1.4'
+	@touch $@
+
+.PHONY: browser-test
+browser-test: $(VENV_BROWSER)/.done ## Opens the page of a report in headless Chromium and checks it (T=folder writes pictures there)
+	@$(VENV_BROWSER)/bin/python .ci/browser.py $(T)
+
 .PHONY: lint
 lint: $(VENV)/.dev ## Checks style
 	@$(PY) -m ruff check .
@@ -179,9 +189,9 @@ dist: $(VENV)/.dev ## Builds the source archive and the wheel into dist (TAG=v1.
 	@$(PY) .ci/dist.py --tag "$(TAG)"
 
 .PHONY: all
-all: lint type imports test batch-test upstream notebooks wheel-test ## Runs every check
+all: lint type imports test batch-test browser-test upstream notebooks wheel-test ## Runs every check
 
 .PHONY: clean
 clean: ## Removes what the other targets made
-	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) $(VENV_FUZZ) $(VENV_BATCH) $(VENV_DOCS) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
+	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) $(VENV_FUZZ) $(VENV_BATCH) $(VENV_DOCS) $(VENV_BROWSER) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,7 +13,8 @@ EXPECTED = {
         "CounterUnavailableError", "Decision", "DictCodec", "EmbeddingIndex", "EmbeddingIndexError", "FewShotSelector", "FitResult",
         "FitStrategy", "MessageError", "OptimizationResult", "OptimizerConfig", "PromptCompressor", "Provenance", "Rendition", "RowError", "Scope",
         "Scorer", "Segment", "SegmentScore", "SummaryError", "TokenBudget", "TokenCounter", "TokenOptimizer", "afit_messages",
-        "build_constrained_prompt", "counter_for", "fit_documents", "fit_messages", "fit_text", "truncate_text",
+        "build_constrained_prompt", "counter_for", "fit_documents", "fit_messages", "fit_text", "save_html",
+        "truncate_text",
     ],
     "langchain_budget": [
         "BudgetChatPromptTemplate", "BudgetContextEdit", "BudgetDocumentCompressor", "BudgetExampleSelector", "BudgetMemory",

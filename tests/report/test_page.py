@@ -55,7 +55,9 @@ def test_the_page_is_one_well_formed_file_that_loads_nothing():
     keys = {(key, value) for _, attributes in tags.seen for key, value in attributes.items()}
     assert [value for key, value in keys if key in ("src", "href", "action")] == ["#pieces"]
     assert [key for key, _ in keys if key.startswith("on") or key == "style"] == []
-    assert not re.search(r"url\(|@import|\bfetch\(|XMLHttpRequest|innerHTML|https?:", html.replace("&#x27;", "'"))
+    assert not re.search(
+        r"url\(|@import|\bfetch\(|XMLHttpRequest|innerHTML|https?:", html.replace("&#x27;", "'")
+    )
 
 
 def test_the_page_allows_its_own_script_and_style_only():
@@ -199,7 +201,9 @@ def test_the_boundary_of_a_prompt_cache_is_where_two_turns_begin_to_differ():
 @pytest.mark.parametrize("wrong", [[], [7], "report", None, [None]])
 def test_what_is_no_list_of_reports_is_refused(wrong, tmp_path):
     """Without a report there is no page, and no file."""
-    with pytest.raises(BudgetConfigError, match=r"turns must be a list of reports or results, oldest first \("):
+    with pytest.raises(
+        BudgetConfigError, match=r"turns must be a list of reports or results, oldest first \("
+    ):
         save_html(tmp_path / "page.html", wrong)
     assert list(tmp_path.iterdir()) == []
 

@@ -108,10 +108,10 @@ def test_cells_are_shared_out_without_a_rest(report, cells):
 
 @pytest.mark.parametrize(
     ("tokens", "whole", "shown"),
-    [(1, 1_000, "<1%"), (5, 1_000, "0%"), (0, 9, "0%"), (5, 9, "56%"), (1, 0, "")],
+    [(1, 1_000, "<1%"), (5, 1_000, "<1%"), (0, 9, "0%"), (5, 9, "56%"), (1, 0, "")],
 )
 def test_a_share_says_when_it_is_small(tokens, whole, shown):
-    """Below half a percent a share is "<1%"; of nothing there is none."""
+    """Up to half a percent a share is "<1%"; of nothing there is none."""
     assert share_of(tokens, whole) == shown
 
 

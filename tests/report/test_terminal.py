@@ -37,7 +37,10 @@ def test_any_report_fits_80_columns(report):
 
 def test_the_grid_has_200_cells_that_add_up():
     """A cell is half a percent of the window; a letter tells rows apart where there are no colors."""
-    blocks = [BlockTotal(name="history", rank=5, granted=60, used=50), BlockTotal(name="[red]", rank=6, granted=9, used=1)]
+    blocks = [
+        BlockTotal(name="history", rank=5, granted=60, used=50),
+        BlockTotal(name="[red]", rank=6, granted=9, used=1),
+    ]
     report = BudgetReport(limit=60, total_tokens=51, window=100, reserve=40, blocks=blocks)
     lines = printed(report).splitlines()
     grid = "".join(line[:40] for line in lines[3:13]).replace(" ", "")
@@ -75,7 +78,6 @@ def test_a_missing_library_is_named_with_its_extra(library, extra, look, monkeyp
     assert report.table()
 
 
-@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
 def test_a_figure_has_the_window_beside_what_was_wanted(monkeypatch):
     """The parts of one bar add up to the window, those of the other to what was wanted."""
     monkeypatch.setenv("MPLBACKEND", "agg")
@@ -91,7 +93,6 @@ def test_a_figure_has_the_window_beside_what_was_wanted(monkeypatch):
     figure.canvas.draw()
 
 
-@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
 def test_a_figure_takes_any_name(monkeypatch):
     """A dollar sign is no formula, and an underscore in front does not hide a block."""
     monkeypatch.setenv("MPLBACKEND", "agg")

@@ -84,7 +84,8 @@ def share_of(tokens: int, whole: int) -> str:
     """Returns a share in percent; what is there is never 0%."""
     if whole <= 0:
         return ""
-    return "<1%" if 0 < tokens < whole / 200 else f"{tokens / whole:.0%}"
+    shown = f"{tokens / whole:.0%}"
+    return "<1%" if tokens > 0 and shown == "0%" else shown
 
 
 def bar_svg(rows: Sequence[Row], *, height: int, whole: int = 0, wanted: bool = False) -> str:
