@@ -61,7 +61,7 @@ def test_rows_stand_in_the_order_of_the_prompt_and_what_is_no_prompt_is_last():
     made = Assembler(budget, counter=WordCounter()).assemble(blocks, query="which tea?")
     rows = rows_of(made.report)
     assert [row.name for row in rows if row.is_block] == ["system", "history", "memory", "rules", "query"]
-    assert [row.title for row in rows][-5:] == ["question", "tools, framing", "free", "safety", "reserve"]
+    assert [row.title for row in rows][-5:] == ["question", "tools and framing", "free", "safety", "reserve"]
     assert len({row.hue for row in rows}) == len(rows)
 
 

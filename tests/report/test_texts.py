@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from llama_index.core.llms import ChatMessage
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from rankbudget import Assembler, BudgetReport, Segment, TokenBudget, fit_documents, fit_messages
+from rankbudget import Assembler, BudgetReport, Scope, Segment, TokenBudget, fit_documents, fit_messages
 from rankbudget.errors import BudgetConfigError
 from rankbudget.report.order import in_order
 from rankbudget.report.texts import kept_in, texts_of, words_of
@@ -40,6 +40,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments"
         (ChatMessage("tea", role="assistant"), "tea", "assistant", None),
         (NodeWithScore(node=TextNode(text="tea"), score=0.5), "tea", "", 0.5),
         (Segment(id="a", text="tea", score=2.5), "tea", "", 2.5),
+        (Segment(id="a", text="tea", score=float("nan")), "tea", "", None),
         (7, "", "", None),
     ],
 )  # fmt: skip
@@ -141,6 +142,22 @@ def test_no_text_is_better_than_a_wrong_one():
     assert texts_of(report, after=copies[:3]).after == {}
 
 
+def test_what_a_reader_may_not_see_is_in_no_page():
+    """A memory of another user has no id in the report, and its text is not in the page, although it was passed."""
+    memories = [
+        Segment(id="memory-1", text="ann likes tea", scope=Scope(user="ann")),
+        Segment(id="b", text="bob likes ice", scope=Scope(user="bob")),
+        Segment(id="c", text="all like cake"),
+        "no scope at all",
+    ]
+    made = Assembler(
+        TokenBudget(context_window=400, reserve=50), counter=WordCounter(), scope=Scope(user="ann")
+    ).assemble({"memory": memories}, query="which?")
+    html = made.report.to_html(before={"memory": memories})
+    assert "bob likes ice" not in html
+    assert all(text in html for text in ("ann likes tea", "all like cake", "no scope at all"))
+
+
 @pytest.mark.parametrize("wrong", ["a text", b"bytes", 7])
 def test_what_is_no_list_is_refused(wrong):
     """One text or one number is neither a list nor a dict of lists."""
@@ -157,3 +174,18 @@ def test_pieces_stand_in_the_order_of_the_prompt():
     shown = in_order(report.decisions, ["history"], {})
     assert [one.segment_id for one in shown] == [f"history-{i}" for i in range(24)]
     assert [one.segment_id for one in report.decisions] != [one.segment_id for one in shown]
+
+
+def test_pieces_keep_their_order_where_only_some_were_passed():
+    """The places that more pieces have are taken: those of the list that was passed, or the numbers of ids."""
+    report = fit_messages(
+        [{"role": "user", "content": f"question {n}"} for n in range(8)], max_tokens=12, counter=WordCounter()
+    ).report
+    shown = in_order(
+        report.decisions, ["history"], {("history", "history-3"): "", ("history", "history-1"): ""}
+    )
+    assert [one.segment_id for one in shown] == [f"history-{i}" for i in range(8)]
+    backwards = {("history", f"history-{i}"): "" for i in reversed(range(8))}
+    assert [one.segment_id for one in in_order(report.decisions, ["history"], backwards)] == [
+        f"history-{i}" for i in reversed(range(8))
+    ]

@@ -25,14 +25,15 @@ def in_order(
     known = {key: i for i, key in enumerate(offered)}
     found: list[Decision] = []
     for name, held in of_block.items():
-        places = [known.get((name, one.segment_id), _numbered(one)) for one in held]
+        given = [known.get((name, one.segment_id)) for one in held]
+        places = min(given, [_numbered(one) for one in held], key=lambda found: found.count(None))
         found += [held[i] for i in sorted(range(len(held)), key=_filled(places).__getitem__)]
     return found
 
 
 def _numbered(one: Decision) -> int | None:
-    made = re.fullmatch(rf"{re.escape(one.block)}-(\d{{1,9}})", one.segment_id, flags=re.ASCII)
-    return int(made[1]) if made else None
+    start, _, number = one.segment_id.rpartition("-")
+    return int(number) if start == one.block and re.fullmatch("[0-9]{1,9}", number) else None
 
 
 def _filled(places: Sequence[int | None]) -> list[tuple[float, int]]:

@@ -140,14 +140,15 @@
 
   function card(piece) {
     const said = piece.end === "dropped" ? piece.whole : piece.reads;
-    const tokens = piece.end === "shortened"
+    const tokens = piece.end === "shortened" && piece.before
       ? `${figure(piece.before)} → ${figure(piece.after)}` : figure(piece.end === "dropped" ? piece.before : piece.after);
+    const badge = piece.action === "summarized" ? "summary" : piece.end;
     const open = () => choose(piece, made);
     const made = el("li", { class: `piece ${piece.end === "dropped" ? "dropped" : ""}`, hue: hueOf(piece.block) },
       el("button", { type: "button", "aria-pressed": "false", "aria-controls": "panel", onclick: open },
         el("span", { class: "id" }, marked(piece.id || "(no id)")),
         piece.role ? el("span", { class: "role" }, piece.role) : null,
-        piece.end === "kept" ? null : el("span", { class: "badge" }, piece.end),
+        piece.end === "kept" ? null : el("span", { class: "badge" }, badge),
         piece.end === "dropped" ? el("span", { class: "role" }, piece.reason) : null,
         el("span", { class: "tokens" }, `${tokens} tokens`)),
       said ? el("p", { class: "says", onclick: open }, marked(clipped(said))) : null);
@@ -162,14 +163,16 @@
     const inner = el("ol", { hidden: true });
     let at = 0;
     const grow = () => {
-      inner.querySelector(":scope > .next")?.remove();
-      inner.append(...list.slice(at, (at += CHUNK)).map(card));
-      if (at < list.length) {
-        const rest = el("button", { type: "button", class: "next", onclick: grow },
-          `Show more (${figure(list.length - at)} left)`);
-        inner.append(el("li", { class: "next-line" }, rest));
-        rest.addEventListener("click", () => rest.parentNode.remove(), { once: true });
-      }
+      const made = list.slice(at, (at += CHUNK)).map(card);
+      inner.append(...made);
+      if (at >= list.length) return made;
+      const left = `Show more (${figure(list.length - at)} left)`;
+      const rest = el("li", {}, el("button", { type: "button", class: "next", onclick: () => {
+        rest.remove();
+        grow()[0].firstChild.focus();
+      } }, left));
+      inner.append(rest);
+      return made;
     };
     const toggle = el("button", { type: "button", "aria-expanded": "false", onclick: () => {
       const open = inner.hidden;
@@ -377,8 +380,13 @@
     more();
     last?.nextElementSibling?.querySelector("button")?.focus({ preventScroll: true });
   });
-  new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting) && !next.hidden) more(); },
-    { rootMargin: "900px" }).observe(next);
+  const near = new IntersectionObserver((seen) => {
+    if (!seen.some((one) => one.isIntersecting) || next.hidden) return;
+    more();
+    near.unobserve(next); // it may still be near: observing it anew says so
+    near.observe(next);
+  }, { rootMargin: "900px" });
+  near.observe(next);
 
   let timer = 0;
   find("query").addEventListener("input", (event) => {

@@ -31,7 +31,7 @@ _REST_HUES = {
     "reserve": "#aeb7c6",
 }
 _REST_TITLES = {
-    "framing": "tools, framing",
+    "framing": "tools and framing",
     "free": "free",
     "limit": "above max_tokens",
     "safety": "safety",

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ..counting.blocks import as_block, block_text, function_of, kind_of
 from ..errors import BudgetConfigError, shown
-from ..segment import block_named
+from ..segment import Segment, block_named
 from .order import in_order
 
 if TYPE_CHECKING:
@@ -122,8 +124,10 @@ def _named(
         known = dict.fromkeys(ids.get(name, ()))
         for i, item in enumerate(items):
             alone = [name] if len(items) == 1 else []
-            for made in (_own_id(item), f"{name}-{i}", str(i), f"document-{i + 1}", *alone):
-                if made in known:
+            named = [_own_id(item), f"{name}-{i}", str(i), f"document-{i + 1}", *alone]
+            # A segment is decided on under its own id. One that its reader may not see has none in the report.
+            for made in named[:1] if isinstance(item, Segment) else named:
+                if made and made in known:
                     yield (name, made), item
                     break
 
@@ -169,7 +173,7 @@ def words_of(item: Any) -> Words:
     return Words(
         "\n".join([line for line in (_text(item), *_calls(item)) if line]),
         role=str(getattr(role, "value", role) or "").replace("Document", ""),
-        score=score if isinstance(score, int | float) else None,
+        score=float(score) if isinstance(score, Real) and isfinite(score) else None,
     )
 
 
