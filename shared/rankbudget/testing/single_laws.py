@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..counting.blocks import block_text
-from ..messages.codec import Codec, content_text
+from ..messages.codec import Codec
+from ..messages.texts import content_text, replace_text, texts_of
 from .broken import LawBroken
 from .repairs import answers, part, says_nothing, unanswered_results, waiting_from
 
@@ -156,7 +156,8 @@ def _leaves_of(value: Any) -> Iterator[str]:
 
 
 def _atoms(content: Any) -> list[Any]:
-    return [block for block in content if block_text(block) is None] if isinstance(content, list) else []
+    """Returns all of a content but its texts."""
+    return list(replace_text(content, [""] * len(texts_of(content)))) if isinstance(content, list) else []
 
 
 def check_system(
