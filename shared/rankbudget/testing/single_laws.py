@@ -114,7 +114,12 @@ def _is_cut_of(message: Any, source: Any, codec: Codec) -> bool:
     if _atoms(mine_content) != _atoms(theirs_content):
         return False
     text, whole = content_text(mine_content), content_text(theirs_content)
-    return bool(text) and len(text) < len(whole) and _is_made_of(text, whole)
+    if not text or len(text) >= len(whole):
+        return False
+    parts, sources = texts_of(mine_content), texts_of(theirs_content)
+    if len(parts) == len(sources):
+        return all(map(_is_made_of, parts, sources))
+    return _is_made_of(text, whole)
 
 
 def _is_made_of(text: str, whole: str) -> bool:
