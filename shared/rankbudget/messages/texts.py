@@ -1,4 +1,4 @@
-"""The plain text of a message's content, read and replaced: text blocks, and the texts of tool results among blocks."""
+"""The plain text of a message: its text blocks, and the texts of tool results among its blocks."""
 
 from __future__ import annotations
 
