@@ -10,7 +10,7 @@ from prove_hosts import to_langchain, to_llamaindex
 from prove_ways import SYSTEM, Lab, Way, model
 from prove_ways import _retriever as retriever
 
-from rankbudget.messages.codec import content_text
+from rankbudget.messages.texts import content_text
 from rankbudget.testing.server import request_tokens
 from rankbudget.testing.server.request_tokens import text_tokens
 

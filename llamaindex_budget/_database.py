@@ -7,7 +7,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 __all__ = ["ask", "database_of", "opened"]
 
 _OPENING = threading.Lock()
+_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
 _TURNS: WeakKeyDictionary[Engine, asyncio.Lock] = WeakKeyDictionary()
 
 
@@ -68,11 +68,14 @@ def _is_sqlite(engine: AsyncEngine) -> bool:
     return engine.url.get_backend_name() == "sqlite"
 
 
-@cache
-def _loop(process: int) -> asyncio.AbstractEventLoop:  # noqa: ARG001 - a forked process has no threads
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="rankbudget-sqlite", daemon=True).start()
-    return loop
+def _loop(process: int) -> asyncio.AbstractEventLoop:
+    """Returns the one event loop of a process that uses its databases; a forked process has no threads."""
+    with _OPENING:  # of threads that come first at the same time, each would make a loop of its own
+        if process not in _LOOPS:
+            _LOOPS[process] = asyncio.new_event_loop()
+            run = _LOOPS[process].run_forever
+            threading.Thread(target=run, name="rankbudget-sqlite", daemon=True).start()
+        return _LOOPS[process]
 
 
 def database_of(store: AsyncDBChatStore, session_id: str) -> dict[str, Any] | None:

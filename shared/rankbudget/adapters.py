@@ -20,7 +20,7 @@ from .conversation.timeline import Timeline
 from .counting.blocks import block_text, call_reference, called_in, results_in, without_answered
 from .errors import check_options
 from .fitting.protocol import Fit, Piece
-from .messages.codec import PINNED_ROLES, ROLES, content_text, finished, replace_text, spread_text
+from .messages.codec import PINNED_ROLES, ROLES, finished
 from .messages.measure import CodecMeasure, ListMeasure, Measure
 from .messages.tags import (
     JOINT,
@@ -32,6 +32,7 @@ from .messages.tags import (
     tag_name,
     wrapper_of,
 )
+from .messages.texts import content_text, replace_text, spread_text
 from .prompt.limits import Limits, ModelFacts, holds, limits_of
 from .prompt.request import Plan, PromptRequest, Shown
 from .prompt.signals import segment_signals

@@ -8,7 +8,8 @@ import pytest
 
 from rankbudget import BudgetSession, MessageError, fit_messages
 from rankbudget.counting.blocks import results_in
-from rankbudget.messages.codec import DictCodec, answers_of, content_text
+from rankbudget.messages.codec import DictCodec, answers_of
+from rankbudget.messages.texts import content_text
 from rankbudget.testing import WordCounter
 
 USER = {"role": "user", "content": "hi"}

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from rankbudget import BudgetConfigError, BudgetExceededError, counter_for, fit_messages
 from rankbudget.counting.blocks import results_in, unanswered
 from rankbudget.counting.profiles import PROFILES, apply_profile
-from rankbudget.messages.codec import DictCodec, content_text, replace_text
+from rankbudget.messages.codec import DictCodec
+from rankbudget.messages.texts import content_text, replace_text
 from rankbudget.testing.shapes import SHAPES
 from rankbudget.testing.strategies import shapes
 from tests.drawing import draws

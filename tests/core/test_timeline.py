@@ -65,7 +65,7 @@ def test_a_user_message_with_results_answers_its_batch(answer: dict[str, Any]) -
 def test_call_and_results_go_together() -> None:
     """Where there is no room for a batch, neither its call nor its user message stays."""
     chat = [ask("q1"), call("a"), results("a", text="w " * 300), says("done"), ask("q2")]
-    assert fit(chat, 60) == [chat[0], chat[3], chat[4]]
+    assert fit(chat, 25) == [chat[0], chat[3], chat[4]]
     assert fit(chat, 1_000) == chat
 
 

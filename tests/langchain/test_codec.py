@@ -55,7 +55,7 @@ def test_a_call_goes_with_its_results() -> None:
         AIMessage("done"),
         HumanMessage("q2"),
     ]
-    assert BudgetTrimmer(max_tokens=60).invoke(chat) == [chat[0], chat[3], chat[4]]
+    assert BudgetTrimmer(max_tokens=25).invoke(chat) == [chat[0], chat[3], chat[4]]
 
 
 def test_the_newest_step_is_never_dropped_silently() -> None:

@@ -17,7 +17,7 @@ from langchain_budget import BudgetMemory, BudgetMiddleware, BudgetTrimmer, trim
 from langchain_budget._codec import CODEC
 from rankbudget import counter_for
 from rankbudget.errors import BudgetExceededError
-from rankbudget.messages.codec import content_text
+from rankbudget.messages.texts import content_text
 from rankbudget.testing import pairing_errors
 from tests.langchain.running import on_thread
 

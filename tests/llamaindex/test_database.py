@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import os
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -88,3 +91,29 @@ async def test_a_first_write_that_is_cancelled_leaves_the_database_usable() -> N
         assert f"{steps} 1" in [m.content for m in await memory.aget_all()]
         await memory.sql_store._async_engine.dispose()
         memory = BudgetMemory.from_defaults(token_limit=4000)
+
+
+def test_threads_that_come_first_use_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that use a database first at the same time share the event loop that owns the connections."""
+    made, together = [], threading.Barrier(8)
+    new_event_loop = asyncio.new_event_loop
+
+    def slowly() -> Any:
+        time.sleep(0.05)  # a switch of threads at the worst moment
+        made.append(new_event_loop())
+        return made[-1]
+
+    monkeypatch.setattr(asyncio, "new_event_loop", slowly)
+    monkeypatch.setattr(_database, "_LOOPS", {})
+
+    def first(_: int) -> Any:
+        together.wait()
+        return _database._loop(os.getpid())
+
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(first, range(8)))
+    assert len(found) == len(made) == 1
+    made[0].call_soon_threadsafe(made[0].stop)
+    while made[0].is_running():
+        time.sleep(0.01)
+    made[0].close()

@@ -12,7 +12,7 @@ from typing import Any
 from ..budget.token_budget import TokenBudget
 from ..counting import counter_for
 from ..errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError
-from ..messages.codec import content_text
+from ..messages.texts import content_text
 from ..relevance.index import EmbeddingIndex
 from ..report.report import BudgetReport
 from ..segment import Segment

@@ -13,6 +13,8 @@ LEAST_TOKENS = 200
 VERY_LEAST = 16
 """No text at all is cut below this."""
 _ROUNDS = 4
+_ESCAPED = 1.02
+"""A text that costs so many times its tokens is counted inside JSON."""
 _LAST, _ASKS = 6, ("?", "？", "؟")
 """Sentences at the end of a text among which its question may be, and the marks of one."""
 _MARKS = (*_ASKS, *".!:…。！")
@@ -41,7 +43,7 @@ def cap_units(
     sizes = {position: size for position, size in sizes.items() if size > floor}
     if not sizes:
         return None
-    allowed = room - timeline.cost(units) + sum(sizes.values())
+    allowed = _allowed(timeline, units, room, sizes)
     attempt = 0
     while True:
         level = floor if attempt == _ROUNDS else max(floor, fair_level(list(sizes.values()), allowed))
@@ -53,6 +55,16 @@ def cap_units(
             return None
         allowed -= over
         attempt += 1
+
+
+def _allowed(timeline: Timeline, units: Sequence[Unit], room: int, sizes: Mapping[int, int]) -> int:
+    """Returns how many tokens the texts of these `sizes` may have together beside all else in the room."""
+    whole, texts = timeline.cost(units), sum(sizes.values())
+    emptied = {i: timeline.codec.with_text(timeline.messages[i], "") for i in sizes}
+    rest = timeline.cost(units, emptied)
+    if whole - rest <= _ESCAPED * texts:
+        return room - whole + texts
+    return int((room - rest) * texts / (whole - rest))  # inside JSON, line breaks and quotes cost more
 
 
 def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:

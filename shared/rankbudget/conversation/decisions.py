@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from ..messages.codec import texts_of
+from ..messages.texts import texts_of
 from ..segment import Action, Decision, DecisionRange
 from .timeline import Broken, Timeline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..messages.codec import content_text
+from ..messages.texts import content_text
 from .capping import VERY_LEAST, cap_units, shortened
 from .coverage import Piece, cover, take
 from .next_call import Said, Value, likely, values_of

@@ -8,8 +8,8 @@ from typing import Any
 from .._drivers import Steps
 from ..compression.abstractive import summarize_steps
 from ..errors import SummaryError
-from ..messages.codec import content_text
 from ..messages.tags import escape_text
+from ..messages.texts import content_text
 from .state import Summary, digest_of
 from .timeline import Timeline
 

@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ..counting.blocks import must_be_answered, unanswered
-from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing, texts_of
+from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing
 from ..messages.measure import Measure
+from ..messages.texts import texts_of
 from .state import Prints, ThreadState, continued
 from .thread import Thread
 

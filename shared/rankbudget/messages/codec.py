@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
-from itertools import islice, takewhile
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from ..counting.blocks import (
     without_answered,
 )
 from ..errors import MessageError
+from .texts import replace_text
 
 PINNED_ROLES = frozenset({"system", "developer"})
 """Roles that are never cut and stay where they are."""
@@ -268,63 +269,3 @@ def _is_blank(block: Any) -> bool:
         return True
     text = block_text(block)
     return text is not None and not text.strip()
-
-
-def content_text(content: Any) -> str:
-    """Returns the plain text of a message's content; atomic blocks have none."""
-    return content if isinstance(content, str) else "\n".join(texts_of(content))
-
-
-def texts_of(content: Any) -> list[str]:
-    """Returns the text of each text block of a message's content."""
-    return [text for block in blocks_of(content) if (text := block_text(block)) is not None]
-
-
-def replace_text(content: Any, text: str | Sequence[str]) -> Any:
-    """Returns content whose plain text is `text`; atomic blocks keep their places, a list stays a list."""
-    if not isinstance(content, (list, tuple)):
-        return text
-    texts = iter(spread_text(texts_of(content), text))
-    blocks: list[Any] = []
-    for block in content:
-        if block_text(block) is None:
-            blocks.append(block)
-        elif part := next(texts):
-            held = block if isinstance(block, (str, Mapping)) else as_block(block)
-            blocks.append(part if isinstance(held, str) else {**held, "text": part})
-    rest = next(texts, "")
-    return [*blocks, {"type": "text", "text": rest}] if rest else blocks
-
-
-def spread_text(texts: Sequence[str], text: str | Sequence[str]) -> list[str]:
-    """Returns what of a shortened text belongs to each of the texts it was made of; "" where nothing does.
-
-    Texts that were shortened one by one are given as they are.
-    What is left of the start and of the end goes back to where it was, so that a caption stays beside its
-    image; anything else goes to the text in which the start was cut.
-    """
-    if not isinstance(text, str):
-        return list(text)
-    if len(texts) < 2:  # noqa: PLR2004 - nothing to divide
-        return [text]
-    whole = "\n".join(texts)
-    head = _alike(whole, text)
-    tail = _alike(whole[head:][::-1], text[head:][::-1])
-    middle = text[head : len(text) - tail]
-    parts: list[str] = []
-    at = 0
-    for own in texts:
-        stop = at + len(own)
-        part = own[: max(0, head - at)]
-        if at <= head <= stop:
-            part, middle = part + middle, ""
-        if head < stop:
-            part += own[max(0, len(whole) - tail - at) :]
-        parts.append(part)
-        at = stop + 1
-    return parts
-
-
-def _alike(first: str, second: str) -> int:
-    """Returns how many characters two texts begin with alike."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

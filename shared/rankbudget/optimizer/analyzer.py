@@ -14,7 +14,7 @@ from ..compression.prompt_parts import Category
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..messages.codec import content_text
+from ..messages.texts import content_text
 from ..relevance.embedding import Embedder, EmbeddingScorer, EmbedFunction, missing_reason
 from ..relevance.lexical import KeywordScorer, TfidfScorer
 from ..relevance.protocol import Scorer

@@ -17,7 +17,7 @@ from ..compression.prompt_parts import PromptPart, parse_prompt, split_paragraph
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_choice
-from ..messages.codec import content_text
+from ..messages.texts import content_text
 from ..prompt.fit_documents import fit_documents
 from ..relevance.words import content_words
 from ..segment import Segment

@@ -15,9 +15,10 @@ from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetConfigError, check_choice, named_options
-from ..messages.codec import Codec, DictCodec, content_text
+from ..messages.codec import Codec, DictCodec
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
+from ..messages.texts import content_text
 from ..relevance.protocol import Scorer
 from ..segment import Block, Decision, Scope, Segment
 from .fit_messages import check_timeout, read_profile

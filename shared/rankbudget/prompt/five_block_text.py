@@ -15,8 +15,9 @@ from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_list, named_options
 from ..fitting.protocol import Fit
-from ..messages.codec import DictCodec, content_text
+from ..messages.codec import DictCodec
 from ..messages.tags import NOTICE, escape_text, one_turn, placeholder, render_block, role_line
+from ..messages.texts import content_text
 from ..report.report import FitResult
 from ..segment import Block, Provenance, Scope, Segment
 from .request import PromptRequest

@@ -13,9 +13,10 @@ from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
 from ..errors import too_large
 from ..fitting.protocol import Fit
-from ..messages.codec import PINNED_ROLES, content_text
+from ..messages.codec import PINNED_ROLES
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.tags import USUAL_NAMES, own_tags
+from ..messages.texts import content_text
 from ..segment import Block, Decision, Scope
 from .request import PromptRequest, Turn
 from .wishes import UNBOUNDED, Wish, wishes_of

@@ -9,7 +9,7 @@ from .._drivers import Steps, drive
 from ..budget.token_budget import TokenBudget
 from ..compression.truncate import truncate_text
 from ..errors import BudgetConfigError, BudgetExceededError
-from ..messages.codec import content_text
+from ..messages.texts import content_text
 from ..report.report import BudgetReport
 from .fitted import fit, fit_history, verify
 from .grants import Inputs, Prices, grant, price, read

@@ -121,8 +121,12 @@ class TermIndex:
     def stems(self) -> Mapping[str, Sequence[str]]:
         """The unstemmed words of each stem."""
         found: dict[str, list[str]] = {}
-        for word in self._vocabulary:
-            found.setdefault(stem(word), []).append(word)
+        words = list(self._vocabulary)
+        for stemmed, word in zip(map(stem, words), words, strict=True):
+            if stemmed in found:
+                found[stemmed].append(word)
+            else:
+                found[stemmed] = [word]
         return found
 
     @cached_property
@@ -160,8 +164,8 @@ class TermIndex:
     def with_stem(self, term: str) -> dict[int, int]:
         """Returns how often a stemmed word occurs in each text that has it; for few words."""
         words = self.stems.get(term, ())
-        if not words:
-            return {}
+        if len(words) <= 1:
+            return {i: held[word] for word in words for i, held in enumerate(self.words) if word in held}
         return {
             i: n for i, held in enumerate(self.words) if (n := sum([held.get(word, 0) for word in words]))
         }

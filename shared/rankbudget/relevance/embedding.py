@@ -72,7 +72,10 @@ class Embedder:
         import numpy as np
 
         # A lone surrogate, at which models fail, becomes a question mark.
-        readable = [text[:READS].encode("utf-8", "replace").decode("utf-8") for text in texts]
+        readable = [
+            text[:READS] if text.isascii() else text[:READS].encode("utf-8", "replace").decode("utf-8")
+            for text in texts
+        ]
         with named_failure(f"the embedding {self.name!r}"):
             found = np.asarray(self._embed(readable), dtype=np.float32)
         if found.ndim != 2 or len(found) != len(texts):  # noqa: PLR2004 - rows and columns
@@ -149,23 +152,35 @@ class _WordVectors:
         model = _model()
         self._vectors: Vectors = model.embedding
         self._tokenizer = model.tokenizer
-        self._known = lru_cache(maxsize=_MOST_WORDS)(self._tokens)
+        self._known = _Tokens(self._tokenizer)
 
     def embed(self, texts: list[str]) -> Vectors:
         """Returns one vector per text; zeros for a text without words."""
         import numpy as np
 
         found = np.zeros((len(texts), self._vectors.shape[1]), dtype=np.float32)
+        known = self._known.__getitem__
         for row, text in enumerate(texts):
-            words = [
-                self._known(word) if len(word) <= _LONGEST else self._tokens(word) for word in text.split()
-            ]
-            if words:
-                found[row] = self._vectors.take(list(chain.from_iterable(words)), axis=0).mean(axis=0)
+            tokens = list(chain.from_iterable(map(known, text.split())))
+            if tokens:
+                np.add.reduce(self._vectors.take(tokens, axis=0), axis=0, out=found[row])
+                found[row] /= len(tokens)
         return found
 
-    def _tokens(self, word: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(word, add_special_tokens=False).ids
+
+class _Tokens(dict[str, tuple[int, ...]]):
+    """The tokens of each word, made when they are asked for first; those of long words are not kept."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        ids = tuple(self._tokenizer.encode(word, add_special_tokens=False).ids)
+        if len(word) <= _LONGEST:
+            if len(self) >= _MOST_WORDS:
+                self.clear()
+            self[word] = ids
         return ids
 
 

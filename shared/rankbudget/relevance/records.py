@@ -100,7 +100,7 @@ def _tables(pieces: Sequence[str]) -> Iterator[tuple[range, range]]:
 def _cells(line: str) -> tuple[int, int]:
     """Returns how many bars or tabs, and how many commas or semicolons, a line has; one comma is none."""
     if not line.endswith("\n"):
-        line = ""
+        return 0, 0
     bars, commas = line.count("|") + line.count("\t"), line.count(",") + line.count(";")
     return (bars, 0) if bars else (0, commas if commas > 1 else 0)
 

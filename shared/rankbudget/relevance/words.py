@@ -84,6 +84,7 @@ def stem(word: str) -> str:
 
 _SHORTEST = 3
 _DOUBLED = frozenset("bdfgmnprt")
+_ENDINGS = ("ingly", "edly", "ing", "ed")
 _VOWEL = re.compile("[aeiouy]")
 
 
@@ -96,8 +97,9 @@ def _singular(word: str) -> str:
 
 
 def _present(word: str) -> str:
-    ending = next((ending for ending in ("ingly", "edly", "ing", "ed") if word.endswith(ending)), None)
-    base = word.removesuffix(ending or "")
-    if ending is None or len(base) < _SHORTEST - 1 or not _VOWEL.search(base):
+    if not word.endswith(_ENDINGS):  # most words
+        return word
+    base = word.removesuffix(next(ending for ending in _ENDINGS if word.endswith(ending)))
+    if len(base) < _SHORTEST - 1 or not _VOWEL.search(base):
         return word
     return base[:-1] if len(base) > _SHORTEST and base[-1] == base[-2] and base[-1] in _DOUBLED else base

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..messages.codec import Codec, DictCodec, answers_of, content_text
+from ..messages.codec import Codec, DictCodec, answers_of
+from ..messages.texts import content_text
 
 __all__ = [
     "answers",

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..counting.blocks import block_text
-from ..messages.codec import Codec, content_text
+from ..messages.codec import Codec
+from ..messages.texts import content_text, replace_text, texts_of
 from .broken import LawBroken
 from .repairs import answers, part, says_nothing, unanswered_results, waiting_from
 
@@ -114,7 +114,12 @@ def _is_cut_of(message: Any, source: Any, codec: Codec) -> bool:
     if _atoms(mine_content) != _atoms(theirs_content):
         return False
     text, whole = content_text(mine_content), content_text(theirs_content)
-    return bool(text) and len(text) < len(whole) and _is_made_of(text, whole)
+    if not text or len(text) >= len(whole):
+        return False
+    parts, sources = texts_of(mine_content), texts_of(theirs_content)
+    if len(parts) == len(sources):
+        return all(map(_is_made_of, parts, sources))
+    return _is_made_of(text, whole)
 
 
 def _is_made_of(text: str, whole: str) -> bool:
@@ -156,7 +161,8 @@ def _leaves_of(value: Any) -> Iterator[str]:
 
 
 def _atoms(content: Any) -> list[Any]:
-    return [block for block in content if block_text(block) is None] if isinstance(content, list) else []
+    """Returns all of a content but its texts."""
+    return list(replace_text(content, [""] * len(texts_of(content)))) if isinstance(content, list) else []
 
 
 def check_system(

@@ -12,7 +12,8 @@ import pytest
 
 from ...counting.protocol import TokenCounter
 from ...errors import BudgetError
-from ...messages.codec import Codec, content_text, texts_of
+from ...messages.codec import Codec
+from ...messages.texts import content_text, texts_of
 from ..application import Application
 from ..fakes import WordCounter
 from ..laws import check_outcome, check_same, check_superset
