@@ -7,6 +7,7 @@
   const figure = (n) => n.toLocaleString("en-US");
   const CHUNK = 60; // pieces drawn at a time
   const SHOWN = 420; // characters of a text in the list; the panel has all of it
+  const EDGE = 120; // characters of an unchanged stretch that are shown at both ends
   const MOST_PAIRS = 4e6; // words x words that are compared for a diff
   const own = (held, name) => (Object.hasOwn(held, name) ? held[name] : null); // a name may be "constructor"
   const outcome = (action) => own({ kept: "kept", trimmed: "dropped" }, action) || "shortened";
@@ -289,7 +290,15 @@
       if (joined.length && joined[joined.length - 1][0] === kind) joined[joined.length - 1][1] += text;
       else if (text) joined.push([kind, text]);
     }
-    return joined.map(([kind, text]) => (kind ? el(kind, {}, text) : text));
+    return joined.flatMap(([kind, text]) => (kind ? [el(kind, {}, text)] : folded(text)));
+  }
+
+  function folded(text) { // what is the same hides what is not where it is long
+    if (text.length < 4 * EDGE) return [text];
+    const rest = text.slice(EDGE, -EDGE);
+    const open = el("button", { type: "button", class: "fold", onclick: () => open.replaceWith(rest) },
+      `${figure(rest.length)} characters the same`);
+    return [text.slice(0, EDGE), open, text.slice(-EDGE)];
   }
 
   function compared(left, right) { // the longest common subsequence of words
