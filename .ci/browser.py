@@ -227,6 +227,8 @@ def check_differences(browser: Browser) -> str:
         assert buttons.count() > 1
         for i in range(buttons.count()):
             buttons.nth(i).click()
+            while page.locator("#panel .fold").count():
+                page.locator("#panel .fold").first.click()
             same = page.evaluate(
                 """() => {
                 const data = JSON.parse(document.getElementById('data').textContent);

@@ -80,6 +80,7 @@ def test_a_missing_library_is_named_with_its_extra(library, extra, look, monkeyp
 
 def test_a_figure_has_the_window_beside_what_was_wanted(monkeypatch):
     """The parts of one bar add up to the window, those of the other to what was wanted."""
+    pytest.importorskip("matplotlib", reason="the extra `notebooks` is not installed")
     monkeypatch.setenv("MPLBACKEND", "agg")
     report = fit_messages(CHAT, max_tokens=60, counter=WordCounter()).report
     figure = report.plot()
@@ -95,6 +96,7 @@ def test_a_figure_has_the_window_beside_what_was_wanted(monkeypatch):
 
 def test_a_figure_takes_any_name(monkeypatch):
     """A dollar sign is no formula, and an underscore in front does not hide a block."""
+    pytest.importorskip("matplotlib", reason="the extra `notebooks` is not installed")
     monkeypatch.setenv("MPLBACKEND", "agg")
     blocks = [BlockTotal(name=name, rank=1, granted=1, used=1) for name in ("$x^", "_own", "$", "a$b$c")]
     figure = BudgetReport(limit=4, total_tokens=4, blocks=blocks).plot()

@@ -41,7 +41,7 @@ def cell_html(report: BudgetReport) -> str:
         '<div style="max-width:46em;font-size:13px;line-height:1.45">'
         f"<div><b>{_headline(report)}</b></div>"
         f"{bar_svg(rows, height=22)}"
-        f'<table style="border-collapse:collapse;border:0;margin:6px 0"><tr>{head}</tr>{table}</table>'
+        f'<table style="border-collapse:collapse;border:0;margin:6px 0;color:inherit;font-size:inherit"><tr>{head}</tr>{table}</table>'
         + "".join(f"<div>{safe(note)}</div>" for note in notes)
         + "</div>"
     )

@@ -7,7 +7,7 @@
   const figure = (n) => n.toLocaleString("en-US");
   const CHUNK = 60; // pieces drawn at a time
   const SHOWN = 420; // characters of a text in the list; the panel has all of it
-  const MOST_PAIRS = 4e6; // words x words that are compared for a diff
+  const EDGE = 120; // characters of an unchanged stretch that are shown at both ends
   const own = (held, name) => (Object.hasOwn(held, name) ? held[name] : null); // a name may be "constructor"
   const outcome = (action) => own({ kept: "kept", trimmed: "dropped" }, action) || "shortened";
 
@@ -42,15 +42,9 @@
       })));
   }
 
-  function hueOf(block) {
-    const row = data.turns[turn].rows.find((one) => strings[one[0]] === block);
-    return row ? row[2] : "#7b8798";
-  }
-
-  function titleOf(block) {
-    const row = data.turns[turn].rows.find((one) => strings[one[0]] === block);
-    return row ? row[1] : block;
-  }
+  const rowOf = (block) => data.turns[turn].rows.find((one) => strings[one[0]] === block);
+  const hueOf = (block) => rowOf(block)?.[2] ?? "#7b8798";
+  const titleOf = (block) => rowOf(block)?.[1] ?? block;
 
   function matches(piece) {
     if (actions.size && !actions.has(piece.end)) return false;
@@ -141,10 +135,11 @@
   function card(piece) {
     const said = piece.end === "dropped" ? piece.whole : piece.reads;
     const tokens = piece.end === "shortened" && piece.before
-      ? `${figure(piece.before)} → ${figure(piece.after)}` : figure(piece.end === "dropped" ? piece.before : piece.after);
+      ? `${figure(piece.before)} → ${figure(piece.after)}`
+      : figure(piece.end === "dropped" ? piece.before : piece.after);
     const badge = piece.action === "summarized" ? "summary" : piece.end;
     const open = () => choose(piece, made);
-    const made = el("li", { class: `piece ${piece.end === "dropped" ? "dropped" : ""}`, hue: hueOf(piece.block) },
+    const made = el("li", { class: `piece ${piece.end}`, hue: hueOf(piece.block) },
       el("button", { type: "button", "aria-pressed": "false", "aria-controls": "panel", onclick: open },
         el("span", { class: "id" }, marked(piece.id || "(no id)")),
         piece.role ? el("span", { class: "role" }, piece.role) : null,
@@ -224,7 +219,7 @@
     const meaning = own(data.meanings, piece.reason);
     const [granted, used] = own(data.turns[turn].blocks, piece.block) || [null, null];
     const rows = [
-      ["Block", titleOf(piece.block)], ["Role", piece.role], ["Score", piece.score === null ? "" : String(piece.score)],
+      ["Block", titleOf(piece.block)], ["Role", piece.role], ["Score", String(piece.score ?? "")],
       ["Tokens, whole", figure(piece.before)], ["Tokens, in the prompt", figure(piece.after)],
       ["Granted to the block", granted === null || granted === undefined ? "" : figure(granted)],
       ["Used by the block", used === null || used === undefined ? "" : figure(used)],
@@ -250,12 +245,13 @@
 
   function textOf(piece) {
     if (piece.end === "shortened" && piece.whole !== null && piece.reads !== null) {
-      return [el("h4", {}, "The text, with what was left out"), el("p", { class: "text" }, ...difference(piece.whole, piece.reads))];
+      return [el("h4", {}, "The text, with what was left out"),
+        el("p", { class: "text" }, ...shownDifference(piece.whole, piece.reads))];
     }
     const said = piece.end === "dropped" ? piece.whole : piece.reads;
     const heads = { kept: "In the prompt", shortened: "In the prompt", dropped: "Not in the prompt" };
     if (said === null) {
-      return [el("p", { class: "hint" }, "The page has no text of this piece: it was not given when it was written.")];
+      return [el("p", { class: "hint" }, "This page was written without the text of this piece.")];
     }
     return [el("h4", {}, heads[piece.end]), el("p", { class: "text" }, said || "(empty)")];
   }
@@ -270,45 +266,21 @@
 
   function idle() {
     panel.classList.add("idle");
-    about.replaceChildren(el("p", { class: "hint" }, "Choose a piece to see why it is in the prompt, or why it is not."));
+    const hint = "Choose a piece to see why it is in the prompt, or why it is not.";
+    about.replaceChildren(el("p", { class: "hint" }, hint));
   }
 
   // ---- what a shortened text has lost --------------------------------------------------------------
-  function difference(before, after) {
-    const one = before.match(/\s+|[^\s]+/g) || [], other = after.match(/\s+|[^\s]+/g) || [];
-    let start = 0, end = 0;
-    while (start < one.length && start < other.length && one[start] === other[start]) start += 1;
-    while (end < Math.min(one.length, other.length) - start &&
-      one[one.length - 1 - end] === other[other.length - 1 - end]) end += 1;
-    const left = one.slice(start, one.length - end), right = other.slice(start, other.length - end);
-    const middle = left.length * right.length > MOST_PAIRS
-      ? [["del", left.join("")], ["ins", right.join("")]] : compared(left, right);
-    const parts = [["", one.slice(0, start).join("")], ...middle, ["", one.slice(one.length - end).join("")]];
-    const joined = [];
-    for (const [kind, text] of parts) {
-      if (joined.length && joined[joined.length - 1][0] === kind) joined[joined.length - 1][1] += text;
-      else if (text) joined.push([kind, text]);
-    }
-    return joined.map(([kind, text]) => (kind ? el(kind, {}, text) : text));
+  function shownDifference(before, after) {
+    return difference(before, after).flatMap(([kind, text]) => (kind ? [el(kind, {}, text)] : folded(text)));
   }
 
-  function compared(left, right) { // the longest common subsequence of words
-    const width = right.length + 1, longest = new Uint32Array((left.length + 1) * width);
-    for (let i = left.length - 1; i >= 0; i -= 1) {
-      for (let j = right.length - 1; j >= 0; j -= 1) {
-        longest[i * width + j] = left[i] === right[j] ? longest[(i + 1) * width + j + 1] + 1
-          : Math.max(longest[(i + 1) * width + j], longest[i * width + j + 1]);
-      }
-    }
-    const parts = [];
-    let i = 0, j = 0;
-    while (i < left.length || j < right.length) {
-      if (i < left.length && j < right.length && left[i] === right[j]) { parts.push(["", left[i]]); i += 1; j += 1; }
-      else if (i < left.length && (j === right.length || longest[(i + 1) * width + j] >= longest[i * width + j + 1])) {
-        parts.push(["del", left[i]]); i += 1;
-      } else { parts.push(["ins", right[j]]); j += 1; }
-    }
-    return parts;
+  function folded(text) { // what is the same hides what is not where it is long
+    if (text.length < 4 * EDGE) return [text];
+    const rest = text.slice(EDGE, -EDGE);
+    const open = el("button", { type: "button", class: "fold", onclick: () => open.replaceWith(rest) },
+      `${figure(rest.length)} characters the same`);
+    return [text.slice(0, EDGE), open, text.slice(-EDGE)];
   }
 
   // ---- filters ------------------------------------------------------------------------------------
@@ -350,7 +322,8 @@
         stack.append(part);
       }
       const said = `Turn ${i + 1}: ${figure(one.total)} of ${figure(one.limit)} tokens`;
-      return el("button", { type: "button", "aria-label": said, title: said, onclick: () => show(i) }, stack, String(i + 1));
+      const pick = { type: "button", "aria-label": said, title: said, onclick: () => show(i) };
+      return el("button", pick, stack, String(i + 1));
     }));
     place.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -90,7 +90,7 @@ def turn_of(one: Any, before: Given = None, after: Given = None) -> Turn:
 
 def page(turns: Sequence[Turn]) -> str:
     """Returns the whole page."""
-    style, script = _part("page.css"), _part("page.js")
+    style, script = _part("page.css"), _part("difference.js") + _part("page.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
