@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..conversation.thread import CutMode
 from ..counting.profiles import RenderingProfile
@@ -22,6 +21,7 @@ from ..errors import (
 )
 from ..messages.tags import NOTICE
 from ..prompt.assembler import Assembler
+from ..prompt.kinds import check_kinds
 from ..prompt.request import Plan
 from ..prompt.stages import plain_budget
 from ..relevance.protocol import Scorer

@@ -44,7 +44,7 @@ def read_chat(path: str | Path) -> Chat:
         BudgetConfigError: the file cannot be read or holds something else.
         MessageError: a message has no role.
     """
-    data = _parsed(_standard_input() if str(path) == "-" else _text(Path(path)), path)
+    data = _parsed(read_text(path), path)
     if isinstance(data, Mapping) and "role" in data:
         data = [data]
     chat = data if isinstance(data, Mapping) else {"messages": data}
@@ -61,6 +61,15 @@ def read_chat(path: str | Path) -> Chat:
             raise BudgetConfigError(msg)
     DictCodec().roles(messages)
     return Chat(messages=messages, tools=tools)
+
+
+def read_text(path: str | Path) -> str:
+    """Returns the text of a file; "-" is standard input.
+
+    Raises:
+        BudgetConfigError: the file cannot be read, or is not UTF-8.
+    """
+    return _standard_input() if str(path) == "-" else _text(Path(path))
 
 
 def _parsed(text: str, path: str | Path) -> Any:

@@ -71,6 +71,11 @@ def similar_to(model: str) -> tuple[str, float]:
     return _UNKNOWN
 
 
+def listed_models() -> list[str]:
+    """Returns the names of models whose window is listed; others that begin so have the same."""
+    return sorted(_DATA["windows"])
+
+
 def listed_limits(model: str) -> tuple[int | None, int | None]:
     """Returns the context window and the largest answer of a model, each None where unknown."""
     start = _longest_start(plain_name(model), _DATA["windows"], r"\d")

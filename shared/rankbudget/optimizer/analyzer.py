@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
-from .._kinds import check_kinds
 from ..compression.prompt_parts import Category
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..messages.texts import content_text
+from ..prompt.kinds import check_kinds
 from ..relevance.embedding import Embedder, EmbeddingScorer, EmbedFunction, missing_reason
 from ..relevance.lexical import KeywordScorer, TfidfScorer
 from ..relevance.protocol import Scorer

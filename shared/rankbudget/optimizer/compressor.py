@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from .._drivers import Steps, awaiting, blocking, drive
-from .._kinds import check_kinds
 from ..compression.abstractive import Summarizer, summarize_steps
 from ..compression.extractive import extract, extractive_summary
 from ..compression.template import compress_template, is_instruction
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, SummaryError, check_choice, check_count
+from ..prompt.kinds import check_kinds
 from ..relevance.protocol import Scorer
 from .analyzer import message_line, split_turns
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar
 
-from .._kinds import check_kinds
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_count, check_number
+from ..prompt.kinds import check_kinds
 from ..relevance.embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
 from ..relevance.fusion import default_scorer
 from ..relevance.labels import LabelScorer

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
-from .._kinds import check_kinds
 from ..compression.key_moments import find_moments
 from ..compression.prompt_parts import PromptPart, parse_prompt, split_paragraphs
 from ..counting import counter_for
@@ -19,6 +18,7 @@ from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_choice
 from ..messages.texts import content_text
 from ..prompt.fit_documents import fit_documents
+from ..prompt.kinds import check_kinds
 from ..relevance.words import content_words
 from ..segment import Segment
 from .analyzer import AnalyzerConfig, ContextAnalyzer, message_line, split_turns

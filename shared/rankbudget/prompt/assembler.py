@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from .._drivers import Steps, awaiting, blocking
-from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
@@ -23,6 +22,7 @@ from ..relevance.protocol import Scorer
 from ..segment import Block, Decision, Scope, Segment
 from .fit_messages import check_timeout, read_profile
 from .grants import for_reader
+from .kinds import check_kinds
 from .request import Plan, PromptRequest, Render, Shown
 from .session import BudgetSession
 from .stages import plain_budget, plan_steps

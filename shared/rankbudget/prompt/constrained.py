@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._drivers import drive
-from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..counting import counter_for
 from ..errors import BudgetConfigError, named_options
@@ -14,6 +13,7 @@ from ..fitting.protocol import Fit
 from ..messages.codec import DictCodec
 from ..messages.tags import NOTICE, escape_text
 from ..segment import Block, Segment
+from .kinds import check_kinds
 from .request import Plan, PromptRequest
 from .stages import plan_steps
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._drivers import drive
-from .._kinds import check_kinds
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_count, named_options, shown
@@ -19,6 +18,7 @@ from ..relevance.fusion import default_scorer
 from ..relevance.protocol import Scorer
 from ..report.report import FitResult
 from ..segment import Block, Scope, Segment
+from .kinds import check_kinds
 from .request import PromptRequest
 from .stages import plain_budget, plan_steps
 

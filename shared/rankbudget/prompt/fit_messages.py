@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._drivers import Steps, awaiting, blocking
-from .._kinds import check_kinds
 from ..budget.validation import LEAST_MESSAGE_CAP, NO_CAP
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
@@ -24,6 +23,7 @@ from ..errors import (
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import Measure
 from ..report.report import FitResult
+from .kinds import check_kinds
 from .request import PromptRequest
 from .stages import budget_of, plan_steps
 

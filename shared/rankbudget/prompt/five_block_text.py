@@ -8,7 +8,6 @@ from html import escape
 from typing import Any
 
 from .._drivers import drive
-from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..conversation.summary import spoken_text
 from ..counting import counter_for
@@ -20,6 +19,7 @@ from ..messages.tags import NOTICE, escape_text, one_turn, placeholder, render_b
 from ..messages.texts import content_text
 from ..report.report import FitResult
 from ..segment import Block, Provenance, Scope, Segment
+from .kinds import check_kinds
 from .request import PromptRequest
 from .stages import plan_steps
 

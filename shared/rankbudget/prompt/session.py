@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from .._drivers import Steps, awaiting, blocking
-from .._kinds import check_kinds
 from ..budget.token_budget import TokenBudget
 from ..conversation.state import ThreadState
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
@@ -20,6 +19,7 @@ from ..messages.measure import CodecMeasure, Measure
 from ..report.report import FitResult
 from ..segment import Block
 from .fit_messages import check_messages, check_timeout
+from .kinds import check_kinds
 from .request import Plan, PromptRequest, Turn
 from .stages import budget_of, plain_budget, plan_steps
 

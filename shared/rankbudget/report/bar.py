@@ -1,4 +1,4 @@
-"""The window as a bar and its rows as a table, in HTML without scripts: a notebook's cell, and a page's head."""
+"""The window as a bar and its rows as a table, in HTML without scripts: a notebook's cell, a page's head."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ def cell_html(report: BudgetReport) -> str:
         '<div style="max-width:46em;font-size:13px;line-height:1.45">'
         f"<div><b>{_headline(report)}</b></div>"
         f"{bar_svg(rows, height=22)}"
-        f'<table style="border-collapse:collapse;border:0;margin:6px 0;color:inherit;font-size:inherit"><tr>{head}</tr>{table}</table>'
-        + "".join(f"<div>{safe(note)}</div>" for note in notes)
-        + "</div>"
+        f'<table style="border-collapse:collapse;border:0;margin:6px 0;color:inherit;font-size:inherit">'
+        f"<tr>{head}</tr>{table}</table>" + "".join(f"<div>{safe(note)}</div>" for note in notes) + "</div>"
     )
 
 

@@ -1,4 +1,4 @@
-"""Decisions in the order of the prompt: a conversation decides on what is kept first, and on the oldest last."""
+"""Decisions in the order of the prompt: a conversation decides on what is kept first, on the oldest last."""
 
 from __future__ import annotations
 

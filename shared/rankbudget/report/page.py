@@ -246,8 +246,8 @@ def _checked(turns: Any) -> Sequence[Any]:
     wrong = [one for one in held if not hasattr(getattr(one, "report", one), "decisions")]
     if wrong or not held:
         msg = (
-            f"turns must be a list of reports or results, oldest first (got {shown(wrong[0] if wrong else turns)}). "
-            "Give what on_report received, or what fit_messages or an Assembler returned."
+            "turns must be a list of reports or results, oldest first "
+            f"(got {shown(wrong[0] if wrong else turns)}). Give what on_report received, or what fit_messages or an Assembler returned."
         )
         raise BudgetConfigError(msg)
     return held

@@ -223,7 +223,7 @@ class BudgetReport:
     def more_tokens(self, segment_id: str, block: str | None = None) -> int | None:
         """Returns how many more tokens of the whole prompt bring the dropped `segment_id` back.
 
-        0: none do, or it is in the prompt. None: it is not known. `block` picks one where segments share an id.
+        0: none do, or it is in the prompt. None: not known. `block` picks one where segments share an id.
 
         Raises:
             BudgetError: the report has no such segment.

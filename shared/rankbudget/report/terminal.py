@@ -1,4 +1,4 @@
-"""A report in the terminal: the window as a bar and a grid of cells, and its rows; at most 80 columns wide."""
+"""A report in the terminal: the window as a bar and a grid of cells, and its rows; at most 80 columns."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _named(
         for i, item in enumerate(items):
             alone = [name] if len(items) == 1 else []
             named = [_own_id(item), f"{name}-{i}", str(i), f"document-{i + 1}", *alone]
-            # A segment is decided on under its own id. One that its reader may not see has none in the report.
+            # A segment is decided on under its own id. One its reader may not see has none in the report.
             for made in named[:1] if isinstance(item, Segment) else named:
                 if made and made in known:
                     yield (name, made), item

@@ -268,7 +268,7 @@ def test_an_interrupt_ends_quietly(chat, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rankbudget.cli.main.read_chat", interrupted)
+    monkeypatch.setattr("rankbudget.cli.fitting.read_chat", interrupted)
     assert run("fit", chat, "--window", 1_000) == 130
     assert capsys.readouterr().err == "rankbudget: stopped\n"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from .errors import BudgetConfigError, shown
-from .segment import Scope
+from ..errors import BudgetConfigError, shown
+from ..segment import Scope
 
 _REQUIRED = frozenset(
     {"extra_tokens", "project", "prompt", "prompt_parts", "row", "sources", "system", "task", "text"}
