@@ -247,7 +247,8 @@ def _checked(turns: Any) -> Sequence[Any]:
     if wrong or not held:
         msg = (
             "turns must be a list of reports or results, oldest first "
-            f"(got {shown(wrong[0] if wrong else turns)}). Give what on_report received, or what fit_messages or an Assembler returned."
+            f"(got {shown(wrong[0] if wrong else turns)}). "
+            "Give what on_report received, or what fit_messages or an Assembler returned."
         )
         raise BudgetConfigError(msg)
     return held
