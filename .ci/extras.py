@@ -43,6 +43,7 @@ from rankbudget import counter_for
 assert counter_for("o200k_base", fast=True).name
 """,
     "cli": "import argcomplete; from rankbudget import BudgetReport; BudgetReport(limit=1, total_tokens=0).print()",
+    "otel": "from rankbudget import trace_reports; trace_reports()",
     "parquet": "from pathlib import Path; import rankbudget.batch.formats as f; f.format_of(Path('in.parquet'))",
     "ray": "import pyarrow, ray.data; from rankbudget.batch import FitPrompt",
     "daft": "import daft, pyarrow; from rankbudget.batch import fit_daft",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ._supported import require_llama_index
 
 if TYPE_CHECKING:
+    from ._events import BudgetEvent
     from ._sharing import budget_for, use_session
     from .agent import BudgetFunctionAgent
     from .block_memory import BudgetMemory
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .prompt_helper import BudgetPromptHelper
 
 _HOMES = {
+    "_events": ("BudgetEvent",),
     "_sharing": ("budget_for", "use_session"),
     "agent": ("BudgetFunctionAgent",),
     "block_memory": ("BudgetMemory",),
@@ -49,6 +51,7 @@ _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BudgetChatMemoryBuffer",
+    "BudgetEvent",
     "BudgetFunctionAgent",
     "BudgetMemory",
     "BudgetMemoryBlock",

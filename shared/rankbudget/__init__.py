@@ -65,7 +65,9 @@ _HOME = {
     "fit_documents": "prompt.fit_documents",
     "fit_messages": "prompt.fit_messages",
     "fit_text": "prompt.fit_text",
+    "log_reports": "report.observers",
     "save_html": "report.page",
+    "trace_reports": "report.observers",
     "truncate_text": "compression.truncate",
 }
 
@@ -114,7 +116,9 @@ __all__ = [
     "fit_documents",
     "fit_messages",
     "fit_text",
+    "log_reports",
     "save_html",
+    "trace_reports",
     "truncate_text",
 ]
 
@@ -149,6 +153,7 @@ if TYPE_CHECKING:
     from .prompt.session import BudgetSession
     from .relevance.index import EmbeddingIndex
     from .relevance.protocol import Scorer
+    from .report.observers import log_reports, trace_reports
     from .report.page import save_html
     from .report.report import BudgetReport, FitResult
     from .report.totals import BlockTotal

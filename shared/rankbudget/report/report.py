@@ -250,9 +250,10 @@ class BudgetReport:
         """Returns the blocks as aligned plain text."""
         return table(self._totals())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns all of it as plain data, ranges expanded."""
-        return {**self._totals(), "decisions": [asdict(decision) for decision in self.decisions]}
+    def to_dict(self, *, decisions: bool = True) -> dict[str, Any]:
+        """Returns all of it as plain data, ranges expanded; without `decisions` their list is empty."""
+        listed = [asdict(decision) for decision in self.decisions] if decisions else []
+        return {**self._totals(), "decisions": listed}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Returns `to_dict` as JSON, in one line or indented by `indent` spaces a level."""
