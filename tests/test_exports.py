@@ -13,15 +13,15 @@ EXPECTED = {
         "CounterUnavailableError", "Decision", "DictCodec", "EmbeddingIndex", "EmbeddingIndexError", "FewShotSelector", "FitResult",
         "FitStrategy", "MessageError", "OptimizationResult", "OptimizerConfig", "PromptCompressor", "Provenance", "Rendition", "RowError", "Scope",
         "Scorer", "Segment", "SegmentScore", "SummaryError", "TokenBudget", "TokenCounter", "TokenOptimizer", "afit_messages",
-        "build_constrained_prompt", "counter_for", "fit_documents", "fit_messages", "fit_text", "save_html",
-        "truncate_text",
+        "build_constrained_prompt", "counter_for", "fit_documents", "fit_messages", "fit_text", "log_reports", "save_html",
+        "trace_reports", "truncate_text",
     ],
     "langchain_budget": [
         "BudgetChatPromptTemplate", "BudgetContextEdit", "BudgetDocumentCompressor", "BudgetExampleSelector", "BudgetMemory",
         "BudgetMessageHistory", "BudgetMiddleware", "BudgetRetriever", "BudgetTrimmer", "budget_model", "pre_model_hook", "trim_messages",
     ],
     "llamaindex_budget": [
-        "BudgetChatMemoryBuffer", "BudgetFunctionAgent", "BudgetMemory", "BudgetMemoryBlock", "BudgetNodePostprocessor",
+        "BudgetChatMemoryBuffer", "BudgetEvent", "BudgetFunctionAgent", "BudgetMemory", "BudgetMemoryBlock", "BudgetNodePostprocessor",
         "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "OfflineEmbedding", "ProjectMemoryBlock", "SystemMemoryBlock",
         "TaskMemoryBlock", "budget_for", "budget_model", "embedder", "few_shot_function", "summarizer", "use_session",
     ],

@@ -1,4 +1,4 @@
-"""What can be given as `on_report`: spans of OpenTelemetry, and a log of one JSON line a prompt. No content."""
+"""What can be given as `on_report`: spans of OpenTelemetry, a log of one JSON line a prompt. No content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DOCUMENTS = "knowledge"
 
 
 def trace_reports(tracer_provider: Any = None) -> OnReport:
-    """Returns an `on_report` that makes a span of OpenTelemetry for each prompt; figures only, no texts or ids.
+    """Returns an `on_report` that makes a span of OpenTelemetry for each prompt: figures, no texts, no ids.
 
     The span `compact_messages` is a child of the span that is current when the report arrives, and has no
     duration of its own. Documents have a span `rank_documents` below it, of OpenInference's kind RERANKER.
