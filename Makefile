@@ -14,6 +14,7 @@ UPSTREAM ?= .upstream
 VENV_FUZZ ?= .venv-fuzz
 VENV_BATCH ?= .venv-batch
 VENV_DOCS ?= .venv-docs
+VENV_PEERS ?= .venv-peers
 VENV_BROWSER ?= .venv-browser
 PY := $(VENV)/bin/python
 PIP_FLAGS := --disable-pip-version-check --quiet
@@ -57,6 +58,16 @@ notebooks: $(VENV)/.dev ## Runs the notebooks top to bottom
 .PHONY: bench
 bench: $(VENV)/.dev ## Measures against the peers, interleaved in one process, and prints medians and ratios
 	@$(PY) benchmarks/run.py $(T)
+
+$(VENV_PEERS)/.done: $(PINS) benchmarks/peers_table.py
+	@test -x $(VENV_PEERS)/bin/python || $(PYTHON) -m venv $(VENV_PEERS)
+	@$(VENV_PEERS)/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -e '.[langchain,llamaindex,embed]' \
+		promptbudget==0.2.1 cendor-contextkit==1.1.0 vecr-compress==0.1.3 ctxbudgeter==0.3.2 astro-anchor==0.2.0
+	@touch $@
+
+.PHONY: peers
+peers: $(VENV_PEERS)/.done ## Runs the same conversations through eight other libraries, and prints what each keeps (docs/peers.md)
+	@$(VENV_PEERS)/bin/python benchmarks/peers_table.py $(T)
 
 .PHONY: quality
 quality: $(VENV)/.dev ## Scores what survives a budget (QUALITY_DIR=folder of labelled data; see docs/quality.md)

@@ -87,7 +87,10 @@ class FitPrompt:
             raise BudgetConfigError.of(problems)
         check_kinds({"notice": notice})
         given = TokenBudget.from_dict(budget) if isinstance(budget, Mapping) else budget
-        self.budget = given if isinstance(given, TokenBudget) else plain_budget(given)
+        budget_given = given if isinstance(given, TokenBudget) else plain_budget(given)
+        # Each row is a prompt of its own: no later turn profits from a history whose share stays as it is.
+        alone = budget_given.surplus == "waterfall"
+        self.budget = budget_given.replace(surplus="borrow") if alone else budget_given
         self._has_window = isinstance(given, TokenBudget)
         self.counter = counter
         self.columns = dict(columns or {})

@@ -91,6 +91,8 @@ def _is_missing(value: Any, *, is_text: bool) -> bool:
 def _read(name: str, value: Any) -> Any:
     if isinstance(value, str):
         text, value = value, _messages_in(value) if name in _TEXTS else _parsed(name, value)
+        if isinstance(value, str) and name not in _TEXTS and name != "question":
+            value = _parsed(name, value)  # some exports encode a list twice
         if isinstance(value, str) or (name == "question" and not _has_role(value, {"user"})):
             return str(text)
     else:

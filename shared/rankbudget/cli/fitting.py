@@ -41,6 +41,8 @@ class Task:
         if not self.passages:
             share = 1 - budget.reserve if budget.reserve <= 1 else 1.0
             budget = budget.replace(ratios={"history": share})
+        elif budget.surplus == "waterfall":  # one prompt: what documents leave goes to the chat
+            budget = budget.replace(surplus="borrow")
         assembler = Assembler(budget, counter=counter_for(budget.model))
         return assembler.assemble(self._blocks(), query=self.question, tools=self.chat.tools)
 

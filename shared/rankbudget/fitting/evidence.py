@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..relevance.evidence import rate_documents, rate_sentences
+from ..relevance.corpus import scored_texts
+from ..relevance.evidence import rate_documents, rate_sentences, word_shares
 from ..relevance.fusion import default_scorer, normalised
 from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
@@ -27,6 +28,11 @@ Order = Literal["original", "edges", "score"]
 SENTENCE_SLOPE = 0.3
 """What a sentence of a turn or a scored segment loses per spread it falls behind the best of its segment."""
 
+NAMED = 3.0
+"""What all words of the question in a text count beside scores of the host, in spreads of these scores.
+
+Half of the words count a quarter of that: other texts of a good retriever have some of them, too.
+"""
 COSTLY, LETTERS = 64, 4
 """Tokens that a segment may have beside its text, as a picture has; usual characters of a token."""
 
@@ -39,7 +45,8 @@ class Evidence:
     order. Texts that repeat another one come last.
 
     Args:
-        scorer: rates segments that have no score of their own; None takes the default mix.
+        scorer: rates segments that have no score of their own; None takes the default mix. Beside scores of
+            their own the words of the question count.
         compress: allows sentences and cut sentences; False keeps whole segments only and goes on behind one
             that does not fit, so a larger limit may drop a small text for a better, large one.
         dedup: keeps texts that repeat another one only where everything else fits.
@@ -243,12 +250,19 @@ class _Rater:
     def documents(self) -> list[float]:
         """How likely each segment holds evidence."""
         if self.given:
-            near = normalised(self.given)
+            near = self._with_own(normalised(self.given))
         elif self.turns:
             near = TurnScorer(self.scorer).score(self.query, self.segments)
         else:
             near = rate_documents(self.query, self.segments, self.scorer)
         return [rating + shift for rating, shift in zip(near, self._shifts(near), strict=True)]
+
+    def _with_own(self, given: list[float]) -> list[float]:
+        """Returns the host's scores with the question's words as a second signal; those of memories alone."""
+        if self.ranking is not None:
+            return given
+        shares = word_shares(self.query, scored_texts(self.segments))
+        return [score + NAMED * share**2 for score, share in zip(given, shares, strict=True)]
 
     @cached_property
     def sentences(self) -> list[list[float]]:

@@ -16,7 +16,7 @@ from .protocol import Scorer
 from .question import plain_question
 from .sentences import split_sentences
 from .stopwords import STOP_WORDS
-from .words import raw_words
+from .words import content_terms, raw_words
 
 T = TypeVar("T")
 Rate = Callable[[str, Sequence[Segment], Scorer], T]
@@ -69,6 +69,23 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
         own = NEARNESS * near[j] + LEADS_ON * leads_on[j] + WORDS * math.log(max(1, lengths[j]))
         ratings[owner].append(own + DOCUMENT * documents[owner])
     return ratings
+
+
+def word_shares(query: str, texts: tuple[str, ...]) -> list[float]:
+    """Returns which share of the question's words each text has, 0 to 1; rare words count more.
+
+    Words that no text has do not count. Texts that differ in other words have the same share.
+    """
+    index = TermIndex.of(texts)
+    found, total = [0.0] * len(texts), 0.0
+    for term in dict.fromkeys(content_terms(plain_question(query, texts))):
+        holders = index.with_stem(term)
+        if holders:
+            weight = index.idf(len(holders))
+            total += weight
+            for i in holders:
+                found[i] += weight
+    return [weight / total for weight in found] if total else found
 
 
 def _rated_documents(

@@ -9,7 +9,7 @@ from pathlib import Path
 from rankbudget.cli.commands import COMMANDS
 from rankbudget.cli.main import main
 
-PAGE = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "command-line.md").read_text(encoding="utf-8")
 
 
 def test_every_command_of_the_page_prints_what_it_shows(tmp_path, monkeypatch, capsys):
