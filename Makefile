@@ -204,5 +204,5 @@ all: lint type imports test batch-test browser-test upstream notebooks wheel-tes
 
 .PHONY: clean
 clean: ## Removes what the other targets made
-	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) $(VENV_FUZZ) $(VENV_BATCH) $(VENV_DOCS) $(VENV_BROWSER) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
+	rm -rf $(VENV) $(VENV_FLOOR) $(VENV_WHEEL) $(VENV_UPSTREAM) $(UPSTREAM) $(VENV_FUZZ) $(VENV_BATCH) $(VENV_DOCS) $(VENV_PEERS) $(VENV_BROWSER) build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -225,3 +225,29 @@ def test_null_written_as_json_is_an_empty_cell(name):
     """`df[name].map(json.dumps)` makes it of an empty one."""
     made = FitPrompt(200).row({"question": "q?", name: "null"})
     assert made["messages"] == [{"role": "user", "content": "q?"}]
+
+
+@pytest.mark.parametrize("documents", [None, [], "[]", [""], ["A short one."]])
+def test_what_documents_leave_goes_to_the_history(documents):
+    """A row stands alone: an empty or short list of documents does not drop an exchange that fits."""
+    chat = []
+    for n in range(14):
+        told = "My locker code is 4411. " if n == 3 else ""
+        chat.append({"role": "user", "content": f"What about item {n}? {told}" + "word " * 60})
+        chat.append({"role": "assistant", "content": f"Item {n} is fine. " + "word " * 60})
+    fit = FitPrompt({"context_window": 3000, "reserve": 1000}, counter="gpt-4o")
+    row = fit.row({"history": chat, "documents": documents, "question": "What is my locker code?"})
+    assert "4411" in str(row["messages"])
+    assert row["prompt_tokens"] > 1_700
+
+
+def test_a_list_that_was_encoded_twice_is_read():
+    """Some exports write JSON of JSON; a text that is no list in the end is an error of its row."""
+    fit = FitPrompt(500, counter="gpt-4o")
+    chat = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "y"},
+        {"role": "user", "content": "z"},
+    ]
+    assert fit.row({"history": json.dumps(json.dumps(chat))})["messages"] == chat
+    assert "RowError: history must be JSON" in fit.row({"history": json.dumps("hello")})["budget_error"]

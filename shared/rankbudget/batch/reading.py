@@ -91,8 +91,6 @@ def _is_missing(value: Any, *, is_text: bool) -> bool:
 def _read(name: str, value: Any) -> Any:
     if isinstance(value, str):
         text, value = value, _messages_in(value) if name in _TEXTS else _parsed(name, value)
-        if isinstance(value, str) and name not in _TEXTS and name != "question":
-            value = _parsed(name, value)  # some exports encode a list twice
         if isinstance(value, str) or (name == "question" and not _has_role(value, {"user"})):
             return str(text)
     else:
@@ -139,7 +137,8 @@ def _has_role(value: Any, roles: Collection[str]) -> bool:
 
 def _parsed(name: str, text: str) -> Any:
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        return json.loads(value) if isinstance(value, str) else value  # some exports encode a list twice
     except (ValueError, RecursionError) as error:
         msg = f"{name} must be JSON (got {shown(text)}: {error}). Give a JSON list or nested values."
         raise RowError(msg) from error
