@@ -271,8 +271,11 @@ def test_scopes_do_not_leak() -> None:
 
 
 def test_own_scores_are_obeyed() -> None:
-    """Scores a caller brings decide, not the words."""
-    segments = [Segment(id="a", text="refund days", score=0.1), Segment(id="b", text="cats sleep", score=0.9)]
+    """Scores that a caller brings decide between texts that have as many words of the question."""
+    segments = [
+        Segment(id="a", text="refund soon", score=0.1),
+        Segment(id="b", text="refund late", score=0.9),
+    ]
     assert [
         s.id for s in fit_documents(segments, max_tokens=3, query="refund days", compress=False).segments
     ] == ["b"]

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from .. import __version__
 from ..errors import BudgetError
@@ -53,7 +54,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         command.set_defaults(run=run)
         for option, settings in options.items():
             command.add_argument(*option.split(), **settings)
-    if "_ARGCOMPLETE" in os.environ:  # the shell asks what may come next
+    if "_ARGCOMPLETE" in os.environ and find_spec("argcomplete"):  # the shell asks what may come next
         import argcomplete  # type: ignore[import-not-found,unused-ignore]  # may not be installed
 
         argcomplete.autocomplete(parser)
