@@ -17,8 +17,9 @@ Words = frozenset[str]
 _NAME = re.compile(r"(?<!\w)\w+(?:[-./:@#]\w+)+")
 """It starts at the start of a word alone: a long run of letters is read once, not from each of them."""
 _TROUBLE = re.compile(
-    r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic|denied|timed? ?out|invalid)\b"
-    r"|^\s+File \"",
+    r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic(?:ked)?|denied|timed? ?out"
+    r"|invalid)\b|\w(?-i:Error|Exception)\b|\berr!|segmentation fault|core dumped|out of memory"
+    r"|^e {3,}\S|^\s+File \"",
     re.IGNORECASE,
 )
 _ESCAPED = re.compile(r"\\+[nrt]")

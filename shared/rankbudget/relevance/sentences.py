@@ -58,6 +58,7 @@ LONGEST = 1000
 _FEWEST = 3
 _LISTS = (  # what may end an item, where two meet, the fewest items, and the most characters of one
     ("},", "],", "),", re.compile(r"(?<=[}\])],)(?=\s?[\[({\"'])"), 4, 2000),
+    ('":', re.compile(r"(?<=[\"\w}\]],)(?=\s?\"[^\"]{1,80}\":)"), 6, 2000),  # members of an object
     (">", re.compile(r"(?<=>)(?=\s?<\w)"), 12, 400),
     ("|", ";", re.compile(r"(?<=[|;])(?= )"), 6, 400),
     (",", re.compile(r"(?<=,)(?= )"), 20, 100),

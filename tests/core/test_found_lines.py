@@ -1,0 +1,72 @@
+"""What a long text keeps of objects in one line, and of lines that tell of an error."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import Segment, fit_documents, fit_messages
+from tests.drawing import draws
+
+TOLD = [
+    'Traceback (most recent call last):\n  File "/srv/job.py", line 88, in run\nZeroDivisionError: division by zero',
+    "KeyError: 'tenant'",
+    "requests.exceptions.Timeout: no reply of db7 in 30 s",
+    "java.lang.IllegalStateException: queue closed",
+    "npm ERR! could not resolve left-pad",
+    "Segmentation fault (core dumped)",
+    "Killed process 812 (job) total-vm:8123kB, out of memory",
+    "thread 'main' panicked at src/main.rs:4:5:",
+    "E       assert 3 == 4",
+]
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":"), (",", ": ")])
+def test_the_named_member_of_an_object_stays(separators: tuple[str, str]) -> None:
+    """An object in one line, written with blanks or without, as most servers write it."""
+
+    @draws(cases=3)
+    @given(st.integers(100, 400), st.integers(0, 99), st.integers(200, 2_000), st.booleans())
+    def law(size: int, at: int, limit: int, nested: bool) -> None:
+        members: list[tuple[str, object]] = [(f"Person{i}", f"555-{i:04}") for i in range(size)]
+        value = {"mobile": "999-1234", "office": 7} if nested else "999-1234"
+        members.insert(at, ("Anna Bell", value))
+        text = json.dumps(dict(members), separators=separators)
+        made = fit_documents(
+            [Segment(id="a", text=text)], max_tokens=limit, query="What is the number of Anna Bell?"
+        )
+        assert "999-1234" in made.segments[0].text
+
+    law()
+
+
+@draws()
+@given(
+    told=st.sampled_from(TOLD),
+    lines=st.integers(100, 900),
+    limit=st.integers(300, 3_000),
+    question=st.sampled_from(["Why does the job crash?", "What went wrong?", "What now?"]),
+)
+def test_the_line_that_tells_of_an_error_stays(told: str, lines: int, limit: int, question: str) -> None:
+    """Among hundreds of ordinary lines of a tool's result the error's own line is kept, whatever wrote it."""
+    log = [f"stored item {i} in table {i % 7}" for i in range(lines)]
+    log[lines // 2] = told
+    call = {"id": "1", "type": "function", "function": {"name": "read_log", "arguments": "{}"}}
+    chat = [
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "\n".join(log)},
+    ]
+    assert told.splitlines()[-1] in fit_messages(chat, max_tokens=limit).messages[-1]["content"]
+
+
+def test_ordinary_lines_are_no_errors() -> None:
+    """Words that only resemble one do not make a line special."""
+    from rankbudget.compression.importance import tells_trouble
+
+    assert not any(
+        map(tells_trouble, ["the terrors of Rome", "a mirror", "invalidated", "He said: E = mc2", "berry"])
+    )
