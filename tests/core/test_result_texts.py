@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import counter_for, fit_messages
+from rankbudget.errors import BudgetExceededError
 from rankbudget.messages.codec import DictCodec
 from rankbudget.messages.texts import content_text, replace_text, texts_of
-from rankbudget.testing import pairing_errors
+from rankbudget.testing import WordCounter, check_laws, check_refusal, pairing_errors
 from rankbudget.testing.shapes import SHAPES
 from tests.drawing import draws
 
 WORDS = counter_for("gpt-4o")
+COUNTER = WordCounter()
 FACT = "The code of order 4711 is ZX81."
 LEAST = 150
 """Tokens of the room of a shortened result: as much as its call, the question and some lines of it need."""
@@ -96,3 +98,36 @@ def test_what_is_no_text_of_a_result_stays(content: list[Any]) -> None:
     """Results of a provider's own tools, images and nested objects are not changed."""
     assert texts_of(content) == []
     assert replace_text(content, []) == content
+
+
+TEXTS = st.lists(
+    st.lists(
+        st.sampled_from(["The valve opens.", "Pump 7 stops... at noon.", "[... 3 lines ...]"]), max_size=9
+    ).map(" ".join),
+    min_size=2,
+    max_size=6,
+)
+
+
+@draws()
+@given(TEXTS, st.integers(1, 60))
+def test_no_text_of_a_message_moves_into_another(texts: list[str], share: int) -> None:
+    """However little room several results and a text of one message have, each keeps only what was its own."""
+    calls = [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}} for n in range(len(texts) - 1)]
+    results = [
+        {"type": "tool_result", "tool_use_id": call["id"], "content": text}
+        for call, text in zip(calls, texts, strict=False)
+    ]
+    messages = [
+        {"role": "user", "content": "When does pump 7 stop?"},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": [*results, {"type": "text", "text": f"And then? {texts[-1]}"}]},
+    ]
+    whole = COUNTER.count_messages(messages)
+    limit = whole - sum(map(COUNTER.count, texts)) * share // 60
+    try:
+        found = fit_messages(messages, max_tokens=limit, counter=COUNTER)
+    except BudgetExceededError as error:
+        check_refusal(messages, error, limit=limit, counter=COUNTER)
+        return
+    check_laws(messages, found.messages, limit=limit, counter=COUNTER)

@@ -77,16 +77,31 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
         text = "\n".join(texts)
         if counter.count(text) <= tokens:
             continue  # a session's question may be another one than the one that it shortened
-        cut = partial(remembered_cut, counter=counter, question=_asked_about(timeline, position, text))
+        asked = _asked_about(timeline, position, text)
+        cut = partial(remembered_cut, counter=counter, question=asked)
         sizes = counter.count_many(texts)
-        level = fair_level(sizes, tokens)
-        # Each long block is cut by itself, so that a caption stays beside its image.
-        if len(texts) > 1 and level >= VERY_LEAST:
-            parts: Any = [t if n <= level else cut(t, level) for t, n in zip(texts, sizes, strict=True)]
-        else:
-            parts = cut(text, tokens)
+        levels = _levels(texts, sizes, tokens, asked or "")
+        # Each block is cut by itself, so that a caption stays beside its image and a result answers its call.
+        parts = [t if n <= most else cut(t, most) for t, n, most in zip(texts, sizes, levels, strict=True)]
         made[position] = timeline.codec.with_text(timeline.messages[position], parts)
     return made
+
+
+def _levels(texts: Sequence[str], sizes: list[int], tokens: int, asked: str) -> list[int]:
+    """Returns how many of so many tokens each text of a message may have.
+
+    As many each, if that says something; else those that matter most have what they need.
+    """
+    level = tokens if len(texts) == 1 else fair_level(sizes, tokens)
+    if len(texts) == 1 or level >= VERY_LEAST:
+        return [level] * len(texts)
+    from ..compression.importance import by_importance, words_of
+
+    levels, left = [0] * len(texts), tokens
+    for i in by_importance(texts, words_of(asked), ends_first=2):
+        levels[i] = min(sizes[i], left)
+        left -= levels[i]
+    return levels
 
 
 def _asked_about(timeline: Timeline, position: int, text: str) -> str | None:

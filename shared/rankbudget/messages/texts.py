@@ -86,6 +86,8 @@ def spread_text(texts: Sequence[str], text: str | Sequence[str]) -> list[str]:
     whole = "\n".join(texts)
     head = _alike(whole, text)
     tail = _alike(whole[head:][::-1], text[head:][::-1])
+    if (gap := text.find("...", max(0, head - 2))) >= 0:  # the mark is of one piece
+        tail = min(tail, len(text) - gap - 3)
     middle = text[head : len(text) - tail]
     parts: list[str] = []
     at = 0
