@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ..relevance.corpus import BoundedCache
-from ..relevance.records import record_of
+from ..relevance.records import records_of
 from ..relevance.sentences import LONGEST, split_sentences
 from .importance import Words, by_importance, saying, troubles
 
@@ -48,7 +48,7 @@ def _excerpt_of(text: str, asked: Words) -> Excerpt | None:
         return None
     if not is_list and not saying(pieces, asked) and not (of_lines and troubles(pieces)):
         return None
-    order = by_importance(pieces, asked, ends_first=2, record=partial(record_of, pieces))
+    order = by_importance(pieces, asked, ends_first=2, record=records_of(pieces))
     return partial(_pick, pieces, order, kind="lines" if of_lines and len(pieces) == count else "parts")
 
 
@@ -69,9 +69,12 @@ def _pick(pieces: list[str], order: list[int], target: int, *, kind: str) -> str
             room -= cost
     out, last = [""], -1
     for i in [*sorted(kept), len(pieces)]:
-        if i - last > 1:
+        gap = pieces[last + 1 : i]
+        if not "".join(gap).strip():
+            out += gap  # blank lines cost less than a marker
+        elif gap:
             out[-1] = out[-1].rstrip()
-            out.append(f"\n[... {i - last - 1} {kind} ...]\n")
+            out.append(f"\n[... {len(gap)} {kind} ...]\n")
         out.append(kept.get(i, ""))
         last = i
     return "".join(out).strip("\n")

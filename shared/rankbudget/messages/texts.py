@@ -22,7 +22,7 @@ def texts_of(content: Any) -> list[str]:
 def replace_text(content: Any, text: str | Sequence[str]) -> Any:
     """Returns content whose plain text is `text`; atomic blocks keep their places, a list stays a list."""
     if not isinstance(content, (list, tuple)):
-        return text
+        return text if isinstance(text, str) else "\n".join(text)
     texts = iter(spread_text(texts_of(content), text))
     blocks: list[Any] = []
     for block in content:

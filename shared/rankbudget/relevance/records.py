@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-from .corpus import TermIndex
+from .corpus import BoundedCache, TermIndex
+from .outline import Heading, above, headings_of, is_gap
 from .words import content_terms
 
-_HEADING = re.compile(r"#{1,6} ")
-_BEHIND, _LONGEST = 3, 12
-"""Lines behind a line that belong to it where nothing marks a record; the most of one."""
+_BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
+"""Lines behind a line that belong to it where nothing marks a record; the most of one, and of its headings."""
+_ASKS = ("?", "？", "؟")
 _FEWEST, _FEW = 6, 10
 """Pieces that a text has at least; one in so many of them may have a word that tells it from the others."""
 _NEARLY = 0.8
@@ -19,41 +20,74 @@ _STEP = 1e-6
 _LEAST_ROWS = 3
 
 
-def record_of(pieces: Sequence[str], i: int) -> list[int]:
-    """Returns the positions of a record, that of its piece `i` first, then those behind it.
+def records_of(pieces: Sequence[str]) -> Callable[[int], list[int]]:
+    """Returns what returns the positions of a record, that of the piece asked for first.
 
     A record is what is under a heading, a line with those that are indented below it, or a short paragraph
-    of lines; else a line with its neighbours, or a sentence with the next one.
+    of lines; else a line with its neighbours, or a sentence with the next one. A line takes the headings
+    above it along, and a question the next paragraph.
     """
-    if not pieces[i].endswith("\n"):
-        return [i, i + 1][: len(pieces) - i]
-    part = _marked(pieces, i) or _paragraph(pieces, i)
-    return [i, *range(i + 1, part.stop), *range(i - 1, part.start - 1, -1)]
+    headings = _HEADINGS.get(tuple(pieces), headings_of)
+    return partial(_record_of, pieces, headings)
 
 
-def _marked(pieces: Sequence[str], i: int) -> range | None:
-    """Returns what is under a heading, or indented below a line; None where neither is."""
+_HEADINGS: BoundedCache[tuple[str, ...], list[Heading]] = BoundedCache(
+    max_size=4_000_000, size=lambda pieces: sum(map(len, pieces)) + 64
+)
+
+
+def _record_of(pieces: Sequence[str], headings: Sequence[Heading], i: int) -> list[int]:
+    own = next((h for h in headings if h.start <= i < h.stop), None)
+    over = [j for h in above(headings, own.start if own else i) for j in range(h.start, h.stop)]
+    if own is not None:
+        part = _under(pieces, headings, own)
+    elif not pieces[i].endswith("\n"):
+        part = range(i, min(i + 2, len(pieces)))
+    else:
+        part = _indented(pieces, i) or _paragraph(pieces, i)
+    return [i, *range(i + 1, part.stop), *over[:_MOST_ABOVE], *range(i - 1, part.start - 1, -1)]
+
+
+def _under(pieces: Sequence[str], headings: Sequence[Heading], own: Heading) -> range:
+    """Returns a heading and what is under it, as far as that is short."""
+    ends = [h.start for h in headings if h.start >= own.stop and h.level <= own.level]
+    stop, lines = own.stop, 0
+    while stop < (ends[0] if ends else len(pieces)) and lines < _LONGEST:
+        lines += bool(pieces[stop].strip())
+        stop += 1
+    return range(own.start, stop)
+
+
+def _indented(pieces: Sequence[str], i: int) -> range | None:
+    """Returns a line with those that are indented below it; None where none are."""
     most = range(i + 1, min(i + 1 + _LONGEST, len(pieces)))
     own, following = pieces[i], pieces[i + 1] if most else ""
-    if _HEADING.match(own):
-        ends = [j for j in most if _HEADING.match(pieces[j])]
-    elif following.strip() and _indent(following) > _indent(own):
-        ends = [j for j in most if _indent(pieces[j]) <= _indent(own)]
-    else:
+    if not following.strip() or _indent(following) <= _indent(own):
         return None
+    ends = [j for j in most if _indent(pieces[j]) <= _indent(own)]
     return range(i, ends[0] if ends else most.stop)
 
 
 def _paragraph(pieces: Sequence[str], i: int) -> range:
-    """Returns the paragraph of a line, or its neighbours where that is long."""
+    """Returns the paragraph of a line, with the next one where it asks, or its neighbours where it is long."""
     start, stop = i, i + 1
-    while start and not _ends(pieces, start - 1) and stop - start < _LONGEST:
+    while start and not is_gap(pieces, start - 1) and stop - start < _LONGEST:
         start -= 1
-    while stop < len(pieces) and not _ends(pieces, stop - 1) and stop - start < _LONGEST:
+    while stop < len(pieces) and not is_gap(pieces, stop - 1) and stop - start < _LONGEST:
         stop += 1
-    if stop - start < _LONGEST:
-        return range(start, stop)
-    return range(max(0, i - 1), min(i + 1 + _BEHIND, len(pieces)))
+    if stop - start >= _LONGEST:
+        return range(max(0, i - 1), min(i + 1 + _BEHIND, len(pieces)))
+    if pieces[stop - 1].rstrip().endswith(_ASKS):
+        following = next((j for j in range(stop, len(pieces)) if pieces[j].strip()), None)
+        stop = stop if following is None else _paragraph_end(pieces, following)
+    return range(start, stop)
+
+
+def _paragraph_end(pieces: Sequence[str], i: int) -> int:
+    stop = i + 1
+    while stop < len(pieces) and not is_gap(pieces, stop - 1) and stop - i < _BEHIND:
+        stop += 1
+    return stop
 
 
 def with_records(
@@ -64,24 +98,38 @@ def with_records(
     What a record says belongs to its name: without it, the next record's value would be read as its own.
     """
     places = [(i, j) for i, pieces in enumerate(texts) for j in range(len(pieces))]
-    index = TermIndex.of(tuple([piece for pieces in texts for piece in pieces]))
-    said = [0.0] * len(places)
-    for term in set(content_terms(query)):
-        holders = index.with_stem(term)
-        if len(holders) <= max(1, len(places) // _FEW):
-            for number in holders:
-                said[number] += 1 / len(holders)
     made = [list(row) for row in ratings]
-    best = max(said, default=0.0)
-    for (i, j), weight in zip(places, said, strict=True):
-        if weight and weight >= _NEARLY * best and len(texts[i]) >= _FEWEST:
-            for step, k in enumerate(record_of(texts[i], j)):
+    for i, j in (places[number] for number in _asked_for(query, [texts[i][j] for i, j in places])):
+        if len(texts[i]) >= _FEWEST:
+            for step, k in enumerate(records_of(texts[i])(j)):
                 made[i][k] = max(made[i][k], made[i][j] - _STEP * step)
     for pieces, row in zip(texts, made, strict=True):
         for head, lines in _tables(pieces):
             best = max(row[lines.start : lines.stop]) - _STEP / 2
             row[head.start : head.stop] = [max(rating, best) for rating in row[head.start : head.stop]]
     return made
+
+
+def _asked_for(query: str, pieces: Sequence[str]) -> list[int]:
+    """Returns the positions of the pieces that say what was asked as few others do.
+
+    They have a word that few have, or more of the rarer ones than any other: a first name and a surname.
+    """
+    index = TermIndex.of(tuple(pieces))
+    few = max(1, len(pieces) // _FEW)
+    rare, shared = [0.0] * len(pieces), [0.0] * len(pieces)
+    for term in set(content_terms(query)):
+        holders = index.with_stem(term)
+        for number in holders:
+            shared[number] += 1 / len(holders)
+            if len(holders) <= few:
+                rare[number] += 1 / len(holders)
+    for said in (rare, shared):
+        best = max(said, default=0.0)
+        found = [i for i, weight in enumerate(said) if weight and weight >= _NEARLY * best]
+        if found and (said is rare or len(found) <= few):
+            return found
+    return []
 
 
 def _tables(pieces: Sequence[str]) -> Iterator[tuple[range, range]]:
@@ -103,11 +151,6 @@ def _cells(line: str) -> tuple[int, int]:
         return 0, 0
     bars, commas = line.count("|") + line.count("\t"), line.count(",") + line.count(";")
     return (bars, 0) if bars else (0, commas if commas > 1 else 0)
-
-
-def _ends(pieces: Sequence[str], j: int) -> bool:
-    """Returns whether a paragraph ends behind a piece: a line, or a sentence with its line breaks."""
-    return pieces[j].endswith("\n\n") or not pieces[j].strip() or not pieces[j + 1].strip()
 
 
 def _indent(line: str) -> int:

@@ -10,7 +10,7 @@ from .corpus import BoundedCache
 _STOPS, _EAST_ASIAN = ".!?…؟۔।", "。！？｡"
 _END = re.compile(  # one set of characters first: ten times faster; no lower case follows a full stop
     rf"[{_STOPS}{_EAST_ASIAN}\n](?!(?<=\.) {{1,79}}[a-z])(?:"
-    rf"(?<=[{_STOPS}])[{_STOPS}]*[\"'”’»)\]]*|(?<=[{_EAST_ASIAN}])[{_EAST_ASIAN}]*[」』”’）]*|(?<=\n)\n*)"
+    rf"(?<=[{_STOPS}])[{_STOPS}]*[\"'”’»)\]]*|(?<=[{_EAST_ASIAN}])[{_EAST_ASIAN}]*[」』”’）]*|(?<=\n)[\r\n]*)"
 )
 _ABBREVIATIONS = frozenset(  # written before capitals; what the rules of `_is_inner` find is not listed
     """abb abs abschn abt adj adm akad al allg anh anm ap approx apr aprox aufl aug ausg av avda ave avv
@@ -90,7 +90,7 @@ def _split(text: str) -> tuple[str, ...]:
         end = match.end()
         if end <= start or not _ends_sentence(text, match):
             continue
-        if text[end : end + 1] == "\n" or _is_inside(functions, end):
+        if text[end : end + 2].lstrip("\r")[:1] == "\n" or _is_inside(functions, end):
             continue  # the line break that follows ends the piece
         if shortest and shortest.end() <= end:
             pieces.append(text[start:end])

@@ -1,0 +1,126 @@
+"""The outline of a text: which lines are headings, as people and programs write them, and what is under each."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_DEPTH = re.compile(r"(#{1,6})\s|<h([1-6])\b", re.IGNORECASE)
+_UNDERLINE = re.compile(r"([=~^*+\"'`-])\1{2,}\s*")
+_STYLES = {
+    "bold": re.compile(r"(\*\*|__)(?!\s)[^*_]+\1:?"),
+    "numbered": re.compile(
+        r"(?:§+|(?:art(?:icle|ikel|ículo|icolo)?|section|clause|chapter|part|kapitel|abschnitt|cap[ií]tulo"
+        r"|chapitre|titre|annex|appendix|step|schritt)\b\.?)\s*(?:\d|[ivx]+\b).*",
+        re.IGNORECASE,
+    ),
+}
+"""Lines that are headings wherever they stand."""
+_CLAUSE = re.compile(r"\d{1,3}(?:\.\d{1,2}){0,3}[.)]?\s+[^\W\d].*")
+_ITEM = re.compile(r"[-*•+>|]")
+_STOPS = ".,;?!…。，；？！"
+_FIELD = re.compile(r"[\w][\w .-]{0,23}:\s")
+_CHANGES = re.compile(r"\b[0-9a-f]{7,}\b|\d+")
+_LONGEST_HEADING, _MOST_WORDS = 100, 12
+_RECURS, _HEADER_LINES = 3, 6
+_OTHER = 10
+"""Styles without a depth of their own are deeper than those with one, in the order of their first use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading of a text: the positions of its lines, and how deep it is."""
+
+    start: int
+    stop: int
+    level: int
+
+
+def headings_of(pieces: Sequence[str]) -> list[Heading]:
+    """Returns the headings among the lines or sentences of a text, in order.
+
+    The order in which styles are used first tells which is under which, as in reStructuredText.
+    """
+    order: dict[str, int] = {}
+    found = []
+    recurring = _recurring(pieces)
+    for i, piece in enumerate(pieces):
+        if (i and not pieces[i - 1].endswith("\n")) or not piece.endswith("\n"):
+            continue
+        line, begins = piece.strip("\r\n"), not i or is_gap(pieces, i - 1)
+        if not line.strip() or line[0].isspace():
+            continue
+        depth = _DEPTH.match(line)
+        if depth:
+            found.append(Heading(i, i + 1, len(depth[1] or "") or int(depth[2])))
+        elif begins and _mask(line) in recurring and (stop := _header_end(pieces, i)):
+            found.append(Heading(i, stop, order.setdefault("header", _OTHER + len(order))))
+        elif style := _style(pieces, i, line.rstrip(), begins=begins):
+            found.append(Heading(i, i + 1, order.setdefault(style, _OTHER + len(order))))
+    return found
+
+
+def is_gap(pieces: Sequence[str], i: int) -> bool:
+    """Returns whether a blank line, or the end of the text, is behind a line or sentence."""
+    if i + 1 >= len(pieces) or not pieces[i].strip() or not pieces[i + 1].strip():
+        return True
+    own, following = pieces[i], pieces[i + 1]
+    ends = own[len(own.rstrip()) :].count("\n")
+    return ends + following[: len(following) - len(following.lstrip())].count("\n") > 1
+
+
+def _style(pieces: Sequence[str], i: int, line: str, *, begins: bool) -> str:
+    """Returns the style of a heading that is one line without a mark of its depth; "" for any other line."""
+    if len(line) > _LONGEST_HEADING or not any(map(str.isalnum, line)):
+        return ""
+    if not is_gap(pieces, i) and (rule := _UNDERLINE.fullmatch(pieces[i + 1])):
+        return rule[1]
+    for name, form in _STYLES.items():
+        if form.fullmatch(line):
+            return name
+    if not begins or line[-1] in _STOPS:
+        return ""
+    if line[-1] == ":":
+        return "colon"
+    if _CLAUSE.fullmatch(line):
+        return f"clause {line.split(maxsplit=1)[0].rstrip('.)').count('.')}"
+    alone = is_gap(pieces, i) and not _ITEM.match(line) and not line[0].islower()
+    if not alone or len(line.split()) > _MOST_WORDS:
+        return ""
+    return "capitals" if line.isupper() else "title"
+
+
+def _recurring(pieces: Sequence[str]) -> set[str]:
+    """Returns how the first lines of the paragraphs begin that may be the headers of records."""
+    starts = (i for i in range(len(pieces)) if not i or is_gap(pieces, i - 1))
+    counts = Counter(_mask(pieces[i]) for i in starts if pieces[i].strip() and _header_end(pieces, i))
+    return {mask for mask, count in counts.items() if count >= _RECURS}
+
+
+def _mask(line: str) -> str:
+    """Returns the first word of a line, with one sign for its numbers and hashes."""
+    return _CHANGES.sub("0", line.split(maxsplit=1)[0]) if line.strip() else ""
+
+
+def _header_end(pieces: Sequence[str], i: int) -> int:
+    """Returns where the paragraph ends that begins with a line, if it has fields as "Date: today"; else 0."""
+    if not pieces[i].endswith("\n") or pieces[i][0].isspace():
+        return 0
+    stop = i
+    while stop < len(pieces) and stop - i < _HEADER_LINES and pieces[stop].strip():
+        stop += 1
+        if is_gap(pieces, stop - 1):
+            break
+    fields = sum(bool(_FIELD.match(piece)) for piece in pieces[i:stop])
+    return stop if stop - i > 1 and fields * 2 >= stop - i else 0
+
+
+def above(headings: Sequence[Heading], i: int) -> Iterator[Heading]:
+    """Yields the headings under which a line stands, the nearest first."""
+    level: float = float("inf")
+    for heading in reversed(headings):
+        if heading.stop <= i and heading.level < level:
+            level = heading.level
+            yield heading
