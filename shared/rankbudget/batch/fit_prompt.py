@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from ..budget.token_budget import TokenBudget
 from ..conversation.thread import CutMode
 from ..counting.profiles import RenderingProfile
+from ..counting.protocol import TokenCounter
+from ..counting.tokenizer_counter import TokenizerCounter
 from ..errors import (
     BudgetConfigError,
+    MessageError,
     RowError,
     check_choice,
     check_flag,
@@ -162,6 +165,7 @@ class FitPrompt:
                     raise row  # noqa: TRY301 - it becomes an output like every other error
                 parts = read_row(row)
                 plan = assembler.assemble(parts.blocks, query=parts.question, tools=parts.tools)
+                _check_template(assembler.counter, plan, parts.tools)
                 made = self._outputs(plan)
             except Exception as error:  # whatever a row holds, the next ones are fitted
                 told = in_utf8(f"{type(error).__name__}: {' '.join(str(error).split())}")
@@ -235,6 +239,13 @@ class FitPrompt:
             else None,
             "budget_error": None,
         }
+
+
+def _check_template(counter: TokenCounter, plan: Plan, tools: Sequence[Any] | None) -> None:
+    """Refuses messages that the chat template does not render: an engine would stop at them."""
+    if isinstance(counter, TokenizerCounter) and (why := counter.refusal(plan.messages, tools)):
+        msg = f"the chat template must render the messages (got {why}). Leave out what it does not know."
+        raise MessageError(msg)
 
 
 def _check_names(option: str, given: Any, known: tuple[str, ...], problems: list[str]) -> None:

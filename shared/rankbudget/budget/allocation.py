@@ -6,7 +6,7 @@ Each step only moves tokens that are there:
     2. A block without a ratio or size of its own draws from the share of "memory", in rank order.
     3. Pinned content takes what others cannot use, then from lower ranks, then from higher ones, the least
        important first, what is beyond a block's minimum before the minimum; never pinned content.
-    4. A block below its minimum takes the same from lower ranks.
+    4. A block below its minimum takes the same from lower ranks, but leaves them their fixed sizes.
     5. A block that goes first takes the same from lower ranks, down to their minimum.
     6. A block whose texts would be shortened takes what no block can use.
     7. What is still unused moves as the surplus rule says.
@@ -201,12 +201,16 @@ def _pinned(demand: Demand) -> int:
 
 
 def _needed(demand: Demand) -> int:
-    return min(max(demand.pinned, demand.minimum), demand.wanted)
+    return min(max(demand.pinned, demand.minimum, demand.size or 0), demand.wanted)
+
+
+def _kept(demand: Demand) -> int:
+    return min(max(demand.pinned, demand.size or 0), demand.wanted)
 
 
 _CLAIMS: Sequence[tuple[Floor, Sequence[tuple[bool, Floor]]]] = (
     (lambda demand: demand.pinned, [(False, _needed), (True, _needed), (True, _pinned)]),
-    (lambda demand: demand.minimum, [(False, _needed), (False, _pinned)]),
+    (lambda demand: demand.minimum, [(False, _needed), (False, _kept)]),
     (lambda demand: demand.wanted if demand.first else 0, [(False, _needed)]),
     (lambda demand: demand.whole, []),
 )

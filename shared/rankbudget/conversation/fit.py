@@ -27,26 +27,22 @@ _STEP = "newest tool call with its results"
 class Needs(NamedTuple):
     """What a conversation wants at the least, in tokens."""
 
-    exchanges: int = 0  # of the last exchanges and of the system messages
     must: int = 0  # of what must stay: system messages and, when it is among the messages, the question
-    whole: int = 0  # of the last exchanges before anything of them is shortened
+    whole: int = 0  # of the last exchanges and the system messages, before anything of them is shortened
 
 
 def needs_of(timeline: Timeline, room: int) -> Needs:
     """Returns what the conversation needs of `room` tokens, before anything is granted.
 
-    What does not fit whole is shortened in any case, so it takes no room from the shares of other blocks.
+    What must stay and does not fit whole is shortened in any case, so it takes no room from others.
     """
     pinned, sets = timeline.pinned_tokens, minimum_sets(timeline, timeline.thread.min_exchanges)
     costs = [timeline.cost(units) for units in sets]
     whole = max(costs, default=0)
-    if whole > room - pinned:
-        costs = [
-            cost if cost <= room - pinned else _least_cost(timeline, units)
-            for cost, units in zip(costs, sets, strict=True)
-        ]
     must = 0 if timeline.ended else min(costs, default=0)
-    return Needs(pinned + max(costs, default=0), pinned + must, pinned + whole)
+    if must > room - pinned:
+        must = min([_least_cost(timeline, units) for units in sets])
+    return Needs(pinned + must, pinned + whole)
 
 
 def least_parts(timeline: Timeline, room: int = -1) -> dict[str, int]:

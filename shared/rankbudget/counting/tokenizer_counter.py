@@ -117,6 +117,16 @@ class TokenizerCounter(TextCounter):
             return self._tokens(apply_profile(readable, self.profile), tools)
         return self.overhead(tools) + sum(map(self._refused, messages))
 
+    def refusal(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str | None:
+        """Returns why the chat template refuses a conversation; None where it renders it."""
+        if self._render is None:
+            return None
+        try:
+            self._tokens(messages, tools)
+        except TemplateRefusedError as error:
+            return str(error)
+        return None
+
     def count_message(self, message: Message) -> int:
         """Returns what one message adds; exact when `additive`, an estimate otherwise."""
         if self._render is None:

@@ -1,4 +1,4 @@
-"""The outline of a text: which lines are headings, as people and programs write them, and what is under each."""
+"""The outline of a text: which lines are headings, as people and programs write them."""
 
 from __future__ import annotations
 
@@ -86,8 +86,12 @@ def _style(pieces: Sequence[str], i: int, line: str, *, begins: bool) -> str:
         return "colon"
     if _CLAUSE.fullmatch(line):
         return f"clause {line.split(maxsplit=1)[0].rstrip('.)').count('.')}"
-    alone = is_gap(pieces, i) and not _ITEM.match(line) and not line[0].islower()
-    if not alone or len(line.split()) > _MOST_WORDS:
+    return _title(line) if is_gap(pieces, i) else ""
+
+
+def _title(line: str) -> str:
+    """Returns the style of a line that stands alone; "" where it is an item or too long for a title."""
+    if _ITEM.match(line) or line[0].islower() or len(line.split()) > _MOST_WORDS:
         return ""
     return "capitals" if line.isupper() else "title"
 

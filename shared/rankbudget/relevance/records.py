@@ -10,7 +10,7 @@ from .outline import Heading, above, headings_of, is_gap
 from .words import content_terms
 
 _BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
-"""Lines behind a line that belong to it where nothing marks a record; the most of one, and of its headings."""
+"""Lines behind a line that belong to it without a mark; the most of a record, and of its headings."""
 _ASKS = ("?", "？", "؟")
 _FEWEST, _FEW = 6, 10
 """Pieces that a text has at least; one in so many of them may have a word that tells it from the others."""
@@ -69,7 +69,7 @@ def _indented(pieces: Sequence[str], i: int) -> range | None:
 
 
 def _paragraph(pieces: Sequence[str], i: int) -> range:
-    """Returns the paragraph of a line, with the next one where it asks, or its neighbours where it is long."""
+    """Returns the paragraph of a line, with the next where it asks; of a long one the neighbours."""
     start, stop = i, i + 1
     while start and not is_gap(pieces, start - 1) and stop - start < _LONGEST:
         start -= 1

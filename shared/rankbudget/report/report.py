@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import BudgetConfigError, BudgetError, shown
 from ..segment import Decision, Segment
-from .bar import cell_html
-from .page import page, turn_of, written
 from .parts import Part, expanded, make_sum, size_of
-from .plot import figure_of
-from .terminal import show
-from .texts import Given
 from .totals import BlockTotal
 from .words import HOLDS_AT_ANY_SIZE, explained, table, warnings_of
 
@@ -24,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.figure import Figure
+
+    from .texts import Given
 
 Covers = Literal["prompt", "history", "documents", "examples"]
 Warnings = Sequence[str] | Callable[[], Sequence[str]]
@@ -278,10 +275,14 @@ class BudgetReport:
             >>> "default-src 'none'" in made.report.to_html(before=["one tea", "two teas"])
             True
         """
+        from .page import page, turn_of  # a view is loaded by those who look
+
         return page([turn_of(self, before, after)])
 
     def save_html(self, path: str | PathLike[str], *, before: Given = None, after: Given = None) -> Path:
         """Writes what `to_html` returns for `before` and `after` as the file `path`, and returns its path."""
+        from .page import written
+
         return written(path, self.to_html(before=before, after=after))
 
     def print(self) -> None:
@@ -290,6 +291,8 @@ class BudgetReport:
         Raises:
             ImportError: rich is missing; the extra `cli` has it.
         """
+        from .terminal import show
+
         show(self)
 
     def plot(self) -> Figure:
@@ -298,9 +301,13 @@ class BudgetReport:
         Raises:
             ImportError: matplotlib is missing; the extra `notebooks` has it.
         """
+        from .plot import figure_of
+
         return figure_of(self)
 
     def _repr_html_(self) -> str:
+        from .bar import cell_html
+
         return cell_html(self)
 
     @classmethod
@@ -370,4 +377,6 @@ class FitResult:
         Raises:
             BudgetConfigError: `before` is no list and no dict.
         """
+        from .page import page, turn_of, written
+
         return written(path, page([turn_of(self, before)]))

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from rankbudget import Assembler, fit_messages
 from rankbudget.batch import FitPrompt
+from rankbudget.counting.chat_template import ChatTemplate
+from rankbudget.counting.huggingface import from_tokenizer
 from rankbudget.counting.profiles import RenderingProfile
 from tests.drawing import draws
 
-from .templates import TEMPLATES
-from .test_templates import counter, rendering, truth
+from .templates import TEMPLATES, VARIABLES
+from .test_templates import counter, rendering, tokenizer, truth
 
 QUESTION = "When was part 7 replaced?"
 
@@ -58,3 +60,26 @@ def test_a_profile_that_demands_nothing_leaves_messages_as_they_are() -> None:
     own = counter("refuses_system")
     assert fit_messages(given, max_tokens=300, counter=own, profile=RenderingProfile()).messages == given
     assert [m["role"] for m in fit_messages(given, max_tokens=300, counter=own).messages] == ["user"]
+
+
+@pytest.mark.parametrize("label", TEMPLATES)
+@pytest.mark.parametrize("with_tools", [False, True])
+def test_a_row_that_the_template_refuses_has_an_error(label: str, with_tools: bool) -> None:
+    """An engine would stop at it, so a row has either messages that are rendered or an error that says why."""
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    steps = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "dry"},
+    ]
+    history = [{"role": "user", "content": QUESTION}, *(steps if with_tools else ())]
+    history += [{"role": "assistant", "content": "It is dry."}, {"role": "user", "content": "And now?"}]
+    template = TEMPLATES[label]
+    if with_tools:
+        template = (
+            "{% for m in messages if m.role == 'tool' %}{{ raise_exception('no tools') }}{% endfor %}"
+            + template
+        )
+    own = from_tokenizer(tokenizer("byte_level"), name=label, template=ChatTemplate(template, VARIABLES))
+    made = FitPrompt(900, counter=own).row({"history": history})
+    assert (made["messages"] is None) == with_tools
+    assert ("no tools" in (made["budget_error"] or "")) == with_tools
