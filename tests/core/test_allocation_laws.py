@@ -126,13 +126,14 @@ def test_a_minimum_is_lost_only_to_pins_and_to_minimums_of_higher_ranks(room, wa
 
 @given(rooms, needy(), rules)
 def test_a_block_that_goes_first_leaves_lower_ranks_their_minimum(room, wants, rule):
-    """While it wants more, lower ranks have no more than they need; a minimum they had is still theirs."""
+    """While it wants more, lower ranks have what they need or their fixed size; a minimum they had is theirs."""
     result = allocate(room, wants, surplus=rule)
     plain = allocate(room, [dataclasses.replace(d, first=False) for d in wants], surplus="keep")
     for d in wants:
         if d.first and result.grants[d.name] < d.wanted:
             assert result.unused == 0
-            assert all(result.grants[o.name] <= needed_of(o) for o in wants if o.rank > d.rank)
+            lower = [o for o in wants if o.rank > d.rank]
+            assert all(result.grants[o.name] <= max(needed_of(o), o.size or 0) for o in lower)
         assert result.grants[d.name] >= min(plain.grants[d.name], needed_of(d))
 
 

@@ -327,7 +327,7 @@ def test_a_session_summarizes_only_what_is_new() -> None:
 def test_the_last_exchanges_take_from_documents_that_rank_lower() -> None:
     """Three exchanges that exceed the history's share stay whole in a session that shares its prompt with documents."""
     chat = exchanges(3, size=40)  # 88 tokens an exchange
-    budget = TokenBudget(context_window=503, reserve=100, ratios={"memory": 0.6, "history": 0.4})
+    budget = TokenBudget(context_window=523, reserve=100, ratios={"memory": 0.6, "history": 0.4})
     session = BudgetSession(budget, counter=COUNTER, sources=["knowledge"])
     assert list(session.fit(chat).messages) == chat
 

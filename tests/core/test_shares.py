@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,3 +82,43 @@ def test_no_exchange_is_dropped_beside_free_room(
     tokens = COUNTER.count_messages(fit.messages)
     assert tokens <= limit
     assert len(fit.messages) == len(messages) or limit - tokens <= 2 * (200 + 4)
+
+
+@draws()
+@given(
+    sizes=st.lists(st.integers(5, 400), min_size=6, max_size=10),
+    count=st.integers(1, 12),
+    budget=st.sampled_from(
+        [
+            {},
+            {"sizes": {"documents": 120}},
+            {"ratios": {"documents": 0.65, "history": 0.1}},
+            {"preset": "rag"},
+            {"surplus": "borrow"},
+            {"message_cap": None},
+        ]
+    ),
+    room=st.integers(200, 1500),
+    more=st.lists(st.integers(1, 400), min_size=3, max_size=6),
+)
+def test_a_larger_window_keeps_the_document_that_answers(
+    sizes: list[int], count: int, budget: dict[str, Any], room: int, more: list[int]
+) -> None:
+    """However long the last exchanges are, they do not push it out where a smaller window keeps it."""
+    said = [
+        {"role": ("user", "assistant")[n % 2], "content": f"m{n} " + "w " * size}
+        for n, size in enumerate(sizes)
+    ]
+    chat = said[: len(said) // 2 * 2]
+    pages = [f"Valve {n} opens at {n + 40} degrees. " + "w " * 12 for n in range(count)]
+    blocks = {"history": chat, "knowledge": pages}
+    shown = False
+    for step in [0, *more]:
+        room += step
+        own = TokenBudget(context_window=room, reserve=0, safety=0, **budget)
+        plan = Assembler(own, counter=COUNTER).assemble(blocks, query="When does valve 0 open?")
+        answered = "Valve 0 opens at 40 degrees." in str(plan.messages)
+        assert answered or not shown
+        shown = answered
+    if "sizes" in budget:
+        assert shown

@@ -27,6 +27,7 @@ _STEP = "newest tool call with its results"
 class Needs(NamedTuple):
     """What a conversation wants at the least, in tokens."""
 
+    exchanges: int = 0  # of the last exchanges and of the system messages, at the cost of lower ranks
     must: int = 0  # of what must stay: system messages and, when it is among the messages, the question
     whole: int = 0  # of the last exchanges and the system messages, before anything of them is shortened
 
@@ -34,15 +35,22 @@ class Needs(NamedTuple):
 def needs_of(timeline: Timeline, room: int) -> Needs:
     """Returns what the conversation needs of `room` tokens, before anything is granted.
 
-    What must stay and does not fit whole is shortened in any case, so it takes no room from others.
+    Where the last exchanges do not fit whole they are shortened, and take what that needs, up to half of the
+    room; in a larger room all that is more than they want whole. So it never leaves others less.
     """
-    pinned, sets = timeline.pinned_tokens, minimum_sets(timeline, timeline.thread.min_exchanges)
+    room -= timeline.pinned_tokens
+    sets = minimum_sets(timeline, timeline.thread.min_exchanges)
     costs = [timeline.cost(units) for units in sets]
-    whole = max(costs, default=0)
-    must = 0 if timeline.ended else min(costs, default=0)
-    if must > room - pinned:
-        must = min([_least_cost(timeline, units) for units in sets])
-    return Needs(pinned + must, pinned + whole)
+    whole, must = max(costs, default=0), min(costs, default=0)
+    exchanges = whole
+    if 2 * whole > room:
+        least = [_least_cost(timeline, units) for units in sets]
+        must = must if must <= room else min(least)
+        exchanges = min(whole, min(max(least), min(room, whole) // 2) + max(0, room - whole))
+    if timeline.ended:
+        must = 0
+    pinned = timeline.pinned_tokens
+    return Needs(pinned + max(must, exchanges), pinned + must, pinned + whole)
 
 
 def least_parts(timeline: Timeline, room: int = -1) -> dict[str, int]:

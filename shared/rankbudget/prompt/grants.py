@@ -21,8 +21,6 @@ from ..segment import Block, Decision, Scope
 from .request import PromptRequest, Turn
 from .wishes import UNBOUNDED, Wish, wishes_of
 
-EXCHANGES_SHARE = 0.5
-"""Part of the room up to which the last exchanges take from lower ranks; beyond it they are shortened."""
 _NOTHING = Fit(pieces=(), tokens=0)
 
 
@@ -212,17 +210,18 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
         wish = prices.wishes[block.name]
         demands.append(demand_for(budget, block.name, wish.wanted, block=block, pinned=wish.pinned))
     if inputs.timeline is not None:
-        minimum = max(needs.must, min(needs.whole, int(room * EXCHANGES_SHARE)))
-        squeezed = budget.preset == "rag" and needs.must + sum([d.wanted for d in demands]) > room
+        must = needs.must
+        if budget.preset == "rag" and must + sum([d.wanted for d in demands]) > room:
+            must = max(must, min(needs.exchanges, room // 2))  # long documents leave the last exchanges room
         demands.append(
             demand_for(
                 budget,
                 "history",
                 prices.most,
                 block=request.history_block,
-                minimum=minimum,
+                minimum=needs.exchanges,
                 whole=needs.whole,
-                pinned=minimum if squeezed else needs.must,  # long documents leave the last exchanges room
+                pinned=must,
             )
         )
     if inputs.turn.awaited:
