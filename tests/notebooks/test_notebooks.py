@@ -21,9 +21,12 @@ def printed(notebook: nbformat.NotebookNode) -> list[str]:
     return ["".join(o.text for o in cell.outputs if o.output_type == "stream" and o.name == "stdout") for cell in cells]
 
 
-def test_both_stories_are_there() -> None:
-    """There is one notebook for each framework."""
-    assert [path.name for path in NOTEBOOKS] == ["langchain_chain.ipynb", "llamaindex_query_engine.ipynb"]
+def test_each_notebook_is_linked() -> None:
+    """README and the page of notebooks name each of them."""
+    pages = [(FOLDER.parent / name).read_text(encoding="utf-8") for name in ("README.md", "docs/notebooks.md")]
+    assert NOTEBOOKS
+    assert [path.name for path in NOTEBOOKS if f"notebooks/{path.name}" not in pages[1]] == []
+    assert "docs/notebooks.md" in pages[0]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
