@@ -42,7 +42,8 @@ _TURN = re.compile(
 )
 _TAGS = {"knowledge": "document", "memory": "memory", "examples": "example"}  # around each of its pieces
 _NAMELESS = re.compile(
-    r"(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})(?:#\d+)?", re.I
+    r"(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})(?:#\d+)?",
+    re.IGNORECASE,
 )
 """Ids that a program made: they tell a model nothing, and cost some twenty tokens each."""
 _ESCAPED = {"<": "&lt;", ">": "&gt;", "[": "&#91;"}
