@@ -1,5 +1,7 @@
 """Builds the source archive, and the wheel from it, into dist/, and checks what a release must hold.
 
+Beside them come the two distributions of shims/, which bring the adapters under names of their frameworks.
+
 With `--tag v1.2.3` it also checks that the tag, the version and the changelog agree.
 """
 
@@ -19,6 +21,7 @@ except ModuleNotFoundError:  # Python 3.10
 from wheel_test import look_into, run
 
 ROOT = Path(__file__).resolve().parents[1]
+SHIMS = sorted(path.parent for path in (ROOT / ".ci" / "shims").glob("*/pyproject.toml"))
 
 
 def problems_of(tag: str, root: Path = ROOT) -> list[str]:
@@ -35,6 +38,10 @@ def problems_of(tag: str, root: Path = ROOT) -> list[str]:
     newest = next((line for line in changes.splitlines() if line.startswith("## ")), "nothing")
     if newest.split()[:2] != ["##", version]:
         found.append(f"the first version in CHANGELOG.md must be '## {version}' (got '{newest}')")
+    for shim in SHIMS:
+        other = tomllib.loads((shim / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        if other["version"] != version or not other["dependencies"][0].endswith(f"=={version}"):
+            found.append(f"{shim.name} must have and depend on version {version}")
     if not project.get("urls"):
         found.append("pyproject.toml must have [project.urls]. Name the repository there.")
     return found
@@ -53,6 +60,9 @@ def main() -> None:
     look_into(wheel)
     with tarfile.open(archive) as packed:
         print(f"{archive.name}: {len(packed.getnames())} files")
+    for shim in SHIMS:
+        run(sys.executable, "-m", "build", "--outdir", folder, shim)
+        print(f"{shim.name}: built")
 
 
 if __name__ == "__main__":

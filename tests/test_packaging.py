@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -154,3 +155,31 @@ def test_every_extra_for_users_is_tried_alone(monkeypatch: pytest.MonkeyPatch) -
     assert [extra for extra in on_the_page if not script.named_on_the_page(extra)] == []
     for extra in extras().keys() - DEVELOPERS:
         compile(script.program_of(extra), extra, "exec")
+
+
+@pytest.mark.parametrize(
+    ("folder", "module", "adapter"),
+    [
+        ("langchain-rankbudget", "langchain_rankbudget", "langchain_budget"),
+        (
+            "llama-index-postprocessor-rankbudget",
+            "llama_index.postprocessor.rankbudget",
+            "llamaindex_budget",
+        ),
+    ],
+)
+def test_a_shim_has_the_names_of_its_adapter(folder: str, module: str, adapter: str) -> None:
+    """Each of the two distributions for a framework's users has all names, the same objects, and this version."""
+    shim = ROOT / ".ci" / "shims" / folder
+    program = (
+        f"import {adapter} as own, {module} as shim\n"
+        "assert shim.__all__ == list(own.__all__)\n"
+        "assert all(getattr(shim, name) is getattr(own, name) for name in shim.__all__)\n"
+    )
+    path = os.pathsep.join([str(shim), *sys.path])
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": path})
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    made = tomllib.loads((shim / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert made["name"] == folder
+    assert made["version"] == ours["version"]
+    assert re.fullmatch(rf"rankbudget\[\w+\]=={ours['version']}", made["dependencies"][0])
