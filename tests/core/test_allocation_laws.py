@@ -98,14 +98,15 @@ def test_pinned_content_is_met_wherever_it_fits(room, wants, rule):
 
 @given(rooms, needy(), rules)
 def test_a_minimum_is_missed_only_when_no_lower_rank_can_give(room, wants, rule):
-    """A block below its minimum leaves lower ranks nothing but pinned content, and no block more than it wants."""
+    """A block below its minimum leaves lower ranks pinned content and fixed sizes alone, and no block too much."""
     result = allocate(room, wants, surplus=rule)
     if sum(map(pinned_of, wants)) > room:
         return
     for d in wants:
         if result.grants[d.name] < needed_of(d):
             assert result.unused == 0
-            assert all(result.grants[o.name] <= pinned_of(o) for o in wants if o.rank > d.rank)
+            lower = [o for o in wants if o.rank > d.rank]
+            assert all(result.grants[o.name] <= max(pinned_of(o), o.size or 0) for o in lower)
 
 
 @given(rooms, needy(), rules)

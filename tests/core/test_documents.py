@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankbudget import Assembler, Block, Scope, Segment, counter_for, fit_documents
+from rankbudget import Scope, Segment, counter_for, fit_documents
 from rankbudget.errors import BudgetExceededError
 from rankbudget.fitting.block import fit_block
 from rankbudget.fitting.evidence import BestFirst, Evidence
 from rankbudget.fitting.protocol import FitStrategy
 from rankbudget.relevance.lexical import Bm25Scorer
 from rankbudget.testing import WordCounter
-from tests.drawing import draws
 
 O200K = counter_for("o200k_base")
 SENTENCES = st.sampled_from(
@@ -281,17 +279,3 @@ def test_own_scores_are_obeyed() -> None:
     assert [
         s.id for s in fit_documents(segments, max_tokens=3, query="refund days", compress=False).segments
     ] == ["b"]
-
-
-@draws()
-@given(st.lists(st.uuids(), min_size=1, max_size=6, unique=True), st.sampled_from(["str", "hex", "twice"]))
-def test_ids_that_programs_make_cost_nothing(ids: list[uuid.UUID], form: str) -> None:
-    """Documents with such ids make the same prompt whatever the ids are, and the report still names them."""
-    names = [one.hex if form == "hex" else f"{one}#2" if form == "twice" else str(one) for one in ids]
-    made = []
-    for given_names in (names, [str(uuid.UUID(int=n)) for n in range(len(names))]):
-        pages = [Segment(id=name, text=f"Page {n} is wet.") for n, name in enumerate(given_names)]
-        block = Block(name="knowledge", segments=tuple(pages))
-        made.append(Assembler(500).assemble([block], query="Which page is wet?"))
-    assert made[0].messages == made[1].messages
-    assert [d.segment_id for d in made[0].report.decisions if d.block == "knowledge"] == names

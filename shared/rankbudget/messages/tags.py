@@ -41,11 +41,6 @@ _TURN = re.compile(
     re.IGNORECASE,
 )
 _TAGS = {"knowledge": "document", "memory": "memory", "examples": "example"}  # around each of its pieces
-_NAMELESS = re.compile(
-    r"(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})(?:#\d+)?",
-    re.IGNORECASE,
-)
-"""Ids that a program made: they tell a model nothing, and cost some twenty tokens each."""
 _ESCAPED = {"<": "&lt;", ">": "&gt;", "[": "&#91;"}
 
 
@@ -123,8 +118,7 @@ def _wrapped(block: str, tags: tuple[str, ...], segment: Segment, text: str) -> 
     about = ""
     if tag != "example":
         source = segment.provenance
-        name = source.source_id if source else "" if _NAMELESS.fullmatch(segment.id) else segment.id
-        about = f' source="{_attribute(name)}"' if name else ""
+        about = f' source="{_attribute(source.source_id if source else segment.id)}"'
         if source and source.confidence is not None:
             about += f' confidence="{source.confidence:.2f}"'
     if tag == "document" and segment.title and segment.title not in segment.text + text:
