@@ -46,7 +46,8 @@ def needs_of(timeline: Timeline, room: int) -> Needs:
     if 2 * whole > room:
         least = [_least_cost(timeline, units) for units in sets]
         must = must if must <= room else min(least, default=0)
-        exchanges = min(whole, min(max(least, default=0), max(0, min(room, whole)) // 2) + max(0, room - whole))
+        half = max(0, min(room, whole)) // 2
+        exchanges = min(whole, min(max(least, default=0), half) + max(0, room - whole))
     if timeline.ended:
         must = 0
     pinned = timeline.pinned_tokens
