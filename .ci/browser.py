@@ -50,6 +50,9 @@ def words(text: str) -> int:
     return len(text.split())
 
 
+DOCUMENTS = 20
+
+
 def sentences(seed: int, count: int) -> str:
     stock = "garden roses water beds soil spring prune bees tea need clean shade light ferns moss stone path".split()
     made = [
@@ -75,7 +78,7 @@ def write_pages(folder: Path) -> None:
         for n in (1, 2) if size > 50 else ():
             thread.append({"role": "user", "content": f"Why {n}?"})
             thread.append({"role": "assistant", "content": sentences(n, 70)})
-        documents = [sentences(n, 4 + n % 5) for n in range(14)]
+        documents = [sentences(n, 4 + n % 5) for n in range(DOCUMENTS)]
         given = {"system": "You are a gardener.", "history": thread, "knowledge": documents}
         turns.append(assembler.assemble(given, query="Which beds need water?"))
     save_html(folder / "turns.html", turns, before=given)
@@ -215,7 +218,7 @@ def check_filters(browser: Browser) -> str:
             chip.click()
         page.locator(".turn:not([hidden]) .only", has_text="knowledge").click()
         assert page.locator("#items .block").count() == 1
-        assert page.locator("#count").inner_text().startswith("14 of ")
+        assert page.locator("#count").inner_text().startswith(f"{DOCUMENTS} of ")
     return "3 outcomes, 1 block"
 
 

@@ -19,7 +19,7 @@ TOLD = [
     "npm ERR! could not resolve left-pad",
     "Segmentation fault (core dumped)",
     "Killed process 812 (job) total-vm:8123kB, out of memory",
-    "thread 'main' panicked at src/main.rs:4:5:",
+    "thread 'main' panicked at src/main.rs:4:5:\nindex out of bounds: the len is 3 but the index is 7",
     "E       assert 3 == 4",
 ]
 
@@ -70,3 +70,42 @@ def test_ordinary_lines_are_no_errors() -> None:
     assert not any(
         map(tells_trouble, ["the terrors of Rome", "a mirror", "invalidated", "He said: E = mc2", "berry"])
     )
+
+
+FORMS = {
+    "number": (
+        ["12,500", "12500", "12.500,00", "12500.00", "12'500.0"],
+        "INV-{n} {x} EUR",
+        "Which invoice is of {x}?",
+    ),
+    "identifier": (
+        ["computeRefund", "compute_refund", "compute refund", "ComputeRefund"],
+        "def {x}(order): return order.total - {n}",
+        "What does {x} give back?",
+    ),
+    "inflected": (
+        ["retried", "retries", "retrying", "retry"],
+        "job {n} is slow, {x} it",
+        "Which job is {x}?",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@draws(cases=len(FORMS))
+@given(data=st.data(), lines=st.integers(60, 400), at=st.integers(0, 59), limit=st.integers(250, 1_500))
+def test_a_line_is_found_in_whatever_form_it_is_named(
+    form: str, data: st.DataObject, lines: int, at: int, limit: int
+) -> None:
+    """A number with other marks, an identifier in another style, and an inflected word are the same to a reader."""
+    written, line, question = FORMS[form]
+    there, asked = data.draw(st.sampled_from(written)), data.draw(st.sampled_from(written))
+    log = [f"entry {i} of ledger {i % 7} is {i * 13} long" for i in range(lines)]
+    log[at] = line.format(n=4711, x=there)
+    call = {"id": "1", "type": "function", "function": {"name": "read_log", "arguments": "{}"}}
+    chat = [
+        {"role": "user", "content": question.format(x=asked)},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "\n".join(log)},
+    ]
+    assert log[at] in str(fit_messages(chat, max_tokens=limit, counter="gpt-4o").messages[-1]["content"])

@@ -131,3 +131,24 @@ def test_no_text_of_a_message_moves_into_another(texts: list[str], share: int) -
         check_refusal(messages, error, limit=limit, counter=COUNTER)
         return
     check_laws(messages, found.messages, limit=limit, counter=COUNTER)
+
+
+@draws()
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=4), st.integers(20, 260), st.booleans())
+def test_text_blocks_of_a_host_are_shortened(sizes: list[int], limit: int, answered: bool) -> None:
+    """A message of several text blocks, which LlamaIndex shows as one text, is cut like any other."""
+    pytest.importorskip("llama_index.core")
+    from llama_index.core.llms import ChatMessage, TextBlock
+
+    from llamaindex_budget._codec import CODEC
+
+    blocks = [TextBlock(text=f"Note {n}. {'The pump is fine. ' * size}") for n, size in enumerate(sizes)]
+    chat = [ChatMessage(role="user", blocks=blocks)]
+    if answered:
+        chat += [ChatMessage("Good. " * sum(sizes), role="assistant"), ChatMessage("Go on.", role="user")]
+    try:
+        found = fit_messages(chat, max_tokens=limit, counter=COUNTER, codec=CODEC)
+    except BudgetExceededError as error:
+        check_refusal(chat, error, limit=limit, counter=COUNTER, codec=CODEC)
+        return
+    check_laws(chat, found.messages, limit=limit, counter=COUNTER, codec=CODEC)

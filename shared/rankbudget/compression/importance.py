@@ -9,13 +9,19 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from ..relevance.words import content_words, raw_words
+from ..relevance.words import content_words, raw_words, stem
 from .json_values import dump
 
 Words = frozenset[str]
-"""The words of a question, folded; none where no question is known."""
+"""The words, names and numbers of a question, in one form each; none where no question is known."""
 _NAME = re.compile(r"(?<!\w)\w+(?:[-./:@#]\w+)+")
 """It starts at the start of a word alone: a long run of letters is read once, not from each of them."""
+_HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z][a-z])")
+_NUMBER = re.compile(
+    r"(?<![\w.,])(?:[1-9]\d{0,2}(?:[,.'’\u202f\xa0]\d{3})+(?:[.,]\d{1,2})?|\d+[.,]\d{1,2})(?![.,]?\d|\w)"
+)
+_BETWEEN = re.compile(r"[,.'’\u202f\xa0](?=\d{3}(?!\d))")
+"""What stands between the thousands of a number."""
 _TROUBLE = re.compile(
     r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic(?:ked)?|denied|timed? ?out"
     r"|invalid)\b|\w(?-i:Error|Exception)\b|\berr!|segmentation fault|core dumped|out of memory"
@@ -31,8 +37,10 @@ _NEARLY = 0.8
 
 @lru_cache(maxsize=64)
 def words_of(question: str) -> Words:
-    """Returns the words and names of a question that are worth looking for."""
-    return frozenset([*content_words(question), *names_in(question)])
+    """Returns the words, names and numbers of a question that are worth looking for."""
+    return frozenset(
+        [*map(stem, content_words(_apart(question))), *content_words(question), *_names(question)]
+    )
 
 
 def by_importance(
@@ -62,7 +70,10 @@ def saying(items: Sequence[Any], asked: Words) -> list[int]:
     if not asked:
         return []
     texts = [item if isinstance(item, str) else _ESCAPED.sub(" ", dump(item)) for item in items]
-    held = [asked.intersection([*raw_words(text), *names_in(text)]) for text in texts]
+    held = [
+        asked.intersection([*map(stem, raw_words(_apart(text))), *raw_words(text), *_names(text)])
+        for text in texts
+    ]
     times = Counter(chain.from_iterable(held))
     few = max(1, len(items) // _FEW)
     hits = [sum([1 / times[word] for word in words]) for words in held]
@@ -77,10 +88,33 @@ def names_in(text: str) -> list[str]:
     return _NAME.findall(text.casefold())
 
 
+def _names(text: str) -> list[str]:
+    """Returns the names of several words in a text, and its numbers in one form each."""
+    return [*names_in(text), *map(_plain_number, _NUMBER.findall(text))]
+
+
+def _apart(text: str) -> str:
+    """Returns a text with the words of identifiers apart: "computeRefund" says "compute refund"."""
+    return _HUMP.sub(" ", text)
+
+
+def _plain_number(number: str) -> str:
+    """Returns a number without marks between thousands and without zeros behind its decimal mark."""
+    digits = _BETWEEN.sub("", number)
+    whole, mark, rest = digits.replace(",", ".").partition(".")
+    return f"{whole}.{rest.rstrip('0')}".rstrip(".") if mark else digits
+
+
 def troubles(items: Sequence[Any]) -> list[int]:
-    """Returns the positions of items that tell of errors; none where most do, as none of them is special."""
+    """Returns the positions of items that tell of errors, with the line that a colon announces.
+
+    None where most do, as none of them is special.
+    """
     told = [i for i, item in enumerate(items) if tells_trouble(item)]
-    return told if len(told) * 2 <= len(items) else []
+    if len(told) * 2 > len(items):
+        return []
+    opened = [i + 1 for i in told if isinstance(items[i], str) and items[i].rstrip().endswith(":")]
+    return sorted({*told, *(i for i in opened if i < len(items))})
 
 
 def tells_trouble(item: Any) -> bool:

@@ -75,12 +75,14 @@ def _key_of(result: Mapping[str, Any]) -> str:
 def spread_text(texts: Sequence[str], text: str | Sequence[str]) -> list[str]:
     """Returns what of a shortened text belongs to each of the texts it was made of; "" where nothing does.
 
-    Texts that were shortened one by one are given as they are.
+    As many texts are given as they are; of another number, as a host may show several as one, all count.
     What is left of the start and of the end goes back to where it was, so that a caption stays beside its
     image; anything else goes to the text in which the start was cut.
     """
     if not isinstance(text, str):
-        return list(text)
+        if len(text) == len(texts):
+            return list(text)
+        text = "\n".join(text)
     if len(texts) < 2:  # noqa: PLR2004 - nothing to divide
         return [text]
     whole = "\n".join(texts)
