@@ -21,7 +21,11 @@ except ModuleNotFoundError:  # Python 3.10
 from wheel_test import look_into, run
 
 ROOT = Path(__file__).resolve().parents[1]
-SHIMS = sorted(path.parent for path in (ROOT / ".ci" / "shims").glob("*/pyproject.toml"))
+
+
+def shims_of(root: Path) -> list[Path]:
+    """Returns the folders of the small distributions."""
+    return sorted(path.parent for path in (root / ".ci" / "shims").glob("*/pyproject.toml"))
 
 
 def problems_of(tag: str, root: Path = ROOT) -> list[str]:
@@ -38,7 +42,7 @@ def problems_of(tag: str, root: Path = ROOT) -> list[str]:
     newest = next((line for line in changes.splitlines() if line.startswith("## ")), "nothing")
     if newest.split()[:2] != ["##", version]:
         found.append(f"the first version in CHANGELOG.md must be '## {version}' (got '{newest}')")
-    for shim in SHIMS:
+    for shim in shims_of(root):
         other = tomllib.loads((shim / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         if other["version"] != version or not other["dependencies"][0].endswith(f"=={version}"):
             found.append(f"{shim.name} must have and depend on version {version}")
@@ -60,7 +64,7 @@ def main() -> None:
     look_into(wheel)
     with tarfile.open(archive) as packed:
         print(f"{archive.name}: {len(packed.getnames())} files")
-    for shim in SHIMS:
+    for shim in shims_of(ROOT):
         run(sys.executable, "-m", "build", "--outdir", folder, shim)
         print(f"{shim.name}: built")
 

@@ -45,7 +45,9 @@ def _record_of(pieces: Sequence[str], headings: Sequence[Heading], i: int) -> li
         part = range(i, min(i + 2, len(pieces)))
     else:
         part = _indented(pieces, i) or _paragraph(pieces, i)
-    return [i, *range(i + 1, part.stop), *over[:_MOST_ABOVE], *range(i - 1, part.start - 1, -1)]
+    return list(
+        dict.fromkeys([i, *range(i + 1, part.stop), *over[:_MOST_ABOVE], *range(i - 1, part.start - 1, -1)])
+    )
 
 
 def _under(pieces: Sequence[str], headings: Sequence[Heading], own: Heading) -> range:
