@@ -75,7 +75,8 @@ def _style(pieces: Sequence[str], i: int, line: str, *, begins: bool) -> str:
     """Returns the style of a heading that is one line without a mark of its depth; "" for any other line."""
     if len(line) > _LONGEST_HEADING or not any(map(str.isalnum, line)):
         return ""
-    if not is_gap(pieces, i) and (rule := _UNDERLINE.fullmatch(pieces[i + 1])):
+    rule = None if is_gap(pieces, i) else _UNDERLINE.fullmatch(pieces[i + 1])
+    if rule and 2 * len(rule[0].strip()) >= len(line) and not _FIELD.match(line):
         return rule[1]
     for name, form in _STYLES.items():
         if form.fullmatch(line):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -11,6 +12,10 @@ from .words import content_terms
 
 _BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
 """Lines behind a line that belong to it without a mark; the most of a record, and of its headings."""
+_FARTHEST = 60
+"""Lines above a line among which those are that it is indented below."""
+_RULE = re.compile(r"\s*(?:-\[|([-=*_#~])\1{2,})")
+"""What stands between records: "---", "-[ RECORD 3 ]", "*** 3. row ***"."""
 _ASKS = ("?", "？", "؟")
 _FEWEST, _FEW = 6, 10
 """Pieces that a text has at least; one in so many of them may have a word that tells it from the others."""
@@ -24,7 +29,7 @@ def records_of(pieces: Sequence[str]) -> Callable[[int], list[int]]:
     """Returns what returns the positions of a record, that of the piece asked for first.
 
     A record is what is under a heading, a line with those that are indented below it, or a short paragraph
-    of lines; else a line with its neighbours, or a sentence with the next one. A line takes the headings
+    of lines; else a line or a sentence with its neighbours. A line takes the headings
     above it along, and a question the next paragraph.
     """
     headings = _HEADINGS.get(tuple(pieces), headings_of)
@@ -42,9 +47,12 @@ def _record_of(pieces: Sequence[str], headings: Sequence[Heading], i: int) -> li
     if own is not None:
         part = _under(pieces, headings, own)
     elif not pieces[i].endswith("\n"):
-        part = range(i, min(i + 2, len(pieces)))
+        part = range(max(0, i - 1), min(i + 2, len(pieces)))
     else:
-        part = _indented(pieces, i) or _paragraph(pieces, i)
+        parents = _parents(pieces, i)
+        over = [*parents, *over]
+        blocks = [block for j in reversed(parents) if (block := _indented(pieces, j)) and i in block]
+        part = next(iter(blocks), None) or _indented(pieces, i) or _paragraph(pieces, i)
     return list(
         dict.fromkeys([i, *range(i + 1, part.stop), *over[:_MOST_ABOVE], *range(i - 1, part.start - 1, -1)])
     )
@@ -70,6 +78,18 @@ def _indented(pieces: Sequence[str], i: int) -> range | None:
     return range(i, ends[0] if ends else most.stop)
 
 
+def _parents(pieces: Sequence[str], i: int) -> list[int]:
+    """Returns the lines that a line is indented below, the nearest first."""
+    found, least = [], _indent(pieces[i])
+    for j in range(i - 1, max(-1, i - _FARTHEST), -1):
+        if not least:
+            break
+        if pieces[j].endswith("\n") and (indent := _indent(pieces[j])) < least:
+            least = indent
+            found.append(j)
+    return found
+
+
 def _paragraph(pieces: Sequence[str], i: int) -> range:
     """Returns the paragraph of a line, with the next where it asks; of a long one the neighbours."""
     start, stop = i, i + 1
@@ -78,11 +98,21 @@ def _paragraph(pieces: Sequence[str], i: int) -> range:
     while stop < len(pieces) and not is_gap(pieces, stop - 1) and stop - start < _LONGEST:
         stop += 1
     if stop - start >= _LONGEST:
-        return range(max(0, i - 1), min(i + 1 + _BEHIND, len(pieces)))
+        return _between_rules(pieces, i)
     if pieces[stop - 1].rstrip().endswith(_ASKS):
         following = next((j for j in range(stop, len(pieces)) if pieces[j].strip()), None)
         stop = stop if following is None else _paragraph_end(pieces, following)
     return range(start, stop)
+
+
+def _between_rules(pieces: Sequence[str], i: int) -> range:
+    """Returns the lines around one up to the rules that part records, or its neighbours where there are none."""
+    before = [j for j in range(i, max(-1, i - _LONGEST), -1) if _RULE.match(pieces[j])]
+    behind = [j for j in range(i + 1, min(i + _LONGEST, len(pieces))) if _RULE.match(pieces[j])]
+    if not before and not behind:
+        return range(max(0, i - 1), min(i + 1 + _BEHIND, len(pieces)))
+    start = before[0] if before else max(0, i - _LONGEST)
+    return range(start, behind[0] if behind else min(i + _LONGEST, len(pieces)))
 
 
 def _paragraph_end(pieces: Sequence[str], i: int) -> int:
