@@ -106,7 +106,7 @@ def _paragraph(pieces: Sequence[str], i: int) -> range:
 
 
 def _between_rules(pieces: Sequence[str], i: int) -> range:
-    """Returns the lines around one up to the rules that part records, or its neighbours where there are none."""
+    """Returns the lines around one up to the rules that part records; its neighbours without such rules."""
     before = [j for j in range(i, max(-1, i - _LONGEST), -1) if _RULE.match(pieces[j])]
     behind = [j for j in range(i + 1, min(i + _LONGEST, len(pieces))) if _RULE.match(pieces[j])]
     if not before and not behind:
