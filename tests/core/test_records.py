@@ -86,7 +86,7 @@ def test_a_record_that_the_question_names_keeps_its_value(
     ]
     name, _, phone = records[place]
     text = "".join(map(FORMS[form], records))
-    if by_value:
+    if by_value and form != "prose":  # a sentence alone has no mark of where its record begins
         shown = door(text, f"Who has the phone number {phone}?", limit)
         before = shown[: shown.find(phone)]
         assert phone in shown

@@ -29,7 +29,7 @@ def records_of(pieces: Sequence[str]) -> Callable[[int], list[int]]:
     """Returns what returns the positions of a record, that of the piece asked for first.
 
     A record is what is under a heading, a line with those that are indented below it, or a short paragraph
-    of lines; else a line or a sentence with its neighbours. A line takes the headings
+    of lines; else a line with its neighbours, or a sentence with the next one. A line takes the headings
     above it along, and a question the next paragraph.
     """
     headings = _HEADINGS.get(tuple(pieces), headings_of)
@@ -47,7 +47,7 @@ def _record_of(pieces: Sequence[str], headings: Sequence[Heading], i: int) -> li
     if own is not None:
         part = _under(pieces, headings, own)
     elif not pieces[i].endswith("\n"):
-        part = range(max(0, i - 1), min(i + 2, len(pieces)))
+        part = range(i, min(i + 2, len(pieces)))
     else:
         parents = _parents(pieces, i)
         over = [*parents, *over]
