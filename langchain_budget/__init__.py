@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .agents import BudgetContextEdit, pre_model_hook
     from .documents import BudgetDocumentCompressor, BudgetRetriever
     from .examples import BudgetExampleSelector
+    from .langsmith import add_run_metadata
     from .memory import BudgetMemory
     from .message_history import BudgetMessageHistory
     from .middleware import BudgetMiddleware
@@ -33,6 +34,7 @@ __all__ = [
     "BudgetMiddleware",
     "BudgetRetriever",
     "BudgetTrimmer",
+    "add_run_metadata",
     "budget_model",
     "pre_model_hook",
     "trim_messages",
@@ -48,6 +50,7 @@ _HOMES = {
     "BudgetMiddleware": "middleware",
     "BudgetRetriever": "documents",
     "BudgetTrimmer": "trimmer",
+    "add_run_metadata": "langsmith",
     "budget_model": "model",
     "pre_model_hook": "agents",
     "trim_messages": "trim",

@@ -18,7 +18,7 @@ EXPECTED = {
     ],
     "langchain_budget": [
         "BudgetChatPromptTemplate", "BudgetContextEdit", "BudgetDocumentCompressor", "BudgetExampleSelector", "BudgetMemory",
-        "BudgetMessageHistory", "BudgetMiddleware", "BudgetRetriever", "BudgetTrimmer", "budget_model", "pre_model_hook", "trim_messages",
+        "BudgetMessageHistory", "BudgetMiddleware", "BudgetRetriever", "BudgetTrimmer", "add_run_metadata", "budget_model", "pre_model_hook", "trim_messages",
     ],
     "llamaindex_budget": [
         "BudgetChatMemoryBuffer", "BudgetEvent", "BudgetFunctionAgent", "BudgetMemory", "BudgetMemoryBlock", "BudgetNodePostprocessor",

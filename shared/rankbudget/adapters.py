@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         write_session,
     )
     from .relevance.embedding import EmbeddingScorer, default_embedder
+    from .report.observers import report_figures
 
 _LATER = {
     "EmbeddingScorer": "relevance.embedding",
@@ -60,6 +61,7 @@ _LATER = {
     "SessionPool": "prompt.pool",
     "default_embedder": "relevance.embedding",
     "example_text": "optimizer.few_shot",
+    "report_figures": "report.observers",
 }
 """Loaded only where it is used, as is what writes and reads settings."""
 
@@ -116,6 +118,7 @@ __all__ = [
     "refuse_empty_question",
     "render_block",
     "replace_text",
+    "report_figures",
     "results_in",
     "segment_signals",
     "send_report",

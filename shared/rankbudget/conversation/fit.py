@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -83,20 +83,46 @@ def fit_thread(timeline: Timeline, limit: int, *, beside: int = 0) -> Steps[Fitt
         raise _refused(timeline, limit, room, beside)
     if timeline.thread.summarizer is None or selection.complete:
         return _put_together(timeline, selection)
-    share = int(room * SUMMARY_SHARE)
-    smaller = select(timeline, room - share)
+    return (yield from _with_summary(timeline, select, selection, room, limit))
+
+
+def _with_summary(
+    timeline: Timeline,
+    select: Callable[[Timeline, int], Selection | None],
+    selection: Selection,
+    room: int,
+    limit: int,
+) -> Steps[FittedThread]:
+    """Returns what stays with a summary of the rest, or without one where that has no room."""
+    smaller = select(timeline, room - int(room * SUMMARY_SHARE))
     if smaller is None or smaller.caps != selection.caps:
-        smaller, share = selection, room - selection.tokens  # nothing is shortened to make room for a summary
-    kept = smaller.positions(timeline.pinned)
-    summary, shown, warning = yield from summarize(timeline, kept, share)
-    warnings = (warning,) if warning else ()
-    if shown is not None:
-        fitted = _put_together(timeline, smaller, summary, shown, warnings)
-        if fitted.tokens <= limit:
-            return fitted
+        smaller = selection  # nothing is shortened to make room for a summary
+    summary, fitted, warnings = yield from _summarized(timeline, smaller, room)
+    if fitted is not None and fitted.tokens <= limit:
+        return fitted
+    if fitted is not None:
         warnings = (*warnings, "summary_left_out: in its place it is over the limit")
     timeline.shortens = timeline.thread.message_cap is not None
-    return _put_together(timeline, select(timeline, room) or selection, summary, None, warnings)
+    selection = select(timeline, room) or selection
+    if not summary.text and not warnings:  # the next read would ask for one of what this leaves out
+        summary, fitted, warnings = yield from _summarized(timeline, selection, room)
+    if fitted is not None and fitted.tokens <= limit:
+        return fitted
+    return _put_together(timeline, selection, summary, None, warnings)
+
+
+def _summarized(
+    timeline: Timeline, selection: Selection, room: int
+) -> Steps[tuple[Summary, FittedThread | None, tuple[str, ...]]]:
+    """Returns a summary of what is left out, the result that shows it, or None without room, and warnings."""
+    share = min(int(room * SUMMARY_SHARE), room - selection.tokens)
+    broken = [position for position, _ in _repaired(timeline, selection)]
+    kept = {*selection.positions(timeline.pinned), *broken}
+    summary, shown, warning = yield from summarize(timeline, kept, share)
+    warnings = (warning,) if warning else ()
+    if shown is None:
+        return summary, None, warnings
+    return summary, _put_together(timeline, selection, summary, shown, warnings), warnings
 
 
 def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetExceededError:

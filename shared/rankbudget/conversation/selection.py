@@ -88,7 +88,7 @@ def until_full(timeline: Timeline, links: Iterable[Link], room: float) -> Iterat
     """Yields links, the most important first, and whether each fits into what the ones before it left.
 
     The first that does not fit is the last, as older ones may not stay in the place of newer ones. But what
-    would not fit without its texts, as photos that nobody can shorten, is left out alone.
+    is heavy and would not fit without its texts, as photos that nobody can shorten, is left out alone.
     """
     left, gaps, lost = room, 0, math.inf
     for link in links:
@@ -101,7 +101,8 @@ def until_full(timeline: Timeline, links: Iterable[Link], room: float) -> Iterat
             left -= link.price
             continue
         lost, gaps = first, gaps + 1
-        if gaps > MOST_GAPS or left < room * GAP_SHARE or cost_without_texts(timeline, link.units) <= left:
+        least = max(left, LEAST_TOKENS)
+        if gaps > MOST_GAPS or left < room * GAP_SHARE or cost_without_texts(timeline, link.units) <= least:
             return
 
 

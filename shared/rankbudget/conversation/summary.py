@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from .._drivers import Steps
@@ -14,7 +14,7 @@ from .state import Summary, digest_of
 from .timeline import Timeline
 
 
-def summarize(timeline: Timeline, chosen: Sequence[int], share: int) -> Steps[tuple[Summary, Any, str]]:
+def summarize(timeline: Timeline, kept: Collection[int], share: int) -> Steps[tuple[Summary, Any, str]]:
     """Returns a summary, the message that shows it in at most `share` tokens or None, and a warning or "".
 
     The summarizer sees only what was dropped since its last summary. When it fails, the last summary stays.
@@ -24,7 +24,7 @@ def summarize(timeline: Timeline, chosen: Sequence[int], share: int) -> Steps[tu
     most = share - timeline.measure.group([announced(timeline, "")])
     if most <= 0:
         return summary, None, ""
-    kept, size, warning = set(chosen), len(timeline.messages), ""
+    size, warning = len(timeline.messages), ""
     open_positions = [*(i for i in summary.kept_before if i < size), *range(summary.summarized, size)]
     dropped = [i for i in open_positions if i not in kept]
     # After a failure it is not asked again for the same messages, so that two reads are equal.

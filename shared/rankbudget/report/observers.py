@@ -51,7 +51,7 @@ def trace_reports(tracer_provider: Any = None) -> OnReport:
         with tracer.start_as_current_span(SPAN) as span:
             if not span.is_recording():
                 return
-            span.set_attributes(dict(_attributes(report)))
+            span.set_attributes(report_figures(report))
             found = next((block for block in report.blocks if block.name == _DOCUMENTS and block.size), None)
             if found is not None:
                 with tracer.start_as_current_span(DOCUMENTS_SPAN) as documents:
@@ -101,8 +101,12 @@ def log_reports(path: str | os.PathLike[str], *, decisions: bool = False) -> OnR
     return on_report
 
 
-def _attributes(report: BudgetReport) -> Iterator[tuple[str, str | int | float | bool]]:
-    """Yields name and value of all that the span says."""
+def report_figures(report: BudgetReport) -> dict[str, str | int | float | bool]:
+    """Returns name and value of all that a span says of a report: no text, no id."""
+    return dict(_figures(report))
+
+
+def _figures(report: BudgetReport) -> Iterator[tuple[str, str | int | float | bool]]:
     blocks = report.blocks
     window = report.window or report.limit
     yield "compaction.strategy", "rankbudget"
