@@ -20,6 +20,7 @@ PY := $(VENV)/bin/python
 PIP_FLAGS := --disable-pip-version-check --quiet
 PINS := pyproject.toml constraints.txt
 T ?=
+FAST ?= tests/core tests/report tests/test_house.py tests/test_exports.py
 
 .PHONY: help
 help: ## Lists what can be asked for
@@ -123,8 +124,8 @@ test: $(VENV)/.dev ## Runs the whole suite: tests, laws, doctests, README and do
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not notebook" $(T)
 
 .PHONY: test-fast
-test-fast: $(VENV)/.dev ## Runs the suite without what is slow, few examples per law
-	@HYPOTHESIS_PROFILE=fast $(PY) -m pytest -q -m "not slow and not notebook" $(T)
+test-fast: $(VENV)/.dev ## Runs the core's tests without the slow ones, few examples per law (FAST=tests/langchain runs others)
+	@HYPOTHESIS_PROFILE=smoke $(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not slow and not notebook" $(FAST) $(T)
 
 .PHONY: props
 props: $(VENV)/.dev ## Runs the laws, in the core and through both adapters, with the draws CI uses: 500, and 100 async

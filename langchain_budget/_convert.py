@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.prompts import BasePromptTemplate, format_document
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from rankbudget import Segment
 from rankbudget.adapters import Shown, segment_signals
 from rankbudget.errors import BudgetConfigError, MessageError, shown
 
 from ._codec import CODEC
+
+if TYPE_CHECKING:
+    from langchain_core.prompts import BasePromptTemplate
 
 _ASKED = ("input", "question", "query", "text", "prompt", "instruction")
 _ANSWERED = ("output", "answer", "response", "completion", "label")
@@ -56,6 +57,8 @@ def document_text(document: Document, prompt: BasePromptTemplate[str] | None = N
     """Returns a document's text as the prompt will show it: its content, or what a prompt makes of it."""
     if prompt is None:
         return document.page_content
+    from langchain_core.prompts import format_document
+
     try:
         return format_document(document, prompt)
     except ValueError as error:
@@ -178,6 +181,8 @@ def _convert(item: Any) -> BaseMessage:
 
 
 def _tool(tool: Any) -> dict[str, Any]:
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+
     try:
         return convert_to_openai_tool(tool)
     except (ValueError, TypeError) as error:

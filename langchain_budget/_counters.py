@@ -7,15 +7,19 @@ import types
 import typing
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from rankbudget import TokenCounter, counter_for
 from rankbudget.adapters import ListMeasure
 from rankbudget.errors import BudgetConfigError
+
+from ._supported import is_kind
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseLanguageModel
 
 CounterKind = Literal["messages", "message", "text"]
 _FORMS: dict[CounterKind, Callable[[str], Any]] = {
@@ -43,7 +47,7 @@ def host_counter(counter: Any, *, prefer: CounterKind | None = None) -> HostCoun
     if counter == "approximate" or counter is count_tokens_approximately:
         # Every message is rounded up by itself, so its counts may be added.
         return host_counter(lambda message: count_tokens_approximately([message]), prefer="message")
-    if isinstance(counter, BaseLanguageModel):
+    if is_kind(counter, "BaseLanguageModel"):
         return _model_counter(counter)
     tokenizer = hasattr(counter, "encode") and not isinstance(counter, types.FunctionType)
     if isinstance(counter, (str, TokenCounter)) or tokenizer or not callable(counter):
@@ -88,8 +92,10 @@ def _counting_client(model: Any) -> Any:
 
 def counts_itself(model: Any) -> bool:
     """Returns whether a model has a tokenizer of its own; LangChain's fallback is another model's."""
-    if not isinstance(model, BaseLanguageModel):
+    if not is_kind(model, "BaseLanguageModel"):
         return False
+    from langchain_core.language_models import BaseLanguageModel
+
     overridden = ("get_num_tokens_from_messages", "get_num_tokens", "get_token_ids")
     return model.custom_get_token_ids is not None or any(
         getattr(type(model), n) is not getattr(BaseLanguageModel, n) for n in overridden

@@ -9,16 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, TypedDict, TypeVar, cast
 
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
-from langchain_core.prompts import BasePromptTemplate
-from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 from typing_extensions import Self, override
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import check_options, is_blocking, typed_errors
 from rankbudget.errors import BudgetConfigError, shown
+
+from ._supported import is_kind
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -151,6 +150,10 @@ def _list_of(kind: type) -> Any:
     return lambda value: isinstance(value, (list, tuple)) and all(isinstance(item, kind) for item in value)
 
 
+def _kind(*names: str, also: type | tuple[()] = ()) -> Any:
+    return lambda value: isinstance(value, also) or is_kind(value, *names)
+
+
 def _with_one_of(*names: str) -> Any:
     """Returns the test for objects with one of these methods; texts have `format` but are none of them."""
     return lambda value: not isinstance(value, str) and any(callable(getattr(value, n, None)) for n in names)
@@ -192,9 +195,12 @@ _RULES: dict[str, tuple[Any, str]] = {
     "budget": ((TokenBudget, Mapping), _BUDGET),
     "budget_or_session": ((TokenBudget, Mapping, BudgetSession), _BUDGET),
     "session": (BudgetSession, "a BudgetSession, or None"),
-    "model": ((str, BaseLanguageModel, Runnable), "a language model or a model's name, or None"),
+    "model": (
+        _kind("BaseLanguageModel", "Runnable", also=str),
+        "a language model or a model's name, or None",
+    ),
     "history": (_with_one_of("add_messages"), "a BaseChatMessageHistory, or None"),
-    "document_prompt": (BasePromptTemplate, "a prompt template, or None"),
+    "document_prompt": (_kind("BasePromptTemplate"), "a prompt template, or None"),
     "example_prompt": (_with_one_of("format"), "a prompt template, or None"),
     "scorer": (_with_one_of("score"), "an object with score(query, segments), or None"),
     "text_splitter": (_with_one_of("split_text", "__call__"), "a text splitter or a callable, or None"),

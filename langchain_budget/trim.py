@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import dropwhile
 from operator import methodcaller
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.runnables import RunnableLambda
 
 from rankbudget import FitResult, TokenBudget, counter_for, fit_messages
 from rankbudget.adapters import CodecMeasure, Measure, Timeline, block_text, replace_text
@@ -26,6 +24,10 @@ from ._codec import CODEC
 from ._convert import as_messages
 from ._counters import HostCounter, host_counter
 from ._options import checked
+from ._supported import is_kind
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseLanguageModel
 
 Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]] | None
 _RESULT_CAP = 1000
@@ -89,6 +91,8 @@ def trim_messages(
             msg = f"{name} parameter is only valid with strategy='last'"
             raise BudgetConfigError(msg)
     if messages is None:
+        from langchain_core.runnables import RunnableLambda
+
         return RunnableLambda(partial(trim_messages, **options), name="trim_messages")
     host = _counter(token_counter)
     split = getattr(text_splitter, "split_text", text_splitter) or methodcaller("splitlines", keepends=True)
@@ -285,7 +289,7 @@ def _counter(given: Any) -> HostCounter:
                 f"encodings ({', '.join(_ENCODINGS)}) and names of known models."
             )
             raise BudgetConfigError(msg) from error
-    elif not isinstance(given, BaseLanguageModel):
+    elif not is_kind(given, "BaseLanguageModel"):
         given = getattr(given, "get_num_tokens_from_messages", given)  # of a model with bound arguments
         if not callable(given) and not hasattr(given, "count_messages") and not isinstance(given, str):
             msg = (

@@ -23,6 +23,7 @@ _SLOW_MACHINES = [
     HealthCheck.data_too_large,
 ]  # a drawn conversation is large, and CI machines are small
 settings.register_profile("fast", max_examples=10, deadline=None, suppress_health_check=_SLOW_MACHINES)
+settings.register_profile("smoke", max_examples=3, deadline=None, suppress_health_check=_SLOW_MACHINES)
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=_SLOW_MACHINES)
 settings.register_profile(
     "ci",

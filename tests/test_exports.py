@@ -44,6 +44,7 @@ def test_the_public_names_are_these(package: str) -> None:
     assert set(PROMISED[package].split()) <= set(EXPECTED[package])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", EXPECTED)
 def test_every_public_name_is_there(package: str) -> None:
     """Each public name loads, says what it is, and is listed by `dir`."""

@@ -79,3 +79,16 @@ def test_an_adapter_loads_hardly_more_than_its_framework(adapter: str, first: st
     """The first class of an adapter loads at most a tenth more modules than the framework it serves."""
     ours, theirs = modules_after(f"from {adapter} import {first}"), modules_after(host)
     assert len(ours) <= 1.1 * len(theirs), sorted(ours - theirs)
+
+
+def test_trimming_loads_messages_alone() -> None:
+    """`trim_messages` loads hardly more than LangChain's: none of its models, prompts, runnables, and no client for traces."""
+    theirs = modules_after("from langchain_core.messages import trim_messages")
+    ours = modules_after("from langchain_budget import trim_messages")
+    packages = {name.split(".")[0] for name in ours - theirs}
+    hosts = {"langchain_core.language_models.base", "langchain_core.prompts", "langchain_core.runnables.base"}
+    assert not packages & {"langsmith", "opentelemetry", "yaml", "wordllama", "numpy", "tiktoken"} - {
+        name.split(".")[0] for name in theirs
+    }
+    assert not hosts & (ours - theirs)
+    assert len(ours) <= 1.2 * len(theirs), sorted(ours - theirs)

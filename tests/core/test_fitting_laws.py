@@ -252,6 +252,7 @@ def test_the_same_words_are_a_double(text: str, change: Any, around: str) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_near_equal_texts_are_compared_in_linear_time() -> None:
     """Ten times as many texts that share all but one sentence take about ten times as long, and a late double is found."""
 

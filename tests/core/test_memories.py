@@ -34,6 +34,7 @@ class TestMemoriesStrategy(FitStrategyConformance):
     def make(self):
         return Memories(dedup=False)
 
+    @pytest.mark.slow
     def test_rule_1_with_kinds_priorities_and_dates(self):
         """Never over the limit where memories are ranked by more than nearness."""
 

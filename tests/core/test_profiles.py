@@ -231,6 +231,7 @@ def test_a_missing_window_is_looked_up_by_model(written):
     assert "context window must be known" in refused(written("llm: {temperature: 1}"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "seen"),
     [

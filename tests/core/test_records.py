@@ -50,6 +50,7 @@ def a_result(text: str, question: str, limit: int) -> str:
     return str(fit_messages(thread, max_tokens=limit + 60, counter=COUNTER).messages[-1]["content"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("door", [a_document, a_result])
 @draws(cases=2 * len(FORMS))
@@ -168,6 +169,7 @@ SECTIONS: dict[str, str] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", SECTIONS)
 @pytest.mark.parametrize("door", [a_document, a_result])
 @draws(cases=2 * len(SECTIONS))

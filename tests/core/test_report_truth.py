@@ -72,6 +72,7 @@ def check(report: BudgetReport, again: Callable[[int], BudgetReport]) -> tuple[i
     return counted, len(dropped)
 
 
+@pytest.mark.slow
 @drawn()
 @given(chats(), st.integers(10, 200))
 def test_a_conversation_says_truly_what_brings_a_message_back(chat: list[Any], limit: int) -> None:
@@ -86,6 +87,7 @@ def test_a_conversation_says_truly_what_brings_a_message_back(chat: list[Any], l
     assert told >= 0.8 * dropped
 
 
+@pytest.mark.slow
 @drawn()
 @given(st.lists(words, min_size=1, max_size=12), st.integers(0, 150), words, st.booleans())
 def test_documents_say_truly_what_brings_one_back(
@@ -101,6 +103,7 @@ def test_documents_say_truly_what_brings_one_back(
     assert told >= 0.8 * dropped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("surplus", ["waterfall", "borrow", "keep"])
 @drawn(cases=3)
 @given(
@@ -138,6 +141,7 @@ def test_blocks_say_truly_what_brings_a_piece_back(
     assert told >= 0.8 * dropped
 
 
+@pytest.mark.slow
 @drawn()
 @given(chats(), st.integers(20, 200), st.sampled_from(["alternating", "anthropic", None]), st.booleans())
 def test_decisions_add_up_to_what_is_used(chat: list[Any], limit: int, profile: Any, listed: bool) -> None:
@@ -153,6 +157,7 @@ def test_decisions_add_up_to_what_is_used(chat: list[Any], limit: int, profile: 
     assert 0 <= report.overhead == report.total_tokens - used
 
 
+@pytest.mark.slow
 def test_all_pieces_of_a_long_conversation_are_explained_in_linear_time() -> None:
     """Ten times the messages take at most fourteen times as many function calls."""
     counts = []

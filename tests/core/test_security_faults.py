@@ -242,6 +242,7 @@ def test_many_threads_share_one_budget_and_one_counter() -> None:
     assert found == [True] * 160
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_works_and_interpreter_exit_is_quiet() -> None:
     """Counting before a fork does not hang the child, and leaving with a session alive prints nothing."""

@@ -65,6 +65,7 @@ def test_without_the_safe_loader_a_profile_runs_code(monkeypatch: pytest.MonkeyP
     assert (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_without_the_size_guard_a_huge_profile_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

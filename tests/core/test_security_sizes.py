@@ -11,6 +11,7 @@ from rankbudget.messages.tags import escape_text
 from rankbudget.testing import WordCounter
 
 
+@pytest.mark.slow
 def test_long_runs_of_one_character_are_counted() -> None:
     """A million letters, spaces or fence characters without a break have twenty times the tokens of fifty thousand."""
     counter = counter_for("o200k_base")
@@ -45,6 +46,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_text_makes_regular_expressions_blow_up(name: str) -> None:
     """Counting, cutting, escaping, scoring and packing 60,000 hostile characters all finish; backtracking would take hours."""

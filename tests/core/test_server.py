@@ -47,6 +47,7 @@ def refusal(client, messages, model="openai@8192", **options):
     return caught.value
 
 
+@pytest.mark.slow
 def test_it_answers_with_scripted_text_and_usage(server, client):
     """A scripted text comes back with the tokens the server counted."""
     server.script("Tuesday it is")
@@ -66,6 +67,7 @@ def test_it_answers_with_scripted_text_and_usage(server, client):
     )
 
 
+@pytest.mark.slow
 def test_it_streams_text_tool_calls_and_usage(server, client):
     """A stream carries the text word by word, the calls in pieces, and the usage when asked for."""
     server.script(Reply(text="one two three", tool_calls=[("search", {"query": "release"})]))
@@ -196,6 +198,7 @@ def test_it_simulates_what_goes_wrong(server, client):
         client.with_options(timeout=0.2).chat.completions.create(**ask)
 
 
+@pytest.mark.slow
 def test_a_client_that_retries_gets_through(server):
     """The real client's retry turns one 429 into an answer."""
     server.script(Reply(fault="rate_limit"), "second time")
@@ -238,6 +241,7 @@ async def test_async_clients_get_answers_at_the_same_time(server):
     assert len(answers) == len(server.requests) == 20
 
 
+@pytest.mark.slow
 def test_langchain_talks_to_it(server):
     """ChatOpenAI invokes, streams and calls tools through it."""
     chat = pytest.importorskip("langchain_openai").ChatOpenAI(

@@ -57,6 +57,7 @@ def test_a_copy_in_this_process_goes_on_from_the_same_cut() -> None:
     assert list(twin.fit(grown).messages) == list(held.fit(grown).messages)
 
 
+@pytest.mark.slow
 def test_a_summary_outlives_its_process() -> None:
     """A session that is unpickled in another process still has its summary, and asks for no other."""
     writer = Writer()

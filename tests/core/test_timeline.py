@@ -148,6 +148,7 @@ def test_an_agent_keeps_its_question_over_many_steps(cut: str) -> None:
     assert len(kept) > 6
 
 
+@pytest.mark.slow
 def test_stable_cuts_count_questions_only() -> None:
     """A cut that is to stay where it is stays for as many turns with results in user messages as with tool messages."""
 

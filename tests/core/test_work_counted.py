@@ -73,6 +73,7 @@ def test_the_work_does_not_grow_with_the_thread() -> None:
     assert work[0] == work[1]
 
 
+@pytest.mark.slow
 def test_a_turn_of_ten_thousand_steps_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A question asked ten thousand messages ago is found by looking at each role once."""
     looked: list[int] = []
@@ -115,6 +116,7 @@ LONG_INPUTS: dict[str, Callable[[int, RecordingCounter], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG_INPUTS)
 def test_ten_times_the_input_costs_at_most_eleven_times_the_work(name: str) -> None:
     """From 300 to 3,000 pieces, tokenized characters and peak memory grow as the input does."""
@@ -130,6 +132,7 @@ def test_ten_times_the_input_costs_at_most_eleven_times_the_work(name: str) -> N
     assert large <= 11 * small
 
 
+@pytest.mark.slow
 def test_a_compressed_text_is_counted_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where much of a long text stays, it is not counted whole again for each place where it could be cut."""
     counter = counter_for("cl100k_base")

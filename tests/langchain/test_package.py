@@ -42,7 +42,7 @@ for name in names:
     getattr(langchain_budget, name)
 print(len(langchain_budget.BudgetTrimmer(max_tokens=100).invoke([("human", "hi")])), len(names))
 """
-    assert run(code) == "1 10"
+    assert run(code) == "1 11"
 
 
 @pytest.mark.parametrize(("name", "extra"), [("BudgetMemory", "classic"), ("BudgetMiddleware", "agents")])
@@ -77,6 +77,7 @@ def test_the_public_names_are_these() -> None:
         "BudgetMiddleware",
         "BudgetRetriever",
         "BudgetTrimmer",
+        "add_run_metadata",
         "budget_model",
         "pre_model_hook",
         "trim_messages",

@@ -131,6 +131,7 @@ def test_a_missing_library_names_its_extra() -> None:
     assert 'pip install "rankbudget[otel]"' in done.stdout
 
 
+@pytest.mark.slow
 def test_many_threads_and_processes_share_a_log(tmp_path: Path) -> None:
     """Eight threads and two more processes: every line is whole, and the command adds them up."""
     path = tmp_path / "r.jsonl"

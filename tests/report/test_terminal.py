@@ -78,6 +78,7 @@ def test_a_missing_library_is_named_with_its_extra(library, extra, look, monkeyp
     assert report.table()
 
 
+@pytest.mark.slow
 def test_a_figure_has_the_window_beside_what_was_wanted(monkeypatch):
     """The parts of one bar add up to the window, those of the other to what was wanted."""
     pytest.importorskip("matplotlib", reason="the extra `notebooks` is not installed")

@@ -7,7 +7,6 @@ from typing import Literal
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
-from ..relevance.sentences import first_start, last_end
 
 Keep = Literal["start", "both"]
 
@@ -78,6 +77,8 @@ def cut_from(text: str, start: str, max_tokens: int, counter: TokenCounter, elli
 
 def _start(text: str, start: str, share: int) -> str:
     """Returns `start` up to its last sentence, else word, that leaves at least a `share` of it."""
+    from ..relevance.sentences import last_end  # what finds sentences is loaded where a text is cut
+
     least = len(start) // share
     cut = last_end(text, len(start), least)
     if not cut:
@@ -88,6 +89,8 @@ def _start(text: str, start: str, share: int) -> str:
 
 
 def _ends(text: str, start: str, room: int, counter: TokenCounter, ellipsis: str) -> str:
+    from ..relevance.sentences import first_start
+
     # `start` fills the whole limit, so three quarters of its characters are enough to find each half in.
     reach = max(len(start) * 3 // 4, 1)
     end = counter.truncate(text[-reach:], room // 2, side="left") if room > 1 else ""

@@ -232,6 +232,7 @@ def test_the_installed_command_works_and_help_lists_the_commands():
     )
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(chat):
     """`rankbudget fit ... | head` ends quietly."""
     command = f'"{sys.executable}" -m rankbudget.cli.main fit "{chat}" --json | head -c 100 > /dev/null; exit ${{PIPESTATUS[0]}}'

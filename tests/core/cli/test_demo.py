@@ -26,6 +26,7 @@ def test_the_shipped_conversation_is_long_and_valid():
     assert len(read_passages(_documentation())) > 10
 
 
+@pytest.mark.slow
 def test_the_demonstration_reports_the_whole_prompt_of_each_framework(capsys):
     """Each framework has one report, with its documents and its history, and the pieces are compared."""
     pytest.importorskip("langchain_core")
@@ -42,6 +43,7 @@ def test_the_demonstration_reports_the_whole_prompt_of_each_framework(capsys):
     assert QUESTION in engine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [800, 1_500, 4_096])
 def test_both_frameworks_keep_the_same_pieces(window, capsys):
     """Where a single token decides whether one more sentence fits, both still decide alike."""

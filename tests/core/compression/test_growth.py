@@ -88,6 +88,7 @@ def grows_linearly(work, make) -> Growth:
     return growth(work, make, SHORT, TIMES, MOST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["The ", "\n"])
 @pytest.mark.parametrize("name", READERS)
 def test_a_long_run_of_marks_costs_its_length(name, start):
@@ -109,6 +110,7 @@ def test_rows_with_keys_of_their_own_cost_their_number():
     assert grows_linearly(lambda text: compress_structured(text, 5, WORDS), rows)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "limits", [{}, {"max_tokens": 1_000_000_000, "counter": WORDS}, {"max_tokens": 40, "counter": WORDS}]
 )

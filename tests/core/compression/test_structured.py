@@ -144,6 +144,7 @@ def test_work_is_bounded(limit):
     assert recorder.characters <= 1.5 * len(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -206,6 +207,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @draws(cases=2)
 @given(count=st.integers(60, 400), place=st.integers(0, 10_000), limit=st.integers(120, 1500))
@@ -237,6 +239,7 @@ TURNS = {
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["lines", "records", "prose", "jsonl"])
 @pytest.mark.parametrize("turn", TURNS)
 @draws()
@@ -257,6 +260,7 @@ def test_a_long_text_keeps_what_questions_about_it_name(
     assert all(str(70_000 + 3 * i) in long for i in (own, later))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "row",
     ["2026-01-{:02d} {:02d}:{:02d} INFO service K-{} took {} ms", "2026-01-{:02d};{:02d}:{:02d};K-{};{}"],

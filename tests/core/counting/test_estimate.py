@@ -58,6 +58,7 @@ def test_no_estimate_is_too_low_by_more_than_its_band(kind: str, encoding: str) 
         assert exact.count(text) <= math.ceil(estimate.count(text) * (1 + estimate.band))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*LANGUAGES, *WHITESPACE])
 def test_no_language_is_estimated_too_low(name: str) -> None:
     """Languages, scripts and blanks that vocabularies take in small pieces, as whole texts and as sentences."""
@@ -70,6 +71,7 @@ def test_no_language_is_estimated_too_low(name: str) -> None:
         assert pieces <= math.ceil(similar.count(part) * (1 + similar.band))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_similar_count_covers_a_small_vocabulary(kind: str) -> None:
     """What is counted for an unknown model covers a vocabulary of 32,000 pieces within its band."""
@@ -81,6 +83,7 @@ def test_a_similar_count_covers_a_small_vocabulary(kind: str) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["\u00a0", "\u3000", " ", "\n", " \n", ".", "a", "\u0301", "9", "\t "])
 def test_estimates_take_linear_time(unit: str) -> None:
     """Long runs of one character cost no more for each than short ones."""

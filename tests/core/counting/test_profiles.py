@@ -53,6 +53,7 @@ def drawn(seed: int) -> list[dict[str, Any]]:
     return messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_the_result_obeys_and_loses_nothing(name: str) -> None:
     """Whatever a profile demands holds afterwards, every word is still there, a second time changes nothing, and the input is as it was."""

@@ -123,6 +123,7 @@ def test_counters_are_found_again_after_pickling_and_copying() -> None:
         pickle.dumps(counter_for(len))
 
 
+@pytest.mark.slow
 def test_vocabularies_are_found_without_a_network_and_the_environment_stays(tmp_path: Path) -> None:
     """With nothing cached and nothing set, the vocabulary llama-index-core ships is used; neither it nor the environment is touched."""
     pytest.importorskip("llama_index.core")
@@ -176,6 +177,7 @@ def test_a_download_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPat
         vocabulary._download("r50k_base")
 
 
+@pytest.mark.slow
 def test_importing_counting_loads_nothing_heavy() -> None:
     """The counting package, and counting with it, load no transformers, tokenizers, numpy, jinja2 or framework."""
     code = (

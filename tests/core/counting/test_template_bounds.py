@@ -19,6 +19,7 @@ _DOUBLING = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -64,6 +65,7 @@ def test_a_template_that_computes_too_much_is_refused(source: str) -> None:
     assert time.process_time() - begin < 30
 
 
+@pytest.mark.slow
 def test_a_transformers_tokenizer_is_rendered_within_the_bounds_too() -> None:
     """The template of a tokenizer object is not trusted more than that of a folder."""
     transformers = pytest.importorskip("transformers")
@@ -74,6 +76,7 @@ def test_a_transformers_tokenizer_is_rendered_within_the_bounds_too() -> None:
         counter_for(host).count_messages([{"role": "user", "content": "hi"}])
 
 
+@pytest.mark.slow
 def test_a_processor_is_rendered_within_the_bounds_too() -> None:
     """A transformers processor, which has no `get_chat_template`, renders where its work is bounded."""
     transformers = pytest.importorskip("transformers")
@@ -93,6 +96,7 @@ def test_a_processor_is_rendered_within_the_bounds_too() -> None:
         counter_for(endless).count_messages([{"role": "user", "content": "hi"}])
 
 
+@pytest.mark.slow
 def test_templates_without_a_default_are_refused_in_a_typed_error() -> None:
     """With tools the template "tool_use" is rendered; without any "default" the framing is estimated."""
     transformers = pytest.importorskip("transformers")
@@ -107,6 +111,7 @@ def test_templates_without_a_default_are_refused_in_a_typed_error() -> None:
     assert counter_for(host).count_messages(asked) > len("userhi")
 
 
+@pytest.mark.slow
 def test_long_conversations_are_within_the_bounds() -> None:
     """Ten thousand messages of ten lines each are rendered by every template that accepts them."""
     content = "a line of some ten words, as people write them\n" * 10

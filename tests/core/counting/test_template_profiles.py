@@ -26,6 +26,7 @@ def _history(turns: int, *, ends: bool) -> list[dict[str, Any]]:
     return [*made, {"role": "user", "content": "And then?"}] if ends else made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", TEMPLATES)
 @draws(cases=len(TEMPLATES))
 @given(

@@ -93,6 +93,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @pytest.mark.parametrize("label", TEMPLATES)
 def test_requests_count_what_the_template_renders(label: str, kind: str) -> None:
@@ -104,6 +105,7 @@ def test_requests_count_what_the_template_renders(label: str, kind: str) -> None
             assert counter(label, kind).count_messages(drawn, tools) == truth(label, drawn, tools, kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", TEMPLATES)
 def test_only_what_is_proved_additive_is_added(label: str) -> None:
     """A template whose messages are all alike is added up; one that looks at its context is rendered, and so is one without special tokens."""
@@ -118,6 +120,7 @@ def test_only_what_is_proved_additive_is_added(label: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", sorted(ADDITIVE))
 def test_the_incremental_count_equals_the_recount_under_random_edits(label: str) -> None:
     """Adding, dropping and changing messages changes the sum by just what the rendering changes."""
@@ -153,6 +156,7 @@ def test_profiles_are_found_by_probing() -> None:
     assert found["refuses_system"] == ("user", False, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["demands_alternation", "refuses_system"])
 def test_a_refused_conversation_is_counted_as_its_profile_has_it(label: str) -> None:
     """A conversation a template refuses counts what its obedient form renders."""
@@ -206,6 +210,7 @@ def test_arguments_that_are_json_texts_are_given_as_objects_where_needed() -> No
     assert counting.count_messages(ask("no json")) > 0
 
 
+@pytest.mark.slow
 def test_transformers_renders_the_same() -> None:
     """What `apply_chat_template` of transformers gives is what is counted, from its tokenizer objects and from jinja alone."""
     transformers = pytest.importorskip("transformers")

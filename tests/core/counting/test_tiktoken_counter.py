@@ -123,6 +123,7 @@ class TestCallable(CounterConformance):
         return counter_for(lambda text: len(text.split()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_20_000_fuzzed_texts_count_as_tiktoken_counts_them(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -138,6 +139,7 @@ def test_20_000_fuzzed_texts_count_as_tiktoken_counts_them(
     assert sum(tiktoken_counter._LINE_START.search(text) is not None for text in drawn) > 2_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_the_pieces_of_a_long_text_count_as_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a long text is parted, its tokens are those of the whole."""
@@ -223,6 +225,7 @@ def longest(text: str, most: int, side: str, count: object) -> str:
     return max((end for end in ends if count(end) <= most), key=len)  # type: ignore[operator]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENCODINGS)
 @pytest.mark.parametrize("piece", [1, tiktoken_counter._PIECE])
 def test_truncate_finds_the_longest_that_fits(name: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,6 +316,7 @@ def test_threads_count_alike() -> None:
     assert results == [expected] * 20
 
 
+@pytest.mark.slow
 def test_an_encoding_of_ones_own_is_counted_in_pieces_when_it_panics() -> None:
     """An encoding with an unknown pattern counts a run it panics on piece by piece, too much rather than nothing."""
     import tiktoken
