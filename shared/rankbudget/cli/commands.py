@@ -20,7 +20,12 @@ def _fit(options: argparse.Namespace) -> None:
 def _inspect(options: argparse.Namespace) -> None:
     from .fitting import Task, write_page
 
-    print(write_page(Task.of(options), budget_of(options), options.output))
+    if options.serve is None:
+        print(write_page(Task.of(options), budget_of(options), options.output))
+        return
+    from .serving import serve_page  # loads a web server
+
+    serve_page(Task.of(options), budget_of(options), options.serve)
 
 
 def _explain(options: argparse.Namespace) -> None:
@@ -133,6 +138,13 @@ COMMANDS: dict[str, tuple[Run, Options, str]] = {
                 "default": "report.html",
                 "metavar": "FILE",
                 "help": "the page (default: %(default)s)",
+            },
+            "--serve": {
+                "nargs": "?",
+                "type": int,
+                "const": 0,
+                "metavar": "PORT",
+                "help": "show the page with a slider for the window, on this machine, and write no file",
             },
         },
         "write a page to look into the prompt with",
