@@ -11,6 +11,7 @@ from rankbudget.report.bar import share_of
 from rankbudget.report.reasons import MEANINGS
 from rankbudget.report.rows import rows_of, wanted_by
 from rankbudget.report.terminal import shared_out
+from rankbudget.segment import Action
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
 from tests.report.made import drawn_by_hand, drawn_results
@@ -123,6 +124,29 @@ def test_every_reason_has_the_meaning_that_the_glossary_gives():
     page = (Path(__file__).resolve().parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| [\w, ]+ \| (.+) \|$", page, flags=re.MULTILINE)
     assert {reason: text.replace("`", "") for reason, text in rows} == MEANINGS
+
+
+def test_every_figure_and_action_is_a_word_of_the_glossary():
+    """What a report has as data is explained: its figures, those of a block, what may become of a piece."""
+    import re
+    from pathlib import Path
+    from typing import get_args
+
+    page = (Path(__file__).resolve().parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = {
+        word
+        for row in re.findall(r"^\| (\*\*.+?) \|", page, flags=re.MULTILINE)
+        for word in re.findall(r"\w+", row)
+    }
+    report = BudgetReport(
+        limit=5, total_tokens=0, blocks=[BlockTotal(name="a", rank=1, granted=None, used=0)], parts=[]
+    )
+    block = report.to_dict()["blocks"][0]
+    assert set(block) - {"name", "kept"} <= words
+    told = re.search(r"The `action` of a decision is (.+);", page)
+    assert set(re.findall(r"`(\w+)`", told[1])) == set(get_args(Action))
+    used = re.findall(r"^\| `\w+` \| ([\w, ]+) \| .+ \|$", page, flags=re.MULTILINE)
+    assert {action for row in used for action in row.split(", ")} == set(get_args(Action))
 
 
 def test_decisions_of_one_piece_twice_are_counted_twice():
