@@ -6,7 +6,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, ClassVar, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, SupportsIndex, TypedDict, TypeVar, cast
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
@@ -142,7 +142,7 @@ class SharedCopy:
 
 
 # ---- what each option may hold, in all classes and functions alike ---------------------------------------
-def _number(low: float, high: float = 1e18, kinds: Any = int) -> Any:
+def _number(low: float, high: float = 1e18, kinds: Any = SupportsIndex) -> Any:
     return lambda value: isinstance(value, kinds) and not isinstance(value, bool) and low <= value <= high
 
 

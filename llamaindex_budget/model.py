@@ -7,7 +7,8 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from operator import index
+from typing import Any, NamedTuple, SupportsIndex, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -77,8 +78,8 @@ def budget_model(
     if session is not None:
         counter = session.counter if counter is None else counter
         budget = session.budget
-    if isinstance(budget, int) and not isinstance(budget, bool):
-        budget, max_tokens = None, min(budget, max_tokens or budget)
+    if isinstance(budget, SupportsIndex) and not isinstance(budget, bool):
+        budget, max_tokens = None, min(index(budget), max_tokens or index(budget))
     if not isinstance(model, LLM):
         msg = f"llm must be a LlamaIndex LLM (got a {type(llm).__name__}). Wrap it before you build engines."
         raise BudgetConfigError(msg)

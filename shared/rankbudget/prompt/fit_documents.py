@@ -72,13 +72,13 @@ def fit_documents(
     """
     check_kinds({"scope": scope})
     problems: list[str] = []
-    check_count("max_tokens", max_tokens, problems)
+    most = check_count("max_tokens", max_tokens, problems)
     segments = _read(texts_or_segments, problems)
     measured = counter_for(counter)
     strategy = Evidence(scorer=scorer, compress=compress, dedup=dedup, order=order)
     request = PromptRequest(
-        budget=plain_budget(max(1, max_tokens)),
-        ceiling=max_tokens,
+        budget=plain_budget(max(1, most)),
+        ceiling=most,
         counter=measured,
         codec=DictCodec(),
         measure=_Joined(measured, priced=cost is not None),

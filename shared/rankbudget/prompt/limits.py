@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 from typing import Any
 
 from typing_extensions import Self
@@ -92,6 +93,7 @@ def limits_of(
         500
     """
     _check(budget, max_tokens, context_window)
+    max_tokens = None if max_tokens is None else index(max_tokens)
     facts = ModelFacts(name=model) if isinstance(model, str) else model
     given = TokenBudget.from_dict(budget) if isinstance(budget, Mapping) else budget
     whole = given or _budget(facts, context_window, max_tokens)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache, partial
+from operator import index
+from typing import SupportsIndex
 
 from .._drivers import Steps, drive
 from ..budget.token_budget import TokenBudget
@@ -101,10 +103,10 @@ def plain_budget(tokens: object) -> TokenBudget:
 
     It has no reserve, shares memory to history as 3 : 4, and allows a system prompt of any size.
     """
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
+    if isinstance(tokens, bool) or not isinstance(tokens, SupportsIndex) or index(tokens) < 1:
         msg = f"budget must be a TokenBudget or a number of prompt tokens, 1 or more (got {tokens!r})"
         raise BudgetConfigError(msg)
-    return budget_of(tokens)
+    return budget_of(index(tokens))
 
 
 @lru_cache(maxsize=256)
