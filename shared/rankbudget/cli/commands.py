@@ -20,12 +20,12 @@ def _fit(options: argparse.Namespace) -> None:
 def _inspect(options: argparse.Namespace) -> None:
     from .fitting import Task, write_page
 
-    if options.serve is None:
+    if not options.serve:
         print(write_page(Task.of(options), budget_of(options), options.output))
         return
     from .serving import serve_page  # loads a web server
 
-    serve_page(Task.of(options), budget_of(options), options.serve)
+    serve_page(Task.of(options), budget_of(options), options.port)
 
 
 def _explain(options: argparse.Namespace) -> None:
@@ -140,12 +140,10 @@ COMMANDS: dict[str, tuple[Run, Options, str]] = {
                 "help": "the page (default: %(default)s)",
             },
             "--serve": {
-                "nargs": "?",
-                "type": int,
-                "const": 0,
-                "metavar": "PORT",
+                "action": "store_true",
                 "help": "show the page with a slider for the window, on this machine, and write no file",
             },
+            "--port": {"type": int, "default": 0, "metavar": "N", "help": "of --serve (default: a free one)"},
         },
         "write a page to look into the prompt with",
     ),

@@ -31,8 +31,8 @@ def serve_page(task: Task, budget: TokenBudget, port: int) -> None:
     """
     try:
         server = _Server(task, budget, port)
-    except OSError as error:
-        msg = f"--serve must be a free port (got {port}: {error.strerror}). Without a number, one is found."
+    except (OSError, OverflowError) as error:
+        msg = f"--port must be a free port (got {port}: {error}). Without --port, one is found."
         raise BudgetConfigError(msg) from error
     with server:
         print(f"http://127.0.0.1:{server.server_port}/ (stop with Ctrl+C)", flush=True)

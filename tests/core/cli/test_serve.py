@@ -17,7 +17,7 @@ from tests.core.cli.conftest import failed
 @pytest.fixture
 def served(chat):
     """The command and its port; stopped as a person stops it."""
-    command = [sys.executable, "-m", "rankbudget", "inspect", str(chat), "--window", "1k", "--serve"]
+    command = [sys.executable, "-m", "rankbudget", "inspect", "--serve", str(chat), "--window", "1k"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         address = process.stdout.readline()
         assert address.startswith("http://127.0.0.1:")
@@ -77,6 +77,7 @@ def test_a_port_that_is_taken_is_an_error_with_its_remedy(chat, capsys):
     """The error names the port and says how to do without one."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        error = failed(capsys, "inspect", chat, "--serve", port)
+        error = failed(capsys, "inspect", "--serve", chat, "--port", port)
     assert f"got {port}" in error
-    assert "Without a number" in error
+    assert "Without --port" in error
+    assert "99999" in failed(capsys, "inspect", "--serve", chat, "--port", 99999)
