@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -123,60 +122,3 @@ def test_a_larger_window_keeps_the_document_that_answers(
         shown = answered
     if "sizes" in budget:
         assert shown
-
-
-PHOTO = {"type": "image_url", "image_url": {"url": "https://example.com/photo.png"}}
-CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-
-
-def weighty(kind: str, count: int) -> list[dict[str, Any]]:
-    """An exchange that weighs `count` times 400 words and that nothing shortens."""
-    photos = [{"type": "text", "text": "big"}, *[PHOTO] * count]
-    written = {"name": "f", "arguments": json.dumps({"text": "w " * 400 * count})}
-    called = kind == "a long call"
-    call = {**CALL, "function": written} if called else CALL
-    asked = {"role": "user", "content": photos if kind == "photos" else "big?"}
-    if kind == "photos":
-        return [asked, {"role": "assistant", "content": "seen"}]
-    return [
-        asked,
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": "done" if called else photos},
-        {"role": "assistant", "content": "seen"},
-    ]
-
-
-@draws()
-@given(
-    before=st.integers(1, 30),
-    after=st.integers(0, 10),
-    kind=st.sampled_from(["photos", "a long call", "photos a tool returns"]),
-    count=st.integers(1, 8),
-    limit=st.integers(200, 2500),
-    session=st.booleans(),
-    cap=st.sampled_from([200, 1000, None]),
-)
-def test_an_exchange_that_nothing_shortens_takes_no_older_ones_with_it(
-    before: int, after: int, kind: str, count: int, limit: int, session: bool, cap: int | None
-) -> None:
-    """One that does not fit at all is dropped alone, for want of room, while a tenth of the room is free."""
-    small = [
-        [{"role": "user", "content": f"q{n}?"}, {"role": "assistant", "content": f"a{n}."}] for n in range(41)
-    ]
-    heavy = weighty(kind, count)
-    turns = [*small[:before], heavy, *small[30 : 30 + after], small[40][:1]]
-    messages = [message for turn in turns for message in turn]
-    counter, budget = (
-        WordCounter(media=400),
-        TokenBudget(context_window=limit, reserve=0, safety=0, message_cap=cap),
-    )
-    known = BudgetSession(budget, counter=counter)
-    for stop in [max(1, before)] if session else []:
-        known.fit(messages[:stop])
-    fit = known.fit(messages)
-    kept = counter.count_messages(fit.messages)
-    assert kept <= limit
-    lost = len(messages) - len(fit.messages)
-    if counter.count_messages(heavy) > limit - 100 and lost > len(heavy):
-        free = limit * 0.1 if not session else limit * 0.55  # a session that moves its cut leaves half free
-        assert limit - kept < max(free, 30), (kept, lost)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, cuttable, shortened
-from .selection import (
-    MUST,
-    REST_SHARE,
-    STEPS,
-    Link,
-    Selection,
-    in_order_of_importance,
-    minimum_sets,
-    until_full,
-)
+from .selection import MUST, REST_SHARE, STEPS, Selection, in_order_of_importance, minimum_sets
 from .timeline import Timeline, Unit
 
 
@@ -23,74 +15,73 @@ def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | N
 
     The last exchanges first, whole where they leave `REST_SHARE` of the room to the rest or the rest is less.
     Then, newest first, each step is kept with at most `LEAST_TOKENS` of a result, and the first one without
-    room for that with what is left, as the first exchange that has no results; one that no cut makes fit is
-    left out. What no other step can use lengthens results, newest first. None if the question does not fit.
+    room for that with what is left, as the first exchange that has no results. What no other step can use
+    lengthens results, newest first. None when not even the question fits.
     """
     must = _last_exchanges(timeline, room, minimum)
-    if must is None:
-        return None
+    if must is None or not timeline.shortens:
+        return must
     units, caps, left = list(must.units), dict(must.caps), room - must.tokens
     short: list[list[Unit]] = []
-    for link, fits in until_full(timeline, _the_rest(timeline, must.units, minimum), left):
-        if fits:
-            left -= link.price
-            caps.update(link.caps)
-            short += [link.units] if link.caps else []
-        elif link.importance != MUST and (cut := _cut_to(timeline, link, left)):
-            caps.update(cut)
-            short, left = [], 0
-        else:
-            continue
-        units += link.units
-        if not left:
+    for importance, link, least, price in _the_rest(timeline, must.units, minimum):
+        if price > left:
+            cut = _cut_to(timeline, importance, link, left)
+            if cut:
+                units += link
+                caps.update(cut)
+                short = []
             break
+        left -= price
+        units += link
+        if least:
+            caps.update(least)
+            short.append(link)
     lengthen(timeline, short, caps, left)
     edits = shortened(timeline, caps)
     return Selection(units, timeline.cost(units, edits), edits=edits, caps=caps)
 
 
-def _cut_to(timeline: Timeline, link: Link, room: int) -> Mapping[int, int] | None:
-    """Returns the caps of a link that does not fit; None where it cannot be cut to the room."""
-    if not timeline.shortens:
-        return None
-    is_step = link.importance == STEPS
-    texts = [] if is_step else results_of(timeline, link.units, VERY_LEAST)
-    floor = VERY_LEAST if texts or is_step else LEAST_TOKENS
-    texts = texts or [i for unit in link.units for i in unit.positions()]
-    return cap_units(timeline, link.units, room, at=texts, floor=floor)
+def _cut_to(timeline: Timeline, importance: int, link: Sequence[Unit], room: int) -> Mapping[int, int] | None:
+    """Returns the caps of the first link that does not fit; None where it cannot be cut to the room."""
+    texts = [] if importance == STEPS else results_of(timeline, link, VERY_LEAST)
+    floor = VERY_LEAST if texts or importance == STEPS else LEAST_TOKENS
+    texts = texts or [i for unit in link for i in unit.positions()]
+    return cap_units(timeline, link, room, at=texts, floor=floor)
 
 
 def _last_exchanges(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Returns the last exchanges, shortened where the rest would have no room otherwise."""
-    count, most = timeline.thread.counter.count, room * REST_SHARE
-    for whole in minimum_sets(timeline, minimum) if timeline.shortens else ():
-        if timeline.cost(whole) <= room - most:
-            break
+    whole = next(iter(minimum_sets(timeline, minimum)), [])
+    most = room * REST_SHARE
+    if timeline.shortens and timeline.cost(whole) > room - most:
+        count = timeline.thread.counter.count
         long = [i for i in cuttable(timeline, whole, last=False)[0] if count(timeline.text(i)) > LEAST_TOKENS]
         least = timeline.cost(whole, shortened(timeline, dict.fromkeys(long, LEAST_TOKENS)))
-        if least <= room:
-            rest = until_full(timeline, _the_rest(timeline, whole, minimum), min(most, room - least))
-            return _select_least(timeline, room - sum([link.price for link, fits in rest if fits]))
+        reserve = [price for *_, price in _the_rest(timeline, whole, minimum, min(most, room - least))]
+        return _select_least(timeline, room - sum(reserve))
     return _select_least(timeline, room)
 
 
-def _the_rest(timeline: Timeline, must: Sequence[Unit], minimum: int) -> Iterator[Link]:
-    """Yields what may be added to the last exchanges, each result with its least cap.
+def _the_rest(
+    timeline: Timeline, must: Sequence[Unit], minimum: int, most: float = math.inf
+) -> Iterator[tuple[int, list[Unit], dict[int, int], int]]:
+    """Yields what may be added to the last exchanges, with its least caps and price, up to `most` tokens.
 
-    These are their other steps, older turns, and which of the last exchanges is lost, as no cut makes it fit.
+    These are their other steps, and older turns; nothing where one of the last exchanges is lost.
     """
     starts = {unit.start for unit in must}
-    for importance, units in in_order_of_importance(timeline, minimum):
-        lost = [unit for unit in units if unit.start not in starts]
-        if importance == MUST and lost:
-            yield Link(MUST, lost, timeline.cost(lost))
-        elif importance != MUST:
-            least = dict.fromkeys(_long_results(timeline, units), LEAST_TOKENS)
-            yield Link(importance, units, timeline.cost(units, shortened(timeline, least)), least)
-
-
-def _long_results(timeline: Timeline, units: Sequence[Unit]) -> list[int]:
-    return results_of(timeline, units, LEAST_TOKENS) if timeline.shortens else []
+    for importance, link in in_order_of_importance(timeline, minimum):
+        if importance == MUST and not {unit.start for unit in link} <= starts:
+            return
+        if importance == MUST:
+            continue
+        long = results_of(timeline, link, LEAST_TOKENS)
+        least = dict.fromkeys(long, LEAST_TOKENS)
+        price = timeline.cost(link, shortened(timeline, least))
+        most -= price
+        if most < 0:
+            return
+        yield importance, link, least, price
 
 
 def _select_least(timeline: Timeline, room: int) -> Selection | None:

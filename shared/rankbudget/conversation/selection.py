@@ -6,11 +6,10 @@ ask again.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from .capping import LEAST_TOKENS
 from .state import Cut, KeptRun
@@ -18,10 +17,6 @@ from .timeline import NO_EDITS, Timeline, Unit
 
 REST_SHARE = 0.25
 """Share of the room that the last exchanges, which may be shortened, leave to what is before them."""
-GAP_SHARE = 0.1
-"""Share of the room that must be free to look for older exchanges behind one that cannot be shortened."""
-MOST_GAPS = 8
-"""Exchanges left out between kept ones; so a history of too large ones is not read to its start."""
 
 
 @dataclass(slots=True)
@@ -53,64 +48,22 @@ class Selection:
         return [edits.get(i, whole[i]) for i in self.positions(timeline.pinned)]
 
 
-class Link(NamedTuple):
-    """Units that are kept or left out together: what they are, their price, and the caps it is meant with."""
-
-    importance: int  # `MUST`, `STEPS` or `OLDER`
-    units: list[Unit]
-    price: int
-    caps: Mapping[int, int] = NO_EDITS
-
-
 def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Keeps as much as fits into `room` tokens; None when the last `minimum` exchanges do not fit."""
     kept: list[Unit] = []
-    used = must = 0
-    complete, older = True, False
-    ordered = in_order_of_importance(timeline, minimum)
-    links = (Link(importance, units, timeline.cost(units)) for importance, units in ordered)
-    for link, fits in until_full(timeline, links, room):
-        if fits:
-            kept += link.units
-            used += link.price
-            must = used if link.importance == MUST else must
-            continue
-        if link.importance == MUST:
-            return None
-        complete = False
-        older = older or link.importance == STEPS or room - used > LEAST_TOKENS
-        older = older or must > room * (1 - REST_SHARE)
-        older = older or any(unit.stop - unit.start > 1 for unit in kept + link.units)
-    return Selection(kept, used, complete=complete, older=older)
-
-
-def until_full(timeline: Timeline, links: Iterable[Link], room: float) -> Iterator[tuple[Link, bool]]:
-    """Yields links, the most important first, and whether each fits into what the ones before it left.
-
-    The first that does not fit is the last, as older ones may not stay in the place of newer ones. But what
-    is heavy and would not fit without its texts, as photos that nobody can shorten, is left out alone.
-    """
-    left, gaps, lost = room, 0, math.inf
-    for link in links:
-        first = min([unit.start for unit in link.units], default=-1)
-        if first > lost:
-            continue  # a step of an exchange that is left out
-        fits = link.price <= left
-        yield link, fits
-        if fits:
-            left -= link.price
-            continue
-        lost, gaps = first, gaps + 1
-        least = max(left, LEAST_TOKENS)
-        if gaps > MOST_GAPS or left < room * GAP_SHARE or cost_without_texts(timeline, link.units) <= least:
-            return
-
-
-def cost_without_texts(timeline: Timeline, units: Sequence[Unit]) -> int:
-    """Returns what units cost with all their texts emptied: calls, media, what a provider found."""
-    positions = [i for unit in units for i in unit.positions()]
-    emptied = {i: timeline.codec.with_text(timeline.messages[i], "") for i in positions}
-    return timeline.cost(units, emptied)
+    used, must, tokens_of = 0, 0, timeline.tokens_of
+    for importance, link in in_order_of_importance(timeline, minimum):
+        with_link = used
+        for unit in link:
+            with_link += tokens_of(unit)
+        if with_link > room:
+            older = importance == STEPS or room - used > LEAST_TOKENS or must > room * (1 - REST_SHARE)
+            older = older or any(unit.stop - unit.start > 1 for unit in kept + link)
+            return None if importance == MUST else Selection(kept, used, older=older)
+        kept += link
+        used = with_link
+        must = used if importance == MUST else must
+    return Selection(kept, used, complete=True)
 
 
 MUST, STEPS, OLDER = range(3)
