@@ -83,6 +83,18 @@ class RowError(BudgetError):
     """Says which row of a batch cannot be read or fitted, and why."""
 
 
+class StoreError(BudgetError):
+    """Says why a database of memories or histories cannot be read or written, and what to do."""
+
+
+class StoreConflictError(StoreError):
+    """Says that somebody else changed what was to be replaced; read it again."""
+
+
+class StoreUnsupportedError(StoreError):
+    """Says which promise a store's backend cannot keep."""
+
+
 class SummaryError(BudgetError):
     """Says how a summarizer failed; what it was given is still where it was."""
 

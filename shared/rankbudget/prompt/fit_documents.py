@@ -16,7 +16,7 @@ from ..fitting.protocol import Cost, Fit, Piece, plain_cost
 from ..messages.codec import DictCodec
 from ..relevance.fusion import default_scorer
 from ..relevance.protocol import Scorer
-from ..report.report import FitResult
+from ..report.report import BudgetReport, FitResult
 from ..segment import Block, Scope, Segment
 from .kinds import check_kinds
 from .request import PromptRequest
@@ -76,28 +76,45 @@ def fit_documents(
     segments = _read(texts_or_segments, problems)
     measured = counter_for(counter)
     strategy = Evidence(scorer=scorer, compress=compress, dedup=dedup, order=order)
+    block = Block(name="knowledge", segments=segments, strategy=strategy)
+    kept, report = fit_one_block(block, query, most, measured, cost=cost, scope=scope)
+    reason = getattr(default_scorer() if scorer is None else scorer, "reason", None)
+    return FitResult(
+        segments=tuple([kept_segment(piece) for piece in kept.pieces]),
+        text=_text(kept),
+        report=report.noting(f"relevance: {reason}") if reason else report,
+    )
+
+
+def fit_one_block(
+    block: Block,
+    query: str,
+    most: int,
+    counter: TokenCounter,
+    *,
+    cost: Cost | None = None,
+    scope: Scope | None = None,
+) -> tuple[Fit, BudgetReport]:
+    """Returns what a block keeps of itself in a prompt of its own, of `most` tokens, and the report.
+
+    Without a `cost` its pieces are lines of one text.
+    """
     request = PromptRequest(
         budget=plain_budget(max(1, most)),
         ceiling=most,
-        counter=measured,
+        counter=counter,
         codec=DictCodec(),
-        measure=_Joined(measured, priced=cost is not None),
-        blocks=(Block(name="knowledge", segments=segments, strategy=strategy),),
+        measure=_Joined(counter, priced=cost is not None),
+        blocks=(block,),
         question_text=query,
-        sources=frozenset({"knowledge"}),
-        render=lambda kept, _: [kept["knowledge"]],
-        cost=cost or plain_cost(measured),
+        sources=frozenset({block.name}),
+        render=lambda kept, _: [kept[block.name]],
+        cost=cost or plain_cost(counter),
         scope=scope,
         covers="documents",
     )
     plan = drive(plan_steps(request))
-    kept = plan.kept["knowledge"]
-    reason = getattr(default_scorer() if scorer is None else scorer, "reason", None)
-    return FitResult(
-        segments=tuple([_segment(piece) for piece in kept.pieces]),
-        text=_text(kept),
-        report=plan.report.noting(f"relevance: {reason}") if reason else plan.report,
-    )
+    return plan.kept[block.name], plan.report
 
 
 class _Joined:
@@ -121,7 +138,8 @@ def _text(fit: Fit) -> str:
     return "\n".join([piece.rendition.text for piece in fit.pieces])
 
 
-def _segment(piece: Piece) -> Segment:
+def kept_segment(piece: Piece) -> Segment:
+    """Returns a kept segment: the given object where it is whole, else a copy with the kept words."""
     if piece.whole:
         return piece.segment
     return dataclasses.replace(piece.segment, text=piece.rendition.text, tokens=piece.rendition.tokens)

@@ -12,7 +12,15 @@ from ..segment import Segment
 from .fusion import default_scorer, finite
 from .protocol import Scorer
 
-KINDS: Mapping[str, float] = {"core": 100, "explicit": 90, "fact": 80, "project": 75, "experience": 70}
+KINDS: Mapping[str, float] = {
+    "core": 100,
+    "explicit": 90,
+    "preference": 90,
+    "fact": 80,
+    "decision": 80,
+    "project": 75,
+    "experience": 70,
+}
 """How much a memory's kind counts, 0 to 100."""
 UNKNOWN_PRIORITY, UNKNOWN_KIND = 50, 70
 """Importance of a memory that states no priority, and of one of another kind or of none."""

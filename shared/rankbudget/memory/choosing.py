@@ -1,0 +1,88 @@
+"""Candidates of a question in the order of their use, within a number of tokens, and by the block they go to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from ..counting import counter_for
+from ..fitting.evidence import Memories
+from ..messages.tags import wrapper_of
+from ..prompt.fit_documents import fit_one_block, kept_segment
+from ..relevance.fusion import default_scorer
+from ..relevance.memories import MemoryScorer, MemoryWeights
+from ..report.report import FitResult
+from ..segment import Block, Scope, Segment
+from .memory import BlockType, Memory, route_memory_to_block, utc
+
+PREFERENCES = "preferences"
+"""The block of a user's preferences, after the system prompt."""
+_LEVELS = {"user": 0, "project": 1, "global": 2}
+
+
+class Similarity:
+    """The similarity that a search by meaning gave each memory, or where one has none, the default scorer's."""
+
+    def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
+        """Returns one score for each segment."""
+        given = [segment.score for segment in segments if segment.score is not None]
+        return given if len(given) == len(segments) else default_scorer().score(query, segments)
+
+
+def ranked(query: str, found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Memory]:
+    """Returns memories by the formula of `MemoryScorer`; of equal ones the user's own come first."""
+    scorer = MemoryScorer(weights, similarity=Similarity(), now=now)
+    ratings = scorer.score(query, [memory.segment() for memory in found])
+    order = sorted(range(len(found)), key=lambda i: (-ratings[i], _LEVELS[found[i].level], found[i].id))
+    return [found[i] for i in order]
+
+
+def fit_memories(
+    query: str,
+    found: Sequence[Memory],
+    scope: Scope,
+    max_tokens: int,
+    counter: Any,
+    weights: MemoryWeights | None,
+    now: datetime,
+) -> FitResult:
+    """Returns the memories that a question needs most, tagged as in a prompt, within `max_tokens`."""
+    measured, wrap = counter_for(counter), wrapper_of("memory")
+    block = memory_block(found, weights, now)
+    kept, report = fit_one_block(
+        block, query, max_tokens, measured, cost=lambda s, text: measured.count(wrap(s, text)), scope=scope
+    )
+    return FitResult(
+        segments=tuple([kept_segment(piece) for piece in kept.pieces]),
+        text="".join([wrap(piece.segment, piece.rendition.text) for piece in kept.pieces]).rstrip("\n"),
+        report=report.noting(*stale_ones(found, now)),
+    )
+
+
+def memory_block(found: Iterable[Memory], weights: MemoryWeights | None, now: datetime) -> Block:
+    """Returns memories as the block that ranks and packs them."""
+    strategy = Memories(scorer=MemoryScorer(weights, similarity=Similarity(), now=now))
+    return Block(name="memory", segments=[memory.segment() for memory in found], strategy=strategy)
+
+
+def routed(found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Block]:
+    """Returns memories as blocks: a user's preferences, what belongs to the project, and all others."""
+    blocks = {kind: [m for m in found if route_memory_to_block(m) is kind] for kind in BlockType}
+    made = [memory_block(blocks[BlockType.KNOWLEDGE], weights, now)]
+    for kind, name in ((BlockType.SYSTEM, PREFERENCES), (BlockType.PROJECT, "project")):
+        if blocks[kind]:
+            in_order = sorted(blocks[kind], key=lambda memory: (memory.created_at or now, memory.id))
+            made.append(replace(memory_block(in_order, weights, now), name=name))
+    return made
+
+
+def stale_ones(found: Sequence[Memory], now: datetime) -> list[str]:
+    """Returns a warning that names memories past their date of review; [] where there are none."""
+    stale = [memory.key or memory.id for memory in found if memory.review_at and utc(memory.review_at) <= now]
+    return (
+        [f"stale memories: {len(stale)} are past their date of review: {', '.join(stale[:5])}"]
+        if stale
+        else []
+    )

@@ -1,0 +1,199 @@
+"""A memory: a short text that outlives its conversation, with its owner, its kind, its source and its validity."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from enum import Enum
+from hashlib import blake2b
+from typing import Any, Literal
+
+from ..errors import BudgetConfigError, check_choice, check_number, named_fields, shown
+from ..relevance.memories import KINDS
+from ..segment import Provenance, Scope, Segment
+
+Level = Literal["user", "project", "global"]
+"""Whose memory it is: one user's, also within a project, a project's, or everybody's."""
+
+
+class BlockType(str, Enum):
+    """The blocks of a prompt that memories go to, and the others of the five-block form."""
+
+    SYSTEM = "system"
+    PROJECT = "project"
+    TASK = "task"
+    HISTORY = "history"
+    KNOWLEDGE = "knowledge"
+
+
+@named_fields
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One remembered text.
+
+    Args:
+        text: what is remembered, as the model will read it.
+        scope: its owner: a user, a user within a project, a project, or everybody with `Scope()`.
+        id: unique in its store, given by it.
+        key: a name that one memory of its scope has at a time; a later one of that name replaces it.
+        kind: "core", "explicit", "fact", "project", "experience", "preference" or "decision".
+        priority: its own importance, 0 to 100; None where unknown.
+        confidence: trust in it, 0 to 1; None where unknown.
+        sources: ids of the messages or documents that it comes from.
+        source_type: what these are, as "conversation", "adr" or "commit".
+        static: it rarely changes, so a fact belongs to the project's block and not to retrieved knowledge.
+        created_at: when it was first put.
+        valid_from: since when it holds.
+        valid_to: until when it held; None while it does.
+        expires_at: from then on it is never returned; None for no end.
+        review_at: from then on reports call it stale; None for never.
+        replaced_by: id of the memory that replaced it.
+        version: grows by one with each change; `MemoryStore.replace` compares it.
+        metadata: anything of yours that JSON can hold.
+        score: nearness to the question it was found with, any range; None where it was not searched for.
+
+    Raises:
+        BudgetConfigError: a field has a wrong type or value; all problems at once.
+
+    Example:
+        >>> memory = Memory(text="Prefers tabs.", scope=Scope(user="ann"), kind="preference")
+        >>> memory.level, route_memory_to_block(memory).value
+        ('user', 'system')
+    """
+
+    text: str
+    scope: Scope
+    id: str = ""
+    key: str | None = None
+    kind: str = "fact"
+    priority: float | None = None
+    confidence: float | None = None
+    sources: tuple[str, ...] = ()
+    source_type: str = "conversation"
+    static: bool = False
+    created_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    expires_at: datetime | None = None
+    review_at: datetime | None = None
+    replaced_by: str | None = None
+    version: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    score: float | None = None
+
+    def __post_init__(self) -> None:
+        problems: list[str] = []
+        text: Any = self.text
+        if not isinstance(text, str) or not text.strip():
+            problems.append(f"text of a memory must be a str with words in it (got {shown(text)})")
+        check_scope(self.scope, problems)
+        check_choice("kind of a memory", self.kind, problems, tuple(KINDS))
+        for name, high in (("priority", 100), ("confidence", 1)):
+            value = getattr(self, name)
+            if value is not None:
+                check_number(
+                    f"{name} of a memory", value, problems, high=high, allowed=f"a number from 0 to {high}"
+                )
+        sources: Any = self.sources
+        if not isinstance(sources, tuple) or not all(isinstance(one, str) for one in sources):
+            problems.append(f"sources of a memory must be a tuple of ids (got {shown(sources)})")
+        for name in ("created_at", "valid_from", "valid_to", "expires_at", "review_at"):
+            moment = getattr(self, name)
+            if moment is not None and not isinstance(moment, datetime):
+                problems.append(f"{name} of a memory must be a datetime (got {shown(moment)})")
+        if problems:
+            raise BudgetConfigError.of(problems)
+
+    @property
+    def level(self) -> Level:
+        """Whose it is."""
+        return (
+            "user"
+            if self.scope.user is not None
+            else "project"
+            if self.scope.project is not None
+            else "global"
+        )
+
+    def holds_at(self, moment: datetime) -> bool:
+        """Returns whether it is valid and not expired at a moment."""
+        begins, ends, expires = self.valid_from, self.valid_to, self.expires_at
+        return (
+            (begins is None or utc(begins) <= moment)
+            and (ends is None or moment < utc(ends))
+            and (expires is None or moment < utc(expires))
+        )
+
+    def segment(self) -> Segment:
+        """Returns it as a segment of a prompt; its source is the first of `sources`, else its key."""
+        source = (*self.sources, self.key or self.source_type)[0]
+        return Segment(
+            id=self.id or digest_of(self.text),
+            text=self.text,
+            score=self.score,
+            kind=self.kind,
+            priority=self.priority,
+            scope=self.scope,
+            created_at=self.created_at,
+            provenance=Provenance(
+                source_id=source,
+                source_type=self.source_type,
+                confidence=self.confidence,
+                created_at=self.created_at,
+                retrieval_score=self.score,
+            ),
+            metadata=self.metadata,
+            source=self,
+        )
+
+
+@named_fields
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBlock:
+    """One block of the five-block form, with what it costs.
+
+    Args:
+        block_type: which block it is.
+        content: its text.
+        token_count: tokens of `content`.
+        truncation_rank: 1 is cut last.
+        metadata: anything of yours.
+        provenance: where it comes from.
+    """
+
+    block_type: BlockType
+    content: str
+    token_count: int
+    truncation_rank: int
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    provenance: Provenance | None = None
+
+
+def route_memory_to_block(memory: Memory) -> BlockType:
+    """Returns which block of the prompt a memory belongs to.
+
+    A user's preference goes beside the system prompt, anybody else's to the project, as does a fact that
+    rarely changes; all others are retrieved knowledge.
+    """
+    if memory.kind == "preference":
+        return BlockType.SYSTEM if memory.level == "user" else BlockType.PROJECT
+    return BlockType.PROJECT if memory.kind == "fact" and memory.static else BlockType.KNOWLEDGE
+
+
+def check_scope(scope: object, problems: list[str], name: str = "scope") -> None:
+    """Adds a problem when `scope` is not one; there is no default, as a forgotten scope leaks."""
+    if not isinstance(scope, Scope):
+        problems.append(f"{name} must be a Scope, and Scope() for everybody (got {shown(scope)})")
+
+
+def digest_of(text: str) -> str:
+    """Returns the same for texts that differ only in case, spaces or the form of their characters."""
+    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def utc(moment: datetime) -> datetime:
+    """Returns a moment with a time zone; one without is taken as UTC."""
+    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)

@@ -1,0 +1,70 @@
+"""What a memory store stands on: a backend, and where it has vectors, their index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from ..segment import Scope
+from .memory import Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What `MemoryStore.forget` removed, and what it could not reach.
+
+    Args:
+        subject: who was forgotten.
+        removed: number of rows by what they are, as "memories" or "messages".
+        unreached: one sentence for each place that may still hold something of the subject.
+    """
+
+    subject: Scope
+    removed: Mapping[str, int] = field(default_factory=dict, hash=False)
+    unreached: tuple[str, ...] = ()
+
+
+class MemoryBackend(Protocol):
+    """Keeps memories where many threads and processes reach them.
+
+    Rules:
+        1. `put` stores one row for one normalised text (`digest_of`) of a scope and key: the same text again
+           changes that row. Another text under the key of its scope, or of a memory named by `supersedes`,
+           ends that one's validity where the new one's begins, and stays.
+        2. `get`, `replace`, `versions` and `delete` reach only memories of exactly this scope, by key or id.
+        3. `get` and `near` return what holds at `now`: valid, not expired. Nothing is deleted by a clock.
+        4. `replace` writes a memory whose version is still the stored one; else StoreConflictError. Many may
+           try at once: one of them succeeds.
+        5. `near` returns what its reader may see (`Scope.visible_to`): for each level, the nearest to the
+           query by words or meaning, with their similarity as score, and all of kind "core".
+        6. What returned was kept: a process killed after that loses nothing of it, one killed before keeps
+           all of it or nothing.
+        7. `forget` removes every row of a user or project, in all scopes that name it.
+        8. A promise that it cannot keep is listed in `lacks` by its method's name, and the method raises
+           StoreUnsupportedError.
+    """
+
+    lacks: frozenset[str]
+
+    def put(self, memory: Memory, *, supersedes: str | None, now: datetime) -> Memory:
+        """Stores a memory (rule 1) and returns it with id, version and dates."""
+
+    def get(self, name: str, scope: Scope, now: datetime) -> Memory | None:
+        """Returns the memory with a key or id (rules 2 and 3)."""
+
+    def replace(self, memory: Memory) -> Memory:
+        """Writes a changed memory and returns it with its new version (rule 4)."""
+
+    def versions(self, name: str, scope: Scope) -> list[Memory]:
+        """Returns all that ever held under a key or id, oldest first."""
+
+    def near(self, query: str, reader: Scope, limit: int, now: datetime) -> list[Memory]:
+        """Returns at most about `limit` candidates of each level (rule 5)."""
+
+    def delete(self, name: str, scope: Scope) -> int:
+        """Removes all versions of a memory, and returns how many there were."""
+
+    def forget(self, subject: Scope) -> Receipt:
+        """Removes all of a user or project (rule 7)."""

@@ -1,0 +1,297 @@
+"""Memories that outlive a conversation: put, read, changed, found, fitted into a prompt, and forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from functools import wraps
+from typing import Any, TypeVar
+
+from ..errors import (
+    BudgetConfigError,
+    StoreConflictError,
+    StoreError,
+    check_count,
+    check_number,
+    named_options,
+    shown,
+)
+from ..relevance.memories import OVER_RETRIEVE, MemoryWeights
+from ..report.report import FitResult
+from ..segment import Block, Scope
+from .choosing import fit_memories, ranked, routed
+from .database import WAIT, Database
+from .memory import Memory, check_scope
+from .protocol import MemoryBackend, Receipt
+from .sql import SqlBackend
+
+T = TypeVar("T")
+Change = Callable[[Memory], "Memory | str"]
+"""Gets the stored memory, returns it changed (`dataclasses.replace`), or its new text."""
+_SLEEP = 0.02
+"""Most seconds before a change that came second is tried again."""
+_OWN = frozenset({"id", "version", "replaced_by", "score", "expires_at"})
+"""Fields that the store sets."""
+
+
+def _in_thread(method: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """Returns the async form of a method: drivers block, so it runs in a thread."""
+
+    @wraps(method)
+    async def run(*args: Any, **options: Any) -> T:
+        return await asyncio.to_thread(method, *args, **options)
+
+    return run
+
+
+class MemoryStore:
+    """Keeps memories of users, projects and everybody in a database, shared by threads and processes.
+
+    Every operation names a scope: whose memory it is, or who reads. There is no default, as a forgotten scope
+    would show one user's memories to another. What returned was kept, and no model takes part.
+
+    Args:
+        place: path of a SQLite file, a database URL, a SQLAlchemy engine, or a `MemoryBackend`.
+        weights: how much similarity, priority, recency and kind count in the ranking.
+        least_confidence: memories of a lower known confidence are left out of prompts, 0 to 1.
+        clock: returns the moment "now", with a time zone; for tests and replays.
+        wait: seconds that a write waits for other writers, above 0.
+
+    Raises:
+        StoreError: the database cannot be opened, is damaged, or was written by a newer version.
+        CounterUnavailableError: SQLAlchemy or the database's driver is not installed.
+
+    Example:
+        >>> store, ann = MemoryStore(":memory:"), Scope(user="ann")
+        >>> _ = store.put("Prefers tabs over spaces.", scope=ann, kind="preference", key="indent")
+        >>> _ = store.put("Prefers two spaces.", scope=ann, kind="preference", key="indent")
+        >>> store.get("indent", scope=ann).text, store.get("indent", scope=Scope(user="bob"))
+        ('Prefers two spaces.', None)
+        >>> [segment.text for segment in store.fit("Which indent?", scope=ann, max_tokens=50).segments]
+        ['Prefers two spaces.']
+    """
+
+    @named_options
+    def __init__(
+        self,
+        place: Any,
+        *,
+        weights: MemoryWeights | None = None,
+        least_confidence: float = 0.0,
+        clock: Callable[[], datetime] | None = None,
+        wait: float = WAIT,
+    ) -> None:
+        problems: list[str] = []
+        allowed = "a number from 0 to 1"
+        self.least_confidence = check_number(
+            "least_confidence", least_confidence, problems, high=1, allowed=allowed
+        )
+        if problems:
+            raise BudgetConfigError.of(problems)
+        self.weights = weights
+        self.wait = wait
+        self._clock = clock or _utc_now
+        made = hasattr(place, "near")
+        self.backend: MemoryBackend = place if made else SqlBackend(Database(place, wait=wait))
+
+    @named_options
+    def put(
+        self,
+        text: str,
+        *,
+        scope: Scope,
+        key: str | None = None,
+        supersedes: str | None = None,
+        ttl: timedelta | float | None = None,
+        **fields: Any,
+    ) -> Memory:
+        """Stores a text and returns it as a memory.
+
+        The same text again, but for case and spaces, makes no second memory: the fields given now are set
+        anew, and sources are added. Another text under the same key replaces the older one, which is kept with
+        its validity (`versions`).
+
+        Args:
+            text: what to remember.
+            scope: whose memory it is.
+            key: a name that one memory of the scope has at a time.
+            supersedes: key or id of the memory of this scope that it replaces.
+            ttl: seconds, or a timedelta, after which it is never returned.
+            fields: other fields of `Memory`, as kind, priority, confidence, sources or review_at.
+
+        Raises:
+            BudgetConfigError: a field is wrong, or belongs to the store.
+            StoreError: the database refuses, or `supersedes` names no memory.
+        """
+        own = sorted(_OWN.intersection(fields))
+        if own:
+            msg = f"the store itself sets {', '.join(own)} of a memory. Leave it out."
+            raise BudgetConfigError(msg)
+        now = self._clock()
+        if ttl is not None:
+            fields["expires_at"] = now + _span(ttl)
+        memory = Memory(text=text, scope=scope, key=key, **fields)
+        return self.backend.put(memory, supersedes=supersedes, now=now)
+
+    @named_options
+    def get(self, name: str, *, scope: Scope) -> Memory | None:
+        """Returns the memory of exactly this scope with a key or id; None where there is none now."""
+        _check(scope)
+        return self.backend.get(name, scope, self._clock())
+
+    @named_options
+    def update(self, name: str, change: Change, *, scope: Scope) -> Memory:
+        """Changes a memory so that no other change is lost, whoever writes at the same time.
+
+        Args:
+            name: its key or id.
+            change: gets the stored memory and returns it changed, or its new text. It may be called several
+                times, when others were faster.
+            scope: whose memory it is.
+
+        Raises:
+            StoreError: there is no such memory.
+            StoreConflictError: others were faster for longer than `wait` seconds.
+        """
+        _check(scope)
+        ends = time.monotonic() + self.wait
+        while True:
+            memory = self.backend.get(name, scope, self._clock())
+            if memory is None:
+                msg = f"name must be the key or id of a memory of this scope (got {shown(name)})"
+                raise StoreError(msg)
+            changed = change(memory)
+            try:
+                return self.replace(replace(memory, text=changed) if isinstance(changed, str) else changed)
+            except StoreConflictError:
+                if time.monotonic() > ends:
+                    raise
+                time.sleep(random.uniform(0, _SLEEP))  # noqa: S311 - spreads the writers
+
+    def replace(self, memory: Memory) -> Memory:
+        """Writes a memory that was read and changed; StoreConflictError where somebody changed it meanwhile."""
+        return self.backend.replace(memory)
+
+    @named_options
+    def versions(self, name: str, *, scope: Scope) -> list[Memory]:
+        """Returns all that ever held under a key or id, oldest first, with their validity."""
+        _check(scope)
+        return self.backend.versions(name, scope)
+
+    @named_options
+    def search(self, query: str, *, scope: Scope, limit: int = OVER_RETRIEVE) -> list[Memory]:
+        """Returns what a reader may see and is nearest to a question, the most useful first.
+
+        Args:
+            query: what is asked.
+            scope: who reads: memories of this user, of this project, and of everybody.
+            limit: how many at most, 1 or more.
+        """
+        problems: list[str] = []
+        check_count("limit", limit, problems, low=1)
+        check_scope(scope, problems)
+        if problems:
+            raise BudgetConfigError.of(problems)
+        now = self._clock()
+        found = self.backend.near(query, scope, max(limit, OVER_RETRIEVE), now)
+        return ranked(query, found, self.weights, now)[:limit]
+
+    @named_options
+    def fit(self, query: str, *, scope: Scope, max_tokens: int, counter: Any = "o200k_base") -> FitResult:
+        """Returns the memories that a reader's question needs most, within `max_tokens`.
+
+        The fifty nearest of each level compete, and all of kind "core", by similarity, priority, recency and
+        kind.
+
+        Args:
+            query: what is asked.
+            scope: who reads.
+            max_tokens: most tokens of `.text`.
+            counter: a model or encoding name, or anything `counter_for` takes.
+
+        Returns:
+            `.segments` with each memory as `.source`; `.text`, tagged as in a prompt with source, confidence
+            and date; `.report` with a reason for each.
+        """
+        problems: list[str] = []
+        most = check_count("max_tokens", max_tokens, problems)
+        found, low = self._candidates(query, scope, problems)
+        result = fit_memories(query, found, scope, most, counter, self.weights, self._clock())
+        return replace(result, report=result.report.noting(*low))
+
+    @named_options
+    def blocks(self, query: str, *, scope: Scope) -> list[Block]:
+        """Returns what may matter for a question as blocks for an `Assembler`, each by `route_memory_to_block`.
+
+        Args:
+            query: what is asked.
+            scope: who reads.
+        """
+        found, _ = self._candidates(query, scope, [])
+        return routed(found, self.weights, self._clock())
+
+    @named_options
+    def delete(self, name: str, *, scope: Scope) -> int:
+        """Removes all versions of the memory of exactly this scope with a key or id; returns how many."""
+        _check(scope)
+        return self.backend.delete(name, scope)
+
+    @named_options
+    def forget(self, subject: Scope) -> Receipt:
+        """Removes all that belongs to a user or a project, whatever its scope, and says what may be left.
+
+        Args:
+            subject: `Scope(user="ann")`, or a project, or one user's part of one.
+
+        Raises:
+            BudgetConfigError: `subject` names nobody: everybody's memories are deleted one by one.
+        """
+        _check(subject)
+        if subject == Scope():
+            msg = "subject must name a user or a project (got Scope()). Delete everybody's memories by name."
+            raise BudgetConfigError(msg)
+        return self.backend.forget(subject)
+
+    aput = _in_thread(put)
+    aget = _in_thread(get)
+    aupdate = _in_thread(update)
+    asearch = _in_thread(search)
+    afit = _in_thread(fit)
+    ablocks = _in_thread(blocks)
+    adelete = _in_thread(delete)
+    aforget = _in_thread(forget)
+
+    def _candidates(self, query: str, scope: Scope, problems: list[str]) -> tuple[list[Memory], list[str]]:
+        """Returns what competes for a place, and a warning about what is too little known to do so."""
+        check_scope(scope, problems)
+        if problems:
+            raise BudgetConfigError.of(problems)
+        found = self.backend.near(query, scope, OVER_RETRIEVE, self._clock())
+        known = [m for m in found if m.confidence is None or m.confidence >= self.least_confidence]
+        low = len(found) - len(known)
+        words = f"low confidence: {low} memories are below {self.least_confidence:g} and were left out"
+        return known, [words] if low else []
+
+
+def _check(scope: object) -> None:
+    problems: list[str] = []
+    check_scope(scope, problems)
+    if problems:
+        raise BudgetConfigError.of(problems)
+
+
+def _span(ttl: timedelta | float) -> timedelta:
+    problems: list[str] = []
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    found = check_number("ttl", seconds, problems, allowed="a timedelta or seconds above 0", above=True)
+    if problems:
+        raise BudgetConfigError.of(problems)
+    return timedelta(seconds=found)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(timezone.utc)

@@ -1,0 +1,163 @@
+"""The tables of memories, and a row as a `Memory`."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ..segment import Scope
+from .memory import Memory, digest_of, utc
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection, Table
+
+_DATES = ("created_at", "valid_from", "valid_to", "expires_at", "review_at")
+
+
+@cache
+def memories() -> Table:
+    """Returns the table of memories; `seq` grows with each row, `owner` and `project` are "" for everybody.
+
+    A row that another one has replaced has `replaced` = 1, and holds until its `valid_to`.
+    """
+    from sqlalchemy import (
+        BigInteger,
+        Column,
+        Float,
+        Index,
+        Integer,
+        MetaData,
+        SmallInteger,
+        String,
+        Table,
+        Text,
+    )
+
+    number = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up only an INTEGER key
+    names = ("owner", "project", "name")
+    table = Table(
+        "rankbudget_memories",
+        MetaData(),
+        Column("seq", number, primary_key=True, autoincrement=True),
+        Column("id", String(32), nullable=False, unique=True),
+        *(Column(name, Text, nullable=False) for name in names),
+        Column("digest", String(32), nullable=False),
+        Column("text", Text, nullable=False),
+        Column("kind", String(16), nullable=False),
+        *(Column(name, Float) for name in ("priority", "confidence")),
+        Column("sources", Text, nullable=False),
+        Column("source_type", Text, nullable=False),
+        Column("static", SmallInteger, nullable=False),
+        *(Column(name, Float) for name in _DATES),
+        Column("replaced", SmallInteger, nullable=False, default=0),
+        Column("replaced_by", String(32)),
+        Column("version", Integer, nullable=False),
+        Column("metadata", Text, nullable=False),
+        sqlite_autoincrement=True,  # the number of a deleted row is not given again
+    )
+    current = table.c.replaced == 0
+    keyed = current & (table.c.name != "")
+    for part, columns, rows in (("text", (*names, "digest"), current), ("key", names, keyed)):
+        Index(
+            f"rankbudget_memories_{part}",
+            *(table.c[name] for name in columns),
+            unique=True,
+            sqlite_where=rows,
+            postgresql_where=rows,
+        )
+    return table
+
+
+def create_memories(connection: Connection) -> None:
+    """Creates the tables: the first step of their schema."""
+    table = memories()
+    table.create(connection)
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(
+            "CREATE VIRTUAL TABLE rankbudget_memory_terms USING fts5(terms, tokenize='unicode61 remove_diacritics 0')"
+        )
+    else:
+        connection.exec_driver_sql(
+            "CREATE TABLE rankbudget_memory_terms (seq BIGINT PRIMARY KEY "
+            "REFERENCES rankbudget_memories ON DELETE CASCADE, terms TSVECTOR NOT NULL)"
+        )
+        connection.exec_driver_sql(
+            "CREATE INDEX rankbudget_memory_terms_gin ON rankbudget_memory_terms USING GIN (terms)"
+        )
+
+
+def owned_by(scope: Scope) -> dict[str, str]:
+    """Returns the columns that say whose a row is; a name is marked, so that "" is no user's."""
+    return {"owner": _column(scope.user), "project": _column(scope.project)}
+
+
+def named_by(subject: Scope, table: Table) -> ColumnElement[bool]:
+    """Returns which rows of a table name a user or project, whatever else their scope names."""
+    from sqlalchemy import and_
+
+    return and_(*[table.c[name] == value for name, value in owned_by(subject).items() if value])
+
+
+def row_of(memory: Memory) -> dict[str, Any]:
+    """Returns a memory as a row, without its place in the table."""
+    return {
+        **owned_by(memory.scope),
+        "id": memory.id,
+        "name": _column(memory.key),
+        "digest": digest_of(memory.text),
+        "text": memory.text,
+        "kind": memory.kind,
+        "priority": memory.priority,
+        "confidence": memory.confidence,
+        "sources": json.dumps(memory.sources),
+        "source_type": memory.source_type,
+        "static": int(memory.static),
+        **{name: _seconds(getattr(memory, name)) for name in _DATES},
+        "replaced_by": memory.replaced_by,
+        "version": memory.version,
+        "metadata": json.dumps(dict(memory.metadata), sort_keys=True),
+    }
+
+
+def memory_of(row: Any, score: float | None = None) -> Memory:
+    """Returns a row as a memory."""
+    return Memory(
+        text=row.text,
+        scope=Scope(user=_name(row.owner), project=_name(row.project)),
+        id=row.id,
+        key=_name(row.name),
+        kind=row.kind,
+        priority=row.priority,
+        confidence=row.confidence,
+        sources=tuple(json.loads(row.sources)),
+        source_type=row.source_type,
+        static=bool(row.static),
+        **{name: _moment(getattr(row, name)) for name in _DATES},
+        replaced_by=row.replaced_by,
+        version=row.version,
+        metadata=json.loads(row.metadata),
+        score=score,
+    )
+
+
+def seconds(moment: datetime) -> float:
+    """Returns a moment as seconds since 1970, as rows keep it."""
+    return utc(moment).timestamp()
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else seconds(moment)
+
+
+def _moment(value: float | None) -> datetime | None:
+    return None if value is None else datetime.fromtimestamp(value, timezone.utc)
+
+
+def _column(name: str | None) -> str:
+    return "" if name is None else "=" + name
+
+
+def _name(column: str) -> str | None:
+    return column[1:] if column else None
