@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import BudgetConfigError, check_count, check_number, misspelt, named_fields, shown
 
-BLOCKS = ("system", "query", "project", "task", "memory", "history", "examples", "knowledge")
+BLOCKS = ("system", "query", "preferences", "project", "task", "memory", "history", "examples", "knowledge")
 _ALIASES = {"documents": "knowledge"}
 """What hosts call a block; a budget takes either name."""
 
@@ -199,6 +199,8 @@ class Block:
         pinned: never cut.
         strategy: name of the fitting strategy, or an object that is one; None takes the block's default.
         query: ranks this block by another text than the question.
+        store: a `MemoryStore`; what it has for the question and the prompt's scope is added to this block, and
+            preferences to a block of that name after the system prompt.
 
     Raises:
         BudgetConfigError: an impossible rank, ratio or size, or a ratio and a size; all problems at once.
@@ -217,6 +219,7 @@ class Block:
     pinned: bool = False
     strategy: Any = None
     query: str | None = None
+    store: Any = None
 
     def __post_init__(self) -> None:
         problems: list[str] = []
@@ -237,6 +240,8 @@ class Block:
             )
         if self.messages is not None and not _is_list(self.messages):
             problems.append(f"messages {whose} must be a list of messages (got {shown(self.messages)})")
+        if self.store is not None and not hasattr(self.store, "blocks"):
+            problems.append(f"store {whose} must be a MemoryStore (got {shown(self.store)})")
         if problems:
             raise BudgetConfigError.of(problems)
         _check_types(self)

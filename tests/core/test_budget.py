@@ -120,10 +120,11 @@ def test_a_system_size_is_a_ceiling():
 
 
 def test_default_ranks_cut_knowledge_then_history_then_task():
-    """The order of cutting is knowledge, examples, history, memory, task, project; system and query last."""
+    """The order of cutting is knowledge, examples, history, memory, task, then project and preferences; system and query last."""
     budget = TokenBudget()
-    order = sorted(DEFAULT_RANKS, key=budget.rank_of, reverse=True)
-    assert order == ["knowledge", "examples", "history", "memory", "task", "project", "system", "query"]
+    order = sorted(DEFAULT_RANKS, key=lambda name: (-budget.rank_of(name), name))
+    assert order[:5] == ["knowledge", "examples", "history", "memory", "task"]
+    assert order[5:] == ["preferences", "project", "query", "system"]
 
 
 def test_rank_one_is_cut_last():

@@ -81,7 +81,7 @@ def pair(**options: Any) -> list[Segment]:
 
 
 def in_block(given_memories, **block):
-    made = Assembler(65).assemble([Block(name="memory", segments=given_memories, **block)], query=QUESTION)
+    made = Assembler(76).assemble([Block(name="memory", segments=given_memories, **block)], query=QUESTION)
     return [d.segment_id for d in made.report.decisions if d.block == "memory" and d.action == "kept"]
 
 

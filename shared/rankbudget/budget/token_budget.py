@@ -26,7 +26,7 @@ Preset = Literal["chat", "rag"]
 """What is cut first: knowledge ("chat"), or history ("rag")."""
 
 DEFAULT_RANKS: Mapping[str, int] = FrozenDict(
-    system=1, query=1, project=2, task=3, memory=4, history=5, examples=6, knowledge=7
+    system=1, query=1, preferences=2, project=2, task=3, memory=4, history=5, examples=6, knowledge=7
 )
 _RAG_RANKS = FrozenDict({**DEFAULT_RANKS, "history": 7, "knowledge": 5})
 _UNKNOWN_RANK = 7

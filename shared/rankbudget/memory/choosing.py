@@ -18,7 +18,7 @@ from ..segment import Block, Scope, Segment
 from .memory import BlockType, Memory, route_memory_to_block, utc
 
 PREFERENCES = "preferences"
-"""The block of a user's preferences, after the system prompt."""
+"""The block of what always matters, after the system prompt: preferences, and facts that rarely change."""
 _LEVELS = {"user": 0, "project": 1, "global": 2}
 
 
@@ -68,14 +68,12 @@ def memory_block(found: Iterable[Memory], weights: MemoryWeights | None, now: da
 
 
 def routed(found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Block]:
-    """Returns memories as blocks: a user's preferences, what belongs to the project, and all others."""
-    blocks = {kind: [m for m in found if route_memory_to_block(m) is kind] for kind in BlockType}
-    made = [memory_block(blocks[BlockType.KNOWLEDGE], weights, now)]
-    for kind, name in ((BlockType.SYSTEM, PREFERENCES), (BlockType.PROJECT, "project")):
-        if blocks[kind]:
-            in_order = sorted(blocks[kind], key=lambda memory: (memory.created_at or now, memory.id))
-            made.append(replace(memory_block(in_order, weights, now), name=name))
-    return made
+    """Returns memories as blocks: those that always matter, and all others, the oldest first."""
+    blocks: dict[str, list[Memory]] = {PREFERENCES: [], "memory": []}
+    for memory in sorted(found, key=lambda one: (one.created_at or now, one.id)):
+        always = route_memory_to_block(memory) is not BlockType.KNOWLEDGE
+        blocks[PREFERENCES if always else "memory"].append(memory)
+    return [replace(memory_block(held, weights, now), name=name) for name, held in blocks.items() if held]
 
 
 def stale_ones(found: Sequence[Memory], now: datetime) -> list[str]:

@@ -167,16 +167,17 @@ class SqlBackend:
             return [memory_of(row) for row in rows]
 
     def near(self, query: str, reader: Scope, limit: int, now: datetime) -> list[Memory]:
-        """Returns for each level the nearest memories, then the newest, and all of kind "core"."""
+        """Returns for each level the nearest memories, then the newest, and all that always matter."""
         found: dict[str, Memory] = {}
         terms = content_terms(query)
+        always = memories().c.kind.in_(("core", "preference")) | (memories().c.static == 1)
         with self.database.read() as connection:
             for level in levels_of(reader):
                 seen = self._of(level) & self._holds(now)
                 nearest = rows_with_terms(connection, terms, seen, limit)
                 if len(nearest) < limit:
                     nearest = [*nearest, *self._rows(connection, seen, limit)]
-                rows = [*nearest[:limit], *self._rows(connection, seen & (memories().c.kind == "core"))]
+                rows = [*nearest[:limit], *self._rows(connection, seen & always)]
                 found |= {row.id: memory_of(row) for row in rows}
         return list(found.values())
 
@@ -196,6 +197,10 @@ class SqlBackend:
         with self.database.write() as connection:
             removed = remove_memories(connection, named_by(subject, memories()))
         return Receipt(subject=subject, removed={"memories": removed}, unreached=wipe(self.database))
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self.database.close()
 
     def _add_words(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
         add_terms(connection, seq, content_terms(text))

@@ -256,6 +256,12 @@ class MemoryStore:
             raise BudgetConfigError(msg)
         return self.backend.forget(subject)
 
+    def close(self) -> None:
+        """Closes the connections of its database; the next use opens new ones."""
+        close = getattr(self.backend, "close", None)
+        if close is not None:
+            close()
+
     aput = _in_thread(put)
     aget = _in_thread(get)
     aupdate = _in_thread(update)

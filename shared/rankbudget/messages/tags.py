@@ -25,10 +25,10 @@ PLACEHOLDERS = {"history": "No previous conversation.", "knowledge": "No relevan
 NO_CONTEXT = "No context here."
 """What is said instead where context was found and had no room, or where that is not known."""
 
-_OURS = (
-    "system|project|task|memory|memories|history|knowledge|document|documents|examples?|summary|query|context"
+_OURS = "system|preferences|project|task|memory|memories|history|knowledge|document|documents|examples?|summary|query|context"
+USUAL_NAMES = frozenset(
+    {"system", "preferences", "project", "task", "memory", "history", "examples", "knowledge", "query"}
 )
-USUAL_NAMES = frozenset({"system", "project", "task", "memory", "history", "examples", "knowledge", "query"})
 _CONTROL = r"/?(?:s|bos|eos|unk|pad|(?:start|end)_of_turn|(?:start|end)_of_text)>|<?/?SYS>>"
 """Control tokens of Llama, Mistral and Gemma after their first "<"."""
 _MISTRAL = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT"
@@ -40,7 +40,12 @@ _TURN = re.compile(
     r"[\[\uff3b](?=\s*(?:system|developer|user|assistant|tool|summary)\b)",
     re.IGNORECASE,
 )
-_TAGS = {"knowledge": "document", "memory": "memory", "examples": "example"}  # around each of its pieces
+_TAGS = {
+    "knowledge": "document",
+    "memory": "memory",
+    "preferences": "memory",
+    "examples": "example",
+}  # around each of its pieces
 _ESCAPED = {"<": "&lt;", ">": "&gt;", "[": "&#91;"}
 
 
@@ -121,6 +126,8 @@ def _wrapped(block: str, tags: tuple[str, ...], segment: Segment, text: str) -> 
         about = f' source="{_attribute(source.source_id if source else segment.id)}"'
         if source and source.confidence is not None:
             about += f' confidence="{source.confidence:.2f}"'
+        if tag == "memory" and segment.created_at is not None:
+            about += f' written="{segment.created_at:%Y-%m-%d}"'
     if tag == "document" and segment.title and segment.title not in segment.text + text:
         about += f' title="{_attribute(" ".join(segment.title.split()))}"'  # whom "she" means
     return f"<{tag}{about}>\n{plain}</{tag}>\n"

@@ -31,7 +31,7 @@ _MESSAGES = ("system", "history", "query")
 """Blocks that may be made of host messages."""
 
 Blocks = Sequence[Block] | Mapping[str, Any]
-"""Blocks; or names with a text, texts, segments, or (history) messages."""
+"""Blocks; or names with a text, texts, segments, a `MemoryStore`, or (history) messages."""
 
 
 class Assembler:
@@ -281,6 +281,8 @@ def _block(name: Any, value: Any) -> Block:
         return Block.of(name, value)
     if isinstance(value, Segment):
         return Block(name=name, segments=(value,))
+    if hasattr(value, "ablocks"):
+        return Block(name=name, store=value)
     if isinstance(value, Mapping) and name in _MESSAGES and "role" in value:
         return Block(name=name, messages=[value])
     if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):

@@ -1,6 +1,6 @@
 """Rendered: the place of every part of a prompt, as messages and as tagged text.
 
-Order: system, static blocks (project, task), history, what changes every turn (memory, examples, knowledge,
+Order: system, static blocks (preferences, project, task), history, what changes every turn (memory, examples, knowledge,
 your own), question. Fresh text before the history would make every turn's prompt new to a provider's cache.
 """
 
@@ -15,8 +15,10 @@ from ..fitting.protocol import Fit
 from ..messages.codec import PINNED_ROLES, Codec
 from ..messages.tags import escape_text, placeholder, render_block, role_line, wrapper_of
 
-STATIC = ("system", "project", "task")
+STATIC = ("system", "preferences", "project", "task")
 """Blocks that come before the history."""
+REMEMBERED = "preferences"
+"""The one of them that others than the author of the prompt wrote, so the notice stands before it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class Layout:
     def around(self) -> tuple[list[Any], list[Any], list[Any]]:
         """Returns the messages before the history, before the question, and the question if it is apart."""
         static = [
-            self.codec.make("system", self._block(name, fit).rstrip("\n"), origin=name)
+            self.codec.make("system", self._noticed(name, self._block(name, fit)).rstrip("\n"), origin=name)
             for name, fit in self.static.items()
             if fit.pieces
         ]
@@ -53,7 +55,9 @@ class Layout:
     def text(self) -> str:
         """Returns the prompt as tagged text, for completion models; empty blocks say so."""
         parts = [self._tagged("system", [self._plain(m) for m in self.system])] if self.system else []
-        parts += [self._block(name, fit, says_empty=True) for name, fit in self.static.items()]
+        parts += [
+            self._noticed(name, self._block(name, fit, says_empty=True)) for name, fit in self.static.items()
+        ]
         lines = [role_line(self.codec.role(m), self._plain(m), tags=self.tags) for m in self.history]
         at = len(lines) if self.asked is None or self.question is not None else self.asked
         parts.append(render_block("history", lines[:at] or [placeholder("history") or ""]))
@@ -69,6 +73,9 @@ class Layout:
                 else self._tagged("query", [self._plain(self.history[at])])
             )
         return "\n".join(part for part in parts if part).rstrip("\n")
+
+    def _noticed(self, name: str, block: str) -> str:
+        return f"{self.notice}\n{block}" if block and name == REMEMBERED and self.notice else block
 
     def _plain(self, message: Any) -> str:
         return spoken_text(self.codec.to_dict(message))

@@ -22,6 +22,7 @@ from .fit_messages import check_messages, check_timeout
 from .kinds import check_kinds
 from .request import Plan, PromptRequest, Turn
 from .stages import budget_of, plain_budget, plan_steps
+from .stores import filled_steps
 
 _LEARNED = ("sources", "host_tokens", "_reported", "_planned", "_states", "_turn", "_task")
 _CONVERSATIONS = 4
@@ -213,6 +214,7 @@ class BudgetSession:
         """
         if request.history is None or (request.summarizer, self.summarizer) != (None, None):
             request = self._completed(request)
+        request = yield from filled_steps(request)
         present = {block.name for block in request.blocks}
         if request.history is None:  # nothing reads one, so nothing is kept free for it
             sources = frozenset(present) if request.sources is None else request.sources

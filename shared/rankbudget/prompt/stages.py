@@ -17,6 +17,7 @@ from .fitted import fit, fit_history, verify
 from .grants import Inputs, Prices, grant, price, read
 from .outcome import contents, needs, warnings
 from .request import Plan, PromptRequest, Turn
+from .stores import filled_steps
 
 _SHORTENED, _LEAST_QUESTION = 4, 16
 """How often a question is shortened, and the tokens below which it is not cut."""
@@ -30,6 +31,7 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         BudgetConfigError: the blocks cannot be read.
         MessageError: a message cannot be read, or needs a repair while `strict`.
     """
+    request = yield from filled_steps(request)
     inputs = read(request, turn)
     try:
         prices = price(request, inputs)

@@ -9,7 +9,7 @@ from ..fitting.protocol import Fit, whole
 from ..messages.measure import Measure
 from ..messages.tags import JOINT, tag_lines, wrapper_of
 from ..segment import Block, Segment
-from .layout import STATIC
+from .layout import REMEMBERED, STATIC
 from .request import PromptRequest
 
 UNBOUNDED = 1 << 40
@@ -69,7 +69,8 @@ def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framin
     tags = sum(map(count, tag_lines(name)))
     if not framing:
         return tags
-    notice = count(request.notice + "\n") if request.notice and name not in STATIC else 0
+    told = name not in STATIC or name == REMEMBERED
+    notice = count(request.notice + "\n") if request.notice and told else 0
     return tags + notice + measure.group([request.codec.make("system", "", origin=name)])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rankbudget import Segment
 from rankbudget.errors import BudgetConfigError
-from rankbudget.relevance.memories import KINDS, MemoryScorer, MemoryWeights
+from rankbudget.relevance.memories import MemoryScorer, MemoryWeights
 from rankbudget.relevance.protocol import Scorer
 
 DAY = datetime(2025, 6, 1, tzinfo=timezone.utc)
@@ -51,8 +51,8 @@ def test_similarity_decides_however_small_its_range() -> None:
 
 def test_kinds_rank_as_specified() -> None:
     """All else equal, core stands before explicit, fact, project and experience."""
-    memories = [memory(kind, 0, kind=kind) for kind in reversed(KINDS)]
     expected = ["core", "explicit", "fact", "project", "experience"]
+    memories = [memory(kind, 0, kind=kind) for kind in reversed(expected)]
     assert ranked(*memories, similarity=ByNumber()) == expected
 
 
