@@ -43,6 +43,12 @@ from rankbudget import counter_for
 assert counter_for("o200k_base", fast=True).name
 """,
     "cli": "import argcomplete; from rankbudget import BudgetReport; BudgetReport(limit=1, total_tokens=0).print()",
+    "sql": """
+from rankbudget import Scope
+from rankbudget.memory import MemoryStore
+MemoryStore(":memory:").put("Ann likes tea.", scope=Scope(user="ann"))
+""",
+    "postgres": "import psycopg; from rankbudget.memory import MemoryStore",
     "otel": "from rankbudget import trace_reports; trace_reports()",
     "parquet": "from pathlib import Path; import rankbudget.batch.formats as f; f.format_of(Path('in.parquet'))",
     "ray": "import pyarrow, ray.data; from rankbudget.batch import FitPrompt",

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from .agents import BudgetContextEdit, pre_model_hook
     from .documents import BudgetDocumentCompressor, BudgetRetriever
     from .examples import BudgetExampleSelector
+    from .graph_backend import GraphBackend
     from .langsmith import add_run_metadata
+    from .memories import MemoryRetriever, memory_tools
     from .memory import BudgetMemory
     from .message_history import BudgetMessageHistory
     from .middleware import BudgetMiddleware
@@ -34,8 +36,11 @@ __all__ = [
     "BudgetMiddleware",
     "BudgetRetriever",
     "BudgetTrimmer",
+    "GraphBackend",
+    "MemoryRetriever",
     "add_run_metadata",
     "budget_model",
+    "memory_tools",
     "pre_model_hook",
     "trim_messages",
 ]
@@ -50,8 +55,11 @@ _HOMES = {
     "BudgetMiddleware": "middleware",
     "BudgetRetriever": "documents",
     "BudgetTrimmer": "trimmer",
+    "GraphBackend": "graph_backend",
+    "MemoryRetriever": "memories",
     "add_run_metadata": "langsmith",
     "budget_model": "model",
+    "memory_tools": "memories",
     "pre_model_hook": "agents",
     "trim_messages": "trim",
 }

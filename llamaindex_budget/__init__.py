@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .models import OfflineEmbedding, embedder, summarizer
     from .postprocessor import BudgetNodePostprocessor
     from .prompt_helper import BudgetPromptHelper
+    from .stored_memories import StoredMemoryBlock
 
 _HOMES = {
     "_events": ("BudgetEvent",),
@@ -46,6 +47,7 @@ _HOMES = {
     "models": ("OfflineEmbedding", "embedder", "summarizer"),
     "postprocessor": ("BudgetNodePostprocessor",),
     "prompt_helper": ("BudgetPromptHelper",),
+    "stored_memories": ("StoredMemoryBlock",),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -61,6 +63,7 @@ __all__ = [
     "KnowledgeMemoryBlock",
     "OfflineEmbedding",
     "ProjectMemoryBlock",
+    "StoredMemoryBlock",
     "SystemMemoryBlock",
     "TaskMemoryBlock",
     "budget_for",

@@ -83,7 +83,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
             return self.text
         found = self.read(list(messages or ()))
         found = await found if inspect.isawaitable(found) else found
-        return _found(found, _question(messages)) if isinstance(found, list) else found
+        return found_texts(found, question_of(messages)) if isinstance(found, list) else found
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Takes messages that left the conversation; a fixed text has no use for them."""
@@ -115,13 +115,15 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         return [TextBlock(text=s.text) for s in kept] or None
 
 
-def _found(texts: Iterable[Any], asked: str) -> _Found:
+def found_texts(texts: Iterable[Any], asked: str) -> _Found:
+    """Returns texts as content blocks that know the question they were found for."""
     found = _Found(TextBlock(text=text) if isinstance(text, str) else text for text in texts)
     found.asked = asked
     return found
 
 
-def _question(messages: list[ChatMessage] | None) -> str:
+def question_of(messages: list[ChatMessage] | None) -> str:
+    """Returns the text of the newest question, "" where there is none."""
     said = [m.content for m in messages or () if CODEC.role(m) == "user" and m.content]
     return said[-1] if said else ""
 
@@ -162,11 +164,11 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
         if self.retriever is None:
             return await super()._aget(messages, **block_kwargs)
-        asked = _question(messages)
+        asked = question_of(messages)
         if not asked:
             return []
         found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(asked))
-        return _found(
+        return found_texts(
             filter(None, dict.fromkeys(item.get_content(MetadataMode.LLM) for item in found)), asked
         )
 

@@ -12,17 +12,18 @@ EXPECTED = {
         "BudgetExceededError", "BudgetReport", "BudgetSession", "Codec", "CompressionResult", "CompressorConfig", "ContextAnalyzer",
         "CounterUnavailableError", "Decision", "DictCodec", "EmbeddingIndex", "EmbeddingIndexError", "FewShotSelector", "FitResult",
         "FitStrategy", "MessageError", "OptimizationResult", "OptimizerConfig", "PromptCompressor", "Provenance", "Rendition", "RowError", "Scope",
-        "Scorer", "Segment", "SegmentScore", "SummaryError", "TokenBudget", "TokenCounter", "TokenOptimizer", "afit_messages",
+        "Scorer", "Segment", "SegmentScore", "StoreConflictError", "StoreError", "StoreUnsupportedError", "SummaryError", "TokenBudget", "TokenCounter", "TokenOptimizer", "afit_messages",
         "build_constrained_prompt", "counter_for", "fit_documents", "fit_messages", "fit_text", "log_reports", "save_html",
         "trace_reports", "truncate_text",
     ],
     "langchain_budget": [
         "BudgetChatPromptTemplate", "BudgetContextEdit", "BudgetDocumentCompressor", "BudgetExampleSelector", "BudgetMemory",
-        "BudgetMessageHistory", "BudgetMiddleware", "BudgetRetriever", "BudgetTrimmer", "add_run_metadata", "budget_model", "pre_model_hook", "trim_messages",
+        "BudgetMessageHistory", "BudgetMiddleware", "BudgetRetriever", "BudgetTrimmer", "GraphBackend", "MemoryRetriever", "add_run_metadata",
+        "budget_model", "memory_tools", "pre_model_hook", "trim_messages",
     ],
     "llamaindex_budget": [
         "BudgetChatMemoryBuffer", "BudgetEvent", "BudgetFunctionAgent", "BudgetMemory", "BudgetMemoryBlock", "BudgetNodePostprocessor",
-        "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "OfflineEmbedding", "ProjectMemoryBlock", "SystemMemoryBlock",
+        "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "OfflineEmbedding", "ProjectMemoryBlock", "StoredMemoryBlock", "SystemMemoryBlock",
         "TaskMemoryBlock", "budget_for", "budget_model", "embedder", "few_shot_function", "summarizer", "use_session",
     ],
 }  # fmt: skip

@@ -89,7 +89,8 @@ def methods(package: str) -> list[Method]:
 
 @functools.cache
 def protocols() -> list[type]:
-    return [cls for cls in classes("rankbudget") if getattr(cls, "_is_protocol", False)]
+    named = [*classes("rankbudget"), *classes("rankbudget.memory")]
+    return [cls for cls in named if getattr(cls, "_is_protocol", False)]
 
 
 def is_told_elsewhere(method: Method) -> bool:

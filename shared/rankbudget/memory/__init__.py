@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .memory import BlockType, Memory, MemoryBlock, route_memory_to_block
+from .memory import BlockType, Memory, MemoryBlock, digest_of, levels_of, route_memory_to_block
 from .protocol import MemoryBackend, Receipt
 from .store import MemoryStore
 
@@ -13,5 +13,7 @@ __all__ = [
     "MemoryBlock",
     "MemoryStore",
     "Receipt",
+    "digest_of",
+    "levels_of",
     "route_memory_to_block",
 ]

@@ -18,6 +18,9 @@ Level = Literal["user", "project", "global"]
 """Whose memory it is: one user's, also within a project, a project's, or everybody's."""
 
 
+DATES = ("created_at", "valid_from", "valid_to", "expires_at", "review_at")
+
+
 class BlockType(str, Enum):
     """The blocks of a prompt that memories go to, and the others of the five-block form."""
 
@@ -99,7 +102,7 @@ class Memory:
         sources: Any = self.sources
         if not isinstance(sources, tuple) or not all(isinstance(one, str) for one in sources):
             problems.append(f"sources of a memory must be a tuple of ids (got {shown(sources)})")
-        for name in ("created_at", "valid_from", "valid_to", "expires_at", "review_at"):
+        for name in DATES:
             moment = getattr(self, name)
             if moment is not None and not isinstance(moment, datetime):
                 problems.append(f"{name} of a memory must be a datetime (got {shown(moment)})")
@@ -125,6 +128,26 @@ class Memory:
             and (ends is None or moment < utc(ends))
             and (expires is None or moment < utc(expires))
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns its fields as JSON holds them, without the score; `Memory.from_dict` reads them."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        dates = {name: value.isoformat() for name, value in fields.items() if isinstance(value, datetime)}
+        scope = {"user": self.scope.user, "project": self.scope.project}
+        plain = {
+            "scope": scope,
+            "sources": list(self.sources),
+            "metadata": dict(self.metadata),
+            "score": None,
+        }
+        return {name: value for name, value in {**fields, **dates, **plain}.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Memory:
+        """Returns the memory that `to_dict` wrote."""
+        dates = {name: datetime.fromisoformat(given[name]) for name in DATES if name in given}
+        scope, sources = Scope(**given["scope"]), tuple(given.get("sources", ()))
+        return cls(**{**given, **dates, "scope": scope, "sources": sources})
 
     def segment(self) -> Segment:
         """Returns it as a segment of a prompt; its source is the first of `sources`, else its key."""
@@ -197,3 +220,10 @@ def digest_of(text: str) -> str:
 def utc(moment: datetime) -> datetime:
     """Returns a moment with a time zone; one without is taken as UTC."""
     return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+
+
+def levels_of(reader: Scope) -> list[Scope]:
+    """Returns the scopes that a reader sees, its own first, everybody's last."""
+    mine = [reader, Scope(user=reader.user)] if reader.user is not None else []
+    shared = [Scope(project=reader.project)] if reader.project is not None else []
+    return list(dict.fromkeys([*mine, *shared, Scope()]))

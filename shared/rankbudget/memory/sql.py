@@ -15,7 +15,7 @@ from ..relevance.words import content_terms
 from ..segment import Scope
 from .database import Database
 from .forgetting import remove_memories, wipe
-from .memory import Memory, utc
+from .memory import Memory, levels_of, utc
 from .protocol import Receipt
 from .tables import create_memories, memories, memory_of, named_by, owned_by, row_of, seconds
 from .terms import add_terms, rows_with_terms
@@ -222,10 +222,3 @@ class SqlBackend:
         begun = table.c.valid_from <= moment
         open_ended = table.c.valid_to.is_(None) | (table.c.valid_to > moment)
         return begun & open_ended & (table.c.expires_at.is_(None) | (table.c.expires_at > moment))
-
-
-def levels_of(reader: Scope) -> list[Scope]:
-    """Returns the scopes that a reader sees, its own first, everybody's last."""
-    mine = [reader, Scope(user=reader.user)] if reader.user is not None else []
-    shared = [Scope(project=reader.project)] if reader.project is not None else []
-    return list(dict.fromkeys([*mine, *shared, Scope()]))

@@ -8,12 +8,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..segment import Scope
-from .memory import Memory, digest_of, utc
+from .memory import DATES, Memory, digest_of, utc
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Table
 
-_DATES = ("created_at", "valid_from", "valid_to", "expires_at", "review_at")
+
+_OWNED = ("owner", "project", "name")
+_TEXTS = (*_OWNED, "digest", "text", "kind", "sources", "source_type", "metadata")
 
 
 @cache
@@ -22,44 +24,32 @@ def memories() -> Table:
 
     A row that another one has replaced has `replaced` = 1, and holds until its `valid_to`.
     """
-    from sqlalchemy import (
-        BigInteger,
-        Column,
-        Float,
-        Index,
-        Integer,
-        MetaData,
-        SmallInteger,
-        String,
-        Table,
-        Text,
-    )
+    from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, String, Table, Text
 
     number = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up only an INTEGER key
-    names = ("owner", "project", "name")
     table = Table(
         "rankbudget_memories",
         MetaData(),
         Column("seq", number, primary_key=True, autoincrement=True),
         Column("id", String(32), nullable=False, unique=True),
-        *(Column(name, Text, nullable=False) for name in names),
-        Column("digest", String(32), nullable=False),
-        Column("text", Text, nullable=False),
-        Column("kind", String(16), nullable=False),
-        *(Column(name, Float) for name in ("priority", "confidence")),
-        Column("sources", Text, nullable=False),
-        Column("source_type", Text, nullable=False),
-        Column("static", SmallInteger, nullable=False),
-        *(Column(name, Float) for name in _DATES),
-        Column("replaced", SmallInteger, nullable=False, default=0),
+        *[Column(name, Text, nullable=False) for name in _TEXTS],
+        *[Column(name, Float) for name in ("priority", "confidence", *DATES)],
+        *[Column(name, Integer, nullable=False) for name in ("static", "version")],
+        Column("replaced", Integer, nullable=False, default=0),
         Column("replaced_by", String(32)),
-        Column("version", Integer, nullable=False),
-        Column("metadata", Text, nullable=False),
         sqlite_autoincrement=True,  # the number of a deleted row is not given again
     )
+    _index(table)
+    return table
+
+
+def _index(table: Table) -> None:
+    """Adds what keeps one row for each text, and one for each key, of those that no other has replaced."""
+    from sqlalchemy import Index
+
     current = table.c.replaced == 0
     keyed = current & (table.c.name != "")
-    for part, columns, rows in (("text", (*names, "digest"), current), ("key", names, keyed)):
+    for part, columns, rows in (("text", (*_OWNED, "digest"), current), ("key", _OWNED, keyed)):
         Index(
             f"rankbudget_memories_{part}",
             *(table.c[name] for name in columns),
@@ -67,7 +57,6 @@ def memories() -> Table:
             sqlite_where=rows,
             postgresql_where=rows,
         )
-    return table
 
 
 def create_memories(connection: Connection) -> None:
@@ -114,7 +103,7 @@ def row_of(memory: Memory) -> dict[str, Any]:
         "sources": json.dumps(memory.sources),
         "source_type": memory.source_type,
         "static": int(memory.static),
-        **{name: _seconds(getattr(memory, name)) for name in _DATES},
+        **{name: _seconds(getattr(memory, name)) for name in DATES},
         "replaced_by": memory.replaced_by,
         "version": memory.version,
         "metadata": json.dumps(dict(memory.metadata), sort_keys=True),
@@ -134,7 +123,7 @@ def memory_of(row: Any, score: float | None = None) -> Memory:
         sources=tuple(json.loads(row.sources)),
         source_type=row.source_type,
         static=bool(row.static),
-        **{name: _moment(getattr(row, name)) for name in _DATES},
+        **{name: _moment(getattr(row, name)) for name in DATES},
         replaced_by=row.replaced_by,
         version=row.version,
         metadata=json.loads(row.metadata),

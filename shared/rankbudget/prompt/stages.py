@@ -33,10 +33,7 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
     """
     request = yield from filled_steps(request)
     inputs = read(request, turn)
-    try:
-        prices = price(request, inputs)
-    except BudgetExceededError as error:
-        request, prices = _price_with_short_question(request, inputs, error)
+    request, prices = _priced(request, inputs)
     if inputs.bare:
         rendered = yield from fit_history(request, inputs, prices)
     else:
@@ -72,6 +69,14 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         state=history.state if history is not None else None,
         unsummarized=history is not None and history.unsummarized,
     )
+
+
+def _priced(request: PromptRequest, inputs: Inputs) -> tuple[PromptRequest, Prices]:
+    """Returns the request, with a shorter question where it must be, and its prices."""
+    try:
+        return request, price(request, inputs)
+    except BudgetExceededError as error:
+        return _price_with_short_question(request, inputs, error)
 
 
 def _price_with_short_question(

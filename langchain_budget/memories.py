@@ -1,0 +1,136 @@
+"""A store's memories in LangChain: a retriever, and tools for agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.tools import BaseTool, StructuredTool
+from pydantic import ConfigDict
+from typing_extensions import override
+
+from rankbudget import Scope
+from rankbudget.errors import BudgetConfigError, shown
+from rankbudget.memory import Memory, MemoryStore
+
+from ._options import Settings
+
+Reader = Scope | Callable[[RunnableConfig], Scope]
+"""Whose memories: a scope, or a function of the run's config, which the application sets and no model."""
+
+
+class MemoryRetriever(Settings, BaseRetriever):
+    """Finds what a reader may see of a store's memories, for a trimmer's or a template's `memory` slot.
+
+    Each document has the memory's kind, priority, confidence, date and source in its metadata, where the
+    ranking reads them.
+
+    Args:
+        store: a `MemoryStore`.
+        scope: who reads: a `Scope`, or a function that returns it for the run's config.
+        k: how many memories at most, 1 or more.
+
+    Example:
+        >>> store, ann = MemoryStore(":memory:"), Scope(user="ann")
+        >>> _ = store.put("Ann likes tea.", scope=ann, kind="explicit")
+        >>> [d.page_content for d in MemoryRetriever(store=store, scope=ann).invoke("What does she drink?")]
+        ['Ann likes tea.']
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    store: Any
+    scope: Any
+    k: int = 50
+
+    @override
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        return super().invoke(input, config, scope=_scope(self.scope, ensure_config(config)), **kwargs)
+
+    @override
+    async def ainvoke(
+        self, input: str, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[Document]:
+        return await super().ainvoke(input, config, scope=_scope(self.scope, ensure_config(config)), **kwargs)
+
+    @override
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, scope: Any = None
+    ) -> list[Document]:
+        return [_document(memory) for memory in self.store.search(query, scope=scope, limit=self.k)]
+
+    @override
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, scope: Any = None
+    ) -> list[Document]:
+        return [_document(memory) for memory in await self.store.asearch(query, scope=scope, limit=self.k)]
+
+
+def memory_tools(
+    store: MemoryStore, scope: Reader, *, max_tokens: int = 500, counter: Any = "o200k_base"
+) -> list[BaseTool]:
+    """Returns the tools `remember`, `recall` and `forget_memory` for an agent.
+
+    The model chooses texts and keys; whose memories they are comes from `scope` alone.
+
+    Args:
+        store: a `MemoryStore`.
+        scope: whose memories: a `Scope`, or a function that returns it for the run's config.
+        max_tokens: most tokens of what `recall` returns, 1 or more.
+        counter: what `counter_for` takes.
+
+    Example:
+        >>> store, ann = MemoryStore(":memory:"), Scope(user="ann")
+        >>> remember, recall, forget_memory = memory_tools(store, ann)
+        >>> remember.invoke({"text": "Ann likes tea.", "key": "drink"})
+        "Remembered as 'drink'."
+        >>> "Ann likes tea." in recall.invoke({"query": "drink"})
+        True
+        >>> forget_memory.invoke({"key": "drink"})
+        "Forgot 'drink'."
+    """
+
+    def remember(text: str, config: RunnableConfig, key: str | None = None, kind: str = "explicit") -> str:
+        memory = store.put(text, scope=_scope(scope, config), key=key, kind=kind)
+        return f"Remembered as {memory.key or memory.id!r}."
+
+    def recall(query: str, config: RunnableConfig) -> str:
+        found = store.fit(query, scope=_scope(scope, config), max_tokens=max_tokens, counter=counter)
+        return found.text or "Nothing is remembered about this."
+
+    def forget_memory(key: str, config: RunnableConfig) -> str:
+        removed = store.delete(key, scope=_scope(scope, config))
+        return f"Forgot {key!r}." if removed else f"Nothing is remembered as {key!r}."
+
+    told = (
+        (remember, "Remembers a short text. A text under the same key replaces the older one."),
+        (recall, "Returns what is remembered about a question."),
+        (forget_memory, "Forgets what is remembered under a key."),
+    )
+    return [StructuredTool.from_function(run, description=words) for run, words in told]
+
+
+def _scope(scope: Reader, config: RunnableConfig) -> Scope:
+    found: Any = scope(config) if callable(scope) else scope
+    if not isinstance(found, Scope):
+        msg = f"scope must be a Scope, or a function of the config that returns one (got {shown(found)})"
+        raise BudgetConfigError(msg)
+    return found
+
+
+def _document(memory: Memory) -> Document:
+    segment = memory.segment()
+    known = {
+        "kind": memory.kind,
+        "priority": memory.priority,
+        "confidence": memory.confidence,
+        "created_at": memory.created_at.isoformat() if memory.created_at else None,
+        "source": segment.provenance.source_id if segment.provenance else None,
+        "relevance_score": memory.score,
+    }
+    metadata = {**memory.metadata, **{name: value for name, value in known.items() if value is not None}}
+    return Document(page_content=memory.text, metadata=metadata, id=memory.id)

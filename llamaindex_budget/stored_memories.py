@@ -1,0 +1,69 @@
+"""A store's memories as a block of a LlamaIndex memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import Field
+
+from rankbudget import Scope
+from rankbudget.errors import BudgetConfigError, shown
+from rankbudget.memory import Memory
+
+from .blocks import BudgetMemoryBlock, found_texts, question_of
+
+
+class StoredMemoryBlock(BudgetMemoryBlock):
+    """What a reader may see of a `MemoryStore`, for the question: the best that fit.
+
+    Each text says its source, its confidence where it is known, and its date.
+
+    Args:
+        store: a `MemoryStore`.
+        scope: who reads: a `Scope`, or a function of the memory's session id that returns one.
+        k: how many memories at most compete, 1 or more.
+
+    Raises:
+        BudgetConfigError: an option is wrong, or `scope` is no Scope.
+
+    Example:
+        >>> import asyncio
+        >>> from rankbudget.memory import MemoryStore
+        >>> store, ann = MemoryStore(":memory:"), Scope(user="ann")
+        >>> _ = store.put("Ann likes tea.", scope=ann, key="drink")
+        >>> block = StoredMemoryBlock(store=store, scope=ann)
+        >>> asked = [ChatMessage("What does she drink?")]
+        >>> asyncio.run(block.aget(asked))[0].text[:28]
+        'Ann likes tea. (source drink'
+    """
+
+    name: str = "memories"
+    rank: int = 4
+    store: Any = Field(default=None, exclude=True)
+    scope: Any = Field(default=None, exclude=True)
+    k: int = Field(default=50, ge=1)
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
+        asked = question_of(messages)
+        found = await self.store.asearch(
+            asked, scope=self._reader(block_kwargs.get("session_id")), limit=self.k
+        )
+        return found_texts([_shown(memory) for memory in found], asked)
+
+    def _reader(self, session_id: Any) -> Scope:
+        found = self.scope(session_id) if callable(self.scope) else self.scope
+        if not isinstance(found, Scope):
+            msg = f"scope must be a Scope, or a function of the session id that returns one (got {shown(found)})"
+            raise BudgetConfigError(msg)
+        return found
+
+
+def _shown(memory: Memory) -> str:
+    source = memory.segment().provenance
+    known = [f"source {source.source_id}"] if source else []
+    if memory.confidence is not None:
+        known.append(f"confidence {memory.confidence:.2f}")
+    if memory.created_at is not None:
+        known.append(f"written {memory.created_at:%Y-%m-%d}")
+    return f"{memory.text} ({', '.join(known)})"

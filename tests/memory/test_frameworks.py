@@ -1,0 +1,185 @@
+"""A store's memories in both frameworks: what their reader may see, chosen for the question, within the limit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.store.memory import InMemoryStore
+from llama_index.core.base.llms.types import ChatMessage
+
+from langchain_budget import BudgetChatPromptTemplate, GraphBackend, MemoryRetriever, memory_tools
+from llamaindex_budget import BudgetMemory, StoredMemoryBlock
+from rankbudget import Scope
+from rankbudget.errors import BudgetConfigError, StoreUnsupportedError
+from rankbudget.memory import MemoryStore
+
+
+def by_user(config):
+    return Scope(user=config["configurable"]["user_id"])
+
+
+def as_user(name):
+    return {"configurable": {"user_id": name}}
+
+
+@pytest.fixture
+def store():
+    made = MemoryStore(":memory:")
+    made.put("Ann likes jasmine tea.", scope=Scope(user="ann"), key="drink", kind="explicit", confidence=0.8)
+    made.put("Bob likes black coffee.", scope=Scope(user="bob"), key="drink")
+    made.put("Visitors like lemonade.", scope=Scope())
+    yield made
+    made.close()
+
+
+def test_a_retriever_finds_what_its_reader_may_see(store):
+    """The run's config says who reads, sync and async; kind, confidence, date and source are metadata."""
+    retriever = MemoryRetriever(store=store, scope=by_user)
+    found = retriever.invoke("What drink?", config=as_user("ann"))
+    assert {d.page_content for d in found} == {"Ann likes jasmine tea.", "Visitors like lemonade."}
+    tea = next(d for d in found if "tea" in d.page_content)
+    assert (tea.metadata["kind"], tea.metadata["confidence"]) == ("explicit", 0.8)
+    assert tea.metadata["source"] == "drink"
+    assert asyncio.run(retriever.ainvoke("What drink?", config=as_user("ann"))) == found
+    chain = RunnableLambda(lambda asked: asked["q"]) | retriever
+    assert any("coffee" in d.page_content for d in chain.invoke({"q": "drink"}, config=as_user("bob")))
+
+
+def test_a_retriever_refuses_a_reader_that_is_none(store):
+    """A forgotten user id is an error, and shows nobody's memories."""
+    retriever = MemoryRetriever(
+        store=store, scope=lambda config: config.get("configurable", {}).get("user_id")
+    )
+    with pytest.raises(BudgetConfigError, match="scope must be a Scope"):
+        retriever.invoke("drink")
+
+
+def test_memories_of_a_template_are_ranked_and_counted(store):
+    """What the retriever finds goes into the memory slot and is fitted with the rest."""
+    for n in range(40):
+        store.put(f"Ann visited town {n} in {1980 + n}.", scope=Scope(user="ann"), kind="experience")
+    template = BudgetChatPromptTemplate.from_messages(
+        [("system", "You know:\n{memory}"), ("human", "{question}")], max_tokens=120, counter="gpt-4o"
+    )
+    question = "Which tea does Ann like?"
+    found = MemoryRetriever(store=store, scope=Scope(user="ann")).invoke(question)
+    made = template.fit(memory=found, question=question)
+    assert "jasmine" in str(made.messages)
+    assert made.report.total_tokens <= 120
+
+
+def test_an_agent_remembers_for_its_own_user(store):
+    """The model chooses text and key; whose memory it is comes from the config alone."""
+    call = {"name": "remember", "args": {"text": "Ann lives in Oslo.", "key": "home"}, "id": "c1"}
+    model = _Scripted(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("Noted.")]))
+    agent = create_agent(model, memory_tools(store, by_user))
+    done = agent.invoke({"messages": [HumanMessage("I live in Oslo.")]}, config=as_user("ann"))
+    assert done["messages"][-1].content == "Noted."
+    assert store.get("home", scope=Scope(user="ann")).text == "Ann lives in Oslo."
+    assert store.get("home", scope=Scope(user="bob")) is None
+
+
+def test_no_tool_lets_the_model_choose_whose_memories_it_reads(store):
+    """The schemas that the model sees have neither scope nor user."""
+    seen = json.dumps([tool.tool_call_schema.model_json_schema() for tool in memory_tools(store, by_user)])
+    assert "scope" not in seen
+    assert "user" not in seen.replace("user's", "")
+
+
+class _Scripted(GenericFakeChatModel):
+    def bind_tools(self, tools, **options):
+        return self
+
+
+def test_a_block_of_a_llamaindex_memory_reads_the_store(store):
+    """Only the reader's memories are in the prompt of a memory, with source, confidence and date."""
+    block = StoredMemoryBlock(store=store, scope=Scope(user="ann"))
+    memory = BudgetMemory.from_defaults(token_limit=400, memory_blocks=[block])
+    memory.put(ChatMessage("What do I like to drink?"))
+    text = "\n".join(m.content or "" for m in memory.get())
+    assert "Ann likes jasmine tea. (source drink, confidence 0.80, written " in text
+    assert "coffee" not in text
+
+
+def test_a_block_asks_by_the_session_whose_memories_it_reads(store):
+    """With a function of the session id one kind of block serves all users; no Scope is an error."""
+    users = {"s1": Scope(user="ann"), "s2": Scope(user="bob")}
+    texts = {}
+    for session in ("s1", "s2"):
+        block = StoredMemoryBlock(store=store, scope=users.get)
+        memory = BudgetMemory.from_defaults(session_id=session, token_limit=400, memory_blocks=[block])
+        memory.put(ChatMessage("What do I like to drink?"))
+        texts[session] = "\n".join(m.content or "" for m in memory.get())
+    assert ("tea" in texts["s1"], "coffee" in texts["s1"]) == (True, False)
+    assert ("tea" in texts["s2"], "coffee" in texts["s2"]) == (False, True)
+    unknown = StoredMemoryBlock(store=store, scope=users.get)
+    with pytest.raises(BudgetConfigError, match="scope must be a Scope"):
+        asyncio.run(unknown.aget([ChatMessage("x")], session_id="s3"))
+
+
+# ---- a LangGraph store as the backend ---------------------------------------------------------------------
+def _letters(texts):
+    return [[text.lower().count(letter) + 0.01 for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
+
+
+@pytest.fixture(params=["words", "vectors"])
+def graph_store(request):
+    index = {"dims": 26, "embed": _letters, "fields": ["text"]} if request.param == "vectors" else None
+    return MemoryStore(GraphBackend(InMemoryStore(index=index)))
+
+
+def test_a_graph_store_keeps_scopes_apart(graph_store):
+    """Names that look like namespaces are names; a user's memories are no other's, nor a project's."""
+    scopes = [Scope(user="a"), Scope(user="a", project="p"), Scope(project="a"), Scope(), Scope(user="-")]
+    scopes += [Scope(user="a.b"), Scope(user="a%2Eb"), Scope(user="")]
+    for n, scope in enumerate(scopes):
+        graph_store.put(f"Secret number {n}.", scope=scope, key="secret")
+    for n, scope in enumerate(scopes):
+        assert graph_store.get("secret", scope=scope).text == f"Secret number {n}."
+    seen = {m.text for m in graph_store.search("secret", scope=Scope(user="a"))}
+    assert seen == {"Secret number 0.", "Secret number 3."}
+
+
+def test_a_graph_store_replaces_by_key_and_keeps_validity(graph_store):
+    """The older memory of a key stays as a version; the same text again makes no second memory."""
+    ann = Scope(user="ann")
+    first = graph_store.put("Lives in Oslo.", scope=ann, key="home", sources=("m1",))
+    again = graph_store.put("lives  in OSLO.", scope=ann, key="home", sources=("m2",))
+    moved = graph_store.put("Lives in Rome.", scope=ann, key="home")
+    assert (again.id, again.sources) == (first.id, ("m1", "m2"))
+    assert [m.text for m in graph_store.versions("home", scope=ann)] == ["lives  in OSLO.", "Lives in Rome."]
+    assert graph_store.get("home", scope=ann).text == "Lives in Rome."
+    assert [m.text for m in graph_store.search("home", scope=ann)] == [moved.text]
+    assert graph_store.delete("home", scope=ann) == 2
+    assert graph_store.search("home", scope=ann) == []
+
+
+def test_a_graph_store_never_returns_what_expired():
+    """A clock that runs on hides a memory; one that was wrong and is set back shows it again."""
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    times = [now]
+    store = MemoryStore(GraphBackend(InMemoryStore()), clock=lambda: times[0])
+    store.put("Has a cold.", scope=Scope(user="ann"), key="health", ttl=60)
+    times[0] = now + timedelta(minutes=2)
+    assert store.get("health", scope=Scope(user="ann")) is None
+    assert store.search("cold", scope=Scope(user="ann")) == []
+    times[0] = now + timedelta(seconds=30)
+    assert store.get("health", scope=Scope(user="ann")).text == "Has a cold."
+
+
+def test_a_graph_store_refuses_what_it_cannot_promise(graph_store):
+    """Compare-and-set and forgetting are typed errors, and change nothing."""
+    ann = Scope(user="ann")
+    graph_store.put("0", scope=ann, key="n")
+    with pytest.raises(StoreUnsupportedError, match="cannot compare"):
+        graph_store.update("n", lambda m: "1", scope=ann)
+    with pytest.raises(StoreUnsupportedError, match="cannot delete all"):
+        graph_store.forget(ann)
+    assert graph_store.get("n", scope=ann).text == "0"
