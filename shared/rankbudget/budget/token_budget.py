@@ -54,6 +54,8 @@ class TokenBudget:
         keep_band: the counter's band is kept empty, too, where it is more than `safety`.
         max_system_ratio: largest share of the window for the system prompt; None allows any.
         min_exchanges: question-and-answer pairs of the history that stay when anything of it stays.
+        last_turns: the newest turns of the history that may stay, from 1, the current question's among them;
+            None keeps as many as fit.
         message_cap: a number from 200 lets long texts of the last exchanges be shortened when these do not
             fit, and of older steps and exchanges before these are dropped; None never shortens.
         shorten_question: cuts a question that does not fit to what is free; otherwise it raises.
@@ -82,6 +84,7 @@ class TokenBudget:
     keep_band: bool = False
     max_system_ratio: float | None = 0.25
     min_exchanges: int = 3
+    last_turns: int | None = None
     message_cap: int | None = 1000
     shorten_question: bool = False
     model: str | None = None

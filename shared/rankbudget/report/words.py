@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 HEAD = ("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped")
 HOLDS_AT_ANY_SIZE = frozenset(
-    {"orphan_result", "unanswered_call", "leading_assistant", "out_of_scope", "discarded"}
+    {
+        *("orphan_result", "unanswered_call", "leading_assistant", "out_of_scope", "discarded"),
+        "older_than_last_turns",
+    }
 )
 """Reasons to drop a piece that more room does not change."""
 _SHORT_HISTORY = 100
