@@ -16,6 +16,7 @@ from ..counting.blocks import must_be_answered, unanswered
 from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing
 from ..messages.measure import Measure
 from ..messages.texts import texts_of
+from .reading import held
 from .state import Prints, ThreadState, continued
 from .thread import Thread
 from .units import Broken, Turn, Unit
@@ -61,8 +62,7 @@ class Timeline:
         ended: bool = False,
         thread: Thread | None = None,
     ) -> None:
-        # A report reads dropped messages later, whatever the caller does to its list.
-        self.messages = list(messages)
+        self.messages = held(messages)  # a report reads dropped ones later
         self.codec = codec
         self.measure = measure
         self._may_wait = not ended
