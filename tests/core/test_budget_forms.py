@@ -153,6 +153,16 @@ def test_blocks_by_keyword_are_the_specified_budget():
     assert budget.replace(model="gpt-4") == TokenBudget.five_blocks("gpt-4")
 
 
+def test_the_size_of_the_system_block_is_its_limit():
+    """Where it is more than a quarter of a small window, too; without a size the quarter holds."""
+    budget = TokenBudget.of_blocks(system=500, history=500, response=200)
+    budget.check_system(500)
+    with pytest.raises(BudgetExceededError, match="at most 500 tokens, its size"):
+        budget.check_system(501)
+    with pytest.raises(BudgetExceededError, match="25% of the window of 700"):
+        TokenBudget.of_blocks(history=500, response=200).check_system(176)
+
+
 def test_blocks_by_keyword_take_other_fields_and_other_blocks():
     """A larger window leaves a rest that flows down the ranks; a block of 0 tokens has no size."""
     budget = TokenBudget.of_blocks(

@@ -174,13 +174,15 @@ class TokenBudget(BudgetArithmetic):
         tokens = {name: check_count(name, size, problems) for name, size in given.items()}
         if problems:
             raise BudgetConfigError.of(problems)
-        plain = {
+        plain: dict[str, Any] = {
             "context_window": sum(tokens.values()),
             "reserve": tokens.pop("response"),
             "safety": tokens.pop("safety_buffer"),
             "keep_band": True,
             "ratios": {},
         }
+        if system:  # its size is its limit, in a small window, too
+            plain["max_system_ratio"] = None
         return cls(**{**plain, "sizes": {name: size for name, size in tokens.items() if size}, **fields})
 
     @classmethod
