@@ -14,7 +14,8 @@ from typing import Any
 
 from .capping import LEAST_TOKENS
 from .state import Cut, KeptRun
-from .timeline import NO_EDITS, Timeline, Turn, Unit
+from .timeline import NO_EDITS, Timeline
+from .units import Turn, Unit
 
 REST_SHARE = 0.25
 """Share of the room that the last exchanges, which may be shortened, leave to what is before them."""
