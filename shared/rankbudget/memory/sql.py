@@ -124,7 +124,7 @@ class SqlBackend:
         sources = row_of(replace(memory, sources=tuple(dict.fromkeys((*same.sources, *memory.sources)))))
         first = min(begins, seconds(same.valid_from)) if same.valid_from else begins
         change = {**given, "sources": sources["sources"], "valid_from": first}
-        return self._write_back(connection, same, change)
+        return memory_of(self._write_back(connection, same, change))
 
     def get(self, name: str, scope: Scope, now: datetime) -> Memory | None:
         """Returns the memory with a key or id."""
@@ -148,28 +148,28 @@ class SqlBackend:
         vector = self.vectors.embed(memory.text) if self.vectors else None
         try:
             with self.database.write() as connection:
-                written = self._write_back(connection, memory, _changes(memory))
-                seq = connection.execute(memories().select().where(memories().c.id == memory.id)).one().seq
-                self._add_words(connection, seq, memory.text, vector)
-                return written
+                row = self._write_back(connection, memory, _changes(memory))
+                self._add_words(connection, row.seq, memory.text, vector)
+                return memory_of(row)
         except IntegrityError as error:
             name = memory.key or memory.id
             msg = f"another memory of this scope has the text or key of {name!r}. Delete one of them."
             raise StoreConflictError(msg) from error
 
-    def _write_back(self, connection: Connection, memory: Memory, change: dict[str, Any]) -> Memory:
-        """Returns a memory with changes, written under its next version; it must have the stored one."""
+    def _write_back(self, connection: Connection, memory: Memory, change: dict[str, Any]) -> Any:
+        """Returns the row of a memory, changed, under its next version; it must have the stored one."""
         table = memories()
         change = {**change, "version": memory.version + 1}
         stored = (table.c.id == memory.id) & (table.c.version == memory.version) & (table.c.replaced == 0)
         stored &= self._of(memory.scope)
-        if connection.execute(table.update().where(stored).values(change)).rowcount != 1:
+        row = connection.execute(table.update().where(stored).values(change).returning(*table.c)).first()
+        if row is None:
             msg = (
                 f"the memory {memory.key or memory.id!r} must be at version {memory.version}; it was "
                 "changed, replaced or deleted meanwhile. Read it again."
             )
             raise StoreConflictError(msg)
-        return memory_of(connection.execute(table.select().where(table.c.id == memory.id)).one())
+        return row
 
     def versions(self, name: str, scope: Scope) -> list[Memory]:
         """Returns all that ever held under a key or id, oldest first."""

@@ -32,8 +32,8 @@ from .sql import SqlBackend
 T = TypeVar("T")
 Change = Callable[[Memory], "Memory | str"]
 """Gets the stored memory, returns it changed (`dataclasses.replace`), or its new text."""
-_SLEEP = 0.02
-"""Most seconds before a change that came second is tried again."""
+_SLEEP, _LONGEST_SLEEP = 0.02, 0.5
+"""Most seconds before a change that came second is tried again, at first and after many times."""
 _MOST = 1_000_000
 """Most memories that a search looks at."""
 _FIXED = ("id", "scope", "version")
@@ -164,7 +164,7 @@ class MemoryStore:
         """
         _check(scope, name)
         ends = time.monotonic() + self.wait
-        seen = -1
+        seen, pause = ("", 0), _SLEEP
         while True:
             memory = self.backend.get(name, scope, self._now())
             if memory is None:
@@ -176,10 +176,11 @@ class MemoryStore:
             try:
                 return self.replace(changed)
             except StoreConflictError:
-                if time.monotonic() > ends or memory.version == seen:  # nobody changed it: it cannot be
+                if time.monotonic() > ends or (memory.id, memory.version) == seen:  # nobody changed it
                     raise
-                seen = memory.version
-                time.sleep(random.uniform(0, _SLEEP))  # noqa: S311 - spreads the writers
+                seen = memory.id, memory.version
+                time.sleep(random.uniform(0, pause))  # noqa: S311 - spreads the writers
+                pause = min(2 * pause, _LONGEST_SLEEP)
 
     def replace(self, memory: Memory) -> Memory:
         """Writes a memory that was read and changed, and returns it with its new version.
