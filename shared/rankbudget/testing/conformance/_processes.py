@@ -63,8 +63,9 @@ def add_times(store: MemoryStore, scope: Scope, times: int) -> None:
         store.update("n", lambda memory: f"{int(memory.text.split()[0]) + 1} changes", scope=scope)
 
 
-def put_times(store: MemoryStore, scope: Scope, told: Connection) -> None:
-    """Puts memories for ever, and tells the key of each one that is kept."""
-    for name in map(str, itertools.count()):
+def put_times(store: MemoryStore, scope: Scope, prefix: str, told: Connection) -> None:
+    """Puts memories for ever, each under a key with the prefix, and tells the key of each one that is kept."""
+    for i in itertools.count():
+        name = f"{prefix}{i}"
         store.put(f"Text {name}.", scope=scope, key=name)
         told.send(name)

@@ -175,7 +175,7 @@ class MemoryConformance(ABC):
             return
         with self._made() as store:
             for after in (1, 1 + self.times):
-                told = killed_writer(put_times, (store, ANN), after)
+                told = killed_writer(put_times, (store, ANN, f"{after}-"), after)
                 kept = [store.get(name, scope=ANN) for name in told]
                 assert len(told) >= after
                 assert [memory.text for memory in kept if memory] == [f"Text {name}." for name in told]
