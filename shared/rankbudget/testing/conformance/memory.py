@@ -157,17 +157,26 @@ class MemoryConformance(ABC):
             assert found.text == f"{expected} changes"
 
     def test_rule_5_what_its_reader_may_see(self) -> None:
-        """A search shows every level that a reader may see and no other, and always what is of kind "core"."""
+        """A search shows every level that a reader may see and no other, and always what always matters."""
         names: tuple[str | None, ...] = ("ann", "bob", None)
         scopes = [Scope(user=user, project=project) for user in names for project in ("shop", "club", None)]
         with self._made() as store:
             for i, scope in enumerate(scopes):
-                store.put(f"Tea number {i}.", scope=scope)
-                store.put(f"Heart {i}.", scope=scope, kind="core")
+                store.put(f"A heart {i}.", scope=scope, kind="core")
+                store.put(f"A habit {i}.", scope=scope, kind="preference")
+                store.put(f"A place {i}.", scope=scope, static=True)
+                for j in range(3):
+                    store.put(f"Tea {j} of {i}.", scope=scope)
             for reader in scopes:
                 seen = {i for i, scope in enumerate(scopes) if scope.visible_to(reader)}
-                found = {memory.text for memory in store.search("Which tea?", scope=reader, limit=1000)}
-                assert found == {f"Tea number {i}." for i in seen} | {f"Heart {i}." for i in seen}
+                always = {f"A {what} {i}." for i in seen for what in ("heart", "habit", "place")}
+                near = store.backend.near("Which tea?", reader, 2, datetime.now(timezone.utc))
+                found = [memory.text for memory in near]
+                assert len(set(found)) == len(found)
+                assert always == {text for text in found if text.startswith("A ")}
+                assert {text.split()[-1] for text in found if text not in always} == {f"{i}." for i in seen}
+                everything = {memory.text for memory in store.search("Which tea?", scope=reader, limit=1000)}
+                assert everything == always | {f"Tea {j} of {i}." for i in seen for j in range(3)}
 
     def test_rule_6_a_killed_writer(self) -> None:
         """What a process was told is kept stays when it is killed."""
