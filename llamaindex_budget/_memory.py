@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -29,13 +30,14 @@ from rankbudget.adapters import (
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC, STORED, check_messages, copy_message, defused, pending
+from ._contexts import given_memory, workflow_callers
 from ._convert import measured
 from ._counters import counter_of
 from ._database import opened
 from ._events import BudgetEvent, dispatcher
 from ._options import by_name, check_part, named
 from ._render import Part, Rendering, as_is, with_prompt
-from ._serialize import add_settings, is_lost, read_settings
+from ._serialize import add_settings, is_lost, read_block, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
 
@@ -64,6 +66,7 @@ class SessionMemory(BaseMemory):
     _framed: tuple[Any, Mapping[str, int]] = PrivateAttr(
         default=(None, {})
     )  # frames, after what decides them
+    _key: str = PrivateAttr(default_factory=lambda: uuid4().hex)  # finds the live memory in this process
 
     @classmethod
     def class_name(cls) -> str:
@@ -141,6 +144,11 @@ class SessionMemory(BaseMemory):
             codec=STORED,
             summarizer=self._given["summarizer"],
         )
+
+    def __bool__(self) -> bool:
+        """Returns False to an agent's run that is given another memory than the one its context holds."""
+        given = given_memory()
+        return given is None or given is self
 
     # ---- reading ---------------------------------------------------------------------------------
     @property
@@ -294,6 +302,12 @@ class SessionMemory(BaseMemory):
         summarizer_or_warning(self._given["summarizer"], pickled=False)
         if self.token_limit == self._derived:
             data.pop("token_limit", None)  # it is the budget's
+        if (
+            workflow_callers()
+        ):  # what a context could not read again it leaves out, and takes from the next run
+            read_settings(data, {})
+            for block in data.get("memory_blocks", ()):
+                read_block(block)
         return data
 
     def __getstate__(self) -> dict[str, Any]:
@@ -315,6 +329,8 @@ class SessionMemory(BaseMemory):
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
         """Returns a memory of its own; one in a database is the same conversation."""
+        if workflow_callers():  # `edit_state` copies all of a context, whose memory stays what it is
+            return self
         memo = {} if memo is None else memo
         session = copy.deepcopy(self._session, memo)
         given = {**self._given, "session": session if self._given["session"] is not None else None}
