@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
+T = TypeVar("T")
 _LIVE: WeakValueDictionary[str, Any] = WeakValueDictionary()
-_BETWEEN = (__name__, "copy")
+_HERE = uuid4().hex  # nobody outside of this process can guess it
 _OWN = ("to_dict", "_with_settings", "__deepcopy__")
 
 
-def live_data(memory: Any, key: str) -> dict[str, Any] | None:
+def live_data(memory: Any) -> dict[str, Any] | None:
     """Returns what finds the memory again where its context goes on in this process; None elsewhere."""
     if "_workflow_run" not in workflow_callers():
         return None
+    key = f"{_HERE}-{id(memory)}"
     _LIVE[key] = memory
     return {"live": key}
 
 
-def live_memory(data: Any) -> Any:
+def live_memory(_: type[T], data: Any) -> T | None:
     """Returns the memory that `live_data` wrote; None for other data."""
     return _LIVE.get(data["live"]) if isinstance(data, dict) and "live" in data else None
 
@@ -37,7 +40,7 @@ def workflow_callers() -> list[str]:
         module = frame.f_globals.get("__name__", "")
         if module.startswith("workflows."):
             found.append(frame.f_code.co_name)
-        elif found or (module not in _BETWEEN and frame.f_code.co_name not in _OWN):
+        elif found or (module not in {__name__, "copy"} and frame.f_code.co_name not in _OWN):
             break
         frame = frame.f_back
     return found

@@ -40,8 +40,7 @@ _SMALLEST = 1024
 """In a smaller window `PromptHelper` finds no room beside its templates: "Chunk size ... is not positive"."""
 _ROUNDS = 4
 _LAST = (
-    " The question is the request's last message, with all that a template put into it: a reranker takes "
-    "fewer nodes at once with choice_batch_size=."
+    " The question is all of the last message: have a reranker ask about fewer nodes (choice_batch_size=)."
 )
 
 
@@ -156,7 +155,7 @@ class Door:
         check_messages(messages)
         refuse_empty(messages)
         limit, session = self.limit(arguments), self.limits.session
-        messages = self._with_passages(messages, limit, schemas_in(self.llm, arguments) or None)
+        messages = self._with_passages(messages, arguments)
         whole = self._request(messages, arguments)
         needed = room = limit
         for _ in range(_ROUNDS):
@@ -181,20 +180,19 @@ class Door:
         raise _too_long(limit, needed, self._asked_answer(arguments))
 
     def _with_passages(
-        self, messages: Sequence[ChatMessage], limit: int, tools: Any
+        self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> Sequence[ChatMessage]:
         """Returns a request with what of each passage that it asks to rank fits; all stay in their places."""
-        places = passages_in(messages)
-        measure = CodecMeasure(CODEC, self.counter, tools)
-        if not places or measure.total(messages) <= limit:
+        passages, limit = {place: messages[place] for place in passages_in(messages)}, self.limit(arguments)
+        measure = CodecMeasure(CODEC, self.counter, (passages and schemas_in(self.llm, arguments)) or None)
+        if not passages or measure.total(messages) <= limit:
             return messages
 
         def put(made: Mapping[str, Any]) -> list[ChatMessage]:
-            found = dict(zip(places, made.get("passages", ()), strict=False))
+            found = passages | dict(zip(passages, made.get("passage", ()), strict=False))
             return [found.get(place, message) for place, message in enumerate(messages)]
 
-        held = {"passages": Texts([messages[place] for place in places])}
-        query = str(messages[-1].content)
+        held, query = {"passage": Texts(list(passages.values()))}, str(messages[-1].content)
         made, report = fitted(held, lambda made: measure.total(put(made)), limit, query, self.counter)
         send_report(report, self.limits.on_report)
         return put(made)

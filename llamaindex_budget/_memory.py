@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -66,7 +65,6 @@ class SessionMemory(BaseMemory):
     _framed: tuple[Any, Mapping[str, int]] = PrivateAttr(
         default=(None, {})
     )  # frames, after what decides them
-    _key: str = PrivateAttr(default_factory=lambda: uuid4().hex)  # finds the live memory in this process
 
     @classmethod
     def class_name(cls) -> str:
@@ -176,14 +174,13 @@ class SessionMemory(BaseMemory):
 
     def get(self, input: Any = None, initial_token_count: int = 0, **options: Any) -> list[ChatMessage]:
         """Returns copies of what fits; `input` is a question that may not be stored yet."""
-        return list(self._result(drive(self.turn_steps(input, initial_token_count, read=options))).messages)
+        return list(self.fit(input, initial_token_count, **options).messages)
 
     async def aget(
         self, input: Any = None, initial_token_count: int = 0, **options: Any
     ) -> list[ChatMessage]:
         """Returns what `get` returns, without blocking the event loop."""
-        turn = await adrive(self.turn_steps(input, initial_token_count, read=options))
-        return list(self._result(turn).messages)
+        return list((await self.afit(input, initial_token_count, **options)).messages)
 
     def fit(self, question: Any = None, initial_token_count: int = 0, **options: Any) -> FitResult:
         """Returns what `get` returns for `question`, `initial_token_count` and `options`, and why.

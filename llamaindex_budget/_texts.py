@@ -132,7 +132,5 @@ def fit_texts(
 
 def is_texts(value: Any) -> bool:
     """Returns whether a variable is a text, or a list of texts or messages, and not empty."""
-    parts = [value] if isinstance(value, str) else value
-    kinds = (str, ChatMessage)
-    found = isinstance(parts, (list, tuple)) and any(all(isinstance(p, k) for p in parts) for k in kinds)
-    return found and any(parts)
+    parts = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
+    return any(parts) and any(all(isinstance(p, kind) for p in parts) for kind in (str, ChatMessage))

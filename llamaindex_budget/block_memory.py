@@ -203,8 +203,7 @@ class BudgetMemory(SessionMemory, Memory):
         A conversation in a database is written as the database's address. What a block holds of this process,
         as a function or a model, is left out; a warning names it.
         """
-        live = live_data(self, self._key)
-        if live is not None:
+        if (live := live_data(self)) is not None:
             return live
         left_out = {"memory_blocks", "memory_blocks_template", "tokenizer_fn", "sql_store"}
         data: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
@@ -227,8 +226,7 @@ class BudgetMemory(SessionMemory, Memory):
         Raises:
             BudgetConfigError: a tokenizer, a counter or a block cannot be made from plain data.
         """
-        live: BudgetMemory | None = live_memory(data)
-        if live is not None:
+        if (live := live_memory(cls, data)) is not None:
             return live
         values = opened(read_settings(data, kwargs))
         messages = [ChatMessage.model_validate(m) for m in values.pop("messages", ())]

@@ -137,7 +137,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns plain data that survives JSON: messages, limits, session, names of counters."""
-        return live_data(self, self._key) or self._with_settings(super().to_dict(**kwargs))
+        return live_data(self) or self._with_settings(super().to_dict(**kwargs))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> BudgetChatMemoryBuffer:
@@ -150,8 +150,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         Raises:
             BudgetConfigError: store, tokenizer or counter cannot be found here.
         """
-        live: BudgetChatMemoryBuffer | None = live_memory(data)
-        if live is not None:
+        if (live := live_memory(cls, data)) is not None:
             return live
         values = read_settings(data, kwargs)
         if "chat_history" in values:  # how the stock buffer wrote its messages once
