@@ -13,9 +13,9 @@ from rankbudget.adapters import JOINT
 
 from ._codec import copy_message
 
-_NUMBER = re.compile(r"Document \d+:\n|\[\d+\] ")
+_NUMBER = re.compile(r"(?:Document|Source) \d+:\n|\[\d+\] ")
 """How LlamaIndex numbers the texts that a model is to choose from."""
-_NUMBERED = r"\n\n(?=Document \d+:\n)"
+_NUMBERED = r"\n\n(?=(?:Document|Source) \d+:\n)"
 _TAKEN = "Received passage ["
 """What `RankGPTRerank` has the model answer to each passage."""
 

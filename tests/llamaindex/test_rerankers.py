@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.postprocessor import LLMRerank, StructuredLLMRerank
 from llama_index.core.postprocessor.rankGPT_rerank import RankGPTRerank
-from llama_index.core.prompts import RichPromptTemplate
+from llama_index.core.prompts import PromptTemplate, RichPromptTemplate
 from llama_index.core.schema import QueryBundle
 
 from llamaindex_budget import budget_model
@@ -114,3 +114,19 @@ def test_messages_of_a_template_keep_their_pictures() -> None:
     assert [type(b) for b in messages[0].blocks].count(ImageBlock) == 1
     assert "tea" in str(messages[0].content)
     assert given_ones == before
+
+
+@given(word=st.sampled_from(["Document", "Source"]), count=st.integers(3, 15), window=st.integers(900, 4000))
+def test_a_number_stays_with_its_text(word: str, count: int, window: int) -> None:
+    """Of numbered texts in one variable, as a citation engine writes them, none stands under another's number."""
+    texts = [f"file_name: n{i}.pdf\n\n{item.text}" for i, item in enumerate(nodes(count, 200))]
+    context = "\n\n".join(f"{word} {i + 1}:\n{text}" for i, text in enumerate(texts))
+    llm = PlayLLM(requests=[], window=window, reply=256)
+    template = PromptTemplate("{context_str}\nQuestion: {query_str}")
+    budget_model(llm).predict(template, context_str=context, query_str=QUESTION)
+    [(messages, _)] = llm.requests
+    assert tokens(messages) <= window - 256
+    parts = re.split(rf"{word} (\d+):\n", str(messages[0].content))
+    assert parts[0] == ""
+    for number, text in zip(parts[1::2], parts[2::2], strict=True):
+        assert set(re.findall(r"(?:Node |n)(\d+)(?: fact|\.pdf)", text)) <= {str(int(number) - 1)}
