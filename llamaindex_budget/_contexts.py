@@ -1,7 +1,7 @@
-"""What an agent's context does with a memory: the next run goes on with the live one, or with the one it is given.
+"""What an agent's context does with a memory: the next run has the live one, or the one it is given.
 
-LlamaIndex's workflows write and read all of a context between two runs, copy it for `edit_state`, and use what
-it held before although a run is given another memory. Only the calling functions tell which of these is done.
+LlamaIndex's workflows write and read all of a context between two runs, copy it for `edit_state`, and use
+what it held before although a run is given another memory. Only the calling functions tell which of these is done.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def live_memory(_: type[T], data: Any) -> T | None:
 
 
 def workflow_callers() -> list[str]:
-    """Returns the functions of LlamaIndex's workflows that want a memory written or copied, innermost first."""
+    """Returns the functions of LlamaIndex's workflows that write or copy a memory, innermost first."""
     found: list[str] = []
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the caller
     while frame is not None:

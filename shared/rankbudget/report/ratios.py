@@ -49,9 +49,9 @@ class _Need:
 def adapt_ratios(
     budget: TokenBudget, reports: Reports, *, most: float = 0.1, least: float = 0.05
 ) -> TokenBudget:
-    """Returns the budget with ratios that follow what its blocks needed; the log `rankbudget.report` says why.
+    """Returns the budget with ratios that follow what its blocks needed; `rankbudget.report` logs why.
 
-    The sum of the ratios, the reserve and all sizes stay. The same reports give the same ratios. Where no block
+    The sum of the ratios, the reserve and all sizes stay. Equal reports give equal ratios. Where no block
     lacked room, or none left any unused, the budget itself comes back. Nothing in the library calls this.
 
     Args:
@@ -131,7 +131,7 @@ def _needs(budget: TokenBudget, reports: Sequence[BudgetReport]) -> tuple[int, d
 
 
 def _ratio_of(budget: TokenBudget, row: Row) -> str | None:
-    """Returns the block whose ratio a block draws from; None where it has a size, or only the window limits it."""
+    """Returns the block whose ratio a block draws from; None for a size, or where only the window limits."""
     name = block_named(row.name)
     if row.granted is None or name in budget.sizes:
         return None

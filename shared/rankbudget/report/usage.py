@@ -30,7 +30,8 @@ class BlockUsage:
         dropped: pieces that were dropped.
 
     Example:
-        >>> usage = BlockUsage(name="history", reports=4, cut=3, exhausted=2, wanted=900, granted=400, used=320)
+        >>> counted = {"wanted": 900, "granted": 400, "used": 320}
+        >>> usage = BlockUsage(name="history", reports=4, cut=3, exhausted=2, **counted)
         >>> usage.exhaustion, usage.mean("used")
         (0.5, 80)
     """
@@ -50,7 +51,7 @@ class BlockUsage:
         return self.exhausted / self.reports if self.reports else 0.0
 
     def mean(self, figure: str) -> int | None:
-        """Returns the mean of a `figure` ("wanted", "granted", "used" or "dropped") over the reports, rounded."""
+        """Returns the mean of a `figure` ("wanted", "granted", "used" or "dropped") over all reports."""
         total: int | None = getattr(self, figure)
         return None if total is None else round(total / max(1, self.reports))
 
@@ -59,7 +60,7 @@ def usage_of(reports: Reports) -> dict[str, BlockUsage]:
     """Returns for each block of some reports what it wanted, was granted and used, by the block's name.
 
     Args:
-        reports: reports, or what their `to_dict` returned; of `to_dict(decisions=False)` nothing is counted again.
+        reports: reports, or what their `to_dict` returned; `decisions=False` is enough.
 
     Raises:
         BudgetConfigError: `reports` holds something else than reports.
@@ -80,7 +81,7 @@ def usage_of(reports: Reports) -> dict[str, BlockUsage]:
 
 
 def debug_context(made: Any) -> str:
-    """Returns each block's tokens, grant and share used, and what looks wrong: the report's `table()`, to print.
+    """Returns each block's tokens, grant and share used, and what looks wrong, as `table()` does.
 
     Args:
         made: a report, or what has one as `.report`: a FitResult, an Assembly.
@@ -112,7 +113,7 @@ def as_report(given: Any) -> BudgetReport:
 
 
 def wanted_of(row: Row) -> int | None:
-    """Returns the tokens of all pieces of a block, whole; None where the report does not know those of dropped ones."""
+    """Returns the tokens of all pieces of a block, whole; None where those of dropped ones are unknown."""
     wanted = row.wanted or 0
     return None if row.dropped_for_room and wanted <= row.used else wanted
 

@@ -64,7 +64,7 @@ def add_times(store: MemoryStore, scope: Scope, times: int) -> None:
 
 
 def put_times(store: MemoryStore, scope: Scope, prefix: str, told: Connection) -> None:
-    """Puts memories for ever, each under a key with the prefix, and tells the key of each one that is kept."""
+    """Puts memories without end, each under a key with the prefix, and prints each key that was kept."""
     for i in itertools.count():
         name = f"{prefix}{i}"
         store.put(f"Text {name}.", scope=scope, key=name)

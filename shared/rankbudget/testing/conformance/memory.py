@@ -40,7 +40,7 @@ class _Clock:
 class MemoryConformance(ABC):
     """Says how to test a backend for memories: subclass it and fill `make`.
 
-    `writers` is how many threads, and processes, write at once, `times` how often each does. Set `processes` to
+    `writers` threads, and processes, write at once, each `times` times. Set `processes` to
     False where only one process can reach a store; otherwise what `make` returns must be picklable.
     """
 
