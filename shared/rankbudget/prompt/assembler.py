@@ -67,6 +67,8 @@ class Assembler:
         (['system', 'system', 'user'], True)
     """
 
+    _sent = False  # whether the model is asked next: then no call at the end waits for its results
+
     @named_options
     def __init__(
         self,
@@ -110,6 +112,7 @@ class Assembler:
             "cut": cut,
             "scope": scope,
             "strict": strict,
+            "sent": self._sent,
             "notice": notice,
             "text": text,
             "summary_timeout": summary_timeout,
