@@ -105,13 +105,17 @@ def _read(name: str, value: Any) -> Any:
         value = [value]
     _checked(name, value, isinstance(value, list), "a list, or a text that is a JSON list")
     if name in {"history", "tools"}:
-        kind = "messages" if name == "history" else "tool schemas"
-        _checked(name, value, all(isinstance(one, Mapping) for one in value), f"a list of {kind}")
-        return [_for_all(name, one) for one in value] if name == "history" else value
+        return _objects(name, value)
     if name in _TEXTS:
         return _texts(name, value)
     segments = [_segment(name, i, one) for i, one in enumerate(value) if not _is_empty(one)]
     return Block(name=_BLOCKS[name], segments=segments)
+
+
+def _objects(name: str, given: list[Any]) -> list[Any]:
+    kind = "messages" if name == "history" else "tool schemas"
+    _checked(name, given, all(isinstance(one, Mapping) for one in given), f"a list of {kind}")
+    return [_for_all(name, one) for one in given] if name == "history" else given
 
 
 def _texts(name: str, given: list[Any]) -> list[Any]:
