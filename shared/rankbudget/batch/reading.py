@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 from ..errors import RowError, shown
@@ -92,11 +91,12 @@ def _is_null(value: Any) -> bool:
 
 
 def _read(name: str, value: Any) -> Any:
-    if isinstance(value, str):
-        text, value = value, _messages_in(value) if name in _TEXTS else _parsed(name, value)
+    text = str(value) if isinstance(value, str) else ""
+    if text:
+        value = _messages_in(text) if name in _TEXTS else _parsed(name, text)
         if isinstance(value, str) or (name == "question" and not _has_role(value, {"user"})):
-            return str(text)
-    else:
+            return text
+    if not text or "NaN" in text:  # JSON has none: Python wrote records of pandas
         # Tools are sent as the row has them, so their nulls are counted.
         value = plain(value, None if name == "tools" else ("content",) if name in _MESSAGES else _TEXT_KEYS)
     if name == "question":
@@ -133,7 +133,7 @@ def _texts(name: str, given: list[Any]) -> list[Any]:
 def _messages_in(text: str) -> Any:
     """Returns the message, or the list of texts or messages, that a text is the JSON of; else the text."""
     try:
-        value = _of_json(text) if text.lstrip()[:1] in ("[", "{") else text
+        value = json.loads(text) if text.lstrip()[:1] in ("[", "{") else text
     except (ValueError, RecursionError):
         return text
     listed = value if isinstance(value, list) else [value]
@@ -147,15 +147,11 @@ def _has_role(value: Any, roles: Collection[str]) -> bool:
 
 def _parsed(name: str, text: str) -> Any:
     try:
-        value = _of_json(text)
-        return _of_json(value) if isinstance(value, str) else value  # some exports encode a list twice
+        value = json.loads(text)
+        return json.loads(value) if isinstance(value, str) else value  # some exports encode a list twice
     except (ValueError, RecursionError) as error:
         msg = f"{name} must be JSON (got {shown(text)}: {error}). Give a JSON list or nested values."
         raise RowError(msg) from error
-
-
-_of_json = partial(json.loads, parse_constant=lambda _: None)
-"""Python's writer has NaN for an empty cell, which is no JSON."""
 
 
 def _for_all(name: str, message: Any) -> Any:
