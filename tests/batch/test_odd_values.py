@@ -375,3 +375,15 @@ def test_half_a_surrogate_pair_is_seen_in_parquet(tmp_path):
     source = write_jsonl(tmp_path / "in.jsonl", [{"question": "Why?", "note": "a \ud83d"}])
     run(source, tmp_path / "out.parquet", workers=1)
     assert pq.read_table(tmp_path / "out.parquet").to_pylist()[0]["note"] == "a \\ud83d"
+
+
+@pytest.mark.parametrize(
+    "said", [[], [{"role": "assistant", "content": "Hi."}], [{"role": "system", "content": "Go."}]]
+)
+def test_a_row_that_asks_nothing_is_an_error(said):
+    """A prompt that begins with an answer is none; with a question beside it, the answer at the start goes."""
+    fit = FitPrompt(300)
+    row = {"history": said, "documents": ["Tea."]}
+    assert "with a user message" in fit.row(row)["budget_error"]
+    asked = fit.row({**row, "question": "Why?"})["messages"]
+    assert [m["role"] for m in asked if m["role"] != "system"] == ["user"]

@@ -68,7 +68,7 @@ class FitPrompt:
         >>> made["prompt_tokens"][0] <= 100, made["kept"][0]
         (True, ['documents-0'])
         >>> made["budget_error"]
-        [None, 'RowError: a row must have a question or a history (got neither).']
+        [None, 'RowError: a row must have a question or a history with a user message (got neither).']
     """
 
     @named_options

@@ -54,8 +54,8 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     parts = {name: _read(name, value) for name, value in given.items()}
     tools, question = parts.pop("tools", None), parts.pop("question", None)
     blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
-    if not question and "history" not in blocks:
-        msg = "a row must have a question or a history (got neither)."
+    if not question and "user" not in map(DictCodec().role, blocks.get("history", ())):
+        msg = "a row must have a question or a history with a user message (got neither)."
         raise RowError(msg)
     return PromptParts(blocks, question, tools or None)
 
