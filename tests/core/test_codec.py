@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rankbudget import BudgetSession, MessageError, fit_messages
+from rankbudget import Assembler, BudgetSession, MessageError, fit_messages
 from rankbudget.counting.blocks import results_in
 from rankbudget.messages.codec import DictCodec, answers_of
 from rankbudget.messages.texts import content_text
@@ -54,6 +54,19 @@ def test_content_that_providers_refuse_is_refused(role: str, content: Any) -> No
             MessageError, match=rf"content must be .* in message {chat.index(odd)}, role {role}"
         ):
             fit_messages(chat, max_tokens=500)
+
+
+@pytest.mark.parametrize("content", [None, [], {"a": 1}, 5], ids=repr)
+def test_content_beside_the_history_is_checked_too(content: Any) -> None:
+    """A system message of its own block, and a question that is a message."""
+    assembler = Assembler(500)
+    with pytest.raises(MessageError, match=r"content must be .* in message 1, role system"):
+        assembler.assemble(
+            {"system": [{"role": "system", "content": "s"}, {"role": "system", "content": content}]},
+            query="hi",
+        )
+    with pytest.raises(MessageError, match="must"):
+        assembler.assemble({}, query={"role": "user", "content": content})
 
 
 def test_content_under_another_key_is_no_null() -> None:
