@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -76,7 +77,8 @@ def saying(items: Sequence[Any], asked: Words) -> list[int]:
     ]
     times = Counter(chain.from_iterable(held))
     few = max(1, len(items) // _FEW)
-    hits = [sum([1 / times[word] for word in words]) for words in held]
+    # Rounded once: the order in which a set holds its words differs from one process to the next.
+    hits = [math.fsum([1 / times[word] for word in words]) for words in held]
     best = max(hits, default=0.0)
     most = [i for i, hit in enumerate(hits) if hit and hit >= _NEARLY * best]
     rare = [i for i, words in enumerate(held) if any(times[word] <= few for word in words)]

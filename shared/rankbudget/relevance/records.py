@@ -150,7 +150,7 @@ def _asked_for(query: str, pieces: Sequence[str]) -> list[int]:
     index = TermIndex.of(tuple(pieces))
     few = max(1, len(pieces) // _FEW)
     rare, shared = [0.0] * len(pieces), [0.0] * len(pieces)
-    for term in set(content_terms(query)):
+    for term in dict.fromkeys(content_terms(query)):
         holders = index.with_stem(term)
         for number in holders:
             shared[number] += 1 / len(holders)
