@@ -7,8 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 from ..relevance.corpus import BoundedCache
+from ..relevance.long_lines import LONGEST
 from ..relevance.records import records_of
-from ..relevance.sentences import LONGEST, split_sentences
+from ..relevance.sentences import split_sentences
 from .importance import Words, by_importance, saying, troubles
 
 Excerpt = Callable[[int], str]

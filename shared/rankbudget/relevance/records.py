@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from .corpus import BoundedCache, TermIndex
-from .outline import Heading, above, headings_of, is_gap
+from .long_lines import depths_of, is_keyed_list, is_table
+from .outline import Heading, above, ends_line, headings_of, is_gap
 from .words import content_terms
 
 _BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
@@ -16,6 +17,7 @@ _FARTHEST = 60
 """Lines above a line among which those are that it is indented below."""
 _RULE = re.compile(r"\s*(?:-\[|([-=*_#~])\1{2,})")
 """What stands between records: "---", "-[ RECORD 3 ]", "*** 3. row ***"."""
+_OPENING = re.compile(r"\A\s*[\[{(]\r?\n")
 _ASKS = ("?", "？", "؟")
 _FEWEST, _FEW = 6, 10
 """Pieces that a text has at least; one in so many of them may have a word that tells it from the others."""
@@ -32,27 +34,65 @@ def records_of(pieces: Sequence[str]) -> Callable[[int], list[int]]:
     of lines; else a line with its neighbours, or a sentence with the next one. A line takes the headings
     above it along, and a question the next paragraph.
     """
-    headings = _HEADINGS.get(tuple(pieces), headings_of)
-    return partial(_record_of, pieces, headings)
+    return partial(_record_of, pieces, _LAYOUTS.get(tuple(pieces), _Layout))
 
 
-_HEADINGS: BoundedCache[tuple[str, ...], list[Heading]] = BoundedCache(
+class _Layout:
+    """What is where in a text: its headings, how deep each piece is, and the rows of tables in columns."""
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self.headings = headings_of(pieces)
+        self.depths: list[int] = []
+        self.data: set[int] = set()
+        start = 0
+        for stop in (i + 1 for i, piece in enumerate(pieces) if piece.endswith("\n") or i + 1 == len(pieces)):
+            inside = depths_of(pieces[start:stop]) if stop - start > 1 else None
+            self.data.update(range(start, stop) if inside else ())
+            self.depths += [_indent(pieces[start]) + max(1, depth) for depth in inside or ()]
+            self.depths += map(_indent, () if inside else pieces[start:stop])
+            start = stop
+        self.rows = self._rows(pieces)
+
+    def _rows(self, pieces: Sequence[str]) -> dict[int, list[int]]:
+        """Returns the cells of the row that a cell is in, behind them the first ones, which have the keys."""
+        lists: dict[tuple[int, int], list[int]] = {}
+        opened: list[int] = []
+        for i, depth in enumerate([*self.depths, -1]):
+            while opened and depth <= self.depths[opened[-1]]:
+                start = opened.pop()
+                lists.setdefault((self.depths[start], i - start), []).append(start)
+            if i < len(pieces) and is_keyed_list(pieces[i]):
+                opened.append(i)
+        found = {}
+        for (_, size), starts in lists.items():
+            for cell in range(size) if is_table(size - 1, len(starts)) else ():
+                row = [start + cell for start in starts]
+                found.update({i: [*row[:_LONGEST], *starts[:_LONGEST]] for i in row})
+        return found
+
+
+_LAYOUTS: BoundedCache[tuple[str, ...], _Layout] = BoundedCache(
     max_size=4_000_000, size=lambda pieces: sum(map(len, pieces)) + 64
 )
 
 
-def _record_of(pieces: Sequence[str], headings: Sequence[Heading], i: int) -> list[int]:
+def _record_of(pieces: Sequence[str], layout: _Layout, i: int) -> list[int]:
+    if i in layout.rows:
+        return list(dict.fromkeys([i, *layout.rows[i]]))
+    headings = layout.headings
     own = next((h for h in headings if h.start <= i < h.stop), None)
     over = [j for h in above(headings, own.start if own else i) for j in range(h.start, h.stop)]
     if own is not None:
         part = _under(pieces, headings, own)
-    elif not pieces[i].endswith("\n"):
+    elif not ends_line(pieces[i]) and i not in layout.data:
         part = range(i, min(i + 2, len(pieces)))
     else:
-        parents = _parents(pieces, i)
+        parents = _parents(pieces, layout, i)
         over = [*parents, *over]
-        blocks = [block for j in reversed(parents) if (block := _indented(pieces, j)) and i in block]
-        part = next(iter(blocks), None) or _indented(pieces, i) or _paragraph(pieces, i)
+        around = [*reversed(parents), i]
+        blocks = [block for j in around if (block := _indented(pieces, layout.depths, j)) and i in block]
+        alone = range(i, i + 1) if i in layout.data else _paragraph(pieces, i)
+        part = next(iter(blocks), alone)
     return list(
         dict.fromkeys([i, *range(i + 1, part.stop), *over[:_MOST_ABOVE], *range(i - 1, part.start - 1, -1)])
     )
@@ -68,24 +108,23 @@ def _under(pieces: Sequence[str], headings: Sequence[Heading], own: Heading) -> 
     return range(own.start, stop)
 
 
-def _indented(pieces: Sequence[str], i: int) -> range | None:
+def _indented(pieces: Sequence[str], depths: Sequence[int], i: int) -> range | None:
     """Returns a line with those that are indented below it; None where none are."""
     most = range(i + 1, min(i + 1 + _LONGEST, len(pieces)))
-    own, following = pieces[i], pieces[i + 1] if most else ""
-    if not following.strip() or _indent(following) <= _indent(own):
+    if not most or not pieces[i + 1].strip() or depths[i + 1] <= depths[i]:
         return None
-    ends = [j for j in most if _indent(pieces[j]) <= _indent(own)]
+    ends = [j for j in most if depths[j] <= depths[i]]
     return range(i, ends[0] if ends else most.stop)
 
 
-def _parents(pieces: Sequence[str], i: int) -> list[int]:
+def _parents(pieces: Sequence[str], layout: _Layout, i: int) -> list[int]:
     """Returns the lines that a line is indented below, the nearest first."""
-    found, least = [], _indent(pieces[i])
+    found, least = [], layout.depths[i]
     for j in range(i - 1, max(-1, i - _FARTHEST), -1):
         if not least:
             break
-        if pieces[j].endswith("\n") and (indent := _indent(pieces[j])) < least:
-            least = indent
+        if layout.depths[j] < least and (j in layout.data or ends_line(pieces[j])):
+            least = layout.depths[j]
             found.append(j)
     return found
 
@@ -186,5 +225,6 @@ def _cells(line: str) -> tuple[int, int]:
 
 
 def _indent(line: str) -> int:
-    """Returns by how many characters a line is indented; a blank one is as deep as any."""
+    """Returns by how many characters a line is indented, behind a line that is a bracket; a blank one is deepest."""
+    line = _OPENING.sub("", line)
     return len(line) - len(line.lstrip()) if line.strip() else len(line) + _LONGEST
