@@ -10,11 +10,11 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from ..relevance.words import content_words, raw_words, stem
+from ..relevance.words import content_words, is_count, numbered, raw_words, stem
 from .json_values import dump
 
 Words = frozenset[str]
-"""The words, names and numbers of a question, in one form each; none where no question is known."""
+"""The words, names and numbers of a question, in one form each, and numbers with the word that they belong to."""
 _NAME = re.compile(r"(?<!\w)\w+(?:[-./:@#]\w+)+")
 """It starts at the start of a word alone: a long run of letters is read once, not from each of them."""
 _HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z][a-z])")
@@ -33,14 +33,15 @@ _ESCAPED = re.compile(r"\\+[nrt]")
 """White space in a string of JSON, or of JSON in such a string: its letter is no part of a word."""
 _FEW = 10
 """One item in ten, or one, may have a word that tells it from the others."""
-_NEARLY = 0.8
+_NEARLY, _SOME = 0.8, 3
 
 
 @lru_cache(maxsize=64)
 def words_of(question: str) -> Words:
     """Returns the words, names and numbers of a question that are worth looking for."""
+    words = content_words(question)
     return frozenset(
-        [*map(stem, content_words(_apart(question))), *content_words(question), *_names(question)]
+        [*map(stem, content_words(_apart(question))), *words, *_names(question), *_pairs(question)]
     )
 
 
@@ -54,13 +55,15 @@ def by_importance(
     """Returns positions, most worth keeping first.
 
     First are the best item that says what was asked, `ends_first` ends, further such items with the `record`
-    around each, and those that tell of trouble; then all others from the ends towards the middle.
+    around each, and those that tell of trouble; then those that say some of it, and all others from the ends
+    towards the middle.
     """
     count = len(items)
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
-    near = saying(items, asked)
+    near, others = ranked_by_words(items, asked)
     records = chain.from_iterable(map(record, near))
-    return list(dict.fromkeys([*near[:1], *ends[:ends_first], *records, *troubles(items), *ends]))
+    told = troubles(items)
+    return list(dict.fromkeys([*near[:1], *ends[:ends_first], *records, *told, *others, *ends]))
 
 
 def saying(items: Sequence[Any], asked: Words) -> list[int]:
@@ -68,21 +71,46 @@ def saying(items: Sequence[Any], asked: Words) -> list[int]:
 
     An item has a word that few have, or more of the rarer ones than any other: a first name and a surname.
     """
+    return ranked_by_words(items, asked)[0]
+
+
+def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list[int]]:
+    """Returns the positions of items that say what was asked, the best first, and of those that say some of it."""
     if not asked:
-        return []
+        return [], []
     texts = [item if isinstance(item, str) else _ESCAPED.sub(" ", dump(item)) for item in items]
-    held = [
-        asked.intersection([*map(stem, raw_words(_apart(text))), *raw_words(text), *_names(text)])
-        for text in texts
-    ]
+    held = [asked.intersection(_words_in(text)) for text in texts]
     times = Counter(chain.from_iterable(held))
+    # A number belongs to the word before it, where an item has both: 88 people are not department 88.
+    bound = {word.rpartition(" ")[2]: word for word in asked if " " in word and times[word]}
+    held = [{word for word in words if bound.get(word, word) in words} for words in held]
+    times = Counter(chain.from_iterable(held))
+    # A short number that is beside no word of the question may count anything.
+    counts = {word for word in times if _is_count(word)} if any(not _is_count(word) for word in times) else ()
+    times.update({word: len(items) for word in counts})
     few = max(1, len(items) // _FEW)
     # Rounded once: the order in which a set holds its words differs from one process to the next.
     hits = [math.fsum([1 / times[word] for word in words]) for words in held]
     best = max(hits, default=0.0)
-    most = [i for i, hit in enumerate(hits) if hit and hit >= _NEARLY * best]
+    most_of = [i for i, hit in enumerate(hits) if hit and hit >= _NEARLY * best]
     rare = [i for i, words in enumerate(held) if any(times[word] <= few for word in words)]
-    return sorted({*rare, *(most if len(most) <= few else ())}, key=lambda i: (-hits[i], i))
+    near = sorted({*rare, *(most_of if len(most_of) <= few else ())}, key=lambda i: (-hits[i], i))
+    some = {i for i, words in enumerate(held) if any(times[word] <= _SOME * few for word in words)}
+    return near, sorted(some.difference(near), key=lambda i: (-hits[i], i))
+
+
+def _words_in(text: str) -> list[str]:
+    """Returns the words, names and numbers of a text as `words_of` has those of a question."""
+    return [*map(stem, raw_words(_apart(text))), *raw_words(text), *_names(text), *_pairs(text)]
+
+
+def _pairs(text: str) -> list[str]:
+    return [f"{word} {number}" for word, number in numbered(text)]
+
+
+def _is_count(word: str) -> bool:
+    """Returns whether a word is a short number, or a time of day."""
+    return all(map(is_count, re.split("[:.]", word)))
 
 
 def names_in(text: str) -> list[str]:

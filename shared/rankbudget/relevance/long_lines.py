@@ -35,7 +35,7 @@ _CHUNK = re.compile(r".{1,300}(?=\s|\Z)|\S+", re.DOTALL)
 
 def records_in(line: str) -> list[str]:
     """Returns the records of a line of data; none of a line of prose. Joined, they are the line."""
-    cuts = _bracket_cuts(line) if len(line) > SHORT else []
+    cuts = _bracket_cuts(line) if len(line) > SHORT and any(map(line.count, "[{(")) else []
     cuts = cuts or (_tag_cuts(line) if "</" in line else [])
     return [line[start:stop] for start, stop in pairwise([0, *cuts, len(line)])] if cuts else []
 

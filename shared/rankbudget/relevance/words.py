@@ -60,6 +60,28 @@ def content_words(text: str) -> list[str]:
     return [word for word in words if word not in STOP_WORDS] or words
 
 
+def is_count(word: str) -> bool:
+    """Returns whether a word is a number so short that it may count anything, as in "3 times" or "9:30"."""
+    return len(word) <= _LONGEST_COUNT and word.isdigit()
+
+
+def numbered(text: str) -> list[tuple[str, str]]:
+    """Returns the numbers that stand right behind a word, with its stem: ("depart", "88") of "department #88".
+
+    Example:
+        >>> numbered('room 12, {"order_id": 4411}, 88 people')
+        [('room', '12'), ('order', '4411')]
+    """
+    return [(stem(word), number) for word, number in _NUMBERED.findall(fold(text))]
+
+
+_LONGEST_COUNT = 3
+_NUMBERED = re.compile(
+    r"(?<![^\W_])([^\W\d_]{2,40})(?:[\s_.-]{0,2}(?:id|no|nr|num|number|key|code)\b\.?)?(?:[^\w\n,;.!?]|_){0,4}"
+    r"(?<![.,\d])(\d{1,20})(?![.,:]?\d|[^\W_])"
+)
+
+
 @lru_cache(maxsize=1 << 16)
 def grams(word: str) -> tuple[str, ...]:
     """Returns the overlapping 4-character pieces of a word, its edges marked."""
