@@ -10,6 +10,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from ..relevance.troubles import tells_trouble as text_tells_trouble
+from ..relevance.troubles import traces_in
 from ..relevance.words import content_words, is_count, numbered, raw_words, stem
 from .json_values import dump
 
@@ -23,17 +25,11 @@ _NUMBER = re.compile(
 )
 _BETWEEN = re.compile(r"[,.'’\u202f\xa0](?=\d{3}(?!\d))")
 """What stands between the thousands of a number."""
-_TROUBLE = re.compile(
-    r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic(?:ked)?|denied|timed? ?out"
-    r"|invalid)\b|\w(?-i:Error|Exception)\b|\berr!|segmentation fault|core dumped|out of memory"
-    r"|^e {3,}\S|^\s+File \"",
-    re.IGNORECASE,
-)
 _ESCAPED = re.compile(r"\\+[nrt]")
 """White space in a string of JSON, or of JSON in such a string: its letter is no part of a word."""
 _FEW = 10
 """One item in ten, or one, may have a word that tells it from the others."""
-_NEARLY, _SOME = 0.8, 3
+_NEARLY, _SOME, _FEW_EXCEPTIONS = 0.8, 3, 3
 
 
 @lru_cache(maxsize=64)
@@ -54,16 +50,19 @@ def by_importance(
 ) -> list[int]:
     """Returns positions, most worth keeping first.
 
-    First are the best item that says what was asked, `ends_first` ends, further such items with the `record`
-    around each, and those that tell of trouble; then those that say some of it, and all others from the ends
-    towards the middle.
+    First are the best item that says what was asked, `ends_first` ends, exceptions where there are few, further
+    such items with the `record` around each, and those that tell of trouble; then those that say some of it,
+    and all others from the ends towards the middle.
     """
     count = len(items)
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
     near, others = ranked_by_words(items, asked)
     records = chain.from_iterable(map(record, near))
-    told = troubles(items)
-    return list(dict.fromkeys([*near[:1], *ends[:ends_first], *records, *told, *others, *ends]))
+    exceptions, told = troubles(items)
+    first = exceptions if len(exceptions) <= _FEW_EXCEPTIONS else []
+    return list(
+        dict.fromkeys([*near[:1], *ends[:ends_first], *first, *records, *exceptions, *told, *others, *ends])
+    )
 
 
 def saying(items: Sequence[Any], asked: Words) -> list[int]:
@@ -83,7 +82,7 @@ def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list
     times = Counter(chain.from_iterable(held))
     # A number belongs to the word before it, where an item has both: 88 people are not department 88.
     bound = {word.rpartition(" ")[2]: word for word in asked if " " in word and times[word]}
-    held = [{word for word in words if bound.get(word, word) in words} for words in held]
+    held = [frozenset([word for word in words if bound.get(word, word) in words]) for words in held]
     times = Counter(chain.from_iterable(held))
     # A short number that is beside no word of the question may count anything.
     counts = {word for word in times if _is_count(word)} if any(not _is_count(word) for word in times) else ()
@@ -135,16 +134,24 @@ def _plain_number(number: str) -> str:
     return f"{whole}.{rest.rstrip('0')}".rstrip(".") if mark else digits
 
 
-def troubles(items: Sequence[Any]) -> list[int]:
-    """Returns the positions of items that tell of errors, with the line that a colon announces.
+def troubles(items: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Returns the positions of the exceptions of stack traces, and of other items that tell of errors.
 
-    None where most do, as none of them is special.
+    Those are with the line that a colon announces, none where most do, as none of them is special; then come
+    the frames beside the exceptions.
     """
-    told = [i for i, item in enumerate(items) if tells_trouble(item)]
-    if len(told) * 2 > len(items):
-        return []
-    opened = [i + 1 for i in told if isinstance(items[i], str) and items[i].rstrip().endswith(":")]
-    return sorted({*told, *(i for i in opened if i < len(items))})
+    lines = [item if isinstance(item, str) else "" for item in items]
+    exceptions: list[int] = []
+    frames: dict[int, None] = {}
+    for lines_of, own in traces_in(lines):
+        exceptions += lines_of
+        frames.update(dict.fromkeys(own))
+    told = [i for i, item in enumerate(items) if i not in frames and tells_trouble(item)]
+    if len(told) * 2 > len(items) - len(frames):
+        told = []
+    opened = [i + 1 for i in told if lines[i].rstrip().endswith(":") and i + 1 < len(items)]
+    beside = [j for i in exceptions for j in (i - 1, i - 2, i + 1, i + 2) if j in frames]
+    return exceptions, [*sorted({*told, *opened}.difference(frames)), *beside]
 
 
 def tells_trouble(item: Any) -> bool:
@@ -156,4 +163,4 @@ def tells_trouble(item: Any) -> bool:
         )
     if isinstance(item, list):
         return any(map(tells_trouble, item[:20]))
-    return isinstance(item, str) and bool(_TROUBLE.search(item))
+    return isinstance(item, str) and text_tells_trouble(item)

@@ -9,7 +9,8 @@ from functools import partial
 from .corpus import BoundedCache, TermIndex
 from .long_lines import depths_of, is_keyed_list, is_table
 from .outline import Heading, above, ends_line, headings_of, is_gap
-from .words import content_terms
+from .troubles import traces_in
+from .words import content_terms, is_count, numbered
 
 _BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
 """Lines behind a line that belong to it without a mark; the most of a record, and of its headings."""
@@ -25,6 +26,8 @@ _NEARLY = 0.8
 """Share of the rarest words that a sentence has at least to be one of those that were asked for."""
 _STEP = 1e-6
 _LEAST_ROWS = 3
+_FEW_TRACES = 3
+"""So many exceptions in one text are worth as much as the best line of it."""
 
 
 def records_of(pieces: Sequence[str]) -> Callable[[int], list[int]]:
@@ -84,8 +87,8 @@ def _record_of(pieces: Sequence[str], layout: _Layout, i: int) -> list[int]:
     over = [j for h in above(headings, own.start if own else i) for j in range(h.start, h.stop)]
     if own is not None:
         part = _under(pieces, headings, own)
-    elif not ends_line(pieces[i]) and i not in layout.data:
-        part = range(i, min(i + 2, len(pieces)))
+    elif i not in layout.data and not (ends_line(pieces[i]) and (not i or ends_line(pieces[i - 1]))):
+        part = range(i, min(i + 2, len(pieces)))  # a sentence, be it the last one of its line
     else:
         parents = _parents(pieces, layout, i)
         over = [*parents, *over]
@@ -178,23 +181,37 @@ def with_records(
         for head, lines in _tables(pieces):
             best = max(row[lines.start : lines.stop]) - _STEP / 2
             row[head.start : head.stop] = [max(rating, best) for rating in row[head.start : head.stop]]
+        traces = list(traces_in(pieces))
+        for exception, frames in traces:
+            of_frames = max(row[frames.start : frames.stop]) + _STEP / 2
+            best = max(of_frames, max(row) - _STEP / 2) if len(traces) <= _FEW_TRACES else of_frames
+            for i in exception:
+                row[i] = max(row[i], best)
     return made
 
 
 def _asked_for(query: str, pieces: Sequence[str]) -> list[int]:
     """Returns the positions of the pieces that say what was asked as few others do.
 
-    They have a word that few have, or more of the rarer ones than any other: a first name and a surname.
+    They have a word that few have, or more of the rarer ones than any other: a first name and a surname. A
+    number belongs to the word before it, where a piece has both: 88 people are not department 88.
     """
     index = TermIndex.of(tuple(pieces))
     few = max(1, len(pieces) // _FEW)
+    holders = {term: list(index.with_stem(term)) for term in content_terms(query)}
+    times = {term: len(held) for term, held in holders.items()}
+    belongs = {number: word for word, number in numbered(query) if 0 < times.get(number, 0) <= few}
+    for number, word in belongs.items():
+        both = [i for i in holders[number] if (word, number) in numbered(pieces[i])]
+        holders[number] = both or holders[number]
+    if any(held for term, held in holders.items() if not is_count(term)):
+        holders = {term: held for term, held in holders.items() if term in belongs or not is_count(term)}
     rare, shared = [0.0] * len(pieces), [0.0] * len(pieces)
-    for term in dict.fromkeys(content_terms(query)):
-        holders = index.with_stem(term)
-        for number in holders:
-            shared[number] += 1 / len(holders)
-            if len(holders) <= few:
-                rare[number] += 1 / len(holders)
+    for term, held in holders.items():
+        for i in held:
+            shared[i] += 1 / times[term]
+            if times[term] <= few:
+                rare[i] += 1 / times[term]
     for said in (rare, shared):
         best = max(said, default=0.0)
         found = [i for i, weight in enumerate(said) if weight and weight >= _NEARLY * best]

@@ -72,12 +72,13 @@ def numbered(text: str) -> list[tuple[str, str]]:
         >>> numbered('room 12, {"order_id": 4411}, 88 people')
         [('room', '12'), ('order', '4411')]
     """
-    return [(stem(word), number) for word, number in _NUMBERED.findall(fold(text))]
+    found = _NUMBERED.findall(fold(text)) if any(map(str.isdigit, text)) else []
+    return [(stem(word), number) for word, number in found if word not in STOP_WORDS]
 
 
 _LONGEST_COUNT = 3
 _NUMBERED = re.compile(
-    r"(?<![^\W_])([^\W\d_]{2,40})(?:[\s_.-]{0,2}(?:id|no|nr|num|number|key|code)\b\.?)?(?:[^\w\n,;.!?]|_){0,4}"
+    r"(?<![^\W_])([^\W\d_]{2,40})(?:[\s_.-]{0,2}(?:id|no|nr|num|number|key|code)\b\.?)?(?:[^\w\n,;.!?]|_){1,4}"
     r"(?<![.,\d])(\d{1,20})(?![.,:]?\d|[^\W_])"
 )
 
