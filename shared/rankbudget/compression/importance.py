@@ -12,7 +12,7 @@ from typing import Any
 
 from ..relevance.troubles import tells_trouble as text_tells_trouble
 from ..relevance.troubles import traces_in
-from ..relevance.words import content_words, is_count, numbered, raw_words, stem
+from ..relevance.words import content_words, numbered, raw_words, stem, without_counts
 from .json_values import dump
 
 Words = frozenset[str]
@@ -35,10 +35,9 @@ _NEARLY, _SOME, _FEW_EXCEPTIONS = 0.8, 3, 3
 @lru_cache(maxsize=64)
 def words_of(question: str) -> Words:
     """Returns the words, names and numbers of a question that are worth looking for."""
-    words = content_words(question)
-    return frozenset(
-        [*map(stem, content_words(_apart(question))), *words, *_names(question), *_pairs(question)]
-    )
+    plain = without_counts(question)
+    words = [*map(stem, content_words(_apart(plain))), *content_words(plain)]
+    return frozenset([*words, *_names(question), *_pairs(question)])
 
 
 def by_importance(
@@ -84,9 +83,6 @@ def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list
     bound = {word.rpartition(" ")[2]: word for word in asked if " " in word and times[word]}
     held = [frozenset([word for word in words if bound.get(word, word) in words]) for words in held]
     times = Counter(chain.from_iterable(held))
-    # A short number that is beside no word of the question may count anything.
-    counts = {word for word in times if _is_count(word)} if any(not _is_count(word) for word in times) else ()
-    times.update({word: len(items) for word in counts})
     few = max(1, len(items) // _FEW)
     # Rounded once: the order in which a set holds its words differs from one process to the next.
     hits = [math.fsum([1 / times[word] for word in words]) for words in held]
@@ -105,11 +101,6 @@ def _words_in(text: str) -> list[str]:
 
 def _pairs(text: str) -> list[str]:
     return [f"{word} {number}" for word, number in numbered(text)]
-
-
-def _is_count(word: str) -> bool:
-    """Returns whether a word is a short number, or a time of day."""
-    return all(map(is_count, re.split("[:.]", word)))
 
 
 def names_in(text: str) -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from .corpus import BoundedCache, TermIndex
-from .long_lines import depths_of, is_keyed_list, is_table
+from .long_lines import SHORT, depths_of, is_keyed_list, is_table
 from .outline import Heading, above, ends_line, headings_of, is_gap
 from .troubles import traces_in
-from .words import content_terms, is_count, numbered
+from .words import content_terms, numbered, without_counts
 
 _BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
 """Lines behind a line that belong to it without a mark; the most of a record, and of its headings."""
@@ -152,7 +152,8 @@ def _between_rules(pieces: Sequence[str], i: int) -> range:
     before = [j for j in range(i, max(-1, i - _LONGEST), -1) if _RULE.match(pieces[j])]
     behind = [j for j in range(i + 1, min(i + _LONGEST, len(pieces))) if _RULE.match(pieces[j])]
     if not before and not behind:
-        return range(max(0, i - 1), min(i + 1 + _BEHIND, len(pieces)))
+        is_long = len(pieces[i]) > SHORT // 2  # a paragraph of its own
+        return range(i, i + 1) if is_long else range(max(0, i - 1), min(i + 1 + _BEHIND, len(pieces)))
     start = before[0] if before else max(0, i - _LONGEST)
     return range(start, behind[0] if behind else min(i + _LONGEST, len(pieces)))
 
@@ -198,14 +199,13 @@ def _asked_for(query: str, pieces: Sequence[str]) -> list[int]:
     """
     index = TermIndex.of(tuple(pieces))
     few = max(1, len(pieces) // _FEW)
-    holders = {term: list(index.with_stem(term)) for term in content_terms(query)}
+    holders = {term: list(index.with_stem(term)) for term in content_terms(without_counts(query))}
     times = {term: len(held) for term, held in holders.items()}
-    belongs = {number: word for word, number in numbered(query) if 0 < times.get(number, 0) <= few}
-    for number, word in belongs.items():
-        both = [i for i in holders[number] if (word, number) in numbered(pieces[i])]
-        holders[number] = both or holders[number]
-    if any(held for term, held in holders.items() if not is_count(term)):
-        holders = {term: held for term, held in holders.items() if term in belongs or not is_count(term)}
+    for word, number in numbered(query):
+        having = index.with_stem(number)
+        both = [i for i in having if (word, number) in numbered(pieces[i])] if len(having) <= few else []
+        if both:
+            holders[number], times[number] = both, len(having)
     rare, shared = [0.0] * len(pieces), [0.0] * len(pieces)
     for term, held in holders.items():
         for i in held:
