@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 SHORT, LONGEST = 300, 1000
 """Characters of a line up to which it is one piece, and of a record or a list above which it is parted."""
@@ -18,7 +18,7 @@ _MOST_OUTSIDE = 0.2
 _FEWEST, _DEEPEST = 3, 12
 """Cuts of a line at least, and the levels of brackets that are parted."""
 _KEYED_LIST = re.compile(rf"[{{\s]*(?:{_QUOTED}|\w+)\s*:\s*\[")
-FEWEST_CELLS, CELLS_PER_COLUMN = 6, 4
+_FEWEST_CELLS, _CELLS_PER_COLUMN = 6, 4
 """A table in columns has far more rows than columns."""
 _BLOCK = r"(?:h[1-6]|p|li|tr|div|dt|dd|pre|table|[uo]l|section|article|header|footer|blockquote)"
 _BLOCK_END = re.compile(rf"</{_BLOCK}\s*>|<br\s*/?>|(?<=>)\s*(?=<h[1-6]\b)", re.IGNORECASE)
@@ -53,20 +53,10 @@ def items_in(line: str) -> list[str]:
 
 def depths_of(pieces: Sequence[str]) -> list[int] | None:
     """Returns in how many brackets each piece of a line starts; None for a line of prose."""
-    starts, at = [], 0
-    for piece in pieces:
-        starts.append(at)
-        at += len(piece)
     marks, is_data = _marks("".join(pieces))
-    if not is_data:
-        return None
-    found, depth, number = [], 0, 0
-    for start in starts:
-        while number < len(marks) and marks[number][0] <= start:
-            depth = marks[number][1]
-            number += 1
-        found.append(depth)
-    return found
+    ends = [end for end, *_ in marks]
+    behind = [bisect_right(ends, start) for start in accumulate(map(len, pieces[:-1]), initial=0)]
+    return [marks[n - 1][1] if n else 0 for n in behind] if is_data else None
 
 
 def _marks(line: str) -> tuple[list[tuple[int, int, bool]], bool]:
@@ -124,7 +114,7 @@ def is_keyed_list(piece: str) -> bool:
 
 def is_table(rows: int, columns: int) -> bool:
     """Returns whether lists of equal length may be the columns of a table."""
-    return columns > 1 and rows >= max(FEWEST_CELLS, CELLS_PER_COLUMN * columns)
+    return columns > 1 and rows >= max(_FEWEST_CELLS, _CELLS_PER_COLUMN * columns)
 
 
 def _inside(ends: Sequence[int], parts: Sequence[tuple[int, int]]) -> Iterator[int]:

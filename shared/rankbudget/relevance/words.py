@@ -86,13 +86,13 @@ def without_counts(question: str) -> str:
         >>> without_counts("I tried 3 times at 9:30. Who is in room 12?")
         'I tried  times at . Who is in room 12?'
     """
-    made = _COUNTED.sub(_uncounted, _TIME.sub("", question))
+
+    def kept(found: re.Match[str]) -> str:
+        counts = is_count(found[1]) and fold(found[2]) not in STOP_WORDS
+        return found[0].removeprefix(found[1]) if counts else found[0]
+
+    made = _COUNTED.sub(kept, _TIME.sub("", question))
     return made if raw_words(made) else question
-
-
-def _uncounted(found: re.Match[str]) -> str:
-    counts = is_count(found[1]) and fold(found[2]) not in STOP_WORDS
-    return found[0][len(found[1]) :] if counts else found[0]
 
 
 _NUMBERED = re.compile(
