@@ -11,12 +11,10 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from ..segment import Segment
-from .words import content_terms, content_words, grams, is_count, raw_words, stem
+from .words import content_terms, content_words, grams, raw_words, stem
 
 K1, B = 1.2, 0.75
 """How soon repeats of a word stop counting, and what a long text pays for its length: as usual for BM25."""
-COUNTED = 0.75
-"""What a short number counts at most, in rarities of the words of a question: it may count anything."""
 _SLICE = 100_000
 """Characters of a long text whose words are listed at once: a list takes twelve times the text's memory."""
 K = TypeVar("K", bound=Hashable)
@@ -178,23 +176,15 @@ class TermIndex:
     def _rate(
         self, kind: str, wanted: Sequence[str], find: Callable[[str], dict[int, int]], lengths: Sequence[int]
     ) -> list[float]:
-        found: dict[str, list[tuple[int, float]]] = {}
-        for term in dict.fromkeys(wanted):
+        scores = [0.0] * self.size
+        for term, times in Counter(wanted).items():
             weights = self._weights.get((kind, term))
             if weights is None:
                 weights = self._weigh(find(term), lengths)
                 if weights:  # kept for the next question that has the term
                     self._weights[kind, term] = weights
-            found[term] = weights
-        words = [
-            self.idf(len(held)) for term, held in found.items() if held and not is_count(term.strip("_"))
-        ]
-        most = COUNTED * sum(words) / len(words) if words else math.inf
-        scores = [0.0] * self.size
-        for term, times in Counter(wanted).items():
-            part = min(1.0, most / self.idf(len(found[term]))) if is_count(term.strip("_")) else 1.0
-            for i, weight in found[term]:
-                scores[i] += times * part * weight
+            for i, weight in weights:
+                scores[i] += times * weight
         return scores
 
     def _weigh(self, holders: Mapping[int, int], lengths: Sequence[int]) -> list[tuple[int, float]]:

@@ -60,11 +60,6 @@ def content_words(text: str) -> list[str]:
     return [word for word in words if word not in STOP_WORDS] or words
 
 
-def is_count(word: str) -> bool:
-    """Returns whether a word is a number so short that it may count anything, as in "3 times" or "9:30"."""
-    return len(word) <= _LONGEST_COUNT and word.isdigit()
-
-
 def numbered(text: str) -> list[tuple[str, str]]:
     """Returns the numbers that stand right beside a word, with its stem: ("depart", "88") of "depart #88".
 
@@ -88,7 +83,7 @@ def without_counts(question: str) -> str:
     """
 
     def kept(found: re.Match[str]) -> str:
-        counts = is_count(found[1]) and fold(found[2]) not in STOP_WORDS
+        counts = len(found[1]) <= _LONGEST_COUNT and fold(found[2]) not in STOP_WORDS
         return found[0].removeprefix(found[1]) if counts else found[0]
 
     made = _COUNTED.sub(kept, _TIME.sub("", question))
