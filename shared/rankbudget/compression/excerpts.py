@@ -7,9 +7,10 @@ from collections.abc import Callable
 from functools import partial
 
 from ..relevance.corpus import BoundedCache
+from ..relevance.long_lines import LONGEST
 from ..relevance.records import records_of
-from ..relevance.sentences import LONGEST, split_sentences
-from .importance import Words, by_importance, saying, troubles
+from ..relevance.sentences import split_sentences
+from .importance import Words, by_importance, ranked_by_words, troubles
 
 Excerpt = Callable[[int], str]
 """Makes an excerpt in about so many characters."""
@@ -46,7 +47,7 @@ def _excerpt_of(text: str, asked: Words) -> Excerpt | None:
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
     if len(pieces) < _FEWEST:
         return None
-    if not is_list and not saying(pieces, asked) and not (of_lines and troubles(pieces)):
+    if not is_list and not any(ranked_by_words(pieces, asked)) and not (of_lines and any(troubles(pieces))):
         return None
     order = by_importance(pieces, asked, ends_first=2, record=records_of(pieces))
     return partial(_pick, pieces, order, kind="lines" if of_lines and len(pieces) == count else "parts")
