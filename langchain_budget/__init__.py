@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .middleware import BudgetMiddleware
     from .model import budget_model
     from .prompt import BudgetChatPromptTemplate
+    from .stored_history import StoredMessageHistory
     from .trim import trim_messages
     from .trimmer import BudgetTrimmer
 
@@ -38,6 +39,7 @@ __all__ = [
     "BudgetTrimmer",
     "GraphBackend",
     "MemoryRetriever",
+    "StoredMessageHistory",
     "add_run_metadata",
     "budget_model",
     "memory_tools",
@@ -57,6 +59,7 @@ _HOMES = {
     "BudgetTrimmer": "trimmer",
     "GraphBackend": "graph_backend",
     "MemoryRetriever": "memories",
+    "StoredMessageHistory": "stored_history",
     "add_run_metadata": "langsmith",
     "budget_model": "model",
     "memory_tools": "memories",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .postprocessor import BudgetNodePostprocessor
     from .prompt_helper import BudgetPromptHelper
     from .stored_memories import StoredMemoryBlock
+    from .stored_chat import StoredChatStore
 
 _HOMES = {
     "_events": ("BudgetEvent",),
@@ -48,6 +49,7 @@ _HOMES = {
     "postprocessor": ("BudgetNodePostprocessor",),
     "prompt_helper": ("BudgetPromptHelper",),
     "stored_memories": ("StoredMemoryBlock",),
+    "stored_chat": ("StoredChatStore",),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -64,6 +66,7 @@ __all__ = [
     "OfflineEmbedding",
     "ProjectMemoryBlock",
     "StoredMemoryBlock",
+    "StoredChatStore",
     "SystemMemoryBlock",
     "TaskMemoryBlock",
     "budget_for",

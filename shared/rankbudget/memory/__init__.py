@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from .memory import BlockType, Memory, MemoryBlock, digest_of, levels_of, route_memory_to_block
+from .forms import HostForm
+from .histories import HistoryStore, StoredThread
+from .memory import BlockType, Memory, MemoryBlock, route_memory_to_block
 from .protocol import MemoryBackend, Receipt
+from .reading import ThreadMessages
+from .records import TurnFigures
 from .store import MemoryStore
 
 __all__ = [
     "BlockType",
+    "HistoryStore",
+    "HostForm",
     "Memory",
     "MemoryBackend",
     "MemoryBlock",
@@ -15,5 +22,8 @@ __all__ = [
     "Receipt",
     "digest_of",
     "levels_of",
+    "StoredThread",
+    "ThreadMessages",
+    "TurnFigures",
     "route_memory_to_block",
 ]
