@@ -18,7 +18,7 @@ NO_SUM = "0" * 32
 def threads() -> Table:
     """Returns the table of conversations: how long each is, the sum over its messages, its summary.
 
-    `version` changes with the summary; `summary_upto`, `summary_kept` and `summary_seal` say what it covers.
+    `edits` changes with the place of a message, `version` with the summary; `summary_upto`, `summary_kept` and `summary_seal` say what it covers.
     """
     from sqlalchemy import Column, Float, Integer, String, Text, UniqueConstraint
 
@@ -28,7 +28,7 @@ def threads() -> Table:
         Column("size", Integer, nullable=False),
         Column("total", String(32), nullable=False),
         Column("created_at", Float, nullable=False),
-        Column("version", Integer, nullable=False),
+        *(Column(name, Integer, nullable=False) for name in ("edits", "version")),
         Column("summary", Text, nullable=False),
         Column("summary_upto", Integer, nullable=False),
         Column("summary_kept", Text, nullable=False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from ..conversation.state import Summary
@@ -20,7 +20,7 @@ from .history_tables import messages, threads
 from .thread_rows import AT_ONCE, Head, found, locked, rows_between, save, seal
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
+    from sqlalchemy import ColumnElement, Connection
 
 _PAGE = 32
 """Messages read at first; each further page has twice as many."""
@@ -39,7 +39,7 @@ class ThreadMessages(StoredMessages):
         self._measure: Measure | None = None
         self._page = _PAGE
         with database.read() as connection:
-            self._head = found(connection, scope, name) or Head(0, 0, "", 0, Summary())
+            self._head = found(connection, scope, name) or Head(0, 0, "", 0, 0, Summary())
         self.summary = self._head.summary
 
     # ---- a sequence ------------------------------------------------------------------------------
@@ -71,14 +71,12 @@ class ThreadMessages(StoredMessages):
         if not missing:
             return
         start, stop = min(missing), max(missing) + 1
-        with self._database.read() as connection:
+        with self._reading() as connection:
             rows = [
                 row
                 for first in range(start, stop, AT_ONCE)
                 for row in rows_between(connection, self._head, first, min(stop, first + AT_ONCE))
             ]
-        if [row.place for row in rows] != list(range(start, stop)):
-            raise self._changed()
         new = [row for row in rows if row.place not in self._read]
         for row in new:
             self._read[row.place] = self._form.message(row)
@@ -91,7 +89,7 @@ class ThreadMessages(StoredMessages):
 
         table = messages()
         wanted = self._mine() & table.c.role.in_(("system", "developer"))
-        with self._database.read() as connection:
+        with self._reading() as connection:
             places = connection.execute(select(table.c.place).where(wanted).order_by(table.c.place))
             return list(places.scalars())
 
@@ -100,18 +98,15 @@ class ThreadMessages(StoredMessages):
 
         table = messages()
         inside = self._mine() & (table.c.place >= start) & (table.c.place < stop)
-        with self._database.read() as connection:
+        with self._reading() as connection:
             roles = connection.execute(select(table.c.role).where(inside).order_by(table.c.place))
-            listed = list(roles.scalars())
-        if len(listed) != stop - start:
-            raise self._changed()
-        return listed
+            return list(roles.scalars())
 
     def loaded(self, start: int, stop: int) -> list[int]:
         return sorted([place for place in self._read if start <= place < stop])
 
     def seal(self, before: int, kept: Sequence[int]) -> bytes:
-        with self._database.read() as connection:
+        with self._reading() as connection:
             return seal(connection, self._head, before, kept)
 
     def keep(self, summary: Summary) -> bool:
@@ -179,9 +174,18 @@ class ThreadMessages(StoredMessages):
         table = messages()
         return (table.c.thread == self._head.seq) & (table.c.place < self._head.size)
 
-    def _changed(self) -> StoreConflictError:
-        name = self._name
-        return StoreConflictError(f"the thread {name!r} was changed while it was read. Read it again.")
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """Gives a connection that sees the messages as they were when this was made."""
+        from sqlalchemy import select
+
+        table = threads()
+        with self._database.read() as connection:
+            edits = connection.execute(select(table.c.edits).where(table.c.seq == self._head.seq)).scalar()
+            if edits != self._head.edits and self._head.seq:
+                msg = f"the thread {self._name!r} was changed while it was read. Read it again."
+                raise StoreConflictError(msg)
+            yield connection
 
 
 class _StoredMeasure:

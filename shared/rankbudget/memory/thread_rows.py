@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 AT_ONCE = 1000
 """Rows written or read in one statement."""
 _TRIES = 10
-_EMPTY = {"summary": "", "summary_upto": 0, "summary_kept": "[]", "summary_seal": ""}
+_EMPTY = {"edits": 0, "version": 0, "summary": "", "summary_upto": 0, "summary_kept": "[]", "summary_seal": ""}
 
 
 @dataclass(slots=True)
@@ -33,6 +33,7 @@ class Head:
     seq: int
     size: int
     total: str
+    edits: int
     version: int
     summary: Summary
 
@@ -41,7 +42,7 @@ class Head:
         """Returns it as it was read."""
         kept = tuple(json.loads(row.summary_kept))
         summary = Summary(row.summary, row.summary_upto, kept, 0, bytes.fromhex(row.summary_seal))
-        return cls(row.seq, row.size, row.total, row.version, summary)
+        return cls(row.seq, row.size, row.total, row.edits, row.version, summary)
 
 
 def named(scope: Scope, name: str) -> ColumnElement[bool]:
@@ -61,7 +62,7 @@ def locked(connection: Connection, scope: Scope, name: str) -> Head:
     """Returns a conversation, made where it is missing, which nobody else changes in this transaction."""
     from sqlalchemy import text
 
-    fresh = {"name": name, "size": 0, "total": NO_SUM, "created_at": time.time(), "version": 0, **_EMPTY}
+    fresh = {"name": name, "size": 0, "total": NO_SUM, "created_at": time.time(), **_EMPTY}
     row = {**owned_by(scope), **fresh}
     columns, values = ", ".join(row), ", ".join(f":{column}" for column in row)
     insert = text(
@@ -113,6 +114,7 @@ def splice(connection: Connection, head: Head, start: int, stop: int, rows: Sequ
         late = table.update().where(mine & (table.c.place >= stop))
         connection.execute(late.values(place=-1 - (table.c.place + shift)))
         connection.execute(table.update().where(mine & (table.c.place < 0)).values(place=-1 - table.c.place))
+    head.edits += 1
     head.size, head.total = start, _sum_before(connection, head, start)
     add(connection, head, rows)
     resum(connection, head, size + shift)
@@ -142,6 +144,7 @@ def save(connection: Connection, head: Head) -> None:
     row = {
         "size": head.size,
         "total": head.total,
+        "edits": head.edits,
         "version": head.version,
         "summary": summary.text,
         "summary_upto": summary.summarized,
