@@ -106,10 +106,12 @@ def made(neutral: Mapping[str, Any], name: str | None) -> BaseMessage:
 
 
 def _block(part: Any) -> Any:
-    """Returns a content block; LlamaIndex keeps thinking that may not be read as a signature alone."""
-    if isinstance(part, dict) and part.get("type") == "thinking" and not part.get("thinking"):
-        return {"type": "redacted_thinking", "data": part.get("signature", "")}
-    return part
+    """Returns a content block; of thinking LlamaIndex keeps text and signature, or one of both."""
+    if not isinstance(part, dict) or part.get("type") != "thinking":
+        return part
+    if not part.get("signature"):
+        return {"type": "reasoning", "reasoning": part.get("thinking", "")}
+    return part if part.get("thinking") else {"type": "redacted_thinking", "data": part["signature"]}
 
 
 def _calls(given: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:

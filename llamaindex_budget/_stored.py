@@ -83,9 +83,10 @@ def _restored(value: Any) -> Any:
 def made(neutral: Mapping[str, Any], name: str | None) -> ChatMessage:
     """Returns a message from the neutral form that another host's codec wrote."""
     content: Any = neutral.get("content")
+    calls = neutral.get("tool_calls") or ()
     if not isinstance(content, list):
-        content = [] if content is None else [content]
-    blocks = [_block(part) for part in content] + [_call(call) for call in neutral.get("tool_calls") or ()]
+        content = [content] if content or not (calls or content is None) else []
+    blocks = [*map(_block, content), *map(_call, calls)]
     extra = {key: neutral[key] for key in ("tool_call_id", "name") if neutral.get(key)}
     if name is not None:
         extra["id"] = name

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..counting.protocol import TokenCounter
-from ..messages.codec import Codec
 from ..messages.measure import Measure
 from .state import Summary
 
@@ -45,7 +44,7 @@ class StoredMessages(Sequence[Any]):
         """Returns a hash of the messages before a position, apart from `kept`."""
 
     @abstractmethod
-    def measured(self, measure: Measure, counter: TokenCounter, codec: Codec) -> Measure:
+    def measured(self, measure: Measure, counter: TokenCounter) -> Measure:
         """Returns `measure` with what is stored of the tokens that `counter` counts."""
 
     @abstractmethod

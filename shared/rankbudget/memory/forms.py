@@ -73,7 +73,9 @@ class HostForm:
 
     def counted_by(self, measure: Measure) -> bool:
         """Returns whether a measure counts this host's messages as rows say."""
-        return isinstance(measure, CodecMeasure) and measure.codec is (self.reader or self.codec)
+        codec, own = getattr(measure, "codec", None), self.reader or self.codec
+        same = codec is own or type(codec) is type(own) is DictCodec
+        return isinstance(measure, CodecMeasure) and same
 
 
 DICTS = HostForm(name="dicts", codec=DictCodec())

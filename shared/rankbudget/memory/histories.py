@@ -189,7 +189,7 @@ class StoredThread:
 
     def _newest(self, left: int, counter: TokenCounter) -> Iterator[Any]:
         stored, codec = self.conversation(), self.form.reader or self.form.codec
-        measure = stored.measured(self.form.measure(counter), counter, codec)
+        measure = stored.measured(self.form.measure(counter), counter)
         timeline = Timeline(stored, codec, measure)
         for turn in timeline.turns():
             whole = [turn.units] if turn is not timeline.newest else [[unit] for unit in turn.units]

@@ -11,12 +11,11 @@ from ..conversation.state import Summary
 from ..conversation.stored import StoredMessages
 from ..counting.protocol import TokenCounter
 from ..errors import StoreConflictError, StoreError
-from ..messages.codec import Codec
 from ..messages.measure import Measure
 from ..segment import Scope
 from .database import Database
 from .forms import Counts, HostForm
-from .history_tables import messages, threads
+from .history_tables import PINNED_ROWS, messages, threads
 from .thread_rows import AT_ONCE, Head, found, locked, rows_between, save, seal
 
 if TYPE_CHECKING:
@@ -85,10 +84,10 @@ class ThreadMessages(StoredMessages):
 
     # ---- what a prompt asks of it ----------------------------------------------------------------
     def pinned(self) -> list[int]:
-        from sqlalchemy import select
+        from sqlalchemy import select, text
 
         table = messages()
-        wanted = self._mine() & table.c.role.in_(("system", "developer"))
+        wanted = self._mine() & text(PINNED_ROWS)
         with self._reading() as connection:
             places = connection.execute(select(table.c.place).where(wanted).order_by(table.c.place))
             return list(places.scalars())
@@ -124,10 +123,8 @@ class ThreadMessages(StoredMessages):
         return True
 
     # ---- tokens ----------------------------------------------------------------------------------
-    def measured(self, measure: Measure, counter: TokenCounter, codec: Codec) -> Measure:
-        if codec is not (self._form.reader or self._form.codec) or not self._form.counted_by(measure):
-            return measure
-        key = self._counts.key(self._form, counter)
+    def measured(self, measure: Measure, counter: TokenCounter) -> Measure:
+        key = self._counts.key(self._form, counter) if self._form.counted_by(measure) else None
         if key is None:
             return measure
         if key != self._key:

@@ -48,7 +48,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
     """Returns the conversation, and the blocks in rank order without what is hidden from their reader."""
     measure = request.measure or CodecMeasure(request.codec, request.counter, request.tools)
     if isinstance(request.history, StoredMessages):
-        measure = request.history.measured(measure, request.counter, request.codec)
+        measure = request.history.measured(measure, request.counter)
     if request.question is not None and request.render is None:
         refuse_empty_question(request.codec, [request.question], "the question")
     sources = request.sources if turn is None else turn.sources
