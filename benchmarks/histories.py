@@ -18,6 +18,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +86,7 @@ def compare_writers(place: str) -> bool:
     fine = True
     pools: tuple[tuple[str, Callable[[int], Any]], ...] = (
         ("threads", ThreadPoolExecutor),
-        ("processes", ProcessPoolExecutor),
+        ("processes", partial(ProcessPoolExecutor, mp_context=get_context("spawn"))),
     )
     store = HistoryStore(place)
     for name, pool in pools:

@@ -141,7 +141,7 @@ def _media(kind: Any, part: Mapping[str, Any]) -> Any:
     raw = data.encode() if isinstance(data, str) else data
     if raw is None and not url:
         return None
-    place = {"url": AnyUrl(url) if url and kind not in _FILES else None}
+    place: dict[str, Any] = {"url": AnyUrl(url) if url and kind not in _FILES else None}
     if kind in _IMAGES:
         detail = held.get("detail")
         return ImageBlock.model_construct(image=raw, image_mimetype=mime, detail=detail, path=None, **place)

@@ -68,9 +68,7 @@ def test_writers_lose_and_reorder_nothing(history_place: Any, processes: bool) -
     store = HistoryStore(history_place)
     place = history_place if processes else store
     spawn = multiprocessing.get_context("spawn")
-    pool: Any = (
-        ProcessPoolExecutor(writers, mp_context=spawn) if processes else ThreadPoolExecutor(writers)
-    )
+    pool: Any = ProcessPoolExecutor(writers, mp_context=spawn) if processes else ThreadPoolExecutor(writers)
     with pool:
         list(pool.map(write, [place] * writers, range(writers), [count] * writers))
     thread = store.thread("t", scope=ANN)
@@ -190,8 +188,9 @@ def test_one_receipt_covers_memories_and_conversations(history_place: Any) -> No
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
-        lambda inner: st.lists(inner, max_size=3)
-        | st.dictionaries(st.text() | st.just("__bytes__"), inner, max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.just("__bytes__"), inner, max_size=3)
+        ),
         max_leaves=8,
     )
 )

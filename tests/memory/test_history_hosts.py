@@ -139,7 +139,11 @@ def test_a_host_gets_its_own_messages_back(host: str, application: Application) 
 def test_bytes_and_places_of_media_come_back() -> None:
     """Bytes, addresses and paths in LlamaIndex's blocks are what they were; no file has to be there."""
     message = ChatMessage(
-        blocks=[TextBlock(text="look"), ImageBlock(image=b"\x89PNG"), ImageBlock(url="https://a.example/b.png")]
+        blocks=[
+            TextBlock(text="look"),
+            ImageBlock(image=b"\x89PNG"),
+            ImageBlock(url="https://a.example/b.png"),
+        ]
     )
     message.blocks.append(ImageBlock.model_construct(path="missing.png", url=None, image=None))
     database = HistoryStore(":memory:")

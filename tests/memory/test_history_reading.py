@@ -107,9 +107,10 @@ def test_counts_are_stored_at_the_first_read(histories: HistoryStore) -> None:
     assert all("o200k_base" in counts for counts in rows[-4:])
     thread.append([said("word word word", id="m49")])
     assert stored_counts(thread)[-1] == "{}"
-    assert thread.fit(max_tokens=3000).report.total_tokens == fit_messages(
-        thread.messages(), max_tokens=3000
-    ).report.total_tokens
+    assert (
+        thread.fit(max_tokens=3000).report.total_tokens
+        == fit_messages(thread.messages(), max_tokens=3000).report.total_tokens
+    )
 
 
 def stored_counts(thread: StoredThread) -> list[str]:

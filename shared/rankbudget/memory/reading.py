@@ -15,8 +15,8 @@ from ..messages.measure import Measure
 from ..segment import Scope
 from .database import Database
 from .forms import Counts, HostForm
-from .history_tables import PINNED_ROWS, messages, threads
-from .thread_rows import AT_ONCE, Head, found, locked, rows_between, save, seal
+from .history_tables import messages, threads
+from .thread_rows import AT_ONCE, Head, found, locked, pinned_places, rows_between, save, seal
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -84,13 +84,8 @@ class ThreadMessages(StoredMessages):
 
     # ---- what a prompt asks of it ----------------------------------------------------------------
     def pinned(self) -> list[int]:
-        from sqlalchemy import select, text
-
-        table = messages()
-        wanted = self._mine() & text(PINNED_ROWS)
         with self._reading() as connection:
-            places = connection.execute(select(table.c.place).where(wanted).order_by(table.c.place))
-            return list(places.scalars())
+            return pinned_places(connection, self._head)
 
     def roles(self, start: int, stop: int) -> list[str]:
         from sqlalchemy import select

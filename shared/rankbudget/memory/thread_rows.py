@@ -13,7 +13,7 @@ from ..conversation.state import Summary
 from ..errors import StoreError
 from ..segment import Scope
 from .forms import HostForm
-from .history_tables import NO_SUM, messages, threads
+from .history_tables import NO_SUM, PINNED_ROWS, messages, threads
 from .plain import added, place_value
 from .tables import owned_by
 
@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 AT_ONCE = 1000
 """Rows written or read in one statement."""
 _TRIES = 10
-_EMPTY = {"edits": 0, "version": 0, "summary": "", "summary_upto": 0, "summary_kept": "[]", "summary_seal": ""}
+_EMPTY = {
+    "edits": 0,
+    "version": 0,
+    "summary": "",
+    "summary_upto": 0,
+    "summary_kept": "[]",
+    "summary_seal": "",
+}
 
 
 @dataclass(slots=True)
@@ -83,6 +90,19 @@ def rows_between(connection: Connection, head: Head, start: int, stop: int) -> l
     table = messages()
     inside = (table.c.thread == head.seq) & (table.c.place >= start) & (table.c.place < stop)
     return list(connection.execute(table.select().where(inside).order_by(table.c.place)))
+
+
+def pinned_places(connection: Connection, head: Head) -> list[int]:
+    """Returns where system and developer messages are, in order."""
+    from sqlalchemy import text
+
+    # Left to itself, SQLite walks through all messages by their places.
+    by = "INDEXED BY rankbudget_messages_pinned" if connection.dialect.name == "sqlite" else ""
+    mine = "thread = :thread AND place < :size"
+    chosen = text(
+        f"SELECT place FROM rankbudget_messages {by} WHERE {mine} AND {PINNED_ROWS} ORDER BY place"  # noqa: S608 - own words
+    )
+    return list(connection.execute(chosen, {"thread": head.seq, "size": head.size}).scalars())
 
 
 def all_rows(connection: Connection, head: Head) -> Iterator[Any]:
@@ -182,8 +202,8 @@ def unstored(
     ids, known = [row["name"] for row in rows if row["name"]], dict[str, Any]()
     for start in range(0, len(ids), AT_ONCE // 2):
         wanted = table.c.name.in_(ids[start : start + AT_ONCE // 2]) & table.c.place.is_not(None)
-        for row in connection.execute(table.select().where((table.c.thread == head.seq) & wanted)):
-            known[row.name] = row
+        found_rows = connection.execute(table.select().where((table.c.thread == head.seq) & wanted))
+        known |= {stored.name: stored for stored in found_rows}
     new: dict[str, dict[str, Any]] = {}
     for row in rows:
         stored = known.get(row["name"])
