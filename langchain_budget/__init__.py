@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .model import budget_model
     from .prompt import BudgetChatPromptTemplate
     from .stored_history import StoredMessageHistory
+    from .stored_thread import StoredThreadMiddleware
     from .trim import trim_messages
     from .trimmer import BudgetTrimmer
 
@@ -40,6 +41,7 @@ __all__ = [
     "GraphBackend",
     "MemoryRetriever",
     "StoredMessageHistory",
+    "StoredThreadMiddleware",
     "add_run_metadata",
     "budget_model",
     "memory_tools",
@@ -60,6 +62,7 @@ _HOMES = {
     "GraphBackend": "graph_backend",
     "MemoryRetriever": "memories",
     "StoredMessageHistory": "stored_history",
+    "StoredThreadMiddleware": "stored_thread",
     "add_run_metadata": "langsmith",
     "budget_model": "model",
     "memory_tools": "memories",

@@ -8,21 +8,24 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_openai import ChatOpenAI
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.llms.openai_like import OpenAILike
+from pydantic import Field
 
-from langchain_budget import BudgetMessageHistory, StoredMessageHistory
+from langchain_budget import BudgetMessageHistory, StoredMessageHistory, StoredThreadMiddleware
 from langchain_budget._codec import CODEC as LANGCHAIN
 from langchain_budget.stored_history import FORM as LANGCHAIN_FORM
 from llamaindex_budget import BudgetChatMemoryBuffer, StoredChatStore
 from llamaindex_budget._codec import CODEC as LLAMAINDEX
 from llamaindex_budget._stored import FORM as LLAMAINDEX_FORM
 from rankbudget import Scope
-from rankbudget.errors import BudgetError
+from rankbudget.errors import BudgetConfigError, BudgetError
 from rankbudget.memory import HistoryStore
 from rankbudget.testing import Application, StoreConformance, WordCounter, applications
 from rankbudget.testing.server import Reply, StrictModelServer
@@ -275,6 +278,41 @@ async def test_a_run_with_history_appends_once(store: HistoryStore, server: Stri
     assert [m.type for m in messages] == ["human", "ai"] * 6
     StoredMessageHistory(store, "t", scope=ANN).add_messages(messages[-1:])
     assert len(StoredMessageHistory(store, "t", scope=ANN).messages) == 12
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_an_agent_needs_no_checkpointer(store: HistoryStore, asynchronous: bool) -> None:
+    """Runs of one thread go on where the last one ended, what is stored is whole, and other users see nothing."""
+    model = Recording(responses=["fine"])
+    stored = StoredThreadMiddleware(
+        store, scope=lambda runtime: Scope(user=runtime.context), max_tokens=30, counter=WordCounter()
+    )
+    agent = create_agent(model, middleware=[stored], context_schema=str)
+    for number in range(6):
+        given = {"messages": [HumanMessage("one two three " * 3 + str(number), id=f"q{number}")]}
+        config: Any = {"configurable": {"thread_id": "t"}}
+        if asynchronous:
+            await agent.ainvoke(given, config, context="ann")
+        else:
+            agent.invoke(given, config, context="ann")
+    agent.invoke({"messages": [HumanMessage("and I?")]}, config, context="bob")
+    whole = StoredMessageHistory(store, "t", scope=ANN).messages
+    assert [m.type for m in whole] == ["human", "ai"] * 6
+    assert [m.id for m in whole if m.type == "human"] == [f"q{number}" for number in range(6)]
+    assert [m.content for m in model.seen[-1]] == ["and I?"]
+    assert [m.id for m in model.seen[-2] if m.type == "human"] == ["q4", "q5"]
+    with pytest.raises(BudgetConfigError, match="must have a thread_id"):
+        agent.invoke({"messages": [HumanMessage("hi")]}, context="ann")
+
+
+class Recording(FakeListChatModel):
+    """A model that remembers what it was sent."""
+
+    seen: list[Any] = Field(default_factory=list)
+
+    def _call(self, messages: Any, *args: Any, **options: Any) -> str:
+        self.seen.append(list(messages))
+        return super()._call(messages, *args, **options)
 
 
 def test_tool_results_keep_their_call(store: HistoryStore) -> None:
