@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .prompt_helper import BudgetPromptHelper
     from .stored_memories import StoredMemoryBlock
     from .stored_chat import StoredChatStore
+    from .stored_chat import StoredChatStore, StoredMemoryStore
 
 _HOMES = {
     "_events": ("BudgetEvent",),
@@ -50,6 +51,7 @@ _HOMES = {
     "prompt_helper": ("BudgetPromptHelper",),
     "stored_memories": ("StoredMemoryBlock",),
     "stored_chat": ("StoredChatStore",),
+    "stored_chat": ("StoredChatStore", "StoredMemoryStore"),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -67,6 +69,7 @@ __all__ = [
     "ProjectMemoryBlock",
     "StoredMemoryBlock",
     "StoredChatStore",
+    "StoredMemoryStore",
     "SystemMemoryBlock",
     "TaskMemoryBlock",
     "budget_for",

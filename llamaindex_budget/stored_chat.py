@@ -1,12 +1,14 @@
-"""Threads of a `HistoryStore` as LlamaIndex's chat store."""
+"""Threads of a `HistoryStore` as LlamaIndex's chat stores."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.storage.chat_store import BaseChatStore
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
 from rankbudget import Scope
 from rankbudget.memory import HistoryStore, StoredThread, ThreadMessages
@@ -53,6 +55,10 @@ class StoredChatStore(BaseChatStore):
     def class_name(cls) -> str:
         """Returns the name under which LlamaIndex writes it."""
         return cls.__name__
+
+    def close(self) -> None:
+        """Closes its connections; the next use opens new ones."""
+        self._store.close()
 
     def thread(self, key: str) -> StoredThread:
         """Returns the conversation of a key."""
@@ -101,3 +107,94 @@ class StoredChatStore(BaseChatStore):
     def get_keys(self) -> list[str]:
         """Returns the keys of all conversations of this scope."""
         return self._store.threads(scope=Scope(user=self.user, project=self.project))
+
+
+_ARCHIVED = "\x1farchived"
+"""Follows the key in the name of the thread that holds its archived messages."""
+
+
+class StoredMemoryStore(AsyncDBChatStore):
+    """The same conversations for `Memory` and `BudgetMemory`, as `sql_store=`.
+
+    Archived messages of a key are a thread beside it.
+
+    Args:
+        chats: the `StoredChatStore` they are in.
+    """
+
+    chats: StoredChatStore
+
+    async def get_messages(
+        self,
+        key: str,
+        status: MessageStatus | None = MessageStatus.ACTIVE,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> list[ChatMessage]:
+        """Returns the messages of a key, archived ones first, from `offset` on and at most `limit`."""
+        found: list[ChatMessage] = []
+        for name in _names(key, status):
+            found += await asyncio.to_thread(self.chats.get_messages, name)
+        start = offset or 0
+        return found[start : None if limit is None else start + limit]
+
+    async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
+        """Returns how many messages a key has; reads none."""
+        threads = [self.chats.thread(name) for name in _names(key, status)]
+        return sum([await asyncio.to_thread(len, thread) for thread in threads])
+
+    async def add_message(
+        self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Adds a message at the end."""
+        await self.add_messages(key, [message], status)
+
+    async def add_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Adds messages at the end, all of them or none."""
+        await asyncio.to_thread(self.chats.thread(_names(key, status)[0]).append, messages)
+
+    async def set_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Makes a conversation consist of these messages."""
+        await asyncio.to_thread(self.chats.set_messages, _names(key, status)[0], messages)
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Takes one message out of a conversation and returns it; None where there is none."""
+        return await asyncio.to_thread(self.chats.delete_message, key, idx)
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        """Removes a conversation."""
+        for name in _names(key, status):
+            await asyncio.to_thread(self.chats.delete_messages, name)
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Takes the `n` oldest messages out of a conversation and returns them."""
+        messages = await self.get_messages(key)
+        await self.set_messages(key, messages[n:])
+        return messages[:n]
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Archives the `n` oldest messages and returns them."""
+        oldest = (await self.get_messages(key))[:n]
+        await self.add_messages(key, oldest, MessageStatus.ARCHIVED)  # twice rather than not at all
+        return await self.delete_oldest_messages(key, n)
+
+    async def get_keys(self) -> list[str]:
+        """Returns the keys of all conversations of the scope."""
+        names = await asyncio.to_thread(self.chats.get_keys)
+        return list(dict.fromkeys([name.removesuffix(_ARCHIVED) for name in names]))
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Returns the name under which LlamaIndex writes it."""
+        return cls.__name__
+
+
+def _names(key: str, status: MessageStatus | None) -> list[str]:
+    """Returns the names of the threads that hold a key's messages."""
+    if status is None:
+        return [key + _ARCHIVED, key]
+    return [key + _ARCHIVED if status == MessageStatus.ARCHIVED else key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,13 +16,14 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_openai import ChatOpenAI
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.llms.openai_like import OpenAILike
 from pydantic import Field
 
 from langchain_budget import BudgetMessageHistory, StoredMessageHistory, StoredThreadMiddleware
 from langchain_budget._codec import CODEC as LANGCHAIN
 from langchain_budget.stored_history import FORM as LANGCHAIN_FORM
-from llamaindex_budget import BudgetChatMemoryBuffer, StoredChatStore
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, StoredChatStore, StoredMemoryStore
 from llamaindex_budget._codec import CODEC as LLAMAINDEX
 from llamaindex_budget._stored import FORM as LLAMAINDEX_FORM
 from rankbudget import Scope
@@ -118,6 +120,55 @@ class TestLlamaIndex(StoreConformance):
 
     def edit(self, message: Any, text: str) -> None:
         message.content = text
+
+
+class TestLlamaIndexMemory(TestLlamaIndex):
+    """The store of a `BudgetMemory` keeps them, too."""
+
+    def make(self) -> Any:
+        return StoredMemoryStore(chats=super().make())
+
+    def append(self, store: Any, key: str, messages: list[Any]) -> None:
+        asyncio.run(store.add_messages(key, messages))
+
+    def read(self, store: Any, key: str) -> list[Any]:
+        return asyncio.run(store.get_messages(key))
+
+    def clear(self, store: Any, key: str) -> None:
+        asyncio.run(store.delete_messages(key))
+
+
+async def test_a_memory_reads_and_archives_in_the_database(store: HistoryStore) -> None:
+    """A BudgetMemory on a stored conversation returns what fits; archived messages are kept beside it."""
+    kept = StoredMemoryStore(chats=StoredChatStore(store=store, user="ann"))
+    memory = BudgetMemory.from_defaults(
+        session_id="t", token_limit=20, counter=WordCounter(), chat_store=kept
+    )
+    await memory.aput_messages([ChatMessage(f"question {number}") for number in range(9)])
+    assert [m.content for m in await memory.aget()][-1] == "question 8"
+    assert len(await memory.aget_all()) == 9 > len(await memory.aget())
+    assert [m.content for m in await kept.archive_oldest_messages("t", 2)] == ["question 0", "question 1"]
+    statuses = (MessageStatus.ACTIVE, MessageStatus.ARCHIVED, None)
+    assert [await kept.count_messages("t", status) for status in statuses] == [7, 2, 9]
+    assert await kept.get_keys() == ["t"]
+    assert [m.content for m in await kept.get_messages("t", None, limit=2, offset=1)] == [
+        "question 1",
+        "question 2",
+    ]
+
+
+def test_a_buffer_travels_as_the_place_of_its_database(tmp_path: Any) -> None:
+    """A buffer written as plain data finds its conversation in the database again."""
+    chats = StoredChatStore(place=str(tmp_path / "chats.db"), user="ann")
+    memory = BudgetChatMemoryBuffer.from_defaults(token_limit=99, chat_store=chats, chat_store_key="t")
+    memory.put_messages([ChatMessage("one"), ChatMessage("two", role="assistant")])
+    again = BudgetChatMemoryBuffer.from_dict(json.loads(json.dumps(memory.to_dict())))
+    assert [m.content for m in again.get()] == ["one", "two"]
+    assert [m.content for m in asyncio.run(again.aget())] == ["one", "two"]
+    again.reset()
+    assert memory.get_all() == []
+    for buffer in (memory, again):
+        buffer.chat_store.close()  # type: ignore[attr-defined]  # a `StoredChatStore`
 
 
 # ---- its own, exactly ----------------------------------------------------------------------------
