@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from .models import OfflineEmbedding, embedder, summarizer
     from .postprocessor import BudgetNodePostprocessor
     from .prompt_helper import BudgetPromptHelper
+    from .stored_chat import StoredAsyncChatStore, StoredChatStore
     from .stored_memories import StoredMemoryBlock
-    from .stored_chat import StoredChatStore
-    from .stored_chat import StoredChatStore, StoredMemoryStore
 
 _HOMES = {
     "_events": ("BudgetEvent",),
@@ -49,9 +48,8 @@ _HOMES = {
     "models": ("OfflineEmbedding", "embedder", "summarizer"),
     "postprocessor": ("BudgetNodePostprocessor",),
     "prompt_helper": ("BudgetPromptHelper",),
+    "stored_chat": ("StoredAsyncChatStore", "StoredChatStore"),
     "stored_memories": ("StoredMemoryBlock",),
-    "stored_chat": ("StoredChatStore",),
-    "stored_chat": ("StoredChatStore", "StoredMemoryStore"),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -67,9 +65,9 @@ __all__ = [
     "KnowledgeMemoryBlock",
     "OfflineEmbedding",
     "ProjectMemoryBlock",
-    "StoredMemoryBlock",
+    "StoredAsyncChatStore",
     "StoredChatStore",
-    "StoredMemoryStore",
+    "StoredMemoryBlock",
     "SystemMemoryBlock",
     "TaskMemoryBlock",
     "budget_for",

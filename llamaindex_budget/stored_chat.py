@@ -113,7 +113,7 @@ _ARCHIVED = "\x1farchived"
 """Follows the key in the name of the thread that holds its archived messages."""
 
 
-class StoredMemoryStore(AsyncDBChatStore):
+class StoredAsyncChatStore(AsyncDBChatStore):
     """The same conversations for `Memory` and `BudgetMemory`, as `sql_store=`.
 
     Archived messages of a key are a thread beside it.

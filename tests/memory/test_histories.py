@@ -16,9 +16,7 @@ from rankbudget.errors import StoreConflictError
 from rankbudget.memory import HistoryStore, MemoryStore, StoredThread
 from rankbudget.testing import StoreConformance
 from tests.drawing import draws
-from tests.memory.places import histories, history_place, postgres_server
 
-__all__ = ["histories", "history_place", "postgres_server"]
 ANN, BOB = Scope(user="ann"), Scope(user="bob")
 
 
@@ -62,11 +60,11 @@ def write(place: Any, writer: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
-def test_writers_lose_and_reorder_nothing(history_place: Any, processes: bool) -> None:
+def test_writers_lose_and_reorder_nothing(shared_place: Any, processes: bool) -> None:
     """What many threads or processes append at once is all there, once, in each writer's order."""
     writers, count = (3, 20) if processes else (8, 12)
-    store = HistoryStore(history_place)
-    place = history_place if processes else store
+    store = HistoryStore(shared_place)
+    place = shared_place if processes else store
     spawn = multiprocessing.get_context("spawn")
     pool: Any = ProcessPoolExecutor(writers, mp_context=spawn) if processes else ThreadPoolExecutor(writers)
     with pool:
@@ -159,9 +157,9 @@ def test_a_thread_of_another_scope_is_not_found(histories: HistoryStore) -> None
         histories.thread("", scope=ANN)
 
 
-def test_one_receipt_covers_memories_and_conversations(history_place: Any) -> None:
+def test_one_receipt_covers_memories_and_conversations(shared_place: Any) -> None:
     """Forgetting a user names rows of both stores, and the memories of others that cite what went."""
-    histories, memories = HistoryStore(history_place), MemoryStore(history_place)
+    histories, memories = HistoryStore(shared_place), MemoryStore(shared_place)
     thread = histories.thread("t", scope=ANN)
     thread.append([said("secret plan", id="m1"), said("another")])
     histories.thread("t", scope=BOB).append([said("mine", id="m2")])
@@ -170,7 +168,7 @@ def test_one_receipt_covers_memories_and_conversations(history_place: Any) -> No
     memories.put("Ann said more.", scope=Scope(project="p"), key="by number", sources=(thread.ids()[1],))
     memories.put("Bob said it.", scope=Scope(project="p"), key="other", sources=("m2", "message-x"))
     memories.put("Likes tea.", scope=ANN)
-    receipt = (histories if history_place.endswith(".db") else memories).forget(ANN)
+    receipt = (histories if isinstance(shared_place, str) else memories).forget(ANN)
     histories.close()
     memories.backend.database.close()  # type: ignore[attr-defined]
     assert receipt.removed == {"memories": 1, "messages": 2, "threads": 1, "summaries": 0, "reports": 1}
@@ -238,9 +236,9 @@ def test_figures_of_turns_are_read_again(histories: HistoryStore) -> None:
     assert list(histories.reports(scope=BOB)) == []
 
 
-def test_a_store_is_pickled_as_its_place(history_place: Any) -> None:
+def test_a_store_is_pickled_as_its_place(shared_place: Any) -> None:
     """A store that another process unpickles has the same conversations."""
-    store = HistoryStore(history_place)
+    store = HistoryStore(shared_place)
     store.thread("t", scope=ANN).append([said("one")])
     twin = pickle.loads(pickle.dumps(store))
     assert texts(twin.thread("t", scope=ANN)) == ["one"]

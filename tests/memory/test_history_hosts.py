@@ -23,7 +23,7 @@ from pydantic import Field
 from langchain_budget import BudgetMessageHistory, StoredMessageHistory, StoredThreadMiddleware
 from langchain_budget._codec import CODEC as LANGCHAIN
 from langchain_budget.stored_history import FORM as LANGCHAIN_FORM
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, StoredChatStore, StoredMemoryStore
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, StoredAsyncChatStore, StoredChatStore
 from llamaindex_budget._codec import CODEC as LLAMAINDEX
 from llamaindex_budget._stored import FORM as LLAMAINDEX_FORM
 from rankbudget import Scope
@@ -126,7 +126,7 @@ class TestLlamaIndexMemory(TestLlamaIndex):
     """The store of a `BudgetMemory` keeps them, too."""
 
     def make(self) -> Any:
-        return StoredMemoryStore(chats=super().make())
+        return StoredAsyncChatStore(chats=super().make())
 
     def append(self, store: Any, key: str, messages: list[Any]) -> None:
         asyncio.run(store.add_messages(key, messages))
@@ -140,7 +140,7 @@ class TestLlamaIndexMemory(TestLlamaIndex):
 
 async def test_a_memory_reads_and_archives_in_the_database(store: HistoryStore) -> None:
     """A BudgetMemory on a stored conversation returns what fits; archived messages are kept beside it."""
-    kept = StoredMemoryStore(chats=StoredChatStore(store=store, user="ann"))
+    kept = StoredAsyncChatStore(chats=StoredChatStore(store=store, user="ann"))
     memory = BudgetMemory.from_defaults(
         session_id="t", token_limit=20, counter=WordCounter(), chat_store=kept
     )

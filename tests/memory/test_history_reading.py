@@ -13,10 +13,8 @@ from rankbudget.errors import BudgetError
 from rankbudget.memory import HistoryStore, StoredThread
 from rankbudget.testing import Application, RecordingCounter, WordCounter, applications
 from tests.drawing import draws
-from tests.memory.places import histories, history_place, postgres_server
 from tests.properties.test_edited_sessions import STEPS, _changed, _told
 
-__all__ = ["histories", "history_place", "postgres_server"]
 ANN = Scope(user="ann")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .memory import BlockType, Memory, MemoryBlock, digest_of, levels_of, route_memory_to_block
 from .forms import HostForm
 from .histories import HistoryStore, StoredThread
-from .memory import BlockType, Memory, MemoryBlock, route_memory_to_block
+from .memory import BlockType, Memory, MemoryBlock, digest_of, levels_of, route_memory_to_block
 from .protocol import MemoryBackend, Receipt
 from .reading import ThreadMessages
 from .records import TurnFigures
@@ -20,10 +19,10 @@ __all__ = [
     "MemoryBlock",
     "MemoryStore",
     "Receipt",
-    "digest_of",
-    "levels_of",
     "StoredThread",
     "ThreadMessages",
     "TurnFigures",
+    "digest_of",
+    "levels_of",
     "route_memory_to_block",
 ]

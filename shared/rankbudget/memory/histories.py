@@ -282,7 +282,7 @@ class StoredThread:
     def clear(self) -> None:
         """Removes the conversation with its summary."""
         with self.store.database.write() as connection:
-            head = found(connection, self.scope, self.name)
+            head = found(connection, self.scope, self.name, lock=True)
             if head is not None:
                 connection.execute(messages().delete().where(messages().c.thread == head.seq))
                 connection.execute(threads().delete().where(named(self.scope, self.name)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -37,7 +36,12 @@ class TurnFigures:
 def record(database: Database, report: BudgetReport, scope: Scope, thread_id: str) -> None:
     """Stores the figures of a report; decisions and warnings, which may name texts, stay out."""
     figures = {**report.to_dict(decisions=False), "warnings": []}
-    row = {**owned_by(scope), "thread": thread_id, "at": time.time(), "figures": json.dumps(figures)}
+    row = {
+        **owned_by(scope),
+        "thread": thread_id,
+        "at": seconds(datetime.now(timezone.utc)),
+        "figures": json.dumps(figures),
+    }
     with database.write() as connection:
         connection.execute(reports().insert(), row)
 

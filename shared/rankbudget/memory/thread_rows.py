@@ -59,9 +59,10 @@ def named(scope: Scope, name: str) -> ColumnElement[bool]:
     return owner & (table.c.name == name)
 
 
-def found(connection: Connection, scope: Scope, name: str) -> Head | None:
-    """Returns a conversation; None where there is none of this scope."""
-    row = connection.execute(threads().select().where(named(scope, name))).first()
+def found(connection: Connection, scope: Scope, name: str, *, lock: bool = False) -> Head | None:
+    """Returns a conversation, which with `lock` nobody else changes; None where there is none of this scope."""
+    wanted = threads().select().where(named(scope, name))
+    row = connection.execute(wanted.with_for_update() if lock else wanted).first()
     return None if row is None else Head.of(row)
 
 
@@ -75,11 +76,10 @@ def locked(connection: Connection, scope: Scope, name: str) -> Head:
     insert = text(
         f"INSERT INTO rankbudget_threads ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"  # noqa: S608 - names of columns
     )
-    wanted = threads().select().where(named(scope, name)).with_for_update()
     for _ in range(_TRIES):
-        row_found = connection.execute(wanted).first()
-        if row_found is not None:
-            return Head.of(row_found)
+        head = found(connection, scope, name, lock=True)
+        if head is not None:
+            return head
         connection.execute(insert, row)
     msg = f"the thread {name!r} could not be made: others deleted it {_TRIES} times meanwhile. Try again."
     raise StoreError(msg)
