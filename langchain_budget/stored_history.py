@@ -48,7 +48,7 @@ class StoredMessageHistory(BaseChatMessageHistory):
 
     @classmethod
     def of(cls, thread: StoredThread) -> StoredMessageHistory:
-        """Returns the same conversation as LangChain's messages."""
+        """Returns the conversation `thread` as LangChain's messages."""
         return cls(thread.store, thread.name, scope=thread.scope)
 
     @property

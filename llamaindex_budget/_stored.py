@@ -127,18 +127,8 @@ def _thinking(part: Mapping[str, Any]) -> ThinkingBlock:
 
 def _media(kind: Any, part: Mapping[str, Any]) -> Any:
     """Returns the block of an image, sound, film or file; None where it holds neither data nor an address."""
-    held: Any = part.get(kind)
-    held = held if isinstance(held, Mapping) else {"url": held} if isinstance(held, str) else part
-    source = held.get("source")
-    held = source if isinstance(source, Mapping) else held
-    mime = held.get("media_type") or held.get("mime_type") or held.get("mimeType")
-    data, url = held.get("data") or held.get("base64") or held.get("file_data"), held.get("url")
-    if isinstance(data, str) and data.startswith(_INLINE):
-        data, url = None, data
-    if isinstance(url, str) and url.startswith(_INLINE) and ";base64," in url:
-        head, _, data = url.partition(";base64,")
-        mime, url = head.removeprefix(_INLINE), None
-    raw = data.encode() if isinstance(data, str) else data
+    held = _held(kind, part)
+    raw, url, mime = _data(held)
     if raw is None and not url:
         return None
     place: dict[str, Any] = {"url": AnyUrl(url) if url and kind not in _FILES else None}
@@ -152,6 +142,26 @@ def _media(kind: Any, part: Mapping[str, Any]) -> Any:
         return VideoBlock.model_construct(video=raw, video_mimetype=mime, path=None, **place)
     title = held.get("filename") or part.get("title") or part.get("filename")
     return DocumentBlock.model_construct(data=raw, url=url, title=title, document_mimetype=mime, path=None)
+
+
+def _held(kind: Any, part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the part of a block that holds its data or address, wherever a provider puts it."""
+    held: Any = part.get(kind)
+    held = held if isinstance(held, Mapping) else {"url": held} if isinstance(held, str) else part
+    source = held.get("source")
+    return source if isinstance(source, Mapping) else held
+
+
+def _data(held: Mapping[str, Any]) -> tuple[bytes | None, str | None, str | None]:
+    """Returns data in base64, or else an address, and the media type."""
+    mime = held.get("media_type") or held.get("mime_type") or held.get("mimeType")
+    data, url = held.get("data") or held.get("base64") or held.get("file_data"), held.get("url")
+    if isinstance(data, str) and data.startswith(_INLINE):
+        data, url = None, data
+    if isinstance(url, str) and url.startswith(_INLINE) and ";base64," in url:
+        head, _, data = url.partition(";base64,")
+        mime, url = head.removeprefix(_INLINE), None
+    return data.encode() if isinstance(data, str) else data, url, mime
 
 
 FORM = HostForm(

@@ -61,11 +61,11 @@ class StoredChatStore(BaseChatStore):
         self._store.close()
 
     def thread(self, key: str) -> StoredThread:
-        """Returns the conversation of a key."""
+        """Returns the conversation that `key` names."""
         return self._store.thread(key, scope=Scope(user=self.user, project=self.project), form=FORM)
 
     def conversation(self, key: str, tokens: int = 0) -> ThreadMessages:
-        """Returns the messages as they are now; about so many newest `tokens` are read at once."""
+        """Returns what `key` names as it is now; about so many newest `tokens` are read at once."""
         stored = self.thread(key).conversation()
         stored.read_ahead(tokens)
         return stored

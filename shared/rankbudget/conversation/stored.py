@@ -6,9 +6,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from .._drivers import Call, Steps
 from ..counting.protocol import TokenCounter
 from ..messages.measure import Measure
-from .state import Summary
+from .state import Summary, ThreadState
 
 
 class StoredMessages(Sequence[Any]):
@@ -50,3 +51,18 @@ class StoredMessages(Sequence[Any]):
     @abstractmethod
     def keep(self, summary: Summary) -> bool:
         """Stores a summary beside the conversation; returns whether nobody was faster."""
+
+
+def with_stored(
+    known: tuple[ThreadState, ...], history: Sequence[Any], summarizer: object
+) -> tuple[ThreadState, ...]:
+    """Returns what a session knows, with the summary that another process or host stored, if it needs one."""
+    if summarizer is None or not isinstance(history, StoredMessages) or not history.summary.text:
+        return known
+    return (*known, ThreadState(summary=history.summary))
+
+
+def keep_summary(history: Sequence[Any], state: ThreadState | None) -> Steps[None]:
+    """Stores the summary of a plan beside a stored conversation."""
+    if isinstance(history, StoredMessages) and state is not None and state.summary.text:
+        yield Call(history.keep, (state.summary,))

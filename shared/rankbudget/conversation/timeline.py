@@ -88,12 +88,9 @@ class Timeline:
         self._held = self._results_of_stored_calls() if thread is not None and thread.held else 0
         self._roles = bytearray(len(self.messages))
         self._unread = len(self.messages)  # roles before this position are not read yet
-        self._counted = {} if known is None else known.tokens_of_newest(self.prints)
-        if known is None or self.stored is not None:
-            self.pinned = self._find_pinned()
-        else:
-            self.pinned = list(known.pinned)
-            self._read_roles(known.stop)
+        remembered = known or ThreadState()
+        self._counted, self.pinned = remembered.tokens_of_newest(self.prints), list(remembered.pinned)
+        self.pinned = self._find_pinned()
         if self._check_content is not None:
             self._check_contents(self.pinned)
         self.newest = self.turns_read[0] if self._parse_one() else None
@@ -241,6 +238,9 @@ class Timeline:
         """Returns where what always stays is; in one fast pass where all of it comes first."""
         if self.stored is not None and not self._held:
             return self.stored.pinned()
+        if self.known is not None:
+            self._read_roles(self.known.stop)
+            return self.pinned
         role, messages = self.codec.role, self.messages
         leading = self._held
         while leading < len(messages) and role(messages[leading]) in PINNED_ROLES:

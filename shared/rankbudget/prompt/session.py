@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .._drivers import Call, Steps, awaiting, blocking
+from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
 from ..conversation.state import ThreadState
-from ..conversation.stored import StoredMessages
+from ..conversation.stored import keep_summary, with_stored
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
@@ -223,11 +223,9 @@ class BudgetSession:
             return (yield from plan_steps(replace(request, sources=sources)))
         sources = request.sources if request.sources is not None else self.sources | present
         key = (len(request.history), hash(request.question_text))
-        stored = request.history if isinstance(request.history, StoredMessages) else None
         with self._lock:
             known, turn = self._states, self._turn
-        if stored is not None and request.summarizer is not None and stored.summary.text:
-            known = (*known, ThreadState(summary=stored.summary))  # of another process, or of another host
+        known = with_stored(known, request.history, request.summarizer)
         awaited = sources - present - {"history"}
         granted = turn[2] if turn is not None and turn[:2] == key else None
         made = yield from plan_steps(request, Turn(sources, awaited, known, granted))
@@ -239,8 +237,7 @@ class BudgetSession:
             if self._planned is not None and self._planned[0] == key[0]:
                 planned = max(planned, self._planned[1])
             self._planned = (key[0], planned)
-        if stored is not None and made.state is not None and made.state.summary.text:
-            yield Call(stored.keep, (made.state.summary,))
+        yield from keep_summary(request.history, made.state)
         return made
 
     def _remember(self, state: ThreadState, known: Sequence[ThreadState]) -> bool:
