@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,10 +169,13 @@ def test_one_receipt_covers_memories_and_conversations(shared_place: Any) -> Non
     memories.put("Ann said more.", scope=Scope(project="p"), key="by number", sources=(thread.ids()[1],))
     memories.put("Bob said it.", scope=Scope(project="p"), key="other", sources=("m2", "message-x"))
     memories.put("Likes tea.", scope=ANN)
-    receipt = (histories if isinstance(shared_place, str) else memories).forget(ANN)
+    receipt = (memories if isinstance(shared_place, str) else histories).forget(ANN)
     histories.close()
     memories.backend.database.close()  # type: ignore[attr-defined]
     assert receipt.removed == {"memories": 1, "messages": 2, "threads": 1, "summaries": 0, "reports": 1}
+    if isinstance(shared_place, Path):
+        files = shared_place.parent.glob(f"{shared_place.name}*")
+        assert not any(b"secret plan" in file.read_bytes() for file in files)
     citing = [line for line in receipt.unreached if "cites messages" in line]
     assert sorted(line.split("'")[1] for line in citing) == ["by number", "cited"]
     assert (len(thread), len(histories.thread("t", scope=BOB))) == (0, 1)

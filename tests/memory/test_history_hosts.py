@@ -366,6 +366,33 @@ class Recording(FakeListChatModel):
         return super()._call(messages, *args, **options)
 
 
+def test_a_summary_serves_both_hosts(store: HistoryStore) -> None:
+    """What LangChain's run summarized LlamaIndex shows, and asks only for what came since."""
+    asked: list[str] = []
+
+    def gist(text: str, max_tokens: int) -> str:
+        asked.append(text)
+        return "gist"
+
+    history = StoredMessageHistory(store, "t", scope=ANN)
+    pairs = [(HumanMessage(f"question {n}"), AIMessage(f"answer {n}")) for n in range(60)]
+    history.add_messages([message for pair in pairs[:40] for message in pair])
+    options: dict[str, Any] = {"counter": WordCounter(), "summarizer": gist}
+    shown = BudgetMessageHistory(history, max_tokens=120, **options).messages
+    assert "gist" in shown[0].content
+    assert "question 0" in asked[0]
+    asked.clear()
+    history.add_messages([message for pair in pairs[40:] for message in pair])
+    chats = StoredChatStore(store=store, user="ann")
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        token_limit=120, chat_store=chats, chat_store_key="t", **options
+    )
+    assert "gist" in str(memory.get()[0].content)
+    assert asked
+    assert not any("question 0" in text for text in asked)
+    assert history.thread.conversation().summary.summarized == 120
+
+
 def test_tool_results_keep_their_call(store: HistoryStore) -> None:
     """A call that LangChain stored is answered in LlamaIndex, and LangChain reads both as one step."""
     history = StoredMessageHistory(store, "t", scope=ANN)
