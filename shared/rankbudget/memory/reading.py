@@ -106,6 +106,11 @@ class ThreadMessages(StoredMessages):
     def keep(self, summary: Summary) -> bool:
         if summary == self.summary:
             return True
+        with suppress(StoreError):  # the turn goes on; the session has its summary
+            return self._keep(summary)
+        return False
+
+    def _keep(self, summary: Summary) -> bool:
         with self._database.write() as connection:
             head = locked(connection, self._scope, self._name)
             if (head.seq, head.version) != (self._head.seq, self._head.version):
