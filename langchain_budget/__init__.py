@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .middleware import BudgetMiddleware
     from .model import budget_model
     from .prompt import BudgetChatPromptTemplate
+    from .stored_history import StoredMessageHistory
+    from .stored_thread import StoredThreadMiddleware
     from .trim import trim_messages
     from .trimmer import BudgetTrimmer
 
@@ -38,6 +40,8 @@ __all__ = [
     "BudgetTrimmer",
     "GraphBackend",
     "MemoryRetriever",
+    "StoredMessageHistory",
+    "StoredThreadMiddleware",
     "add_run_metadata",
     "budget_model",
     "memory_tools",
@@ -57,6 +61,8 @@ _HOMES = {
     "BudgetTrimmer": "trimmer",
     "GraphBackend": "graph_backend",
     "MemoryRetriever": "memories",
+    "StoredMessageHistory": "stored_history",
+    "StoredThreadMiddleware": "stored_thread",
     "add_run_metadata": "langsmith",
     "budget_model": "model",
     "memory_tools": "memories",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .models import OfflineEmbedding, embedder, summarizer
     from .postprocessor import BudgetNodePostprocessor
     from .prompt_helper import BudgetPromptHelper
+    from .stored_chat import StoredAsyncChatStore, StoredChatStore
     from .stored_memories import StoredMemoryBlock
 
 _HOMES = {
@@ -47,6 +48,7 @@ _HOMES = {
     "models": ("OfflineEmbedding", "embedder", "summarizer"),
     "postprocessor": ("BudgetNodePostprocessor",),
     "prompt_helper": ("BudgetPromptHelper",),
+    "stored_chat": ("StoredAsyncChatStore", "StoredChatStore"),
     "stored_memories": ("StoredMemoryBlock",),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
@@ -63,6 +65,8 @@ __all__ = [
     "KnowledgeMemoryBlock",
     "OfflineEmbedding",
     "ProjectMemoryBlock",
+    "StoredAsyncChatStore",
+    "StoredChatStore",
     "StoredMemoryBlock",
     "SystemMemoryBlock",
     "TaskMemoryBlock",

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from rankbudget.memory import MemoryStore
+from rankbudget.memory import HistoryStore, MemoryStore
 
 _numbers = itertools.count(1)
 
@@ -116,3 +116,11 @@ def store(place: Any, clock: Clock, open_store: Callable[..., MemoryStore]) -> M
 def shared_store(shared_place: Any, open_store: Callable[..., MemoryStore]) -> MemoryStore:
     """A store in each kind of database that several processes can open, on the real clock."""
     return open_store(shared_place)
+
+
+@pytest.fixture
+def histories(shared_place: Any) -> Iterator[HistoryStore]:
+    """A store of conversations in each kind of database that several processes can open."""
+    store = HistoryStore(shared_place)
+    yield store
+    store.close()

@@ -15,10 +15,10 @@ from ..errors import StoreConflictError, StoreError
 from ..relevance.words import content_terms
 from ..segment import Scope
 from .database import Database
-from .forgetting import remove_memories, wipe
+from .forgetting import forget, remove_memories
 from .memory import Memory, levels_of, utc
 from .protocol import Receipt
-from .tables import create_memories, memories, memory_of, named_by, owned_by, row_of, seconds
+from .tables import create_memories, memories, memory_of, owned_by, row_of, seconds
 from .terms import add_terms, rows_with_terms
 
 if TYPE_CHECKING:
@@ -207,11 +207,7 @@ class SqlBackend:
 
     def forget(self, subject: Scope) -> Receipt:
         """Removes all of a user or project."""
-        with self.database.write() as connection:
-            if not self.database.is_sqlite:  # writers of the rows would wait for this, and this for them
-                connection.exec_driver_sql(f"LOCK TABLE {memories().name} IN SHARE ROW EXCLUSIVE MODE")
-            removed = remove_memories(connection, named_by(subject, memories()))
-        return Receipt(subject=subject, removed={"memories": removed}, unreached=wipe(self.database))
+        return forget(self.database, subject)
 
     def close(self) -> None:
         """Closes the database's connections."""
