@@ -35,7 +35,7 @@ def ranked(query: str, found: Sequence[Memory], weights: MemoryWeights | None, n
     """Returns memories by the formula of `MemoryScorer`; of equal ones the user's own come first."""
     scorer = MemoryScorer(weights, similarity=Similarity(), now=now)
     ratings = scorer.score(query, [memory.segment() for memory in found])
-    order = sorted(range(len(found)), key=lambda i: (-ratings[i], _LEVELS[found[i].level], found[i].id))
+    order = sorted(range(len(found)), key=lambda i: (-ratings[i], _LEVELS[found[i].level], found[i].text))
     return [found[i] for i in order]
 
 
@@ -70,7 +70,7 @@ def memory_block(found: Iterable[Memory], weights: MemoryWeights | None, now: da
 def routed(found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Block]:
     """Returns memories as blocks: those that always matter, and all others, the oldest first."""
     blocks: dict[str, list[Memory]] = {PREFERENCES: [], "memory": []}
-    for memory in sorted(found, key=lambda one: (one.created_at or now, one.id)):
+    for memory in sorted(found, key=lambda one: (one.created_at or now, one.text)):
         always = route_memory_to_block(memory) is not BlockType.KNOWLEDGE
         blocks[PREFERENCES if always else "memory"].append(memory)
     return [replace(memory_block(held, weights, now), name=name) for name, held in blocks.items() if held]
