@@ -34,8 +34,8 @@ ENOUGH = 0.66
 RARE = 100
 """Texts that may hold a word for it to tell one title from others."""
 MOST_ASKED, SEVERAL, ONE_IN = 0.9, 5, 100
-"""Share of the question that a direct match says, with a word that five sentences have, or one in 100. Where
-one alone has the word, or one in 100, `ENOUGH` is enough."""
+"""Share of the question that a direct match says with a word that five sentences have, or one in 100; where one
+alone has it, or one in 100, `ENOUGH` of what the title does not say."""
 _AHEAD = 0.01
 _LETTERS = 4
 _NO_NAME = regex.compile(r"\A\W*\p{Lu}\p{Ll}+|\b\p{Ll}+\b")
@@ -93,27 +93,19 @@ def word_shares(query: str, texts: tuple[str, ...]) -> list[float]:
 
     Words that no text has do not count. Texts that differ in other words have the same share.
     """
-    return _shares(_holders(query, texts), texts, lambda _term, _i: True)
+    held = _asked_words(query, texts)
+    found, total = [0.0] * len(texts), sum([weight for weight, _ in held.values()])
+    for weight, holders in held.values():
+        for i in holders:
+            found[i] += weight / total
+    return found
 
 
-def _holders(query: str, texts: tuple[str, ...]) -> dict[str, Mapping[int, int]]:
-    """Returns which texts hold each word of the question that any of them has."""
+def _asked_words(query: str, texts: tuple[str, ...]) -> dict[str, tuple[float, Mapping[int, int]]]:
+    """Returns the weight and the holders of each word of the question that any text has."""
     index = TermIndex.of(texts)
     terms = dict.fromkeys(content_terms(plain_question(query, texts)))
-    return {term: holders for term in terms if (holders := index.with_stem(term))}
-
-
-def _shares(
-    held: Mapping[str, Mapping[int, int]], texts: tuple[str, ...], counts: Callable[[str, int], bool]
-) -> list[float]:
-    index = TermIndex.of(texts)
-    found, total = [0.0] * len(texts), 0.0
-    for term, holders in held.items():
-        weight = index.idf(len(holders))
-        total += weight
-        for i in holders:
-            found[i] += weight if counts(term, i) else 0.0
-    return [weight / total for weight in found] if total else found
+    return {t: (index.idf(len(holders)), holders) for t in terms if (holders := index.with_stem(t))}
 
 
 def _direct_matches(
@@ -125,15 +117,21 @@ def _direct_matches(
     """
     texts = scored_texts(sentences)
     titles = [set(map(stem, raw_words(segment.title or ""))) for segment in segments]
-    held = _holders(query, texts)
-    shares = _shares(held, texts, lambda term, j: term not in titles[owners[j]])
-    found = set()
-    few = max(1, len(texts) // ONE_IN)
-    for holders in held.values():
-        times = len({texts[j] for j in holders})  # a sentence of two overlapping chunks is one
-        least = ENOUGH if times <= few else MOST_ASKED
+    held = _asked_words(query, texts)
+    total = sum([weight for weight, _ in held.values()])
+    beside = [total - sum([weight for t, (weight, _) in held.items() if t in title]) for title in titles]
+    said = [0.0] * len(texts)
+    counted = {t: [j for j in holders if t not in titles[owners[j]]] for t, (_, holders) in held.items()}
+    for term, places in counted.items():
+        for j in places:
+            said[j] += held[term][0]
+    found, few = set(), max(1, len(texts) // ONE_IN)
+    for term, places in counted.items():
+        times = len({texts[j] for j in held[term][1]})  # a sentence of two overlapping chunks is one
         if times <= max(few, SEVERAL):
-            found.update([j for j in holders if shares[j] >= least])
+            found.update([j for j in places if said[j] >= MOST_ASKED * total])
+        if times <= few:
+            found.update([j for j in places if said[j] >= ENOUGH * beside[owners[j]]])
     return found
 
 
