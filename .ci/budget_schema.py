@@ -30,6 +30,7 @@ RULES: dict[str, dict[str, Any]] = {
     "keep_band": {"type": "boolean"},
     "max_system_ratio": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
     "min_exchanges": {"type": "integer", "minimum": 0},
+    "last_turns": {"type": ["integer", "null"], "minimum": 1},
     "message_cap": {"type": ["integer", "null"], "minimum": LEAST_MESSAGE_CAP},
     "shorten_question": {"type": "boolean"},
     "model": {"type": ["string", "null"]},

@@ -104,6 +104,32 @@ def turn_about(encoding: str, rounds: int, size: int = 10_000, part: int = 250) 
     )
 
 
+def batch_calls(encoding: str, rounds: int, size: int = 10_000) -> None:
+    """Prints what tiktoken's batch call, which tokenizes in threads, takes beside one call for each message."""
+    import tiktoken
+
+    loaded = tiktoken.get_encoding(encoding)
+
+    def singly(texts: list[str]) -> int:
+        return sum([len(loaded.encode_ordinary(text)) for text in texts])
+
+    def at_once(texts: list[str]) -> int:
+        return sum(map(len, loaded.encode_ordinary_batch(texts)))
+
+    ratios: dict[str, list[float]] = {"elapsed": [], "processor": []}
+    for turn in range(rounds):
+        texts = [message["content"] for message in chat(size, f"{encoding} batch {turn}")]
+        spent: dict[Callable[[list[str]], int], tuple[float, float]] = {}
+        for side in (singly, at_once) if turn % 2 else (at_once, singly):
+            begin, used = time.perf_counter(), time.process_time()
+            side(texts)
+            spent[side] = (time.perf_counter() - begin, time.process_time() - used)
+        for name, batch, single in zip(ratios, spent[at_once], spent[singly], strict=True):
+            ratios[name].append(batch / single)
+    told = [f"{name} {statistics.median(r):.2f} ({min(r):.2f} to {max(r):.2f})" for name, r in ratios.items()]
+    print(f"{size:,} messages by tiktoken's batch call, {encoding}, times one call each: {', '.join(told)}")
+
+
 def megabytes(encoding: str, rounds: int) -> None:
     """Times a million characters of each kind against tiktoken on the same text, turn about; prints median ratios."""
     import tiktoken
@@ -260,6 +286,7 @@ def measure(encoding: str, rounds: int) -> None:
     bundled_vocabulary()
     messages_race(encoding, rounds)
     turn_about(encoding, rounds)
+    batch_calls(encoding, rounds)
     megabytes(encoding, min(5, rounds))
     threads(encoding)
     fast(encoding, min(3, rounds))
@@ -277,10 +304,14 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--table", action="store_true", help="print the table of estimate errors and stop")
+    parser.add_argument("--batch", action="store_true", help="measure tiktoken's batch call and stop")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     bundled_vocabulary()
     if given.table:
         print(error_table())
+    elif given.batch:
+        for name in ENCODINGS:
+            batch_calls(name, given.rounds)
     else:
         main(given.rounds)

@@ -177,7 +177,7 @@ _EMBEDS = ("embed_documents", "embed", "get_text_embedding_batch", "score", "__c
 _BUDGET = "a TokenBudget or its fields. Pass a number as max_tokens, or None"
 _RULES: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(
-        ("max_tokens", "context_window", "k", "tool_result_tokens"),
+        ("max_tokens", "context_window", "k", "tool_result_tokens", "last_turns"),
         (_number(1), "a whole number from 1, or None"),
     ),
     **dict.fromkeys(("trigger", "keep"), (_number(1), "a whole number from 1")),

@@ -67,6 +67,7 @@ class SlotSettings(LimitSettings):
     strict: bool = False
     session: Any = Field(default=None, exclude=True)
     min_exchanges: int | None = None
+    last_turns: int | None = None
     history_key: str = "history"
     documents_key: str = "documents"
     examples_key: str = "examples"
@@ -91,6 +92,8 @@ class SlotSettings(LimitSettings):
         self._fields = {**limits.fields(), **own, "shown": shown_by(self.document_prompt)}
         if self.min_exchanges is not None:
             self._fields["min_exchanges"] = self.min_exchanges
+        if self.last_turns is not None:
+            self._fields["last_turns"] = self.last_turns
 
     def _keys_in(self, names: Iterable[str]) -> dict[str, str]:
         """Returns the keys among `names` by slot; aliases are read where the usual key is missing."""

@@ -1,4 +1,4 @@
-"""A LangGraph store as the backend of a `MemoryStore`: what it can promise, and a typed error for the rest."""
+"""A LangGraph store as the backend of a `MemoryStore`: what it promises, and errors for the rest."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class GraphBackend:
     """Keeps the memories of a `MemoryStore` in a LangGraph store.
 
     Such a store lets the last write win, so `update` and `replace` raise StoreUnsupportedError, and it cannot
-    delete by prefix, so `forget` does. Memories are found by meaning where the store has an index; without one
-    its first memories are read and ranked by the built-in scorer.
+    delete by prefix, so `forget` does. Memories are found by meaning where the store has an index; else its
+    first memories are read and ranked by the built-in scorer.
 
     Args:
         store: a LangGraph `BaseStore`.

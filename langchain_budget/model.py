@@ -220,8 +220,9 @@ class RequestBudget:
         limits = replace(limits, held=limits.held or holds(model, asked))
         if self.inner is not None:
             limits = limits.at_most(self.inner.limits(model, asked).most)
-        # The system messages of a finished request hold documents, too: the first doors check their share.
-        return replace(limits, budget=limits.budget.replace(max_system_ratio=None))
+        # The system messages of a finished request hold documents, too, and examples are turns like others:
+        # the first doors check the share of one and the number of the other.
+        return replace(limits, budget=limits.budget.replace(max_system_ratio=None, last_turns=None))
 
 
 def _in_order(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:

@@ -43,6 +43,7 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         strict: refuses a broken history instead of repairing it.
         session: a BudgetSession of one conversation: its cut and its summary are remembered between calls.
         min_exchanges: question-and-answer pairs that stay if that can be; None asks the budget.
+        last_turns: the newest turns that may stay, from 1; None asks the budget.
         history_key: the key of the messages; documents_key, examples_key, memory_key and question_key name
             the other slots.
         document_prompt: renders one document, as it is counted; example_prompt one example.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,9 +11,8 @@ from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms.llm import LLM
 from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 
-from rankbudget import BudgetReport, BudgetSession, Segment, TokenBudget, TokenCounter, fit_documents
+from rankbudget import BudgetReport, BudgetSession, TokenBudget, TokenCounter
 from rankbudget.adapters import (
-    JOINT,
     CodecMeasure,
     PromptRequest,
     Steps,
@@ -23,7 +22,7 @@ from rankbudget.adapters import (
     plan_steps,
     refuse_empty,
 )
-from rankbudget.errors import BudgetExceededError
+from rankbudget.errors import BudgetExceededError, MessageError
 
 from ._codec import CODEC, check_messages
 from ._counters import ANSWERS, answer_in, answer_of, counter_of, facts_of, known_window
@@ -31,6 +30,7 @@ from ._events import send_report
 from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
 from ._sharing import budget_for
+from ._texts import Texts, fitted, is_texts, passages_in
 
 _HELPER_SPARE = 2048
 """More than LlamaIndex's synthesizers keep free beside nodes; and its tokenizer may count twice as much."""
@@ -39,6 +39,9 @@ _TEMPLATE_SPARE = 32
 _SMALLEST = 1024
 """In a smaller window `PromptHelper` finds no room beside its templates: "Chunk size ... is not positive"."""
 _ROUNDS = 4
+_LAST = (
+    " The question is all of the last message: have a reranker ask about fewer nodes (choice_batch_size=)."
+)
 
 
 class _NoValueError(type):
@@ -53,6 +56,10 @@ class _NoValueError(type):
 
 class RequestExceededError(BudgetExceededError, metaclass=_NoValueError):
     """Says that a request to a bounded model cannot fit; a BudgetExceededError that engines let pass."""
+
+
+class RequestMessageError(MessageError, metaclass=_NoValueError):
+    """Says what is wrong with the messages of a request to a bounded model; engines let it pass."""
 
 
 class _LastLimit:
@@ -137,9 +144,18 @@ class Door:
         self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> Steps[Sequence[ChatMessage]]:
         """Returns what of a request fits in the form the model reads; the same sequence where all does."""
+        try:
+            return (yield from self._fit_steps(messages, arguments))
+        except MessageError as error:
+            raise RequestMessageError(str(error)) from error
+
+    def _fit_steps(
+        self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
+    ) -> Steps[Sequence[ChatMessage]]:
         check_messages(messages)
         refuse_empty(messages)
         limit, session = self.limit(arguments), self.limits.session
+        messages = self._with_passages(messages, arguments)
         whole = self._request(messages, arguments)
         needed = room = limit
         for _ in range(_ROUNDS):
@@ -148,7 +164,8 @@ class Door:
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
-                msg, blocks = f"{error}{self._asked_answer(arguments)}", error.blocks
+                hint = _LAST if "question" in error.blocks else ""
+                msg, blocks = f"{error}{hint}{self._asked_answer(arguments)}", error.blocks
                 raise RequestExceededError(msg, limit=limit, needed=error.needed, blocks=blocks) from error
             if not self.llm.metadata.is_chat_model:
                 needed = self._text_tokens(plan.messages, whole.tools)
@@ -161,6 +178,24 @@ class Door:
                 return messages if all_kept else list(plan.messages)
             room -= needed - limit
         raise _too_long(limit, needed, self._asked_answer(arguments))
+
+    def _with_passages(
+        self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
+    ) -> Sequence[ChatMessage]:
+        """Returns a request with what of each passage that it asks to rank fits; all stay in their places."""
+        passages, limit = {place: messages[place] for place in passages_in(messages)}, self.limit(arguments)
+        measure = CodecMeasure(CODEC, self.counter, (passages and schemas_in(self.llm, arguments)) or None)
+        if not passages or measure.total(messages) <= limit:
+            return messages
+
+        def put(made: Mapping[str, Any]) -> list[ChatMessage]:
+            found = passages | dict(zip(passages, made.get("passage", ()), strict=False))
+            return [found.get(place, message) for place, message in enumerate(messages)]
+
+        held, query = {"passage": Texts(list(passages.values()))}, str(messages[-1].content)
+        made, report = fitted(held, lambda made: measure.total(put(made)), limit, query, self.counter)
+        send_report(report, self.limits.on_report)
+        return put(made)
 
     def _request(self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]) -> PromptRequest:
         flat = FlatConversation.read(messages)
@@ -211,8 +246,7 @@ class Door:
         limit = self.limit(arguments)
         chosen = prompt.select(llm=self.llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         values = {**chosen.kwargs, **given}
-        texts = {name: _text_of(value) for name, value in values.items() if name not in QUESTIONS}
-        held = {name: _Texts(values[name]) for name, text in texts.items() if text}
+        held = {n: Texts(value) for n, value in values.items() if n not in QUESTIONS and is_texts(value)}
 
         def tokens_with(made: Mapping[str, Any]) -> int:
             return self._prompt_tokens(chosen, {**values, **made}, arguments)
@@ -220,7 +254,7 @@ class Door:
         full = tokens_with({})
         if not held or full <= limit:
             return dict(given)
-        bare = {name: one.value(()) for name, one in held.items()}
+        bare = {name: one.value({}) for name, one in held.items()}
         least = tokens_with(bare)
         if self.llm.metadata.is_chat_model:
             messages = chosen.format_messages(self.llm, **{**values, **bare})
@@ -238,7 +272,7 @@ class Door:
             query = str(
                 chosen.format_messages(self.llm, **{**values, **{n: bare[n] for n in long}})[-1].content
             )
-        made, report = _fitted(long, tokens_with, limit, query, self.counter)
+        made, report = fitted(long, tokens_with, limit, query, self.counter)
         send_report(report, self.limits.on_report)
         return {**given, **made}
 
@@ -257,99 +291,10 @@ class Door:
         return counter.count(text) + (counter.count_messages([], tools) if tools else 0)
 
 
-class _Texts:
-    """A template's variable, a text or a list of texts, as the texts that are kept or not.
-
-    A host that joins its texts gives a list of one. Of any other the template writes something around each.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self.in_list = not isinstance(value, str)
-        self.joined = not self.in_list or len(value) == 1
-        text = value[0] if self.in_list else value
-        self.texts: list[str] = text.split(JOINT) if self.joined else list(value)
-
-    def value(self, parts: Iterable[str]) -> Any:
-        """Returns the variable with these texts."""
-        if not self.joined:
-            return list(parts)
-        return [JOINT.join(parts)] if self.in_list else JOINT.join(parts)
-
-
-def _fitted(
-    held: Mapping[str, _Texts],
-    tokens_with: Callable[[Mapping[str, Any]], int],
-    limit: int,
-    query: str,
-    counter: TokenCounter,
-) -> tuple[dict[str, Any], BudgetReport]:
-    """Returns variables of a template with those of their texts that answer the question, so that it fits."""
-    parts = [(name, i, text) for name, one in held.items() for i, text in enumerate(one.texts)]
-    ids, texts = [f"{name}[{i}]" for name, i, _ in parts], [text for _, _, text in parts]
-    rest = tokens_with({name: one.value(()) for name, one in held.items()})
-    around = tokens_with({}) - rest - sum(counter.count_many([text + JOINT for text in texts]))
-    frame = 0 if all(one.joined for one in held.values()) else max(0, -(-around // len(parts)))
-    room = limit - rest
-    while True:
-        kept, report = fit_texts(texts, max(1, room), query, counter, frame=frame, ids=ids)
-        made = {
-            n: one.value([text for i, text in kept.items() if parts[i][0] == n]) for n, one in held.items()
-        }
-        over = tokens_with(made) - limit
-        if over <= 0 or room <= 1:
-            return made, report
-        room = max(1, room - over)
-
-
-def fit_texts(
-    texts: Sequence[str],
-    most: int,
-    query: str,
-    counter: TokenCounter,
-    scorer: Any = None,
-    *,
-    frame: int = 0,
-    ids: Sequence[str] = (),
-) -> tuple[dict[int, str], BudgetReport]:
-    """Returns by position what of some texts answers the question, within `most` tokens when joined.
-
-    What the counter may be too low by is left free already, where `most` comes from. Each text costs `frame`
-    tokens more; the report calls them by `ids`.
-    """
-    ids = ids or [str(i) for i in range(len(texts))]
-    segments = [Segment(id=name, text=text) for name, text in zip(ids, texts, strict=True) if text.strip()]
-    places = {name: i for i, name in enumerate(ids)}
-    room = most
-    while True:
-        result = fit_documents(
-            segments,
-            max_tokens=room + int(room * counter.band),
-            query=query,
-            counter=counter,
-            scorer=scorer,
-            cost=lambda _, text: counter.count(text + JOINT) + frame,
-            dedup=False,
-        )
-        kept = {places[segment.id]: segment.text for segment in result.segments}
-        over = (
-            counter.count(JOINT.join(kept.values())) + frame * len(kept) - most
-        )  # an estimate may be more than those of parts
-        if over <= 0:
-            return kept, result.report
-        room = max(1, room - over)
-
-
 def as_text(llm: LLM, prompt: str, *, formatted: bool = False) -> str:
     """Returns a prompt as the LLM writes it around."""
     to_prompt: Any = llm.completion_to_prompt
     return prompt if formatted or to_prompt is None else str(to_prompt(prompt))
-
-
-def _text_of(value: Any) -> str:
-    """Returns a variable's text; "" for what is neither a text nor a list of texts."""
-    parts = [value] if isinstance(value, str) else value
-    is_text = isinstance(parts, (list, tuple)) and all(isinstance(part, str) for part in parts)
-    return JOINT.join(parts) if is_text else ""
 
 
 def _too_long(limit: int, needed: int, more: str) -> RequestExceededError:

@@ -29,13 +29,14 @@ from rankbudget.adapters import (
 from rankbudget.errors import BudgetExceededError
 
 from ._codec import CODEC, STORED, check_messages, copy_message, defused, pending
+from ._contexts import given_memory, workflow_callers
 from ._convert import measured
 from ._counters import counter_of
 from ._database import opened
 from ._events import BudgetEvent, dispatcher
 from ._options import by_name, check_part, named
 from ._render import Part, Rendering, as_is, with_prompt
-from ._serialize import add_settings, is_lost, read_settings
+from ._serialize import add_settings, is_lost, read_block, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit
 from .models import as_summarizer
 
@@ -142,6 +143,11 @@ class SessionMemory(BaseMemory):
             summarizer=self._given["summarizer"],
         )
 
+    def __bool__(self) -> bool:
+        """Returns False to an agent's run that is given another memory than the one its context holds."""
+        given = given_memory()
+        return given is None or given is self
+
     # ---- reading ---------------------------------------------------------------------------------
     @property
     def one_call(self) -> int | None:
@@ -168,14 +174,13 @@ class SessionMemory(BaseMemory):
 
     def get(self, input: Any = None, initial_token_count: int = 0, **options: Any) -> list[ChatMessage]:
         """Returns copies of what fits; `input` is a question that may not be stored yet."""
-        return list(self._result(drive(self.turn_steps(input, initial_token_count, read=options))).messages)
+        return list(self.fit(input, initial_token_count, **options).messages)
 
     async def aget(
         self, input: Any = None, initial_token_count: int = 0, **options: Any
     ) -> list[ChatMessage]:
         """Returns what `get` returns, without blocking the event loop."""
-        turn = await adrive(self.turn_steps(input, initial_token_count, read=options))
-        return list(self._result(turn).messages)
+        return list((await self.afit(input, initial_token_count, **options)).messages)
 
     def fit(self, question: Any = None, initial_token_count: int = 0, **options: Any) -> FitResult:
         """Returns what `get` returns for `question`, `initial_token_count` and `options`, and why.
@@ -294,6 +299,12 @@ class SessionMemory(BaseMemory):
         summarizer_or_warning(self._given["summarizer"], pickled=False)
         if self.token_limit == self._derived:
             data.pop("token_limit", None)  # it is the budget's
+        if (
+            workflow_callers()
+        ):  # what a context could not read again it leaves out, and takes from the next run
+            read_settings(data, {})
+            for block in data.get("memory_blocks", ()):
+                read_block(block)
         return data
 
     def __getstate__(self) -> dict[str, Any]:
@@ -315,6 +326,8 @@ class SessionMemory(BaseMemory):
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
         """Returns a memory of its own; one in a database is the same conversation."""
+        if workflow_callers():  # `edit_state` copies all of a context, whose memory stays what it is
+            return self
         memo = {} if memo is None else memo
         session = copy.deepcopy(self._session, memo)
         given = {**self._given, "session": session if self._given["session"] is not None else None}

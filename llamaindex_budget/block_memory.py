@@ -18,6 +18,7 @@ from rankbudget.adapters import NOTICE, Call, Plan, adrive, plain_budget, plan_s
 from rankbudget.errors import named_failure, shown
 
 from ._codec import PINNED, check_messages, copy_message, pending
+from ._contexts import live_data, live_memory
 from ._database import ask, database_of, opened
 from ._memory import SessionMemory
 from ._options import named
@@ -202,6 +203,8 @@ class BudgetMemory(SessionMemory, Memory):
         A conversation in a database is written as the database's address. What a block holds of this process,
         as a function or a model, is left out; a warning names it.
         """
+        if (live := live_data(self)) is not None:
+            return live
         left_out = {"memory_blocks", "memory_blocks_template", "tokenizer_fn", "sql_store"}
         data: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
         data["memory_blocks"] = [written_block(b) for b in self.memory_blocks]
@@ -223,6 +226,8 @@ class BudgetMemory(SessionMemory, Memory):
         Raises:
             BudgetConfigError: a tokenizer, a counter or a block cannot be made from plain data.
         """
+        if (live := live_memory(cls, data)) is not None:
+            return live
         values = opened(read_settings(data, kwargs))
         messages = [ChatMessage.model_validate(m) for m in values.pop("messages", ())]
         if "memory_blocks" not in kwargs:

@@ -16,6 +16,7 @@ from rankbudget import BudgetSession
 from rankbudget.adapters import Call
 
 from ._codec import check_messages, copy_message
+from ._contexts import live_data, live_memory
 from ._memory import SessionMemory
 from ._serialize import class_named, read_settings
 
@@ -136,7 +137,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns plain data that survives JSON: messages, limits, session, names of counters."""
-        return self._with_settings(super().to_dict(**kwargs))
+        return live_data(self) or self._with_settings(super().to_dict(**kwargs))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> BudgetChatMemoryBuffer:
@@ -149,6 +150,8 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         Raises:
             BudgetConfigError: store, tokenizer or counter cannot be found here.
         """
+        if (live := live_memory(cls, data)) is not None:
+            return live
         values = read_settings(data, kwargs)
         if "chat_history" in values:  # how the stock buffer wrote its messages once
             values["chat_store"] = {"store": {DEFAULT_CHAT_STORE_KEY: values.pop("chat_history")}}

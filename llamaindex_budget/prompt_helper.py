@@ -23,10 +23,10 @@ from rankbudget.errors import BudgetExceededError
 from ._codec import CODEC
 from ._counters import counter_named, counter_of, known_window, request_counter_of
 from ._events import send_report
-from ._limits import fit_texts
 from ._options import check_part, check_values, named
 from ._render import QUESTIONS
 from ._sharing import shared_budget
+from ._texts import fit_texts
 
 _SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will

@@ -54,7 +54,7 @@ class StoredMemoryBlock(BudgetMemoryBlock):
     def _reader(self, session_id: Any) -> Scope:
         found = self.scope(session_id) if callable(self.scope) else self.scope
         if not isinstance(found, Scope):
-            msg = f"scope must be a Scope, or a function of the session id that returns one (got {shown(found)})"
+            msg = f"scope must be a Scope, or a function of a session id that gives one (got {shown(found)})"
             raise BudgetConfigError(msg)
         return found
 

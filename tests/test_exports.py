@@ -8,13 +8,13 @@ import pytest
 
 EXPECTED = {
     "rankbudget": [
-        "AnalyzerConfig", "Assembler", "Assembly", "Block", "BlockAssembler", "BlockTotal", "BudgetConfigError", "BudgetError",
+        "AnalyzerConfig", "Assembler", "Assembly", "Block", "BlockAssembler", "BlockTotal", "BlockUsage", "BudgetConfigError", "BudgetError",
         "BudgetExceededError", "BudgetReport", "BudgetSession", "Codec", "CompressionResult", "CompressorConfig", "ContextAnalyzer",
         "CounterUnavailableError", "Decision", "DictCodec", "EmbeddingIndex", "EmbeddingIndexError", "FewShotSelector", "FitResult",
-        "FitStrategy", "MessageError", "OptimizationResult", "OptimizerConfig", "PromptCompressor", "Provenance", "Rendition", "RowError", "Scope",
-        "Scorer", "Segment", "SegmentScore", "StoreConflictError", "StoreError", "StoreUnsupportedError", "SummaryError", "TokenBudget", "TokenCounter", "TokenOptimizer", "afit_messages",
-        "build_constrained_prompt", "counter_for", "fit_documents", "fit_messages", "fit_text", "log_reports", "save_html",
-        "trace_reports", "truncate_text",
+        "FitStrategy", "MessageError", "OptimizationResult", "OptimizerConfig", "PromptCompressor", "Provenance", "RatioChange", "Rendition", "RowError", "Scope",
+        "Scorer", "Segment", "SegmentScore", "StoreConflictError", "StoreError", "StoreUnsupportedError", "SummaryError", "TokenBudget", "TokenCounter", "TokenOptimizer", "adapt_ratios", "afit_messages",
+        "build_constrained_prompt", "counter_for", "debug_context", "fit_documents", "fit_messages", "fit_text", "log_reports", "ratio_changes", "save_html",
+        "trace_reports", "truncate_text", "usage_of",
     ],
     "langchain_budget": [
         "BudgetChatPromptTemplate", "BudgetContextEdit", "BudgetDocumentCompressor", "BudgetExampleSelector", "BudgetMemory",

@@ -27,6 +27,7 @@ _HOME = {
     "Block": "segment",
     "BlockAssembler": "prompt.five_block_text",
     "BlockTotal": "report.totals",
+    "BlockUsage": "report.usage",
     "BudgetConfigError": "errors",
     "BudgetError": "errors",
     "BudgetExceededError": "errors",
@@ -49,6 +50,7 @@ _HOME = {
     "OptimizerConfig": "optimizer.optimizer",
     "PromptCompressor": "optimizer.compressor",
     "Provenance": "segment",
+    "RatioChange": "report.ratios",
     "Rendition": "segment",
     "RowError": "errors",
     "Scope": "segment",
@@ -62,16 +64,20 @@ _HOME = {
     "TokenBudget": "budget.token_budget",
     "TokenCounter": "counting.protocol",
     "TokenOptimizer": "optimizer.optimizer",
+    "adapt_ratios": "report.ratios",
     "afit_messages": "prompt.fit_messages",
     "build_constrained_prompt": "prompt.constrained",
     "counter_for": "counting",
+    "debug_context": "report.usage",
     "fit_documents": "prompt.fit_documents",
     "fit_messages": "prompt.fit_messages",
     "fit_text": "prompt.fit_text",
     "log_reports": "report.observers",
+    "ratio_changes": "report.ratios",
     "save_html": "report.page",
     "trace_reports": "report.observers",
     "truncate_text": "compression.truncate",
+    "usage_of": "report.usage",
 }
 
 __all__ = [
@@ -81,6 +87,7 @@ __all__ = [
     "Block",
     "BlockAssembler",
     "BlockTotal",
+    "BlockUsage",
     "BudgetConfigError",
     "BudgetError",
     "BudgetExceededError",
@@ -103,6 +110,7 @@ __all__ = [
     "OptimizerConfig",
     "PromptCompressor",
     "Provenance",
+    "RatioChange",
     "Rendition",
     "RowError",
     "Scope",
@@ -116,16 +124,20 @@ __all__ = [
     "TokenBudget",
     "TokenCounter",
     "TokenOptimizer",
+    "adapt_ratios",
     "afit_messages",
     "build_constrained_prompt",
     "counter_for",
+    "debug_context",
     "fit_documents",
     "fit_messages",
     "fit_text",
     "log_reports",
+    "ratio_changes",
     "save_html",
     "trace_reports",
     "truncate_text",
+    "usage_of",
 ]
 
 if TYPE_CHECKING:
@@ -164,8 +176,10 @@ if TYPE_CHECKING:
     from .relevance.protocol import Scorer
     from .report.observers import log_reports, trace_reports
     from .report.page import save_html
+    from .report.ratios import RatioChange, adapt_ratios, ratio_changes
     from .report.report import BudgetReport, FitResult
     from .report.totals import BlockTotal
+    from .report.usage import BlockUsage, debug_context, usage_of
     from .segment import Block, Decision, Provenance, Rendition, Scope, Segment
 
 

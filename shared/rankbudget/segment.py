@@ -199,7 +199,7 @@ class Block:
         pinned: never cut.
         strategy: name of the fitting strategy, or an object that is one; None takes the block's default.
         query: ranks this block by another text than the question.
-        store: a `MemoryStore`; what it has for the question and the prompt's scope is added to this block, and
+        store: a `MemoryStore`; what it has for the question and the prompt's scope is added to this block,
             preferences to a block of that name after the system prompt.
 
     Raises:

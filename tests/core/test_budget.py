@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget.budget.token_budget import DEFAULT_RANKS, TokenBudget
+from rankbudget.budget.arithmetic import DEFAULT_RANKS
+from rankbudget.budget.token_budget import TokenBudget
 from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
 
 

@@ -137,6 +137,57 @@ def test_the_8k_table_is_the_one_drawn_in_the_specification():
     assert set(FIVE_BLOCKS) == {"4K", "8K", "128K"}
 
 
+def test_blocks_by_keyword_are_the_specified_budget():
+    """The specification's own eight numbers make its 8K budget, and that of `five_blocks` but for the model's name."""
+    budget = TokenBudget.of_blocks(
+        system=500,
+        project=1000,
+        task=500,
+        history=1000,
+        knowledge=2000,
+        user_query=1000,
+        response=2000,
+        safety_buffer=192,
+    )
+    assert (budget.blocks_total, budget.grand_total, budget.context_window) == (5_000, 8_192, 8_192)
+    assert budget.replace(model="gpt-4") == TokenBudget.five_blocks("gpt-4")
+
+
+def test_the_size_of_the_system_block_is_its_limit():
+    """Where it is more than a quarter of a small window, too; without a size the quarter holds."""
+    budget = TokenBudget.of_blocks(system=500, history=500, response=200)
+    budget.check_system(500)
+    with pytest.raises(BudgetExceededError, match="at most 500 tokens, its size"):
+        budget.check_system(501)
+    with pytest.raises(BudgetExceededError, match="25% of the window of 700"):
+        TokenBudget.of_blocks(history=500, response=200).check_system(176)
+
+
+def test_blocks_by_keyword_take_other_fields_and_other_blocks():
+    """A larger window leaves a rest that flows down the ranks; a block of 0 tokens has no size."""
+    budget = TokenBudget.of_blocks(
+        history=1000, response=500, sizes={"memory": 300}, context_window=4096, surplus="keep", last_turns=4
+    )
+    assert (dict(budget.sizes), budget.reserve, budget.safety) == ({"history": 1000, "memory": 300}, 500, 0)
+    assert (budget.context_window, budget.surplus, budget.last_turns) == (4096, "keep", 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"history": 0.4, "response": -1}, r"history must be a whole number.*0\.4(.|\n)*response must be"),
+        ({"histry": 100}, "has no option 'histry'"),
+        ({}, "context_window must be a whole number from 1"),
+        ({"history": 100, "context_window": 50}, "at most the window, 50"),
+        ({"sizes": {"memory": "many"}}, "memory must be a whole number"),
+    ],
+)
+def test_blocks_by_keyword_are_checked(given, words):
+    """Shares, typing errors and sizes that do not fit are refused, each by its own name."""
+    with pytest.raises(BudgetConfigError, match=words):
+        TokenBudget.of_blocks(**given)
+
+
 def test_five_blocks_take_the_table_of_the_models_window():
     """A 128K model gets the 128K table, and an unknown model the 8K one."""
     assert TokenBudget.five_blocks("gpt-4o").context_window == 128_000

@@ -49,7 +49,7 @@ SUMMARY = ("summarizer", "summary_timeout")
 SLOTS = (
     *MODEL,
     *SUMMARY,
-    *("tools", "cut", "scorer", "strict", "session", "min_exchanges"),
+    *("tools", "cut", "scorer", "strict", "session", "min_exchanges", "last_turns"),
     *("history_key", "documents_key", "document_prompt", "example_prompt"),
 )
 COMPRESSOR = (*MODEL, "session", "scorer", "compress", "dedup", "order", "document_prompt", "separator")
@@ -94,6 +94,7 @@ DOORS: dict[str, Door] = {
 ODD = object()
 WRONG: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("max_tokens", "context_window", "k", "tool_result_tokens"), (0, -1, 2.5, "7", True)),
+    "last_turns": (0, -1, 2.5, "7", True),
     **dict.fromkeys(("keep", "trigger"), (0, -1, 2.5, "7", None)),
     "extra_tokens": (-500, "x", 1.5, None),
     "min_exchanges": (-1, "x", 1.5),

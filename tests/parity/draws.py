@@ -102,6 +102,7 @@ def _budget_tags(budget: Any) -> list[str]:
         "reserve as a share" if budget.reserve <= 1 else "reserve in tokens",
         f"message_cap {budget.message_cap}",
         f"min_exchanges {budget.min_exchanges}",
+        f"last_turns {budget.last_turns}",
         f"ratios of {' '.join(sorted(budget.ratios))}",
     ]
 
@@ -221,6 +222,7 @@ def _budgets() -> st.SearchStrategy[dict[str, Any]]:
             "preset": st.sampled_from((None, None, "rag")),
             "max_system_ratio": st.sampled_from((None, None, None, 0.25)),
             "min_exchanges": st.sampled_from((3, 3, 1)),
+            "last_turns": st.sampled_from((None, None, 2, 4)),
             "message_cap": st.sampled_from((1000, 1000, 200, None)),
         }
     )

@@ -158,7 +158,7 @@ def with_absent(
     if sources is None:
         names = set(map(block_named, names))
         return present + [demand_for(budget, name, 0) for name in budget.ratios if name not in names]
-    configured = [name for name in dict.fromkeys(sources) if name not in {*names, "system", "query"}]
+    configured = [name for name in sorted(set(sources)) if name not in {*names, "system", "query"}]
     everyone = present + [demand_for(budget, name, 0) for name in configured]
     has_pool = _POOL in names or _POOL in configured
     if budget.ratios.get(_POOL) and not has_pool and any(demand.shareless for demand in everyone):

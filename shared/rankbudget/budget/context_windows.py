@@ -147,9 +147,9 @@ _COLUMNS = (
     "task",
     "history",
     "knowledge",
-    "query",
-    "reserve",
-    "safety",
+    "user_query",
+    "response",
+    "safety_buffer",
 )
 _TABLE = {
     "4K": (4_096, 300, 400, 300, 400, 800, 500, 1_200, 100),

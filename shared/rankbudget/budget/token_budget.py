@@ -10,31 +10,25 @@ from typing import Any, Literal
 
 from ..errors import (
     BudgetConfigError,
-    BudgetExceededError,
     CounterUnavailableError,
+    check_count,
     check_options,
     named_fields,
     named_options,
     shown,
 )
-from ..segment import block_named
-from .validation import DEFAULT_RATIOS, DEFAULT_RESERVE, PARTS, FrozenDict, checked_fields, ratio_problems
+from .arithmetic import BudgetArithmetic
+from .validation import DEFAULT_RATIOS, DEFAULT_RESERVE, FrozenDict, checked_fields, ratio_problems
 
 Surplus = Literal["waterfall", "borrow", "keep"]
 """Where unused tokens go: down the ranks, to any hungry block, or nowhere."""
 Preset = Literal["chat", "rag"]
 """What is cut first: knowledge ("chat"), or history ("rag")."""
 
-DEFAULT_RANKS: Mapping[str, int] = FrozenDict(
-    system=1, query=1, preferences=2, project=2, task=3, memory=4, history=5, examples=6, knowledge=7
-)
-_RAG_RANKS = FrozenDict({**DEFAULT_RANKS, "history": 7, "knowledge": 5})
-_UNKNOWN_RANK = 7
-
 
 @named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenBudget:
+class TokenBudget(BudgetArithmetic):
     """Immutable limits for one prompt; one budget may serve all users, threads and frameworks.
 
     Args:
@@ -54,6 +48,8 @@ class TokenBudget:
         keep_band: the counter's band is kept empty, too, where it is more than `safety`.
         max_system_ratio: largest share of the window for the system prompt; None allows any.
         min_exchanges: question-and-answer pairs of the history that stay when anything of it stays.
+        last_turns: the newest turns of the history that may stay, from 1, the current question's among them;
+            None keeps as many as fit.
         message_cap: a number from 200 lets long texts of the last exchanges be shortened when these do not
             fit, and of older steps and exchanges before these are dropped; None never shortens.
         shorten_question: cuts a question that does not fit to what is free; otherwise it raises.
@@ -82,6 +78,7 @@ class TokenBudget:
     keep_band: bool = False
     max_system_ratio: float | None = 0.25
     min_exchanges: int = 3
+    last_turns: int | None = None
     message_cap: int | None = 1000
     shorten_question: bool = False
     model: str | None = None
@@ -136,11 +133,64 @@ class TokenBudget:
         return cls(**{"max_output": max_output_of(model), "model": name_of(model), **fields})
 
     @classmethod
+    def of_blocks(
+        cls,
+        *,
+        system: int = 0,
+        project: int = 0,
+        task: int = 0,
+        history: int = 0,
+        knowledge: int = 0,
+        user_query: int = 0,
+        response: int = 0,
+        safety_buffer: int = 0,
+        **fields: Any,
+    ) -> TokenBudget:
+        """Returns the budget whose blocks have fixed sizes in tokens; its window is their sum.
+
+        Args:
+            system: the most tokens of the system prompt; 0 sets no size, as for each block.
+            project: tokens of the project block.
+            task: of the task block.
+            history: of the conversation.
+            knowledge: of the retrieved texts.
+            user_query: kept for the question.
+            response: kept for the answer.
+            safety_buffer: kept empty because counts may be too low; the counter's band is kept, too.
+            fields: any other field of the budget, as a larger `context_window`, or `sizes` of other blocks.
+
+        Raises:
+            BudgetConfigError: a size is no whole number from 0, or there is nothing to fit into.
+
+        Example:
+            >>> budget = TokenBudget.of_blocks(system=500, history=1000, user_query=300, response=700)
+            >>> budget.context_window, budget.blocks_total, budget.available
+            (2500, 1500, 1800)
+        """
+        named = {"system": system, "project": project, "task": task, "history": history}
+        named |= {"knowledge": knowledge, "query": user_query}
+        given = {**named, "response": response, "safety_buffer": safety_buffer, **fields.pop("sizes", {})}
+        problems: list[str] = []
+        tokens = {name: check_count(name, size, problems) for name, size in given.items()}
+        if problems:
+            raise BudgetConfigError.of(problems)
+        plain: dict[str, Any] = {
+            "context_window": sum(tokens.values()),
+            "reserve": tokens.pop("response"),
+            "safety": tokens.pop("safety_buffer"),
+            "keep_band": True,
+            "ratios": {},
+        }
+        if system:  # its size is its limit, in a small window, too
+            plain["max_system_ratio"] = None
+        return cls(**{**plain, "sizes": {name: size for name, size in tokens.items() if size}, **fields})
+
+    @classmethod
     def five_blocks(cls, model: str = "gpt-4", **fields: Any) -> TokenBudget:
         """Returns the fixed sizes of the five-block form for a window of 4K, 8K or 128K; `fields` win.
 
         A model whose window is unknown gets the 8K table. Where counts of the model are estimates, their band
-        is kept free and the blocks that are cut first shrink.
+        is kept free and the blocks that are cut first shrink. `fields` are as in `of_blocks`.
 
         Example:
             >>> budget = TokenBudget.five_blocks("gpt-4")
@@ -149,9 +199,7 @@ class TokenBudget:
         """
         from .context_windows import five_block_sizes  # loads the tables of models
 
-        sizes = five_block_sizes(model)
-        plain = {name: sizes.pop(name) for name in ("context_window", "reserve", "safety")}
-        return cls(**{**plain, "keep_band": True, "ratios": {}, "sizes": sizes, "model": model, **fields})
+        return cls.of_blocks(**{**five_block_sizes(model), "model": model, **fields})
 
     @classmethod
     @named_options
@@ -224,137 +272,6 @@ class TokenBudget:
             7192
         """
         return TokenBudget.from_dict({**self.to_dict(), **fields})
-
-    @property
-    def available(self) -> int:
-        """Tokens for the whole prompt, the system prompt included, when counts are exact."""
-        return self.limit()
-
-    @property
-    def blocks_total(self) -> int:
-        """Tokens of all fixed sizes, the question's apart."""
-        return sum(size for name, size in self.sizes.items() if name != "query")
-
-    @property
-    def grand_total(self) -> int:
-        """Tokens of all fixed sizes with question, reserve and safety."""
-        return sum(self.sizes.values()) + self.reserve_tokens() + self.safety_tokens()
-
-    def reserve_tokens(self, system_tokens: int = 0) -> int:
-        """Returns the tokens kept for the answer beside a system prompt of `system_tokens`."""
-        return self.split(system_tokens=system_tokens)[0]
-
-    def safety_tokens(self, *, system_tokens: int = 0, band: float = 0.0) -> int:
-        """Returns the tokens kept empty beside `system_tokens`: a counter may be too low by the share `band`.
-
-        Example:
-            >>> TokenBudget(context_window=1000, reserve=100).safety_tokens(band=0.5)
-            300
-        """
-        return self.split(system_tokens=system_tokens, band=band)[1]
-
-    def limit(self, *, system_tokens: int = 0, band: float = 0.0, ceiling: int | None = None) -> int:
-        """Returns the largest prompt: window - reserve - safety.
-
-        Args:
-            system_tokens: of the system prompt.
-            band: by what share the counter may be too low.
-            ceiling: most tokens of the prompt beside the budget, from which the band is kept free, too.
-
-        Example:
-            >>> TokenBudget(context_window=1000, reserve=100).limit(band=0.5, ceiling=300)
-            200
-        """
-        return self.split(system_tokens=system_tokens, band=band, ceiling=ceiling)[2]
-
-    def split(
-        self, *, system_tokens: int = 0, band: float = 0.0, ceiling: int | None = None
-    ) -> tuple[int, int, int]:
-        """Returns for `system_tokens` and `band` reserve, safety without a `ceiling`, and largest prompt."""
-        reserve = int(self.reserve)
-        if self.reserve <= 1:
-            reserve = max(0, self.context_window - system_tokens) * round(self.reserve * PARTS) // PARTS
-            reserve = reserve if self.max_output is None else min(reserve, self.max_output)
-        prompt, stays = self.context_window - reserve, 0
-        within = self._with_band(band)
-        if self.safety is not None:
-            share = self.context_window * round(self.safety * PARTS) // PARTS
-            stays = int(self.safety) if self.safety > 1 else share
-        limit = min(prompt * PARTS // within, prompt - stays)
-        most = limit if ceiling is None else min(limit, ceiling * PARTS // within)
-        return reserve, prompt - limit, most
-
-    def ceiling_for(self, limit: int, *, band: float) -> int:
-        """Returns the `ceiling` that makes `limit` the largest prompt for a counter with this `band`.
-
-        Example:
-            >>> TokenBudget(context_window=1000, reserve=100).ceiling_for(200, band=0.5)
-            300
-        """
-        return -(-limit * self._with_band(band) // PARTS)
-
-    def _with_band(self, band: float) -> int:
-        return PARTS + (round(band * PARTS) if self.safety is None or self.keep_band else 0)
-
-    def room(self, *, fixed: int = 0, system_tokens: int | None = None, band: float = 0.0) -> int:
-        """Returns what the blocks may share: window - reserve - safety - `fixed`.
-
-        Args:
-            fixed: tokens that always stay: system prompt, tools, question, framing.
-            system_tokens: how many of them are the system prompt; None takes all.
-            band: by what share the counter may be too low.
-
-        Raises:
-            BudgetExceededError: when what always stays does not fit.
-        """
-        system = fixed if system_tokens is None else system_tokens
-        limit = self.limit(system_tokens=system, band=band)
-        if fixed > limit:
-            msg = (
-                f"what always stays must have at most {limit:,} tokens of the window of "
-                f"{self.context_window:,} (got {fixed:,}, {system:,} of them the system prompt). "
-                "Shorten the system prompt, tools or question, lower the reserve, or use a larger window."
-            )
-            parts = {"system": system, "other": fixed - system}
-            raise BudgetExceededError(msg, limit=limit, needed=fixed, blocks=parts)
-        return limit - fixed
-
-    def check_system(self, system_tokens: int) -> None:
-        """Raises BudgetExceededError when `system_tokens` exceed the system size or `max_system_ratio`."""
-        limits = [(self.sizes["system"], "its size", "sizes['system']")] if "system" in self.sizes else []
-        if self.max_system_ratio is not None:
-            most = self.context_window * round(self.max_system_ratio * PARTS) // PARTS
-            words = f"{self.max_system_ratio:.0%} of the window of {self.context_window:,}"
-            limits.append((most, words, "max_system_ratio"))
-        most, words, setting = min(limits, default=(system_tokens, "", ""))
-        if system_tokens > most:
-            msg = (
-                f"the system prompt must have at most {most:,} tokens, {words} (got {system_tokens:,}). "
-                f"Shorten it or raise {setting}."
-            )
-            blocks = {"system": system_tokens}
-            raise BudgetExceededError(msg, limit=most, needed=system_tokens, blocks=blocks)
-
-    def rank_of(self, block: str) -> int:
-        """Returns the rank of `block`, 1 = cut last.
-
-        Example:
-            >>> TokenBudget().rank_of("history") < TokenBudget().rank_of("knowledge")
-            True
-        """
-        known = _RAG_RANKS if self.preset == "rag" else DEFAULT_RANKS
-        name = block_named(block)
-        return self.ranks.get(name, known.get(name, _UNKNOWN_RANK))
-
-    def share_of(self, block: str) -> float:
-        """Returns the share (0-1) of the room that is the own of `block`; 0 when it has none or a size.
-
-        Example:
-            >>> TokenBudget(ratios={"memory": .35, "history": .35}).share_of("history")
-            0.5
-        """
-        total = sum(self.ratios.values())
-        return self.ratios.get(block_named(block), 0.0) / total if total else 0.0
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:

@@ -13,6 +13,7 @@ _Value = TypeVar("_Value")
 PARTS = 1_000_000_000
 """Shares are computed in billionths: 29 % of 100 is 29, although 100 * 0.29 is 28.999... in floats."""
 NO_CAP = ", or None to leave every message whole"
+EVERY_TURN = ", or None to keep as many as fit"
 LEAST_MESSAGE_CAP = 200
 """No message is capped to fewer tokens: so little of it tells the model nothing."""
 _ROUNDING = 1e-9
@@ -56,6 +57,7 @@ _RULES: dict[str, Callable[[str, Any, list[str]], Any]] = {
     "keep_band": check_flag,
     "max_system_ratio": partial(check_number, high=1, above=True, allowed="a share above 0 to 1, or None"),
     "min_exchanges": check_count,
+    "last_turns": partial(check_count, low=1, instead=EVERY_TURN),
     "message_cap": partial(check_count, low=LEAST_MESSAGE_CAP, instead=NO_CAP),
     "shorten_question": check_flag,
     "model": _check_name,
@@ -63,7 +65,7 @@ _RULES: dict[str, Callable[[str, Any, list[str]], Any]] = {
     "surplus": partial(check_choice, allowed=("waterfall", "borrow", "keep")),
     "preset": partial(check_choice, allowed=(None, "chat", "rag")),
 }
-_MAY_BE_NONE = ("safety", "max_system_ratio", "message_cap", "model", "max_output")
+_MAY_BE_NONE = ("safety", "max_system_ratio", "last_turns", "message_cap", "model", "max_output")
 _ENTRY_RULES: dict[str, tuple[str, Callable[[str, Any, list[str]], Any]]] = {
     "ratios": ("ratio", partial(check_number, **SHARE)),
     "sizes": ("size", check_count),

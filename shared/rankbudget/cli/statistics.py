@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import BudgetConfigError, shown
 from ..report.report import BudgetReport
+from ..report.usage import BlockUsage, usage_of
 from .fitting import print_json
 from .reading import read_text
 from .tables import aligned
-
-
-@dataclass(slots=True)
-class _Block:
-    reports: int = 0
-    cut: int = 0
-    used: int = 0
-    granted: int = 0
-    dropped: int = 0
 
 
 def show_statistics(files: Sequence[str], *, as_json: bool) -> None:
@@ -31,31 +22,24 @@ def show_statistics(files: Sequence[str], *, as_json: bool) -> None:
         BudgetConfigError: a file has something else than reports.
     """
     reports = [report for file in files for report in _reports(file)]
-    blocks: dict[str, _Block] = {}
-    for report in reports:
-        for one in report.blocks:
-            block = blocks.setdefault(one.name, _Block())
-            block.reports += 1
-            block.cut += bool(one.shortened or one.dropped)
-            block.used += one.used
-            block.granted += one.granted or 0
-            block.dropped += one.dropped
+    blocks = usage_of(reports)
     full = sum(report.total_tokens for report in reports) / sum(max(1, report.limit) for report in reports)
     if as_json:
         rows = {name: _row(block) for name, block in blocks.items()}
         print_json({"reports": len(reports), "used_share": round(full, 4), "blocks": rows})
         return
     print(f"{len(reports):,} reports, {full:.0%} of the limits used")
-    head = ("block", "reports", "cut in", "mean used", "mean granted", "pieces dropped")
-    print(aligned(head, [(name, *_row(block).values()) for name, block in blocks.items()]))
+    head = ("block", "reports", "cut in", "no room in", "mean wanted", "mean used", "mean granted")
+    print(aligned((*head, "pieces dropped"), [(name, *_row(one).values()) for name, one in blocks.items()]))
 
 
-def _row(block: _Block) -> dict[str, Any]:
+def _row(block: BlockUsage) -> dict[str, Any]:
+    means = {f"mean_{figure}": block.mean(figure) for figure in ("wanted", "used", "granted")}
     return {
         "reports": block.reports,
         "cut_in": block.cut,
-        "mean_used": round(block.used / block.reports),
-        "mean_granted": round(block.granted / block.reports),
+        "no_room_in": block.exhausted,
+        **means,
         "dropped": block.dropped,
     }
 

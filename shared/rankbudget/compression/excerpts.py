@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ..relevance.corpus import BoundedCache
+from ..relevance.long_lines import LONGEST
 from ..relevance.records import records_of
-from ..relevance.sentences import LONGEST, split_sentences
+from ..relevance.sentences import split_sentences
 from ..relevance.words import raw_words, stem
-from .importance import Words, by_importance, saying, troubles
+from .importance import Words, by_importance, ranked_by_words, troubles
 
 Excerpt = Callable[[int], str]
 """Makes an excerpt in about so many characters."""
@@ -50,12 +51,12 @@ def _excerpt_of(text: str, asked: Words) -> Excerpt | None:
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
     if len(pieces) < _FEWEST:
         return None
-    if not is_list and not saying(pieces, asked) and not (of_lines and troubles(pieces)):
+    near, others = ranked_by_words(pieces, asked)
+    if not is_list and not near and not others and not (of_lines and any(troubles(pieces))):
         return None
     order = by_importance(pieces, asked, ends_first=2, record=records_of(pieces))
-    named = dict.fromkeys(saying(pieces, asked), asked)
     kind = "lines" if of_lines and len(pieces) == count else "parts"
-    return partial(_pick, pieces, order, named, kind=kind)
+    return partial(_pick, pieces, order, dict.fromkeys(near, asked), kind=kind)
 
 
 def _pick(pieces: list[str], order: list[int], named: Mapping[int, Words], target: int, *, kind: str) -> str:

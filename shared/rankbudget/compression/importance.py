@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -9,11 +10,13 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from ..relevance.words import content_words, raw_words, stem
+from ..relevance.troubles import tells_trouble as text_tells_trouble
+from ..relevance.troubles import traces_in
+from ..relevance.words import content_words, numbered, raw_words, stem, without_counts
 from .json_values import dump
 
 Words = frozenset[str]
-"""The words, names and numbers of a question, in one form each; none where no question is known."""
+"""The words, names and numbers of a question, in one form each, and numbers with the word that they belong to."""
 _NAME = re.compile(r"(?<!\w)\w+(?:[-./:@#]\w+)+")
 """It starts at the start of a word alone: a long run of letters is read once, not from each of them."""
 _HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z][a-z])")
@@ -22,25 +25,19 @@ _NUMBER = re.compile(
 )
 _BETWEEN = re.compile(r"[,.'’\u202f\xa0](?=\d{3}(?!\d))")
 """What stands between the thousands of a number."""
-_TROUBLE = re.compile(
-    r"\b(?:errors?|fail(?:ed|ure)?|exception|traceback|fatal|critical|panic(?:ked)?|denied|timed? ?out"
-    r"|invalid)\b|\w(?-i:Error|Exception)\b|\berr!|segmentation fault|core dumped|out of memory"
-    r"|^e {3,}\S|^\s+File \"",
-    re.IGNORECASE,
-)
 _ESCAPED = re.compile(r"\\+[nrt]")
 """White space in a string of JSON, or of JSON in such a string: its letter is no part of a word."""
 _FEW = 10
 """One item in ten, or one, may have a word that tells it from the others."""
-_NEARLY = 0.8
+_NEARLY, _SOME, _FEW_EXCEPTIONS = 0.8, 3, 3
 
 
 @lru_cache(maxsize=64)
 def words_of(question: str) -> Words:
     """Returns the words, names and numbers of a question that are worth looking for."""
-    return frozenset(
-        [*map(stem, content_words(_apart(question))), *content_words(question), *_names(question)]
-    )
+    plain = without_counts(question)
+    words = [*map(stem, content_words(_apart(plain))), *content_words(plain)]
+    return frozenset([*words, *_names(question), *_pairs(question)])
 
 
 def by_importance(
@@ -52,14 +49,19 @@ def by_importance(
 ) -> list[int]:
     """Returns positions, most worth keeping first.
 
-    First are the best item that says what was asked, `ends_first` ends, further such items with the `record`
-    around each, and those that tell of trouble; then all others from the ends towards the middle.
+    First are the best item that says what was asked, `ends_first` ends, exceptions where there are few, further
+    such items with the `record` around each, and those that tell of trouble; then those that say some of it,
+    and all others from the ends towards the middle.
     """
     count = len(items)
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
-    near = saying(items, asked)
+    near, others = ranked_by_words(items, asked)
     records = chain.from_iterable(map(record, near))
-    return list(dict.fromkeys([*near[:1], *ends[:ends_first], *records, *troubles(items), *ends]))
+    exceptions, told = troubles(items)
+    first = exceptions if len(exceptions) <= _FEW_EXCEPTIONS else []
+    return list(
+        dict.fromkeys([*near[:1], *ends[:ends_first], *first, *records, *exceptions, *told, *others, *ends])
+    )
 
 
 def saying(items: Sequence[Any], asked: Words) -> list[int]:
@@ -67,20 +69,38 @@ def saying(items: Sequence[Any], asked: Words) -> list[int]:
 
     An item has a word that few have, or more of the rarer ones than any other: a first name and a surname.
     """
+    return ranked_by_words(items, asked)[0]
+
+
+def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list[int]]:
+    """Returns the positions of items that say what was asked, the best first, and of those that say some of it."""
     if not asked:
-        return []
+        return [], []
     texts = [item if isinstance(item, str) else _ESCAPED.sub(" ", dump(item)) for item in items]
-    held = [
-        asked.intersection([*map(stem, raw_words(_apart(text))), *raw_words(text), *_names(text)])
-        for text in texts
-    ]
+    held = [asked.intersection(_words_in(text)) for text in texts]
+    times = Counter(chain.from_iterable(held))
+    # A number belongs to the word before it, where an item has both: 88 people are not department 88.
+    bound = {word.rpartition(" ")[2]: word for word in asked if " " in word and times[word]}
+    held = [frozenset([word for word in words if bound.get(word, word) in words]) for words in held]
     times = Counter(chain.from_iterable(held))
     few = max(1, len(items) // _FEW)
-    hits = [sum([1 / times[word] for word in words]) for words in held]
+    # Rounded once: the order in which a set holds its words differs from one process to the next.
+    hits = [math.fsum([1 / times[word] for word in words]) for words in held]
     best = max(hits, default=0.0)
-    most = [i for i, hit in enumerate(hits) if hit and hit >= _NEARLY * best]
+    most_of = [i for i, hit in enumerate(hits) if hit and hit >= _NEARLY * best]
     rare = [i for i, words in enumerate(held) if any(times[word] <= few for word in words)]
-    return sorted({*rare, *(most if len(most) <= few else ())}, key=lambda i: (-hits[i], i))
+    near = sorted({*rare, *(most_of if len(most_of) <= few else ())}, key=lambda i: (-hits[i], i))
+    some = {i for i, words in enumerate(held) if any(times[word] <= _SOME * few for word in words)}
+    return near, sorted(some.difference(near), key=lambda i: (-hits[i], i))
+
+
+def _words_in(text: str) -> list[str]:
+    """Returns the words, names and numbers of a text as `words_of` has those of a question."""
+    return [*map(stem, raw_words(_apart(text))), *raw_words(text), *_names(text), *_pairs(text)]
+
+
+def _pairs(text: str) -> list[str]:
+    return [f"{word} {number}" for word, number in numbered(text)]
 
 
 def names_in(text: str) -> list[str]:
@@ -105,16 +125,24 @@ def _plain_number(number: str) -> str:
     return f"{whole}.{rest.rstrip('0')}".rstrip(".") if mark else digits
 
 
-def troubles(items: Sequence[Any]) -> list[int]:
-    """Returns the positions of items that tell of errors, with the line that a colon announces.
+def troubles(items: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Returns the positions of the exceptions of stack traces, and of other items that tell of errors.
 
-    None where most do, as none of them is special.
+    Those are with the line that a colon announces, none where most do, as none of them is special; then come
+    the frames beside the exceptions.
     """
-    told = [i for i, item in enumerate(items) if tells_trouble(item)]
-    if len(told) * 2 > len(items):
-        return []
-    opened = [i + 1 for i in told if isinstance(items[i], str) and items[i].rstrip().endswith(":")]
-    return sorted({*told, *(i for i in opened if i < len(items))})
+    lines = [item if isinstance(item, str) else "" for item in items]
+    exceptions: list[int] = []
+    frames: dict[int, None] = {}
+    for lines_of, own in traces_in(lines):
+        exceptions += lines_of
+        frames.update(dict.fromkeys(own))
+    told = [i for i, item in enumerate(items) if i not in frames and tells_trouble(item)]
+    if len(told) * 2 > len(items) - len(frames):
+        told = []
+    opened = [i + 1 for i in told if lines[i].rstrip().endswith(":") and i + 1 < len(items)]
+    beside = [j for i in exceptions for j in (i - 1, i - 2, i + 1, i + 2) if j in frames]
+    return exceptions, [*sorted({*told, *opened}.difference(frames)), *beside]
 
 
 def tells_trouble(item: Any) -> bool:
@@ -126,4 +154,4 @@ def tells_trouble(item: Any) -> bool:
         )
     if isinstance(item, list):
         return any(map(tells_trouble, item[:20]))
-    return isinstance(item, str) and bool(_TROUBLE.search(item))
+    return isinstance(item, str) and text_tells_trouble(item)

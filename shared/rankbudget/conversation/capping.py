@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from .timeline import Timeline, Unit
+from .timeline import Timeline
+from .units import Unit
 
 LEAST_TOKENS = 200
 """No text of an exchange that could be dropped is cut below this."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -17,7 +18,8 @@ from .capping import LEAST_TOKENS, shortened
 from .older import with_shortened
 from .selection import Selection, fill, minimum_sets
 from .state import Cut, KeptRun, Summary, ThreadState
-from .timeline import Broken, Timeline, Turn, Unit
+from .timeline import Timeline
+from .units import Broken, Turn, Unit
 
 
 def stable(timeline: Timeline, room: int, minimum: int) -> Selection | None:
@@ -76,6 +78,7 @@ def resume(timeline: Timeline, room: int, minimum: int, known: ThreadState) -> S
     It is dropped when all of the conversation fits again, as written. None when not even the last exchanges
     fit.
     """
+    known = replace(known, run=None) if timeline.first_turn else known
     cut, caps = known.cut, _caps_of(timeline, known)
     edits = shortened(timeline, caps) if caps else {}
     if (cut is not None or edits) and timeline.costs_at_most(room + timeline.pinned_tokens):
@@ -183,7 +186,7 @@ def remembered(
     if not selection.complete and cut is None:
         starts = frozenset([unit.start for unit in selection.units])
         cut = Cut(starts, size, min(starts, default=size), _beside_question(timeline, selection.room))
-    start = min(stop, cut.oldest if cut is not None else 0)
+    start = min(stop, cut.oldest if cut is not None else timeline.first_turn)
     tail = min([unit.start for unit in selection.units if unit.start > stop], default=size)
     pinned = tuple([p for p in timeline.pinned if p < stop])
     counted, whole = _counts(timeline, tail)
@@ -197,7 +200,7 @@ def remembered(
         cut=cut,
         counted=counted,
         question_hash=hash(timeline.prints.one(stop)) if newest is not None else 0,
-        run=None if selection.edits else _closed(timeline, selection, broken, stop),
+        run=None if selection.edits or timeline.first_turn else _closed(timeline, selection, broken, stop),
         whole=whole,
         caps=tuple(selection.caps.items()),
         refused_at=size if failed else known.refused_at if known is not None else -1,

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..messages.texts import texts_of
 from ..segment import Action, Decision, DecisionRange
-from .timeline import Broken, Timeline
+from .timeline import Timeline
+from .units import Broken
 
 _decision = partial(Decision, block="history")
 
@@ -49,7 +50,9 @@ def decisions_on(
     parts += [decide(position, "trimmed", reason) for position, reason in broken]
     first = next((i for i in chosen if not timeline.is_pinned(i)), size)
     named = {*chosen, *(position for position, _ in broken)}
-    for start, stop, reason in ((0, first, "older_than_cut"), (first, size, "no_room")):
+    since = timeline.first_turn
+    runs = ((0, since, "older_than_last_turns"), (since, first, "older_than_cut"), (first, size, "no_room"))
+    for start, stop, reason in runs:
         dropped = partial(_others, start, stop, named)
         spread(stop - start - sum([start <= i < stop for i in named]), dropped, "trimmed", reason)
     return parts

@@ -15,7 +15,8 @@ from .selection import Selection, fill, minimum_sets
 from .state import Summary
 from .summary import summarize
 from .thread import FittedThread
-from .timeline import Broken, Timeline, Unit
+from .timeline import Timeline
+from .units import Broken, Unit
 
 SUMMARY_SHARE = 0.3
 """Part of the history's room that a summary of what was dropped may take."""
@@ -81,7 +82,7 @@ def fit_thread(timeline: Timeline, limit: int, *, beside: int = 0) -> Steps[Fitt
     selection = select(timeline, room) if room >= 0 or not timeline.measure.additive else None
     if selection is None:
         raise _refused(timeline, limit, room, beside)
-    if timeline.thread.summarizer is None or selection.complete:
+    if timeline.thread.summarizer is None or (selection.complete and not timeline.first_turn):
         return _put_together(timeline, selection)
     return (yield from _with_summary(timeline, select, selection, room, limit))
 

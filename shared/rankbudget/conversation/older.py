@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, cuttable, shortened
 from .selection import MUST, REST_SHARE, STEPS, Selection, in_order_of_importance, minimum_sets
-from .timeline import Timeline, Unit
+from .timeline import Timeline
+from .units import Unit
 
 
 def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | None:

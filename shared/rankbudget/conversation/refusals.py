@@ -7,7 +7,8 @@ from typing import Any
 
 from ..errors import MessageError
 from ..messages.codec import Codec, says_nothing
-from .timeline import Broken, Timeline, Turn
+from .timeline import Timeline
+from .units import Broken, Turn
 
 
 def refuse_invalid(timeline: Timeline) -> None:

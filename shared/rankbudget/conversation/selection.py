@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import islice
 from typing import Any
 
 from .capping import LEAST_TOKENS
 from .state import Cut, KeptRun
-from .timeline import NO_EDITS, Timeline, Unit
+from .timeline import NO_EDITS, Timeline
+from .units import Turn, Unit
 
 REST_SHARE = 0.25
 """Share of the room that the last exchanges, which may be shortened, leave to what is before them."""
+
+
+HEAVY = 400
+"""Tokens in no text above which a step or an exchange waits; a picture has 765 or more in most models."""
 
 
 @dataclass(slots=True)
@@ -71,19 +77,60 @@ MUST, STEPS, OLDER = range(3)
 
 
 def in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[int, list[Unit]]]:
-    """Yields what to add next, and what it is: `MUST`, `STEPS` or `OLDER`."""
+    """Yields what to add next, and what it is: `MUST`, `STEPS` or `OLDER`.
+
+    A step or an exchange with much that nothing can shorten, as photos, comes behind as much of the older
+    rest. So it does not keep the rest out of a small room, and its place is the same in every room.
+    """
     turns = timeline.turns()
     newest = []
     for turn in islice(turns, max(1, minimum)):
         newest.append(turn)
         yield MUST, turn.core()
+    waiting: list[tuple[int, int, int, list[list[Unit]]]] = []  # a heap: what is due first
+    passed = 0
+    for place, (importance, links) in enumerate(_by_age(newest, turns)):
+        # The steps of an exchange cannot be without its question.
+        together = _uncuttable(timeline, links[0]) > HEAVY
+        for part in [links] if together else [[link] for link in links]:
+            weight = _uncuttable(timeline, part[0])
+            if weight > HEAVY:
+                heappush(waiting, (passed + weight, place, importance, part))
+                continue
+            yield importance, part[0]
+            passed += sum([timeline.tokens_of(unit) for unit in part[0]])
+        while waiting and waiting[0][0] <= passed:
+            yield from _each(heappop(waiting))
+    while waiting:
+        yield from _each(heappop(waiting))
+
+
+def _each(waited: tuple[int, int, int, list[list[Unit]]]) -> Iterator[tuple[int, list[Unit]]]:
+    _, _, importance, links = waited
+    return ((importance, link) for link in links)
+
+
+def _by_age(newest: Sequence[Turn], older: Iterator[Turn]) -> Iterator[tuple[int, list[list[Unit]]]]:
+    """Yields the other steps of the last exchanges, then older exchanges and their steps, newest first."""
     for turn in newest:
         for unit in reversed(turn.body[:-1]):
-            yield STEPS, [unit]
-    for turn in turns:
-        yield OLDER, turn.core()
-        for unit in reversed(turn.body[:-1]):
-            yield OLDER, [unit]
+            yield STEPS, [[unit]]
+    for turn in older:
+        yield OLDER, [turn.core(), *([unit] for unit in reversed(turn.body[:-1]))]
+
+
+def _uncuttable(timeline: Timeline, link: Sequence[Unit]) -> int:
+    """Returns how many tokens of some units are in no text; 0 where all of them are few."""
+    if sum([timeline.tokens_of(unit) for unit in link]) <= HEAVY:
+        return 0
+    found = 0
+    for position in [i for unit in link for i in unit.positions()]:
+        message = timeline.messages[position]
+        neutral = timeline.codec.to_dict(message)
+        if neutral.get("content").__class__ is not str or neutral.get("tool_calls"):
+            text = timeline.thread.counter.count(timeline.text(position))
+            found += timeline.measure.group([message]) - text
+    return found
 
 
 def minimum_sets(timeline: Timeline, minimum: int) -> list[list[Unit]]:

@@ -11,7 +11,8 @@ from .coverage import Piece, cover, take
 from .next_call import Said, Value, likely, values_of
 from .older import lengthen, results_of
 from .selection import Selection
-from .timeline import NO_EDITS, Timeline, Turn, Unit
+from .timeline import NO_EDITS, Timeline
+from .units import Turn, Unit
 
 NEWEST_STEPS = 0.25
 """Share of the free room for the newest steps."""

@@ -30,6 +30,7 @@ class Thread:
     measure: Measure  # counts messages, as the whole request holds them
     cut: CutMode
     min_exchanges: int
+    last_turns: int | None
     message_cap: int | None
     shorten_question: bool
     summarizer: Summarizer | None
@@ -41,6 +42,11 @@ class Thread:
     held: bool
     remembers: bool  # a session remembers the cut, and moves it down to half of the room when it must
     known: Sequence[ThreadState]  # what the session remembers, of each conversation in the thread
+
+    @property
+    def most_turns(self) -> int | None:
+        """Turns of the messages that may stay; the current question is one, wherever it is."""
+        return None if self.last_turns is None else self.last_turns - self.asked_elsewhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ roles, which is one fast pass: system messages may be anywhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -16,13 +16,13 @@ from ..counting.blocks import must_be_answered, unanswered
 from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing
 from ..messages.measure import Measure
 from ..messages.texts import texts_of
+from .reading import held
 from .state import Prints, ThreadState, continued
 from .thread import Thread
+from .units import Broken, Turn, Unit
 
 NO_EDITS: Mapping[int, Any] = MappingProxyType({})
 """Nothing is shortened."""
-Broken = tuple[int, str]
-"""The position of a message that no valid conversation may hold, and why."""
 
 _CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assistant", "tool")}
 """A byte for each role: a long thread is searched for its questions at the speed of memory."""
@@ -38,41 +38,6 @@ _PINNED = frozenset([*(_CODES[role] for role in PINNED_ROLES), _STORED])
 _BLOCK = 128  # roles read at once
 
 
-@dataclass(slots=True)
-class Unit:
-    """A run of messages that lives or dies together: positions `start` to before `stop`."""
-
-    start: int
-    stop: int
-    waiting: bool = False  # a tool call at the very end that still waits for (some of) its results
-    tokens: int = -1  # counted when they are asked for
-    holes: tuple[int, ...] = ()  # positions inside that do not belong: results without a call
-
-    def positions(self) -> Sequence[int]:
-        """Returns the positions that belong."""
-        if not self.holes:
-            return range(self.start, self.stop)
-        return [i for i in range(self.start, self.stop) if i not in self.holes]
-
-
-@dataclass(slots=True)
-class Turn:
-    """A question and all up to the next one; a thread without any is one turn without a question."""
-
-    start: int
-    stop: int
-    question: Unit | None
-    body: list[Unit]
-    units: list[Unit]  # the question and the body, oldest first
-    broken: list[Broken]
-
-    def core(self) -> list[Unit]:
-        """Returns what an exchange is at the least: the question and its last answer or tool batch."""
-        if self.question is None:
-            return self.body[-1:]
-        return [self.question, self.body[-1]] if self.body else [self.question]
-
-
 class Timeline:
     """Reads one list of host messages, oldest first.
 
@@ -86,6 +51,7 @@ class Timeline:
     _counted: dict[tuple[int, int], int]
     thread: Thread  # where there is one
     shortens: bool  # whether results of older steps may be shortened
+    _most_turns: int | None = None
 
     def __init__(
         self,
@@ -96,14 +62,14 @@ class Timeline:
         ended: bool = False,
         thread: Thread | None = None,
     ) -> None:
-        # A report reads dropped messages later, whatever the caller does to its list.
-        self.messages = list(messages)
+        self.messages = held(messages)  # a report reads dropped ones later
         self.codec = codec
         self.measure = measure
         self._may_wait = not ended
         if thread is not None:
             self.thread, ended = thread, thread.asked_elsewhere
             self._may_wait = not (ended or thread.sent)
+            self._most_turns = thread.most_turns
             # Where there is a summarizer, steps that do not fit whole go into the summary.
             self.shortens = thread.message_cap is not None and thread.summarizer is None
         self.ended = ended
@@ -144,6 +110,16 @@ class Timeline:
             yield self.turns_read[done]
             done += 1
 
+    @cached_property
+    def first_turn(self) -> int:
+        """Where the first turn begins that `last_turns` leaves; 0 where it leaves all of them."""
+        if self._most_turns is None:
+            return 0
+        start = len(self.messages)
+        for _ in range(min(self._most_turns, start)):
+            start = self.question_before(start)
+        return start if self.question_before(start) >= 0 else 0
+
     def tokens_of(self, unit: Unit) -> int:
         """Returns what a unit costs as it was written; counted once."""
         if unit.tokens < 0:
@@ -170,7 +146,7 @@ class Timeline:
             left -= self.cost(turn.units)
             if left < 0:
                 return False
-            if known is not None and turn.start == known.stop and known.whole > left:
+            if known is not None and turn.start == known.stop and known.whole > left and not self.first_turn:
                 return False  # what was counted before is not counted again
         return left >= 0
 
@@ -323,7 +299,9 @@ class Timeline:
         return self._roles[position] == _USER
 
     def _parse_one(self) -> bool:
-        """Parses the newest turn that is not parsed yet; returns whether there was one."""
+        """Parses the newest turn that is not parsed yet; returns whether there was one that may stay."""
+        if len(self.turns_read) == self._most_turns:
+            return False
         stop = self.turns_read[-1].start if self.turns_read else len(self._roles)
         start = self.question_before(stop)
         if start < 0 and (stop <= 0 or self.turns_read or self.ended):

@@ -25,7 +25,16 @@ Side = Literal["right", "left"]
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Measures text, messages and tools as the model will see them."""
+    """Measures text, messages and tools as the model will see them.
+
+    Called with what `counter_for` takes, it returns what `counter_for` returns. Type checkers allow no call
+    of a protocol: use `counter_for` in checked code.
+
+    Example:
+        >>> from rankbudget import counter_for
+        >>> TokenCounter("gpt-4o") is counter_for("gpt-4o")
+        True
+    """
 
     @property
     def name(self) -> str:

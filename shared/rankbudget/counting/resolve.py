@@ -99,6 +99,12 @@ def _reduce(counter: TextCounter) -> tuple[Any, ...]:
     return counter_for, (counter.name,)
 
 
+def _made(cls: type[Any], *args: Any, **options: Any) -> Any:
+    """Returns the counter for the arguments of a call of the protocol; a class built on it makes its own."""
+    return counter_for(*args, **options) if cls is TokenCounter else super(TokenCounter, cls).__new__(cls)
+
+
+TokenCounter.__new__ = staticmethod(_made)  # type: ignore[method-assign]  # the protocol imports nothing
 TextCounter.__reduce__ = _reduce  # type: ignore[assignment,method-assign]  # only this module knows names
 
 

@@ -1,4 +1,4 @@
-"""Memories and conversations that outlive a process: texts with an owner in, a budgeted choice of them out."""
+"""Memories and conversations that outlive a process: kept with an owner, chosen within a budget."""
 
 from __future__ import annotations
 

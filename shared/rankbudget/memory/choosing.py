@@ -1,4 +1,4 @@
-"""Candidates of a question in the order of their use, within a number of tokens, and by the block they go to."""
+"""Candidates of a question in the order of their use, within a number of tokens, and by their block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEVELS = {"user": 0, "project": 1, "global": 2}
 
 
 class Similarity:
-    """The similarity that a search by meaning gave each memory, or where one has none, the default scorer's."""
+    """The similarity that a search by meaning gave each memory; where one has none, the default scorer's."""
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each segment."""

@@ -1,15 +1,19 @@
-"""One database: how it is opened, written to by many at once, and how its faults are named; owns SQLAlchemy."""
+"""One database: read and written by many at once, with migrations, and with its faults named."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ..errors import CounterUnavailableError, StoreError, check_number
+from ..errors import BudgetConfigError, StoreConflictError, StoreError, check_number
+from . import forks
+from .engine import file_of, in_memory, milliseconds, open_engine, prepare_sqlite
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -20,8 +24,6 @@ WAIT = 30.0
 Migration = Callable[["Connection"], None]
 """One step from a schema version to the next, run once, inside a transaction."""
 
-_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON")
-"""Readers beside one writer; a commit survives a power cut; what is deleted is overwritten."""
 _BEGINS_HERE: WeakSet[Engine] = WeakSet()
 """Engines whose transactions a `Database` begins; an engine may have several of these."""
 _MIGRATING = 7_265_342
@@ -31,27 +33,27 @@ _MIGRATING = 7_265_342
 class Database:
     """A SQLite file or a PostgreSQL database, shared by threads and processes.
 
-    A read sees one state of it. Writes happen one after another, whole or not at all.
+    A read sees one state of it. A write is kept whole or not at all, also when the process is killed.
 
     Args:
-        place: path of a SQLite file, which is made when it is missing, a database URL, or a SQLAlchemy engine.
+        place: path of a SQLite file, which is made when it is missing, a URL, or a SQLAlchemy engine.
         wait: seconds that a write waits for other writers, above 0.
 
     Raises:
         BudgetConfigError: `place` or `wait` cannot be one.
-        StoreError: the database cannot be opened, or is damaged.
         CounterUnavailableError: SQLAlchemy or the database's driver is not installed.
     """
 
     def __init__(self, place: Any, *, wait: float = WAIT) -> None:
         problems: list[str] = []
-        check_number("wait", wait, problems, allowed="a number of seconds above 0", above=True)
+        self.wait = check_number("wait", wait, problems, allowed="a number of seconds above 0", above=True)
         if problems:
-            raise StoreError("; ".join(problems))
-        self.wait = wait
-        self.engine = _engine(place)
+            raise BudgetConfigError.of(problems)
+        self.engine = open_engine(place, self.wait)
         self.shown = self.engine.url.render_as_string(hide_password=True)
-        self._process = os.getpid()
+        self.process = os.getpid()
+        self.connections: set[Connection] = set()
+        forks.watch(self)
         if self.is_sqlite and self.engine not in _BEGINS_HERE:
             from sqlalchemy import event
 
@@ -59,6 +61,9 @@ class Database:
             _BEGINS_HERE.add(self.engine)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.in_memory:
+            msg = "a database in memory must stay in its process (it was to be pickled). Use a file."
+            raise StoreError(msg)
         return _reopened, (self.engine.url.render_as_string(hide_password=False), self.wait)
 
     @property
@@ -67,16 +72,23 @@ class Database:
         return bool(self.engine.dialect.name == "sqlite")
 
     @property
+    def in_memory(self) -> bool:
+        """Whether it is a SQLite database without a file, which has one connection."""
+        return in_memory(self.engine.url)
+
+    @property
     def file(self) -> Path | None:
         """The SQLite file; None for a database in memory or on a server."""
-        found = self.engine.url.database if self.is_sqlite else None
-        return Path(found) if found and found != ":memory:" else None
+        return file_of(self.engine.url)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Gives a connection that sees one state of the database."""
-        with self._named_errors(), self._connected() as connection, connection.begin():
-            yield connection
+        with self._named_errors(), self._connected() as connection:
+            if not self.is_sqlite:  # by default each statement would see a state of its own
+                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -85,11 +97,18 @@ class Database:
         A broken rule of a table, as of a unique index, raises SQLAlchemy's IntegrityError.
         """
         with self._named_errors(), self._connected() as connection:
-            writing = connection.execution_options(rankbudget_begins="BEGIN IMMEDIATE")
+            level = {} if self.is_sqlite else {"isolation_level": "READ COMMITTED"}
+            writing = connection.execution_options(rankbudget_begins="BEGIN IMMEDIATE", **level)
             with writing.begin():
                 if not self.is_sqlite:
-                    writing.exec_driver_sql(f"SET LOCAL lock_timeout = {int(self.wait * 1000)}")
+                    writing.exec_driver_sql(f"SET LOCAL lock_timeout = {milliseconds(self.wait)}")
                 yield writing
+
+    def one_writer(self, connection: Connection, name: str) -> None:
+        """Waits until no other transaction writes what has this name; SQLite has one writer anyway."""
+        if not self.is_sqlite:
+            key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({key})")
 
     @contextmanager
     def alone(self) -> Iterator[Connection]:
@@ -109,45 +128,63 @@ class Database:
         """
         from sqlalchemy import text
 
+        with self.read() as connection:
+            if self._version(connection, part, len(migrations)) == len(migrations):
+                return  # so a file that may only be read can be
         with self.write() as connection:
             if not self.is_sqlite:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATING})")
             columns = "part VARCHAR(40) PRIMARY KEY, version INTEGER NOT NULL"
             connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS rankbudget_schema ({columns})")
-            find = text("SELECT version FROM rankbudget_schema WHERE part = :part")
-            known = connection.execute(find, {"part": part}).scalar()
-            done = known or 0
-            if done > len(migrations):
-                msg = (
-                    f"the tables of {part} in {self.shown} must have version {len(migrations)} or lower (got "
-                    f"{done}): a newer version of rankbudget wrote them. Upgrade rankbudget."
-                )
-                raise StoreError(msg)
-            for step in migrations[done:]:
+            known = self._version(connection, part, len(migrations))
+            for step in migrations[known or 0 :]:
                 step(connection)
-            if done < len(migrations):
+            if known != len(migrations):
                 insert = "INSERT INTO rankbudget_schema (part, version) VALUES (:part, :version)"
                 update = "UPDATE rankbudget_schema SET version = :version WHERE part = :part"
                 row = {"part": part, "version": len(migrations)}
                 connection.execute(text(insert if known is None else update), row)
 
+    def _version(self, connection: Connection, part: str, newest: int) -> int | None:
+        """Returns the version of a part's tables; None where there are none."""
+        from sqlalchemy import inspect, text
+
+        if not inspect(connection).has_table("rankbudget_schema"):
+            return None
+        find = text("SELECT version FROM rankbudget_schema WHERE part = :part")
+        version: int | None = connection.execute(find, {"part": part}).scalar()
+        if version is not None and version > newest:
+            msg = (
+                f"the tables of {part} in {self.shown} must have version {newest} or lower (got {version}): "
+                "a newer version of rankbudget wrote them. Upgrade rankbudget."
+            )
+            raise StoreError(msg)
+        return version
+
     def close(self) -> None:
         """Closes its connections; the next use opens new ones."""
         self.engine.dispose()
 
-    def _connected(self) -> Connection:
-        if os.getpid() != self._process:  # a forked process must not use its parent's connections
-            self.engine.dispose(close=False)
-            self._process = os.getpid()
-        return self.engine.connect()
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        if refused := forks.refusal(self):
+            msg = f"the database {self.shown} {refused}"
+            raise StoreError(msg)
+        with self.engine.connect() as connection:
+            self.connections.add(connection)
+            try:
+                yield connection
+            finally:
+                self.connections.discard(connection)
 
     def _begin_sqlite(self, connection: Connection) -> None:
         """Begins a transaction; a writer's takes the lock at once, as one taken later cannot wait for it."""
         driver: Any = connection.connection.dbapi_connection
-        if driver.isolation_level is not None:  # a new connection
+        if driver.isolation_level is not None:
             driver.isolation_level = None  # transactions begin here, not where the driver guesses
-            for pragma in (f"busy_timeout = {int(self.wait * 1000)}", *_PRAGMAS):
-                driver.execute(f"PRAGMA {pragma}")
+        if not connection.info.get("rankbudget_prepared"):
+            prepare_sqlite(driver, self.wait)
+            connection.info["rankbudget_prepared"] = True
         begins = connection.get_execution_options().get("rankbudget_begins", "BEGIN")
         if begins:
             connection.exec_driver_sql(begins)
@@ -156,27 +193,47 @@ class Database:
     def _named_errors(self) -> Iterator[None]:
         """Raises what the database or its driver refuses as errors of ours that say what to do."""
         from sqlalchemy.exc import DBAPIError, IntegrityError
+        from sqlalchemy.exc import TimeoutError as NoConnectionError
 
         try:
             yield
         except IntegrityError:
             raise
         except DBAPIError as error:
-            raise StoreError(_explained(str(error.orig), self.shown, self.wait)) from error
-        except (OSError, _driver_error()) as error:  # a pragma is run by the driver itself
+            kind = StoreConflictError if getattr(error.orig, "sqlstate", "") in _CROSSED else StoreError
+            raise kind(_explained(str(error.orig), self.shown, self.wait)) from error
+        except (OSError, UnicodeError, NoConnectionError, sqlite3.Error) as error:
             raise StoreError(_explained(str(error), self.shown, self.wait)) from error
 
 
+_CROSSED = {"40001", "40P01"}
+"""PostgreSQL's codes of a transaction that it ended for the sake of another one."""
 _REMEDIES = (
     (("locked", "busy", "lock timeout"), "Another writer held it for more than {wait:g} seconds: try again."),
-    (("is full", "no space"), "Nothing of this write was kept. Make room on the disk and try again."),
+    (
+        ("is full", "no space", "disk i/o"),
+        "Nothing of this write was kept. Make room on the disk, try again.",
+    ),
     (
         ("readonly", "read-only", "unable to open"),
         "Check the path, and who may write the file and its folder.",
     ),
     (
         ("malformed", "not a database", "corrupt"),
-        "The file is damaged: restore a backup, or use sqlite3's .recover.",
+        "It is damaged: restore a backup, or use sqlite3's .recover.",
+    ),
+    (("fts5",), "The SQLite of this Python was built without FTS5: use another build, or PostgreSQL."),
+    (("no such table", "does not exist"), "A table is missing: open the store anew, or restore a backup."),
+    (("deadlock", "serialize"), "Nothing of this write was kept: another one crossed it. Try again."),
+    (
+        ("queuepool",),
+        "All its connections were in use for {wait:g} seconds: use fewer threads, or try again.",
+    ),
+    (("surrogates", "nul ", "0x00"), "Remove NUL characters and lone surrogates from the text."),
+    (("too many clients", "connection slots"), "Close other connections, or raise max_connections."),
+    (
+        ("terminating", "closed", "is lost", "consuming input"),
+        "The connection broke. Whether the last write was kept is unknown: read it, or put it again.",
     ),
     (("connection", "connect"), "Check that the server runs and that the URL is right."),
 )
@@ -188,53 +245,5 @@ def _explained(said: str, shown: str, wait: float) -> str:
     return f"the database {shown} failed: {said.strip()[:400]}. {remedy.format(wait=wait)}".rstrip()
 
 
-def _driver_error() -> type[Exception]:
-    import sqlite3
-
-    return sqlite3.Error
-
-
 def _reopened(url: str, wait: float) -> Database:
     return Database(url, wait=wait)
-
-
-def _engine(place: Any) -> Engine:
-    try:
-        from sqlalchemy import Engine, create_engine, make_url
-        from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-        from sqlalchemy.pool import StaticPool
-    except ImportError as error:
-        msg = 'a store needs SQLAlchemy, which is not installed: pip install "rankbudget[sql]"'
-        raise CounterUnavailableError(msg) from error
-    if isinstance(place, Engine):
-        return _known(place)
-    try:
-        url = make_url(_url_of(place))
-        if url.drivername == "postgresql":
-            url = url.set(drivername="postgresql+psycopg")
-        if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-            # A database in memory lives as long as its one connection.
-            return create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
-        return _known(create_engine(url))
-    except (ArgumentError, NoSuchModuleError) as error:
-        msg = f"place must be a path or a database URL (got {place!r:.200}): {error}"
-        raise StoreError(msg) from error
-    except ImportError as error:
-        msg = f'the driver of {place!r:.200} is not installed ({error}): pip install "rankbudget[postgres]"'
-        raise CounterUnavailableError(msg) from error
-
-
-def _known(engine: Engine) -> Engine:
-    if engine.dialect.name not in {"sqlite", "postgresql"}:
-        msg = f"place must be a SQLite or PostgreSQL database (got {engine.dialect.name})"
-        raise StoreError(msg)
-    return engine
-
-
-def _url_of(place: Any) -> str:
-    if isinstance(place, str) and "://" in place:
-        return place
-    if not isinstance(place, (str, os.PathLike)) or not os.fspath(place):
-        msg = f"place must be a path, a database URL or a SQLAlchemy engine (got {place!r:.200})"
-        raise StoreError(msg)
-    return f"sqlite:///{os.fsdecode(os.fspath(place))}"

@@ -26,7 +26,8 @@ def remove_memories(connection: Connection, wanted: ColumnElement[bool]) -> int:
     from sqlalchemy import select
 
     table = memories()
-    rows = list(connection.execute(select(table.c.seq).where(wanted)).scalars())
+    found = select(table.c.seq).where(wanted).order_by(table.c.seq).with_for_update()
+    rows = list(connection.execute(found).scalars())
     for start in range(0, len(rows), _AT_ONCE):
         part = rows[start : start + _AT_ONCE]
         remove_terms(connection, part)

@@ -1,7 +1,9 @@
-"""A memory: a short text that outlives its conversation, with its owner, its kind, its source and its validity."""
+"""A memory: a short text that outlives its conversation, with its owner, kind, source and validity."""
 
 from __future__ import annotations
 
+import json
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +16,9 @@ from ..errors import BudgetConfigError, check_choice, check_number, named_fields
 from ..relevance.memories import KINDS
 from ..segment import Provenance, Scope, Segment
 
+LONGEST_NAME = 200
+"""Most characters of a user, project or key: PostgreSQL's index takes three of these."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 Level = Literal["user", "project", "global"]
 """Whose memory it is: one user's, also within a project, a project's, or everybody's."""
 
@@ -91,7 +96,12 @@ class Memory:
         text: Any = self.text
         if not isinstance(text, str) or not text.strip():
             problems.append(f"text of a memory must be a str with words in it (got {shown(text)})")
+        else:
+            check_storable("text of a memory", text, problems)
         check_scope(self.scope, problems)
+        for name in ("key", "source_type"):
+            if (value := getattr(self, name)) is not None or name != "key":
+                check_storable(f"{name} of a memory", value, problems, most=LONGEST_NAME)
         check_choice("kind of a memory", self.kind, problems, tuple(KINDS))
         for name, high in (("priority", 100), ("confidence", 1)):
             value = getattr(self, name)
@@ -102,6 +112,10 @@ class Memory:
         sources: Any = self.sources
         if not isinstance(sources, tuple) or not all(isinstance(one, str) for one in sources):
             problems.append(f"sources of a memory must be a tuple of ids (got {shown(sources)})")
+        try:
+            json.dumps(dict(self.metadata), sort_keys=True)
+        except (TypeError, ValueError) as error:
+            problems.append(f"metadata of a memory must be what JSON can hold (got {error})")
         for name in DATES:
             moment = getattr(self, name)
             if moment is not None and not isinstance(moment, datetime):
@@ -124,9 +138,9 @@ class Memory:
         """Returns whether it is valid and not expired at a moment."""
         begins, ends, expires = self.valid_from, self.valid_to, self.expires_at
         return (
-            (begins is None or utc(begins) <= moment)
-            and (ends is None or moment < utc(ends))
-            and (expires is None or moment < utc(expires))
+            (begins is None or utc(begins) <= utc(moment))
+            and (ends is None or utc(moment) < utc(ends))
+            and (expires is None or utc(moment) < utc(expires))
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -209,6 +223,20 @@ def check_scope(scope: object, problems: list[str], name: str = "scope") -> None
     """Adds a problem when `scope` is not one; there is no default, as a forgotten scope leaks."""
     if not isinstance(scope, Scope):
         problems.append(f"{name} must be a Scope, and Scope() for everybody (got {shown(scope)})")
+        return
+    for part in ("user", "project"):
+        if (value := getattr(scope, part)) is not None:
+            check_storable(f"{part} of a scope", value, problems, most=LONGEST_NAME)
+
+
+def check_storable(name: str, value: object, problems: list[str], most: int | None = None) -> None:
+    """Adds a problem when a text is none, or one that not every database can hold."""
+    if not isinstance(value, str):
+        problems.append(f"{name} must be a str (got {shown(value)})")
+    elif most is not None and len(value) > most:
+        problems.append(f"{name} must have at most {most} characters (got {len(value)}). Put a hash of it.")
+    elif "\0" in value or _SURROGATE.search(value):
+        problems.append(f"{name} must hold no NUL character and no lone surrogate (got {shown(value)})")
 
 
 def digest_of(text: str) -> str:
@@ -219,7 +247,12 @@ def digest_of(text: str) -> str:
 
 def utc(moment: datetime) -> datetime:
     """Returns a moment with a time zone; one without is taken as UTC."""
-    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=timezone.utc)
+    try:
+        return moment.astimezone(timezone.utc)
+    except OverflowError:  # the first or last moment there is, in a time zone of its own
+        return moment.replace(tzinfo=timezone.utc)
 
 
 def levels_of(reader: Scope) -> list[Scope]:

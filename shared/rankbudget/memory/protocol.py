@@ -38,8 +38,8 @@ class MemoryBackend(Protocol):
         4. `replace` writes a memory whose version is still the stored one; else StoreConflictError. Many may
            try at once: one of them succeeds.
         5. `near` returns what its reader may see (`Scope.visible_to`): for each level, the nearest to the
-           query by words or meaning, with their similarity as score, and all that always matter: kind "core" or
-           "preference", and static ones.
+           query by words or meaning, with their similarity as score, and all that always matter: kind "core"
+           or "preference", and static ones.
         6. What returned was kept: a process killed after that loses nothing of it, one killed before keeps
            all of it or nothing.
         7. `forget` removes every row of a user or project, in all scopes that name it.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
 _TRIES = 20
 """How often a write is tried again that another process came before."""
-_KEPT = ("id", "seq", "created_at", "valid_from", "valid_to", "replaced_by", "version", "sources", "text")
+_KEPT = frozenset({"id", "created_at", "valid_from", "replaced_by", "version", "sources", "text"})
 """What a row keeps when its text is put again."""
+_FROM_HERE = frozenset({"id", "replaced_by"})
+"""What only the store writes."""
 
 
 class SqlBackend:
@@ -53,9 +56,9 @@ class SqlBackend:
         vector = self.vectors.embed(memory.text) if self.vectors else None
         for _ in range(_TRIES):
             try:
-                with self.database.write() as connection:
+                with self._writing(memory.scope) as connection:
                     return self._put(connection, memory, supersedes, now, vector)
-            except IntegrityError:  # noqa: PERF203 - another process put the same text or key meanwhile
+            except (IntegrityError, StoreConflictError):  # noqa: PERF203 - somebody wrote the same meanwhile
                 time.sleep(random.uniform(0, 0.01))  # noqa: S311 - spreads the writers
         msg = f"the memory could not be put: others wrote the same text or key {_TRIES} times meanwhile"
         raise StoreConflictError(msg)
@@ -63,71 +66,79 @@ class SqlBackend:
     def _put(
         self, connection: Connection, memory: Memory, supersedes: str | None, now: datetime, vector: Any
     ) -> Memory:
-        begins = utc(memory.valid_from or now)
-        same, ended = self._same_and_ended(connection, memory, supersedes, now)
+        begins = seconds(memory.valid_from or now)
+        found = self._current_of_text(connection, memory)
+        same = next((one for one in found if not _is_over(one, begins, now)), None)
         stored = replace(memory, id=same.id if same else uuid.uuid4().hex)
-        for old in ended:
-            ends = min(
-                seconds(begins), *(seconds(d) for d in (old.valid_to, old.expires_at) if d), float("inf")
-            )
-            change = {"replaced": 1, "replaced_by": stored.id, "valid_to": ends}
-            connection.execute(memories().update().where(memories().c.id == old.id).values(change))
-        if same is not None:
-            again = {name: value for name, value in row_of(memory).items() if name not in _KEPT}
-            given = {name: value for name, value in again.items() if value not in (None, "", "{}")}
-            sources = tuple(dict.fromkeys((*same.sources, *memory.sources)))
-            change = {**given, "sources": row_of(replace(memory, sources=sources))["sources"]}
-            return self._write_back(connection, same, change)
-        stored = replace(
-            stored,
-            created_at=memory.created_at or now,
-            valid_from=begins,
-            valid_to=memory.valid_to,
-            version=1,
-        )
-        insert = memories().insert().values(row_of(stored)).returning(memories().c.seq)
-        self._add_words(connection, connection.execute(insert).scalar_one(), stored.text, vector)
-        return stored
-
-    def _same_and_ended(
-        self, connection: Connection, memory: Memory, supersedes: str | None, now: datetime
-    ) -> tuple[Memory | None, list[Memory]]:
-        """Returns the memory of the same text, and those that the new one replaces."""
-        table, row = memories(), row_of(memory)
-        mine = self._of(memory.scope) & (table.c.replaced == 0)
-        texts = mine & (table.c.digest == row["digest"])
-        if memory.key is not None:
-            texts &= table.c.name.in_((row["name"], ""))
-        found = [
-            memory_of(one)
-            for one in connection.execute(table.select().where(texts).order_by(table.c.name.desc()))
-        ]
-        expired = [one for one in found if one.expires_at and utc(one.expires_at) <= now]
-        same = next((one for one in found if one not in expired), None)
-        ended = {one.id: one for one in expired}
-        if memory.key is not None:
-            named = connection.execute(table.select().where(mine & (table.c.name == row["name"])))
-            ended |= {one.id: memory_of(one) for one in named}
+        key = same.key if same and memory.key is None else memory.key
+        ended = self._under_key(connection, memory.scope, key, begins)
         if supersedes is not None:
-            old = self._named(connection, supersedes, memory.scope, now)
+            old = self._named(connection, supersedes, memory.scope, now, locked=True)
             if old is None:
                 msg = f"supersedes must be the key or id of a memory of this scope (got {supersedes!r:.80})"
                 raise StoreError(msg)
-            ended[old.id] = old
+            ended.append(old)
+        ended += [one for one in found if _is_over(one, begins, now)]  # the text begins anew
+        for old in {one.id: one for one in ended if same is None or one.id != same.id}.values():
+            self._end(connection, old, stored.id, begins)
         if same is not None:
-            ended.pop(same.id, None)
-        return same, list(ended.values())
+            return self._put_again(connection, same, memory, begins)
+        first = {"created_at": seconds(memory.created_at or now), "valid_from": begins, "version": 1}
+        insert = memories().insert().values({**row_of(stored), **first}).returning(*memories().c)
+        row = connection.execute(insert).one()
+        self._add_words(connection, row.seq, stored.text, vector)
+        return memory_of(row)
+
+    def _current_of_text(self, connection: Connection, memory: Memory) -> list[Memory]:
+        """Returns the current rows of a text, that of the memory's key first."""
+        table, row = memories(), row_of(memory)
+        wanted = self._of(memory.scope) & (table.c.replaced == 0) & (table.c.digest == row["digest"])
+        if memory.key is not None:
+            wanted &= table.c.name.in_((row["name"], ""))
+        found = table.select().where(wanted).order_by(table.c.name.desc()).with_for_update()
+        return [memory_of(one) for one in connection.execute(found)]
+
+    def _under_key(
+        self, connection: Connection, scope: Scope, key: str | None, begins: float
+    ) -> list[Memory]:
+        """Returns what would hold under a key beside the memory that begins now, later ones included."""
+        if key is None:
+            return []
+        table = memories()
+        holds = (table.c.replaced == 0) | (table.c.valid_to > begins)
+        found = table.select().where(self._of(scope) & (table.c.name == "=" + key) & holds)
+        return [memory_of(one) for one in connection.execute(found.with_for_update())]
+
+    def _end(self, connection: Connection, old: Memory, replaced_by: str, begins: float) -> None:
+        """Ends the validity of a memory where that of the new one begins."""
+        table = memories()
+        ends = min([begins, *(seconds(moment) for moment in (old.valid_to, old.expires_at) if moment)])
+        ends = max(ends, seconds(old.valid_from)) if old.valid_from else ends
+        change = {"replaced": 1, "replaced_by": replaced_by, "valid_to": ends, "version": old.version + 1}
+        connection.execute(table.update().where(table.c.id == old.id).values(change))
+
+    def _put_again(self, connection: Connection, same: Memory, memory: Memory, begins: float) -> Memory:
+        """Sets the given fields, adds the sources, and has the memory hold from the earlier moment."""
+        unsaid, said = row_of(Memory(text=memory.text, scope=memory.scope)), row_of(memory)
+        given = {name: said[name] for name in said.keys() - _KEPT if said[name] != unsaid[name]}
+        sources = row_of(replace(memory, sources=tuple(dict.fromkeys((*same.sources, *memory.sources)))))
+        first = min(begins, seconds(same.valid_from)) if same.valid_from else begins
+        change = {**given, "sources": sources["sources"], "valid_from": first}
+        return memory_of(self._write_back(connection, same, change))
 
     def get(self, name: str, scope: Scope, now: datetime) -> Memory | None:
         """Returns the memory with a key or id."""
         with self.database.read() as connection:
             return self._named(connection, name, scope, now)
 
-    def _named(self, connection: Connection, name: str, scope: Scope, now: datetime) -> Memory | None:
+    def _named(
+        self, connection: Connection, name: str, scope: Scope, now: datetime, *, locked: bool = False
+    ) -> Memory | None:
         table = memories()
         wanted = self._of(scope) & self._called(name) & self._holds(now)
         newest_first = (table.c.id == name).desc(), table.c.valid_from.desc(), table.c.seq.desc()
-        row = connection.execute(table.select().where(wanted).order_by(*newest_first).limit(1)).first()
+        found = table.select().where(wanted).order_by(*newest_first).limit(1)
+        row = connection.execute(found.with_for_update() if locked else found).first()
         return None if row is None else memory_of(row)
 
     def replace(self, memory: Memory) -> Memory:
@@ -137,26 +148,28 @@ class SqlBackend:
         vector = self.vectors.embed(memory.text) if self.vectors else None
         try:
             with self.database.write() as connection:
-                written = self._write_back(connection, memory, row_of(memory))
-                seq = connection.execute(memories().select().where(memories().c.id == memory.id)).one().seq
-                self._add_words(connection, seq, memory.text, vector)
-                return written
+                row = self._write_back(connection, memory, _changes(memory))
+                self._add_words(connection, row.seq, memory.text, vector)
+                return memory_of(row)
         except IntegrityError as error:
-            msg = f"another memory of this scope has the text or key of {memory.key or memory.id!r}. Delete one of them."
+            name = memory.key or memory.id
+            msg = f"another memory of this scope has the text or key of {name!r}. Delete one of them."
             raise StoreConflictError(msg) from error
 
-    def _write_back(self, connection: Connection, memory: Memory, change: dict[str, Any]) -> Memory:
-        """Returns a memory with changes, written under its next version; it must have the stored one."""
+    def _write_back(self, connection: Connection, memory: Memory, change: dict[str, Any]) -> Any:
+        """Returns the row of a memory, changed, under its next version; it must have the stored one."""
         table = memories()
         change = {**change, "version": memory.version + 1}
-        stored = (table.c.id == memory.id) & (table.c.version == memory.version) & self._of(memory.scope)
-        if connection.execute(table.update().where(stored).values(change)).rowcount != 1:
+        stored = (table.c.id == memory.id) & (table.c.version == memory.version) & (table.c.replaced == 0)
+        stored &= self._of(memory.scope)
+        row = connection.execute(table.update().where(stored).values(change).returning(*table.c)).first()
+        if row is None:
             msg = (
-                f"the memory {memory.key or memory.id!r} must be at version {memory.version}; it was changed or "
-                "deleted meanwhile. Read it again."
+                f"the memory {memory.key or memory.id!r} must be at version {memory.version}; it was "
+                "changed, replaced or deleted meanwhile. Read it again."
             )
             raise StoreConflictError(msg)
-        return memory_of(connection.execute(table.select().where(table.c.id == memory.id)).one())
+        return row
 
     def versions(self, name: str, scope: Scope) -> list[Memory]:
         """Returns all that ever held under a key or id, oldest first."""
@@ -189,18 +202,27 @@ class SqlBackend:
 
     def delete(self, name: str, scope: Scope) -> int:
         """Removes all versions of a memory, and returns how many there were."""
-        with self.database.write() as connection:
+        with self._writing(scope) as connection:
             return remove_memories(connection, self._of(scope) & self._called(name))
 
     def forget(self, subject: Scope) -> Receipt:
         """Removes all of a user or project."""
         with self.database.write() as connection:
+            if not self.database.is_sqlite:  # writers of the rows would wait for this, and this for them
+                connection.exec_driver_sql(f"LOCK TABLE {memories().name} IN SHARE ROW EXCLUSIVE MODE")
             removed = remove_memories(connection, named_by(subject, memories()))
         return Receipt(subject=subject, removed={"memories": removed}, unreached=wipe(self.database))
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Closes the database's connections."""
         self.database.close()
+
+    @contextmanager
+    def _writing(self, scope: Scope) -> Iterator[Connection]:
+        """Gives a connection to the one writer of a scope: what it reads there stays so until it ends."""
+        with self.database.write() as connection:
+            self.database.one_writer(connection, f"memories of {sorted(owned_by(scope).items())}")
+            yield connection
 
     def _add_words(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
         add_terms(connection, seq, content_terms(text))
@@ -222,3 +244,15 @@ class SqlBackend:
         begun = table.c.valid_from <= moment
         open_ended = table.c.valid_to.is_(None) | (table.c.valid_to > moment)
         return begun & open_ended & (table.c.expires_at.is_(None) | (table.c.expires_at > moment))
+
+
+def _is_over(memory: Memory, begins: float, now: datetime) -> bool:
+    """Returns whether a memory no longer holds where another one begins, or has expired."""
+    over = memory.valid_to is not None and seconds(memory.valid_to) <= begins
+    return over or (memory.expires_at is not None and utc(memory.expires_at) <= now)
+
+
+def _changes(memory: Memory) -> dict[str, Any]:
+    """Returns what `replace` writes: all but what only the store sets, and dates that are unknown."""
+    unknown = {name for name in ("created_at", "valid_from") if getattr(memory, name) is None}
+    return {name: value for name, value in row_of(memory).items() if name not in _FROM_HERE | unknown}

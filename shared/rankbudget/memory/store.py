@@ -25,15 +25,19 @@ from ..report.report import FitResult
 from ..segment import Block, Scope
 from .choosing import fit_memories, ranked, routed
 from .database import WAIT, Database
-from .memory import Memory, check_scope
+from .memory import Memory, check_scope, check_storable, utc
 from .protocol import MemoryBackend, Receipt
 from .sql import SqlBackend
 
 T = TypeVar("T")
 Change = Callable[[Memory], "Memory | str"]
 """Gets the stored memory, returns it changed (`dataclasses.replace`), or its new text."""
-_SLEEP = 0.02
-"""Most seconds before a change that came second is tried again."""
+_SLEEP, _LONGEST_SLEEP = 0.02, 0.5
+"""Most seconds before a change that came second is tried again, at first and after many times."""
+_MOST = 1_000_000
+"""Most memories that a search looks at."""
+_FIXED = ("id", "scope", "version")
+"""Fields that a change leaves as they are."""
 _OWN = frozenset({"id", "version", "replaced_by", "score", "expires_at"})
 """Fields that the store sets."""
 
@@ -112,8 +116,8 @@ class MemoryStore:
         """Stores a text and returns it as a memory.
 
         The same text again, but for case and spaces, makes no second memory: the fields given now are set
-        anew, and sources are added. Another text under the same key replaces the older one, which is kept with
-        its validity (`versions`).
+        anew, and sources are added. Another text under the same key replaces the older one, which is kept
+        with its validity (`versions`).
 
         Args:
             text: what to remember.
@@ -131,17 +135,17 @@ class MemoryStore:
         if own:
             msg = f"the store itself sets {', '.join(own)} of a memory. Leave it out."
             raise BudgetConfigError(msg)
-        now = self._clock()
+        now = self._now()
         if ttl is not None:
-            fields["expires_at"] = now + _span(ttl)
+            fields["expires_at"] = _after(now, ttl)
         memory = Memory(text=text, scope=scope, key=key, **fields)
         return self.backend.put(memory, supersedes=supersedes, now=now)
 
     @named_options
     def get(self, name: str, *, scope: Scope) -> Memory | None:
         """Returns the memory of exactly this scope with a key or id; None where there is none now."""
-        _check(scope)
-        return self.backend.get(name, scope, self._clock())
+        _check(scope, name)
+        return self.backend.get(name, scope, self._now())
 
     @named_options
     def update(self, name: str, change: Change, *, scope: Scope) -> Memory:
@@ -155,31 +159,50 @@ class MemoryStore:
 
         Raises:
             StoreError: there is no such memory.
-            StoreConflictError: others were faster for longer than `wait` seconds.
+            StoreConflictError: another memory of the scope has its new text or key, or others were faster for
+                longer than `wait` seconds.
         """
-        _check(scope)
+        _check(scope, name)
         ends = time.monotonic() + self.wait
+        seen, pause = ("", 0), _SLEEP
         while True:
-            memory = self.backend.get(name, scope, self._clock())
+            memory = self.backend.get(name, scope, self._now())
             if memory is None:
                 msg = f"name must be the key or id of a memory of this scope (got {shown(name)})"
                 raise StoreError(msg)
             changed = change(memory)
+            changed = replace(memory, text=changed) if isinstance(changed, str) else changed
+            _check_same(memory, changed)
             try:
-                return self.replace(replace(memory, text=changed) if isinstance(changed, str) else changed)
+                return self.replace(changed)
             except StoreConflictError:
-                if time.monotonic() > ends:
+                if time.monotonic() > ends or (memory.id, memory.version) == seen:  # nobody changed it
                     raise
-                time.sleep(random.uniform(0, _SLEEP))  # noqa: S311 - spreads the writers
+                seen = memory.id, memory.version
+                time.sleep(random.uniform(0, pause))  # noqa: S311 - spreads the writers
+                pause = min(2 * pause, _LONGEST_SLEEP)
 
     def replace(self, memory: Memory) -> Memory:
-        """Writes a memory that was read and changed; StoreConflictError where somebody changed it meanwhile."""
+        """Writes a memory that was read and changed, and returns it with its new version.
+
+        Args:
+            memory: one that the store returned, with other fields; not of another scope.
+
+        Raises:
+            StoreConflictError: somebody changed, replaced or deleted it meanwhile, or another memory of its
+                scope has its text or key.
+        """
+        if not getattr(memory, "id", ""):
+            msg = (
+                f"memory must be one that the store returned (got {shown(memory)}). Use put() for a new one."
+            )
+            raise BudgetConfigError(msg)
         return self.backend.replace(memory)
 
     @named_options
     def versions(self, name: str, *, scope: Scope) -> list[Memory]:
         """Returns all that ever held under a key or id, oldest first, with their validity."""
-        _check(scope)
+        _check(scope, name)
         return self.backend.versions(name, scope)
 
     @named_options
@@ -196,8 +219,8 @@ class MemoryStore:
         check_scope(scope, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        now = self._clock()
-        found = self.backend.near(query, scope, max(limit, OVER_RETRIEVE), now)
+        now = self._now()
+        found = self.backend.near(query, scope, max(min(limit, _MOST), OVER_RETRIEVE), now)
         return ranked(query, found, self.weights, now)[:limit]
 
     @named_options
@@ -220,24 +243,24 @@ class MemoryStore:
         problems: list[str] = []
         most = check_count("max_tokens", max_tokens, problems)
         found, low = self._candidates(query, scope, problems)
-        result = fit_memories(query, found, scope, most, counter, self.weights, self._clock())
+        result = fit_memories(query, found, scope, most, counter, self.weights, self._now())
         return replace(result, report=result.report.noting(*low))
 
     @named_options
     def blocks(self, query: str, *, scope: Scope) -> list[Block]:
-        """Returns what may matter for a question as blocks for an `Assembler`, each by `route_memory_to_block`.
+        """Returns what may matter for a question as blocks for an `Assembler`, by `route_memory_to_block`.
 
         Args:
             query: what is asked.
             scope: who reads.
         """
         found, _ = self._candidates(query, scope, [])
-        return routed(found, self.weights, self._clock())
+        return routed(found, self.weights, self._now())
 
     @named_options
     def delete(self, name: str, *, scope: Scope) -> int:
         """Removes all versions of the memory of exactly this scope with a key or id; returns how many."""
-        _check(scope)
+        _check(scope, name)
         return self.backend.delete(name, scope)
 
     @named_options
@@ -257,10 +280,17 @@ class MemoryStore:
         return self.backend.forget(subject)
 
     def close(self) -> None:
-        """Closes the connections of its database; the next use opens new ones."""
+        """Closes its connections; the next use opens new ones. A database in memory is gone."""
         close = getattr(self.backend, "close", None)
         if close is not None:
             close()
+
+    def _now(self) -> datetime:
+        now = self._clock()
+        if getattr(now, "tzinfo", None) is None:
+            msg = f"clock must return a datetime with a time zone (got {shown(now)})"
+            raise BudgetConfigError(msg)
+        return utc(now)
 
     aput = _in_thread(put)
     aget = _in_thread(get)
@@ -276,27 +306,41 @@ class MemoryStore:
         check_scope(scope, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        found = self.backend.near(query, scope, OVER_RETRIEVE, self._clock())
+        found = self.backend.near(query, scope, OVER_RETRIEVE, self._now())
         known = [m for m in found if m.confidence is None or m.confidence >= self.least_confidence]
         low = len(found) - len(known)
         words = f"low confidence: {low} memories are below {self.least_confidence:g} and were left out"
         return known, [words] if low else []
 
 
-def _check(scope: object) -> None:
+def _check(scope: object, name: object = "") -> None:
     problems: list[str] = []
     check_scope(scope, problems)
+    check_storable("name", name, problems)
     if problems:
         raise BudgetConfigError.of(problems)
 
 
-def _span(ttl: timedelta | float) -> timedelta:
+def _check_same(memory: Memory, changed: object) -> None:
+    """Raises BudgetConfigError where a change returned something else, which no retry would make right."""
+    same = isinstance(changed, Memory) and all(getattr(changed, f) == getattr(memory, f) for f in _FIXED)
+    if not same:
+        fixed = ", ".join(_FIXED)
+        msg = f"change must return a text, or the memory with the same {fixed} (got {shown(changed)})"
+        raise BudgetConfigError(msg)
+
+
+def _after(now: datetime, ttl: timedelta | float) -> datetime:
+    """Returns the moment so long after now; the last one that there is for a time without end."""
     problems: list[str] = []
     seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     found = check_number("ttl", seconds, problems, allowed="a timedelta or seconds above 0", above=True)
     if problems:
         raise BudgetConfigError.of(problems)
-    return timedelta(seconds=found)
+    try:
+        return now + timedelta(seconds=found)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=timezone.utc)
 
 
 def _utc_now() -> datetime:

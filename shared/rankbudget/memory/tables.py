@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..errors import StoreError
 from ..segment import Scope
 from .memory import DATES, Memory, digest_of, utc
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Table
 
-
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OWNED = ("owner", "project", "name")
 _TEXTS = (*_OWNED, "digest", "text", "kind", "sources", "source_type", "metadata")
 
@@ -44,19 +45,20 @@ def memories() -> Table:
 
 
 def _index(table: Table) -> None:
-    """Adds what keeps one row for each text, and one for each key, of those that no other has replaced."""
+    """Adds the indexes: one row for a current text and key, and quick ways to a scope's own rows."""
     from sqlalchemy import Index
 
-    current = table.c.replaced == 0
-    keyed = current & (table.c.name != "")
-    for part, columns, rows in (("text", (*_OWNED, "digest"), current), ("key", _OWNED, keyed)):
-        Index(
-            f"rankbudget_memories_{part}",
-            *(table.c[name] for name in columns),
-            unique=True,
-            sqlite_where=rows,
-            postgresql_where=rows,
-        )
+    scope, current = (table.c.owner, table.c.project), table.c.replaced == 0
+    unique = (
+        ("text", (table.c.name, table.c.digest), current),
+        ("key", (table.c.name,), current & (table.c.name != "")),
+    )
+    for part, columns, rows in unique:
+        where: dict[str, Any] = {"sqlite_where": rows, "postgresql_where": rows}
+        Index(f"rankbudget_memories_{part}", *scope, *columns, unique=True, **where)
+    # The newest of a scope, and one by its key, however many others have.
+    for part, last in (("newest", "seq"), ("named", "name")):
+        Index(f"rankbudget_memories_{part}", *scope, table.c[last])
 
 
 def create_memories(connection: Connection) -> None:
@@ -65,7 +67,8 @@ def create_memories(connection: Connection) -> None:
     table.create(connection)
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(
-            "CREATE VIRTUAL TABLE rankbudget_memory_terms USING fts5(terms, tokenize='unicode61 remove_diacritics 0')"
+            "CREATE VIRTUAL TABLE rankbudget_memory_terms "
+            "USING fts5(terms, tokenize='unicode61 remove_diacritics 0')"
         )
     else:
         connection.exec_driver_sql(
@@ -98,8 +101,8 @@ def row_of(memory: Memory) -> dict[str, Any]:
         "digest": digest_of(memory.text),
         "text": memory.text,
         "kind": memory.kind,
-        "priority": memory.priority,
-        "confidence": memory.confidence,
+        "priority": _number(memory.priority),
+        "confidence": _number(memory.confidence),
         "sources": json.dumps(memory.sources),
         "source_type": memory.source_type,
         "static": int(memory.static),
@@ -112,6 +115,14 @@ def row_of(memory: Memory) -> dict[str, Any]:
 
 def memory_of(row: Any, score: float | None = None) -> Memory:
     """Returns a row as a memory."""
+    try:
+        return _memory_of(row, score)
+    except (TypeError, ValueError) as error:  # as of a damaged page
+        msg = f"the row of memory {row.id!r} must be readable (got {error}). Delete it, or restore a backup."
+        raise StoreError(msg) from error
+
+
+def _memory_of(row: Any, score: float | None) -> Memory:
     return Memory(
         text=row.text,
         scope=Scope(user=_name(row.owner), project=_name(row.project)),
@@ -141,7 +152,16 @@ def _seconds(moment: datetime | None) -> float | None:
 
 
 def _moment(value: float | None) -> datetime | None:
-    return None if value is None else datetime.fromtimestamp(value, timezone.utc)
+    if value is None:
+        return None
+    try:
+        return _EPOCH + timedelta(seconds=value)
+    except OverflowError:  # rounded up beyond the last moment that there is
+        return datetime.max.replace(tzinfo=timezone.utc)
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _column(name: str | None) -> str:

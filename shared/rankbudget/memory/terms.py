@@ -6,6 +6,7 @@ Both index the stemmed terms of `relevance.words`, so that every language is rea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from .tables import memories
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 _MOST = 64
 """Terms of a question that are looked for; a pasted page has thousands."""
+_LONGEST = 64
+"""Characters of a term that count; an encoded picture is one term, and PostgreSQL takes 2 kB."""
+_MOST_BYTES = 1_000_000
+"""Bytes of the terms of one row; PostgreSQL takes a megabyte."""
 
 
 def add_terms(connection: Connection, seq: int, terms: Sequence[str]) -> None:
@@ -22,14 +27,18 @@ def add_terms(connection: Connection, seq: int, terms: Sequence[str]) -> None:
     from sqlalchemy import text
 
     remove_terms(connection, [seq])
+    terms = [term[:_LONGEST] for term in terms]
     if connection.dialect.name == "sqlite":
         insert = text("INSERT INTO rankbudget_memory_terms (rowid, terms) VALUES (:seq, :terms)")
         connection.execute(insert, {"seq": seq, "terms": " ".join(terms)})
     else:
         insert = text(
-            "INSERT INTO rankbudget_memory_terms (seq, terms) VALUES (:seq, array_to_tsvector(CAST(:terms AS text[])))"
+            "INSERT INTO rankbudget_memory_terms (seq, terms) "
+            "VALUES (:seq, array_to_tsvector(CAST(:terms AS text[])))"
         )
-        connection.execute(insert, {"seq": seq, "terms": sorted(set(terms))})
+        sizes = accumulate(len(term.encode()) for term in dict.fromkeys(terms))
+        small = [term for term, size in zip(dict.fromkeys(terms), sizes, strict=True) if size <= _MOST_BYTES]
+        connection.execute(insert, {"seq": seq, "terms": small})
 
 
 def remove_terms(connection: Connection, rows: Sequence[int]) -> None:
@@ -47,7 +56,7 @@ def rows_with_terms(
     """Returns the rows with most of the terms, rare ones first, among those that are `wanted`."""
     from sqlalchemy import column, func, literal_column, select, table, text
 
-    found = list(dict.fromkeys(terms))[:_MOST]
+    found = list(dict.fromkeys(term[:_LONGEST] for term in terms))[:_MOST]
     if not found:
         return []
     rows = memories()

@@ -25,7 +25,10 @@ PLACEHOLDERS = {"history": "No previous conversation.", "knowledge": "No relevan
 NO_CONTEXT = "No context here."
 """What is said instead where context was found and had no room, or where that is not known."""
 
-_OURS = "system|preferences|project|task|memory|memories|history|knowledge|document|documents|examples?|summary|query|context"
+_OURS = (
+    "system|preferences|project|task|memory|memories|history|knowledge|document|documents|examples?|summary"
+    "|query|context"
+)
 USUAL_NAMES = frozenset(
     {"system", "preferences", "project", "task", "memory", "history", "examples", "knowledge", "query"}
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._drivers import Steps, awaiting, blocking
-from ..budget.validation import LEAST_MESSAGE_CAP, NO_CAP
+from ..budget.validation import EVERY_TURN, LEAST_MESSAGE_CAP, NO_CAP
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile, profile_for
@@ -46,6 +46,7 @@ def fit_messages(
     measure: Measure | None = None,
     cut: CutMode = "fill",
     min_exchanges: int = 3,
+    last_turns: int | None = None,
     message_cap: int | None = 1000,
     shorten_question: bool = False,
     summarizer: Summarizer | None = None,
@@ -67,6 +68,8 @@ def fit_messages(
         cut: "fill" keeps as much as fits; "stable" moves the start of what is kept as rarely as it can, for
             prompt caches.
         min_exchanges: question-and-answer pairs that stay if that can be, from 0.
+        last_turns: the newest turns that may stay, from 1, the current question's among them; older ones are
+            dropped though they fit, or go into the summary. None keeps as many as fit.
         message_cap: a number from 200 lets long texts of those pairs be shortened, largest first, when the
             pairs do not fit, and of older steps and exchanges before these are dropped. None never shortens.
         shorten_question: cuts the current question to what is free when it does not fit; otherwise it raises.
@@ -115,6 +118,7 @@ def fit_messages(
         cut=cut,
         query=query,
         min_exchanges=min_exchanges,
+        last_turns=last_turns,
         message_cap=message_cap,
         shorten_question=shorten_question,
         strict=strict,
@@ -153,6 +157,7 @@ def _check(given: Mapping[str, Any]) -> None:
     limit, minimum, cap = given["max_tokens"], given["min_exchanges"], given["message_cap"]
     numbers = type(limit) is type(minimum) is type(cap) is int
     words = given["cut"] == "fill" and given["shorten_question"] is False
+    words = words and given["last_turns"] is None
     objects = {name: given[name] for name in ("codec", "measure", "summarizer", "session", "query")}
     usual = numbers and words and given["summary_timeout"] == SUMMARY_TIMEOUT and not any(objects.values())
     if usual and limit > 0 and minimum >= 0 and cap >= LEAST_MESSAGE_CAP:
@@ -161,6 +166,8 @@ def _check(given: Mapping[str, Any]) -> None:
     check_count("max_tokens", limit, problems, low=1)
     check_choice("cut", given["cut"], problems, ("fill", "stable"))
     check_count("min_exchanges", minimum, problems)
+    if given["last_turns"] is not None:
+        check_count("last_turns", given["last_turns"], problems, low=1, instead=EVERY_TURN)
     if cap is not None:
         check_count("message_cap", cap, problems, low=LEAST_MESSAGE_CAP, instead=NO_CAP)
     check_flag("shorten_question", given["shorten_question"], problems)

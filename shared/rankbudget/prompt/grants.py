@@ -62,7 +62,7 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
 
 def _timeline(request: PromptRequest, measure: Measure, turn: Turn, *, remembers: bool) -> Timeline:
     """Returns the conversation, refused where it asks nothing or is broken while `strict`."""
-    budget, minimum = request.budget, request.min_exchanges
+    budget, minimum, last = request.budget, request.min_exchanges, request.last_turns
     assert request.history is not None
     thread = Thread(
         messages=request.history,
@@ -71,6 +71,7 @@ def _timeline(request: PromptRequest, measure: Measure, turn: Turn, *, remembers
         measure=measure,
         cut=request.cut,
         min_exchanges=budget.min_exchanges if minimum is None else minimum,
+        last_turns=budget.last_turns if last is None else last,
         message_cap=None if request.message_cap is None else budget.message_cap,
         shorten_question=bool(request.shorten_question or budget.shorten_question),
         summarizer=request.summarizer,

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..conversation.older import may_be_short
 from ..conversation.selection import MUST, OLDER, REST_SHARE, in_order_of_importance
-from ..conversation.timeline import Timeline, Unit
+from ..conversation.timeline import Timeline
+from ..conversation.units import Unit
 from ..errors import did_you_mean
 from ..report.parts import Part
 from ..report.report import BudgetReport, MoreTokens

@@ -67,6 +67,7 @@ class PromptRequest:
     cut: CutMode = "fill"  # "fill" keeps as much history as fits; "stable" moves its start rarely
     query: str | None = None  # what older messages should be relevant to; None keeps by age alone
     min_exchanges: int | None = None  # exchanges that stay if that can be; None asks the budget
+    last_turns: int | None = None  # turns of the history that may stay; None asks the budget
     message_cap: int | None = 1000  # None never shortens a long text so that the last exchanges fit
     shorten_question: bool | None = None
     """Cuts a question that does not fit; so does the budget's own. None: the host shows it uncut."""

@@ -193,6 +193,7 @@ class BudgetSession:
             "sources": None if limit is None else frozenset({"history"}),
             "covers": "prompt" if limit is not None or blocks or fields.get("render") else "history",
             "min_exchanges": own.min_exchanges,
+            "last_turns": own.last_turns,
             "message_cap": own.message_cap,
             "shorten_question": own.shorten_question,
             "summarizer": self.summarizer,

@@ -55,5 +55,5 @@ class KeywordScorer:
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each segment."""
         index = TermIndex.of(scored_texts(segments))
-        holders = [index.with_stem(term) for term in set(content_terms(query))]
+        holders = [index.with_stem(term) for term in dict.fromkeys(content_terms(query))]
         return [sum([i in texts for texts in holders]) / max(1, len(holders)) for i in range(index.size)]

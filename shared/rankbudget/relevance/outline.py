@@ -47,7 +47,7 @@ def headings_of(pieces: Sequence[str]) -> list[Heading]:
     found = []
     recurring = _recurring(pieces)
     for i, piece in enumerate(pieces):
-        if (i and not pieces[i - 1].endswith("\n")) or not piece.endswith("\n"):
+        if (i and not ends_line(pieces[i - 1])) or not ends_line(piece):
             continue
         line, begins = piece.strip("\r\n"), not i or is_gap(pieces, i - 1)
         if not line.strip() or line[0].isspace():
@@ -60,6 +60,11 @@ def headings_of(pieces: Sequence[str]) -> list[Heading]:
         elif style := _style(pieces, i, line.rstrip(), begins=begins):
             found.append(Heading(i, i + 1, order.setdefault(style, _OTHER + len(order))))
     return found
+
+
+def ends_line(piece: str) -> bool:
+    """Returns whether a line ends with a piece of a text: in HTML with a tag."""
+    return piece.endswith(("\n", ">"))
 
 
 def is_gap(pieces: Sequence[str], i: int) -> bool:

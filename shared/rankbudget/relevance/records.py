@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from .corpus import BoundedCache, TermIndex
-from .outline import Heading, above, headings_of, is_gap
-from .words import content_terms
+from .long_lines import SHORT, depths_of, is_keyed_list, is_table
+from .outline import Heading, above, ends_line, headings_of, is_gap
+from .troubles import traces_in
+from .words import content_terms, numbered, without_counts
 
 _BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
 """Lines behind a line that belong to it without a mark; the most of a record, and of its headings."""
@@ -16,6 +18,7 @@ _FARTHEST = 60
 """Lines above a line among which those are that it is indented below."""
 _RULE = re.compile(r"\s*(?:-\[|([-=*_#~])\1{2,})")
 """What stands between records: "---", "-[ RECORD 3 ]", "*** 3. row ***"."""
+_OPENING = re.compile(r"\A\s*[\[{(]\r?\n")
 _ASKS = ("?", "？", "؟")
 _FEWEST, _FEW = 6, 10
 """Pieces that a text has at least; one in so many of them may have a word that tells it from the others."""
@@ -23,6 +26,8 @@ _NEARLY = 0.8
 """Share of the rarest words that a sentence has at least to be one of those that were asked for."""
 _STEP = 1e-6
 _LEAST_ROWS = 3
+_FEW_TRACES = 3
+"""So many exceptions in one text are worth as much as the best line of it."""
 
 
 def records_of(pieces: Sequence[str]) -> Callable[[int], list[int]]:
@@ -32,27 +37,65 @@ def records_of(pieces: Sequence[str]) -> Callable[[int], list[int]]:
     of lines; else a line with its neighbours, or a sentence with the next one. A line takes the headings
     above it along, and a question the next paragraph.
     """
-    headings = _HEADINGS.get(tuple(pieces), headings_of)
-    return partial(_record_of, pieces, headings)
+    return partial(_record_of, pieces, _LAYOUTS.get(tuple(pieces), _Layout))
 
 
-_HEADINGS: BoundedCache[tuple[str, ...], list[Heading]] = BoundedCache(
+class _Layout:
+    """What is where in a text: its headings, how deep each piece is, and the rows of tables in columns."""
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self.headings = headings_of(pieces)
+        self.depths: list[int] = []
+        self.data: set[int] = set()
+        start = 0
+        for stop in (i + 1 for i, piece in enumerate(pieces) if piece.endswith("\n") or i + 1 == len(pieces)):
+            inside = depths_of(pieces[start:stop]) if stop - start > 1 else None
+            self.data.update(range(start, stop) if inside else ())
+            self.depths += [_indent(pieces[start]) + max(1, depth) for depth in inside or ()]
+            self.depths += map(_indent, () if inside else pieces[start:stop])
+            start = stop
+        self.rows = self._rows(pieces)
+
+    def _rows(self, pieces: Sequence[str]) -> dict[int, list[int]]:
+        """Returns the cells of the row that a cell is in, behind them the first ones, which have the keys."""
+        lists: dict[tuple[int, int], list[int]] = {}
+        opened: list[int] = []
+        for i, depth in enumerate([*self.depths, -1]):
+            while opened and depth <= self.depths[opened[-1]]:
+                start = opened.pop()
+                lists.setdefault((self.depths[start], i - start), []).append(start)
+            if i < len(pieces) and is_keyed_list(pieces[i]):
+                opened.append(i)
+        found = {}
+        for (_, size), starts in lists.items():
+            for cell in range(size) if is_table(size - 1, len(starts)) else ():
+                row = [start + cell for start in starts]
+                found.update({i: [*row[:_LONGEST], *starts[:_LONGEST]] for i in row})
+        return found
+
+
+_LAYOUTS: BoundedCache[tuple[str, ...], _Layout] = BoundedCache(
     max_size=4_000_000, size=lambda pieces: sum(map(len, pieces)) + 64
 )
 
 
-def _record_of(pieces: Sequence[str], headings: Sequence[Heading], i: int) -> list[int]:
+def _record_of(pieces: Sequence[str], layout: _Layout, i: int) -> list[int]:
+    if i in layout.rows:
+        return list(dict.fromkeys([i, *layout.rows[i]]))
+    headings = layout.headings
     own = next((h for h in headings if h.start <= i < h.stop), None)
     over = [j for h in above(headings, own.start if own else i) for j in range(h.start, h.stop)]
     if own is not None:
         part = _under(pieces, headings, own)
-    elif not pieces[i].endswith("\n"):
-        part = range(i, min(i + 2, len(pieces)))
+    elif i not in layout.data and not (ends_line(pieces[i]) and (not i or ends_line(pieces[i - 1]))):
+        part = range(i, min(i + 2, len(pieces)))  # a sentence, be it the last one of its line
     else:
-        parents = _parents(pieces, i)
+        parents = _parents(pieces, layout, i)
         over = [*parents, *over]
-        blocks = [block for j in reversed(parents) if (block := _indented(pieces, j)) and i in block]
-        part = next(iter(blocks), None) or _indented(pieces, i) or _paragraph(pieces, i)
+        around = [*reversed(parents), i]
+        blocks = [block for j in around if (block := _indented(pieces, layout.depths, j)) and i in block]
+        alone = range(i, i + 1) if i in layout.data else _paragraph(pieces, i)
+        part = next(iter(blocks), alone)
     return list(
         dict.fromkeys([i, *range(i + 1, part.stop), *over[:_MOST_ABOVE], *range(i - 1, part.start - 1, -1)])
     )
@@ -68,24 +111,23 @@ def _under(pieces: Sequence[str], headings: Sequence[Heading], own: Heading) -> 
     return range(own.start, stop)
 
 
-def _indented(pieces: Sequence[str], i: int) -> range | None:
+def _indented(pieces: Sequence[str], depths: Sequence[int], i: int) -> range | None:
     """Returns a line with those that are indented below it; None where none are."""
     most = range(i + 1, min(i + 1 + _LONGEST, len(pieces)))
-    own, following = pieces[i], pieces[i + 1] if most else ""
-    if not following.strip() or _indent(following) <= _indent(own):
+    if not most or not pieces[i + 1].strip() or depths[i + 1] <= depths[i]:
         return None
-    ends = [j for j in most if _indent(pieces[j]) <= _indent(own)]
+    ends = [j for j in most if depths[j] <= depths[i]]
     return range(i, ends[0] if ends else most.stop)
 
 
-def _parents(pieces: Sequence[str], i: int) -> list[int]:
+def _parents(pieces: Sequence[str], layout: _Layout, i: int) -> list[int]:
     """Returns the lines that a line is indented below, the nearest first."""
-    found, least = [], _indent(pieces[i])
+    found, least = [], layout.depths[i]
     for j in range(i - 1, max(-1, i - _FARTHEST), -1):
         if not least:
             break
-        if pieces[j].endswith("\n") and (indent := _indent(pieces[j])) < least:
-            least = indent
+        if layout.depths[j] < least and (j in layout.data or ends_line(pieces[j])):
+            least = layout.depths[j]
             found.append(j)
     return found
 
@@ -110,7 +152,8 @@ def _between_rules(pieces: Sequence[str], i: int) -> range:
     before = [j for j in range(i, max(-1, i - _LONGEST), -1) if _RULE.match(pieces[j])]
     behind = [j for j in range(i + 1, min(i + _LONGEST, len(pieces))) if _RULE.match(pieces[j])]
     if not before and not behind:
-        return range(max(0, i - 1), min(i + 1 + _BEHIND, len(pieces)))
+        is_long = len(pieces[i]) > SHORT // 2  # a paragraph of its own
+        return range(i, i + 1) if is_long else range(max(0, i - 1), min(i + 1 + _BEHIND, len(pieces)))
     start = before[0] if before else max(0, i - _LONGEST)
     return range(start, behind[0] if behind else min(i + _LONGEST, len(pieces)))
 
@@ -139,23 +182,36 @@ def with_records(
         for head, lines in _tables(pieces):
             best = max(row[lines.start : lines.stop]) - _STEP / 2
             row[head.start : head.stop] = [max(rating, best) for rating in row[head.start : head.stop]]
+        traces = list(traces_in(pieces))
+        for exception, frames in traces:
+            of_frames = max(row[frames.start : frames.stop]) + _STEP / 2
+            best = max(of_frames, max(row) - _STEP / 2) if len(traces) <= _FEW_TRACES else of_frames
+            for i in exception:
+                row[i] = max(row[i], best)
     return made
 
 
 def _asked_for(query: str, pieces: Sequence[str]) -> list[int]:
     """Returns the positions of the pieces that say what was asked as few others do.
 
-    They have a word that few have, or more of the rarer ones than any other: a first name and a surname.
+    They have a word that few have, or more of the rarer ones than any other: a first name and a surname. A
+    number belongs to the word before it, where a piece has both: 88 people are not department 88.
     """
     index = TermIndex.of(tuple(pieces))
     few = max(1, len(pieces) // _FEW)
+    holders = {term: list(index.with_stem(term)) for term in content_terms(without_counts(query))}
+    times = {term: len(held) for term, held in holders.items()}
+    for word, number in numbered(query):
+        having = index.with_stem(number)
+        both = [i for i in having if (word, number) in numbered(pieces[i])] if len(having) <= few else []
+        if both:
+            holders[number], times[number] = both, len(having)
     rare, shared = [0.0] * len(pieces), [0.0] * len(pieces)
-    for term in set(content_terms(query)):
-        holders = index.with_stem(term)
-        for number in holders:
-            shared[number] += 1 / len(holders)
-            if len(holders) <= few:
-                rare[number] += 1 / len(holders)
+    for term, held in holders.items():
+        for i in held:
+            shared[i] += 1 / times[term]
+            if times[term] <= few:
+                rare[i] += 1 / times[term]
     for said in (rare, shared):
         best = max(said, default=0.0)
         found = [i for i, weight in enumerate(said) if weight and weight >= _NEARLY * best]
@@ -186,5 +242,6 @@ def _cells(line: str) -> tuple[int, int]:
 
 
 def _indent(line: str) -> int:
-    """Returns by how many characters a line is indented; a blank one is as deep as any."""
+    """Returns by how many characters a line is indented, behind a line that is a bracket; a blank one is deepest."""
+    line = _OPENING.sub("", line)
     return len(line) - len(line.lstrip()) if line.strip() else len(line) + _LONGEST

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from .corpus import BoundedCache
+from .long_lines import LONGEST, SHORT, items_in, records_in
 
 _STOPS, _EAST_ASIAN = ".!?…؟۔।", "。！？｡"
 _END = re.compile(  # one set of characters first: ten times faster; no lower case follows a full stop
@@ -53,20 +53,7 @@ _NOT_SPACE = re.compile(r"\S")
 _FIRST = re.compile(r"[^\s\"'“”„’«‹(\[]")
 _SHORTEST = re.compile(r"\S\s*\S")
 """A sentence has two characters at least."""
-LONGEST = 1000
-"""Characters of a line without a full stop, above which it may be a list."""
-_FEWEST = 3
-_LISTS = (  # what may end an item, where two meet, the fewest items, and the most characters of one
-    ("},", "],", "),", re.compile(r"(?<=[}\])],)(?=\s?[\[({\"'])"), 4, 2000),
-    ('":', re.compile(r"(?<=[\"\w}\]],)(?=\s?\"[^\"]{1,80}\":)"), 6, 2000),  # members of an object
-    (">", re.compile(r"(?<=>)(?=\s?<\w)"), 12, 400),
-    ("|", ";", re.compile(r"(?<=[|;])(?= )"), 6, 400),
-    (",", re.compile(r"(?<=,)(?= )"), 20, 100),
-)
-_CHUNK = re.compile(r".{1,300}(?=\s|\Z)|\S+", re.DOTALL)
-"""What a long line without full stops is parted into, as speech that was written down."""
-_TAG = re.compile(r"<(\w[\w:.-]*)")
-_LONGEST_RECORD, _MOST_TAGS = 2000, 8
+_LINE = re.compile(r"[^\n]+\n*|\n+")
 MOST = 20_000
 """Sentences that are told apart in one text; the rest of a longer one is a single piece."""
 
@@ -83,6 +70,25 @@ _SENTENCES: BoundedCache[str, tuple[str, ...]] = BoundedCache(
 
 def _split(text: str) -> tuple[str, ...]:
     pieces: list[str] = []
+    start = end = 0
+    has_data = "</" in text or (len(text) > SHORT and max(map(len, text.split("\n"))) > SHORT)
+    for line in _LINE.findall(text) if has_data else ():
+        end += len(line)
+        records = records_in(line)
+        if records:
+            pieces += _sentences(text[start : end - len(line)])
+            for record in records:
+                is_short = len(record) <= (SHORT if "</" in record else LONGEST)
+                pieces += [record] if is_short else _sentences(record)
+            start = end
+    pieces += _sentences(text[start:])
+    if len(pieces) > MOST:
+        pieces[MOST:] = ["".join(pieces[MOST:])]
+    return tuple(pieces) or (text,)
+
+
+def _sentences(text: str) -> list[str]:
+    pieces: list[str] = []
     start = 0
     shortest = _SHORTEST.search(text)
     functions = [found.span() for found in _FUNCTION.finditer(text)][::-1] if "def " in text else []
@@ -98,34 +104,11 @@ def _split(text: str) -> tuple[str, ...]:
             shortest = _SHORTEST.search(text, start)
             if len(pieces) >= MOST:
                 break
-    if text[start:].strip() or not pieces:
+    if start < len(text) and (text[start:].strip() or not pieces):
         pieces.append(text[start:])
     elif start < len(text):
         pieces[-1] += text[start:]
-    return tuple([item for piece in pieces for item in _items(piece)])
-
-
-def _items(piece: str) -> list[str]:
-    """Returns the records or items of a list in one long line, or parts of one, which no full stop parts."""
-    if len(piece) <= LONGEST or "\n" in piece.strip():
-        return [piece]
-    for tag in _repeated_tags(piece) if "</" in piece else ():
-        records = re.split(rf"(?<=>)(?=\s?<{tag}\b)", piece)
-        if len(records) > _FEWEST and max(map(len, records)) <= _LONGEST_RECORD:
-            return records
-    for *marks, ends, fewest, longest in _LISTS:
-        if sum(map(piece.count, marks)) < fewest - 1:
-            continue  # counting is much faster than splitting
-        items = ends.split(piece)
-        if len(items) >= fewest and max(map(len, items)) <= longest:
-            return items
-    return _CHUNK.findall(piece)
-
-
-def _repeated_tags(piece: str) -> list[str]:
-    """Returns the tags of a text that may start its records, the outermost first."""
-    counts = Counter(_TAG.findall(piece))
-    return [re.escape(tag) for tag, n in counts.items() if n > _FEWEST][:_MOST_TAGS]
+    return [item for piece in pieces for item in items_in(piece)]
 
 
 def _is_inside(functions: list[tuple[int, int]], position: int) -> bool:

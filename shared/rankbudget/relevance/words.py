@@ -60,6 +60,45 @@ def content_words(text: str) -> list[str]:
     return [word for word in words if word not in STOP_WORDS] or words
 
 
+def numbered(text: str) -> list[tuple[str, str]]:
+    """Returns the numbers that stand right beside a word, with its stem: ("depart", "88") of "depart #88".
+
+    Example:
+        >>> numbered('room 12, {"order_id": 4411}, 88 people')
+        [('room', '12'), ('order', '4411'), ('people', '88')]
+    """
+    if not any(map(str.isdigit, text)):
+        return []
+    folded = fold(text)
+    found = [*_NUMBERED.findall(folded), *[(word, number) for number, word in _COUNTED.findall(folded)]]
+    return [(stem(word), number) for word, number in found if word not in STOP_WORDS]
+
+
+def without_counts(question: str) -> str:
+    """Returns a question without its times of day, and without short numbers that count the word behind them.
+
+    Example:
+        >>> without_counts("I tried 3 times at 9:30. Who is in room 12?")
+        'I tried  times at . Who is in room 12?'
+    """
+
+    def kept(found: re.Match[str]) -> str:
+        counts = len(found[1]) <= _LONGEST_COUNT and fold(found[2]) not in STOP_WORDS
+        return found[0].removeprefix(found[1]) if counts else found[0]
+
+    made = _COUNTED.sub(kept, _TIME.sub("", question))
+    return made if raw_words(made) else question
+
+
+_NUMBERED = re.compile(
+    r"(?<![^\W_])([^\W\d_]{2,40})(?:[\s_.-]{0,2}(?:id|no|nr|num|number|key|code)\b\.?)?(?:[^\w\n,;.!?]|_){1,4}"
+    r"(?<![.,\d])(\d{1,20})(?![.,:]?\d|[^\W_])"
+)
+_COUNTED = re.compile(r"(?<![\w.,:/-])(\d{1,20})[ -]([^\W\d_]{2,40})")
+_LONGEST_COUNT = 3
+_TIME = re.compile(r"(?<![\w.,:])\d{1,2}[:.]\d\d(?![\w:.]*\w)")
+
+
 @lru_cache(maxsize=1 << 16)
 def grams(word: str) -> tuple[str, ...]:
     """Returns the overlapping 4-character pieces of a word, its edges marked."""

@@ -27,6 +27,7 @@ Warnings = Sequence[str] | Callable[[], Sequence[str]]
 MoreTokens = Callable[[str, str], int | None]
 """(block, segment id) -> tokens more that bring a piece back; 0 if none do, None if unknown."""
 
+_COUNTS = ("kept", "shortened", "dropped", "dropped_for_room")
 _LATER = ("overhead", "parts", "totals", "joined")
 
 
@@ -163,16 +164,16 @@ class BudgetReport:
         counts: dict[str, dict[str, Any]] = {}
         for part in self.parts:
             outcome = {"kept": "kept", "trimmed": "dropped"}.get(part.action, "shortened")
-            of_block = counts.setdefault(part.block, {"kept": 0, "shortened": 0, "dropped": 0})
+            of_block = counts.setdefault(part.block, dict.fromkeys(_COUNTS, 0))
             of_block[outcome] += size_of(part)
+            if outcome == "dropped" and part.reason not in HOLDS_AT_ANY_SIZE:
+                of_block["dropped_for_room"] += size_of(part)
         return tuple([replace(block, **counts.get(block.name, {})) for block in self.totals])
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What looks wrong, one sentence each; expands nothing."""
-        dropped = [part for part in self.parts if part.action == "trimmed"]
-        short_of_room = {part.block for part in dropped if part.reason not in HOLDS_AT_ANY_SIZE}
-        return tuple(dict.fromkeys([*self._noted(), *warnings_of(self.blocks, short_of_room)]))
+        return tuple(dict.fromkeys([*self._noted(), *warnings_of(self.blocks)]))
 
     @property
     def capped(self) -> int:

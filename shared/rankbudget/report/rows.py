@@ -54,6 +54,7 @@ class Row:
             nothing asks.
         granted: tokens it was allowed; None where only the window limits it.
         kept: pieces kept whole; `shortened` and `dropped` count the others.
+        dropped_for_room: of the dropped, those that more room would have kept.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Row:
     kept: int = 0
     shortened: int = 0
     dropped: int = 0
+    dropped_for_room: int = 0
 
 
 def rows_of(report: BudgetReport) -> tuple[Row, ...]:
@@ -85,11 +87,12 @@ def rows_of(report: BudgetReport) -> tuple[Row, ...]:
             hue=_HUES.get(block_named(block.name)) or next(others),
             is_block=True,
             used=block.used,
-            wanted=offered[block.name] or block.wanted or block.used,
+            wanted=offered[block.name] or max(block.used, (block.wanted or 0) - block.frame),
             granted=block.granted,
             kept=block.kept,
             shortened=block.shortened,
             dropped=block.dropped,
+            dropped_for_room=block.dropped_for_room,
         )
         for block in report.blocks
     ]

@@ -17,6 +17,7 @@ class BlockTotal:
         wanted: tokens it would have used, where known.
         frame: tokens of the grant that go to its tags as soon as it has a piece; `used` is without them.
         kept: segments kept whole; the report counts these, and those `shortened` and `dropped`.
+        dropped_for_room: of the dropped, those that more room would have kept.
 
     Example:
         >>> BlockTotal(name="history", rank=5, granted=400, used=100).utilization
@@ -32,6 +33,7 @@ class BlockTotal:
     kept: int = 0
     shortened: int = 0
     dropped: int = 0
+    dropped_for_room: int = 0
 
     @property
     def size(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..segment import Decision
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 HEAD = ("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped")
 HOLDS_AT_ANY_SIZE = frozenset(
-    {"orphan_result", "unanswered_call", "leading_assistant", "out_of_scope", "discarded"}
+    {
+        *("orphan_result", "unanswered_call", "leading_assistant", "out_of_scope", "discarded"),
+        "older_than_last_turns",
+    }
 )
 """Reasons to drop a piece that more room does not change."""
 _SHORT_HISTORY = 100
@@ -113,18 +116,15 @@ def warnings_for(
     return found
 
 
-def warnings_of(blocks: Sequence[BlockTotal], short_of_room: Container[str]) -> Iterator[str]:
-    """Yields what the figures show: dropped segments, a history cut to a little, empty knowledge.
-
-    Blocks are `short_of_room` where something was dropped that more room would bring back.
-    """
+def warnings_of(blocks: Sequence[BlockTotal]) -> Iterator[str]:
+    """Yields what the figures show: dropped segments, a history cut to a little, empty knowledge."""
     short = [block for block in blocks if block.dropped]
     if short:
         dropped, total = sum(block.dropped for block in short), sum(block.size for block in blocks)
         each = ", ".join(f"{block.name} {block.dropped:,} of {block.size:,}" for block in short)
         yield f"dropped {dropped:,} of {total:,} segments: {each}"
     for block in blocks:
-        if block.name == "history" and "history" in short_of_room and block.used < _SHORT_HISTORY:
+        if block.name == "history" and block.dropped_for_room and block.used < _SHORT_HISTORY:
             yield f"history was cut to {block.used} tokens: context may be lost"
         elif block.name == "knowledge" and block.used == 0 and block.size:
             granted = f"{block.granted or 0:,} tokens it was granted, {block.frame:,} of them for its tags"

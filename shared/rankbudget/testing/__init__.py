@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .application import Application, MemoryItem, reproduction
-    from .conformance import AdapterConformance, CounterConformance, FitStrategyConformance, StoreConformance
+    from .conformance import (
+        AdapterConformance,
+        CounterConformance,
+        FitStrategyConformance,
+        MemoryConformance,
+        StoreConformance,
+    )
     from .fakes import ListCounter, RecordingCounter, WordCounter
     from .laws import (
         LAWS,
@@ -35,6 +41,7 @@ _HOME = {
     "AdapterConformance": "conformance",
     "CounterConformance": "conformance",
     "FitStrategyConformance": "conformance",
+    "MemoryConformance": "conformance",
     "StoreConformance": "conformance",
     "HOSTILE": "payloads",
     "LAWS": "laws",
@@ -73,6 +80,7 @@ __all__ = [
     "FitStrategyConformance",
     "LawBroken",
     "ListCounter",
+    "MemoryConformance",
     "MemoryItem",
     "RecordingCounter",
     "StoreConformance",

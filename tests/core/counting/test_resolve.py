@@ -19,6 +19,38 @@ from rankbudget.counting import TokenCounter, resolve, vocabulary
 from rankbudget.errors import BudgetConfigError, CounterUnavailableError
 
 
+class Third:
+    """A counter by its methods alone."""
+
+    name, exact, why, band, additive = "third", True, "mine", 0.0, True
+    count = count_many = truncate = count_message = overhead = count_messages = len
+
+
+class Explicit(TokenCounter):
+    """A counter that names the protocol as its base, and is made with arguments of its own."""
+
+    def __init__(self, name: str, *, words: int = 0) -> None:
+        self.words, self.own = words, name
+
+    name = property(lambda self: self.own)
+
+
+def test_the_protocol_is_called_as_the_specification_calls_it() -> None:
+    """`TokenCounter(x)` is `counter_for(x)`; isinstance, bases and copies are as they were."""
+    assert TokenCounter("gpt-4o") is counter_for("gpt-4o")
+    assert TokenCounter() is counter_for()
+    assert TokenCounter("gpt-4o", fast=True) is counter_for("gpt-4o+fast")
+    with pytest.raises(BudgetConfigError):
+        TokenCounter(5)
+    assert isinstance(Third(), TokenCounter)
+    assert not isinstance("gpt-4o", TokenCounter)
+    made = Explicit("mine", words=3)
+    assert (type(made), made.words, made.name) == (Explicit, 3, "mine")
+    assert isinstance(made, TokenCounter)
+    for twin in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert (type(twin), twin.words) == (Explicit, 3)
+
+
 @pytest.mark.parametrize(
     ("name", "encoding"),
     [

@@ -14,6 +14,13 @@ from __future__ import annotations
 from .adapter import AdapterConformance
 from .counter import CounterConformance
 from .fit_strategy import FitStrategyConformance
+from .memory import MemoryConformance
 from .store import StoreConformance
 
-__all__ = ["AdapterConformance", "CounterConformance", "FitStrategyConformance", "StoreConformance"]
+__all__ = [
+    "AdapterConformance",
+    "CounterConformance",
+    "FitStrategyConformance",
+    "MemoryConformance",
+    "StoreConformance",
+]

@@ -1,0 +1,136 @@
+"""Texts of a template or a request that compete by the question, so that all of it fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, TextBlock
+
+from rankbudget import BudgetReport, Segment, TokenCounter, fit_documents
+from rankbudget.adapters import JOINT
+
+from ._codec import copy_message
+
+_NUMBER = re.compile(r"(?:Document|Source) \d+:\n|\[\d+\] ")
+"""How LlamaIndex numbers the texts that a model is to choose from."""
+_NUMBERED = r"\n\n(?=(?:Document|Source) \d+:\n)"
+_TAKEN = "Received passage ["
+"""What `RankGPTRerank` has the model answer to each passage."""
+
+
+class Texts:
+    """A template's variable, a text or a list of texts or messages, as the texts that are kept or not.
+
+    A host that joins its texts gives a list of one. Of any other the template writes something around each. A
+    number before a text, by which the model answers, stays with it. Of messages, which the template numbers,
+    all stay, some without their text.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.given = value
+        self.in_messages = isinstance(value[0], ChatMessage)
+        parts = [value] if isinstance(value, str) else list(value)
+        if self.in_messages:
+            parts = [block.text for block in _text_blocks(value)]
+        self.joined = len(parts) == 1 and not self.in_messages
+        if self.joined:
+            parts = re.split(_NUMBERED if _NUMBER.match(parts[0]) else JOINT, parts[0])
+        numbers = [_NUMBER.match(text) for text in parts]
+        self.numbers = ["" if found is None else found[0] for found in numbers]
+        self.texts = [text[len(number) :] for text, number in zip(parts, self.numbers, strict=True)]
+
+    def value(self, kept: Mapping[int, str]) -> Any:
+        """Returns the variable with these texts, by their positions."""
+        if self.in_messages:
+            made = [copy_message(m) for m in self.given]
+            for place, block in enumerate(_text_blocks(made)):
+                block.text = self.numbers[place] + kept.get(place, "")
+            return made
+        parts = [self.numbers[place] + text for place, text in kept.items()]
+        if not self.joined:
+            return parts
+        return JOINT.join(parts) if isinstance(self.given, str) else [JOINT.join(parts)]
+
+
+def passages_in(messages: Sequence[ChatMessage]) -> list[int]:
+    """Returns the positions of passages that a request asks to rank, each in a message of its own."""
+    if not any(str(m.content).startswith(_TAKEN) for m in messages[-2:-1]):
+        return []
+    return [i for i, m in enumerate(messages[1:]) if str(m.content).startswith(_TAKEN)]
+
+
+def _text_blocks(messages: Sequence[ChatMessage]) -> list[TextBlock]:
+    return [block for message in messages for block in message.blocks if isinstance(block, TextBlock)]
+
+
+def fitted(
+    held: Mapping[str, Texts],
+    tokens_with: Callable[[Mapping[str, Any]], int],
+    limit: int,
+    query: str,
+    counter: TokenCounter,
+) -> tuple[dict[str, Any], BudgetReport]:
+    """Returns variables of a template with those of their texts that answer the question, so that it fits."""
+    parts = [(name, i, text) for name, one in held.items() for i, text in enumerate(one.texts)]
+    ids, texts = [f"{name}[{i}]" for name, i, _ in parts], [text for _, _, text in parts]
+    rest = tokens_with({name: one.value({}) for name, one in held.items()})
+    around = tokens_with({}) - rest - sum(counter.count_many([text + JOINT for text in texts]))
+    framed = not all(one.joined and not any(one.numbers) for one in held.values())
+    frame = max(0, -(-around // len(parts))) if framed else 0
+    room = limit - rest
+    while True:
+        kept, report = fit_texts(texts, max(1, room), query, counter, frame=frame, ids=ids)
+        made = {
+            n: one.value({parts[i][1]: text for i, text in kept.items() if parts[i][0] == n})
+            for n, one in held.items()
+        }
+        over = tokens_with(made) - limit
+        if over <= 0 or room <= 1:
+            return made, report
+        room = max(1, room - over)
+
+
+def fit_texts(
+    texts: Sequence[str],
+    most: int,
+    query: str,
+    counter: TokenCounter,
+    scorer: Any = None,
+    *,
+    frame: int = 0,
+    ids: Sequence[str] = (),
+) -> tuple[dict[int, str], BudgetReport]:
+    """Returns by position what of some texts answers the question, within `most` tokens when joined.
+
+    What the counter may be too low by is left free already, where `most` comes from. Each text costs `frame`
+    tokens more; the report calls them by `ids`.
+    """
+    ids = ids or [str(i) for i in range(len(texts))]
+    segments = [Segment(id=name, text=text) for name, text in zip(ids, texts, strict=True) if text.strip()]
+    places = {name: i for i, name in enumerate(ids)}
+    room = most
+    while True:
+        result = fit_documents(
+            segments,
+            max_tokens=room + int(room * counter.band),
+            query=query,
+            counter=counter,
+            scorer=scorer,
+            cost=lambda _, text: counter.count(text + JOINT) + frame,
+            dedup=False,
+        )
+        kept = {places[segment.id]: segment.text for segment in result.segments}
+        over = (
+            counter.count(JOINT.join(kept.values())) + frame * len(kept) - most
+        )  # an estimate may be more than those of parts
+        if over <= 0:
+            return kept, result.report
+        room = max(1, room - over)
+
+
+def is_texts(value: Any) -> bool:
+    """Returns whether a variable is a text, or a list of texts or messages, and not empty."""
+    parts = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
+    return any(parts) and any(all(isinstance(p, kind) for p in parts) for kind in (str, ChatMessage))

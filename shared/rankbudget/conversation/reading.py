@@ -1,0 +1,33 @@
+"""A long conversation that is read only as far as it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from typing import Any
+
+
+class ReadOnce(Sequence[Any]):
+    """Reads a message from its source when it is first asked for, and holds it."""
+
+    def __init__(self, source: Sequence[Any]) -> None:
+        self._source = source
+        self._size = len(source)
+        self._held: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self[position] for position in range(*at.indices(self._size))]
+        position = range(self._size)[at]
+        if position not in self._held:
+            self._held[position] = self._source[position]
+        return self._held[position]
+
+
+def held(messages: Sequence[Any]) -> Sequence[Any]:
+    """Returns messages as they are now, whatever is done to their list; what cannot change is read lazily."""
+    if isinstance(messages, (MutableSequence, tuple)):
+        return list(messages)
+    return messages if isinstance(messages, ReadOnce) else ReadOnce(messages)

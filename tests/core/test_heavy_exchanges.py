@@ -1,0 +1,78 @@
+"""What nothing can shorten, as photos and long arguments of calls, keeps nothing else out of a prompt."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import BudgetSession, fit_messages
+
+COUNTER = "gpt-4o"
+PHOTO = {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "high"}}
+
+
+def exchange(n: int, heavy: str) -> list[dict[str, Any]]:
+    """A question and its answer; a heavy one has photos or a call with a long argument."""
+    asked: Any = f"question {n} about pipes"
+    if heavy == "photos":
+        asked = [{"type": "text", "text": asked}, PHOTO]
+    steps: list[dict[str, Any]] = []
+    if heavy == "call":
+        arguments = json.dumps({"content": f"line {n} " * 400})
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "write", "arguments": arguments}}
+        steps = [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": "written"},
+        ]
+    return [{"role": "user", "content": asked}, *steps, {"role": "assistant", "content": f"answer {n}"}]
+
+
+@st.composite
+def chats(draw: st.DrawFn) -> tuple[list[dict[str, Any]], set[int]]:
+    """A chat of up to twenty exchanges, and which of them are heavy; the last three are not."""
+    size = draw(st.integers(5, 20))
+    heavy = draw(st.dictionaries(st.integers(0, size - 4), st.sampled_from(["photos", "call"]), max_size=4))
+    chat = [message for n in range(size) for message in exchange(n, heavy.get(n, ""))]
+    return [*chat, {"role": "user", "content": "And now?"}], set(heavy)
+
+
+def texts(messages: list[dict[str, Any]]) -> list[str]:
+    return [m["content"] for m in messages if isinstance(m["content"], str)]
+
+
+@given(chats())
+def test_light_exchanges_stay_whatever_heavy_ones_are_between_them(case) -> None:
+    """Where all light exchanges fit, each of them is in the prompt, in `fill` and in a new session."""
+    chat, heavy = case
+    size = (sum(m["role"] == "user" for m in chat)) - 1
+    light = {f"answer {n}" for n in range(size) if n not in heavy}
+    with_call = {n for n in heavy if any(f"c{n}" in str(m) for m in chat)}  # without its step it is light
+    alone = [m for n in range(size) if n not in heavy - with_call for m in exchange(n, "")]
+    room = fit_messages([*alone, chat[-1]], max_tokens=100_000, counter=COUNTER).report.total_tokens
+    for kept in (
+        fit_messages(chat, max_tokens=room, counter=COUNTER).messages,
+        BudgetSession(room, counter=COUNTER).fit(chat).messages,
+    ):
+        assert light <= set(texts(kept))
+
+
+@given(chats(), st.integers(30, 3_000), st.sampled_from([1, 7, 100, 800]))
+def test_a_larger_limit_keeps_no_less_with_heavy_exchanges(case, limit: int, more: int) -> None:
+    """What is kept is kept at every larger limit: a heavy exchange has its place in one order."""
+    chat, _ = case
+    small = fit_messages(chat, max_tokens=limit, counter=COUNTER).messages
+    large = fit_messages(chat, max_tokens=limit + more, counter=COUNTER).messages
+    ids = {id(m) for m in large}
+    assert [m for m in small if any(m is one for one in chat) and id(m) not in ids] == []
+
+
+def test_a_photo_waits_for_as_much_of_the_older_rest_and_no_longer() -> None:
+    """In a room for half of a long chat a photo a few exchanges back is kept, in a small one it is not."""
+    chat = [m for n in range(200) for m in exchange(n, "photos" if n == 195 else "")]
+    chat.append({"role": "user", "content": "And now?"})
+    photo = chat[195 * 2]
+    assert any(m is photo for m in fit_messages(chat, max_tokens=3_000, counter=COUNTER).messages)
+    assert not any(m is photo for m in fit_messages(chat, max_tokens=500, counter=COUNTER).messages)

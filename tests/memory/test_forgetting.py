@@ -1,0 +1,88 @@
+"""After `forget`, the files hold nothing of the subject; what cannot be reached is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rankbudget import Scope
+from rankbudget.memory import MemoryStore
+from rankbudget.testing.conformance._agreement import disagreements
+
+ANN, BOB = Scope(user="ann-4711"), Scope(user="bob-4711")
+
+
+def held(folder: Path, words: tuple[str, ...]) -> list[str]:
+    """Which of the words are in any file of a folder, whatever their case."""
+    raw = b"".join(path.read_bytes() for path in sorted(folder.iterdir())).lower()
+    return [word for word in words if word.lower().encode() in raw]
+
+
+def test_the_files_hold_nothing_of_the_subject(
+    sqlite_file: Path, open_store: Callable[..., MemoryStore]
+) -> None:
+    """Texts, words, ids, keys, users, sources and metadata are in no byte of the database, its log or its index."""
+    store = open_store(sqlite_file)
+    for i in range(40):
+        store.put(
+            f"Xylographer number {i} likes quincunxes.",
+            scope=ANN,
+            key=f"walrus{i}",
+            sources=(f"src-zeppelin{i}",),
+        )
+        store.put(
+            f"Bookbinder number {i} likes marzipan.", scope=BOB, key=f"heron{i}", metadata={"from": "kiosk"}
+        )
+    store.put("Xylographer retired.", scope=ANN, key="walrus1", metadata={"from": "gazette"})
+    store.update("walrus2", lambda _: "Xylographer moved to Ouagadougou.", scope=ANN)
+    store.delete("walrus3", scope=ANN)
+    store.put(
+        "The xylographer's project.", scope=Scope(user=ANN.user, project="tannery"), source_type="telegram"
+    )
+    ids = [store.get(f"walrus{i}", scope=ANN).id for i in (0, 1, 39)]
+    mine = (
+        "xylograph",
+        "quincunx",
+        "ouagadougou",
+        "walrus",
+        "zeppelin",
+        "gazette",
+        "tannery",
+        "telegram",
+        "ann-4711",
+        *ids,
+    )
+    theirs = ("bookbinder", "marzipan", "heron", "kiosk", "bob-4711")
+    assert held(sqlite_file.parent, mine) == list(mine)
+    receipt = store.forget(ANN)
+    assert receipt.removed["memories"] == 41
+    assert not any("log" in place for place in receipt.unreached)
+    assert held(sqlite_file.parent, mine) == []
+    assert held(sqlite_file.parent, theirs) == list(theirs)
+    assert disagreements(store.backend.database) == []
+    assert store.search("Who likes marzipan?", scope=BOB)[0].key.startswith("heron")
+
+
+def test_a_reader_keeps_the_log(sqlite_file: Path, open_store: Callable[..., MemoryStore]) -> None:
+    """While another connection reads, the receipt says that the log is still there; the next one clears it."""
+    store, other = open_store(sqlite_file, wait=0.2), open_store(sqlite_file)
+    store.put("Xylographer.", scope=ANN)
+    with other.backend.database.read() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM rankbudget_memories").all()
+        receipt = store.forget(ANN)
+        assert "write-ahead log" in receipt.unreached[0] or "could not be rewritten" in receipt.unreached[0]
+    assert not any("log" in place or "rewritten" in place for place in store.forget(ANN).unreached)
+    assert held(sqlite_file.parent, ("xylograph", "ann-4711")) == []
+
+
+def test_the_server_keeps_what_its_receipt_names(
+    postgres: str, open_store: Callable[..., MemoryStore]
+) -> None:
+    """PostgreSQL's receipt names VACUUM FULL, the write-ahead log, replicas and backups."""
+    store = open_store(postgres)
+    store.put("Xylographer.", scope=ANN)
+    receipt = store.forget(ANN)
+    assert receipt.removed["memories"] == 1
+    for place in ("VACUUM FULL", "write-ahead log", "replicas", "backups"):
+        assert place in receipt.unreached[0]
+    assert disagreements(store.backend.database) == []
