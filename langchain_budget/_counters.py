@@ -42,7 +42,7 @@ class HostCounter(NamedTuple):
 def host_counter(counter: Any, *, prefer: CounterKind | None = None) -> HostCounter:
     """Returns how to count with a name, TokenCounter, tokenizer, model or callable.
 
-    `prefer` is what an unannotated callable takes; None finds out by trying it.
+    `prefer` is what an unannotated callable takes if it can; None finds out by trying it.
     """
     if counter == "approximate" or counter is count_tokens_approximately:
         # Every message is rounded up by itself, so its counts may be added.
@@ -111,14 +111,16 @@ def model_name(model: Any) -> str | None:
 
 
 def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = None) -> CounterKind:
-    """Returns what a callable counts: its annotation says so, else `prefer`, else a trial."""
+    """Returns what a callable counts: its annotation says so, else `prefer` where that works, else a trial."""
     noted = _annotated(counter)
     if noted is not None:
         return noted
     if counter is len:  # LangChain's own idiom for "count the messages"
         return "messages"
     if prefer is not None:
-        return prefer
+        with suppress(Exception):  # as below
+            if isinstance(counter(_FORMS[prefer](_TRIALS[0])), (int, float)):
+                return prefer
     works: list[CounterKind] = []
     for kind, form in _FORMS.items():
         with suppress(Exception):  # the trial is for that
@@ -127,6 +129,8 @@ def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = No
                 if more > less:  # it looks at the content
                     return kind
                 works.append(kind)
+    if not works and prefer is not None:
+        return prefer
     if not works:
         msg = (
             "counter must take a list of messages, a message or a text, and return a number (got "

@@ -71,6 +71,22 @@ def test_a_counter_over_one_message_is_called_with_one_message() -> None:
     assert [m.content for m in trim_messages(thread, max_tokens=3, token_counter=one)] == ["cc"]
 
 
+@pytest.mark.parametrize(
+    "counter",
+    [
+        lambda m: 5 + len(m.content),
+        lambda message: 5 + len(message.content.split()),
+        lambda messages: sum(5 + len(m.content) for m in messages),
+        lambda messages: 5 * len(messages),
+    ],
+)
+def test_an_unannotated_counter_takes_what_it_can(counter: Any) -> None:
+    """`trim_messages` gives a callable a list where it takes one, as LangChain does, else one message."""
+    thread = [HumanMessage("one"), AIMessage("two"), HumanMessage("three four")]
+    assert trim_messages(thread, max_tokens=100, token_counter=counter) == thread
+    assert trim_messages(thread, max_tokens=16, token_counter=counter)[-1] == thread[-1]
+
+
 def test_an_async_counter_is_refused_by_name() -> None:
     """A coroutine function cannot count inside a sync call; the error says what to give (T12)."""
 

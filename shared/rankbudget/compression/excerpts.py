@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ..relevance.corpus import BoundedCache
 from ..relevance.long_lines import LONGEST
 from ..relevance.records import records_of
 from ..relevance.sentences import split_sentences
+from ..relevance.words import raw_words, stem
 from .importance import Words, by_importance, ranked_by_words, troubles
 
 Excerpt = Callable[[int], str]
@@ -22,8 +23,11 @@ _ONE_OF_MANY = re.compile(
     r"|[^|\t]*[|\t].*[|\t]|[^,]+(?:,[^,]*){2,}$"  # a table
 )
 _FEWEST_LINES, _FEWEST = 6, 3
-_LONGEST_SHARE = 4
-_MARKER = 24
+_LONGEST_SHARE, _SHORT = 4, 80
+"""Of a line longer than a quarter of the room, and than 80 characters, the middle goes, unless it was asked for."""
+_MARKER, _GAP = 24, " ... "
+_WORD = re.compile(r"[-+$€£]?\w+(?:[.:/@'’+-]+\w+|(?<=\d),\d+|%)*")
+"""A word, number, date, address or path: half of one would be read as another."""
 
 
 def excerpt_of(text: str, asked: Words) -> Excerpt | None:
@@ -47,27 +51,30 @@ def _excerpt_of(text: str, asked: Words) -> Excerpt | None:
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
     if len(pieces) < _FEWEST:
         return None
-    if not is_list and not any(ranked_by_words(pieces, asked)) and not (of_lines and any(troubles(pieces))):
+    near, others = ranked_by_words(pieces, asked)
+    if not is_list and not near and not others and not (of_lines and any(troubles(pieces))):
         return None
     order = by_importance(pieces, asked, ends_first=2, record=records_of(pieces))
-    return partial(_pick, pieces, order, kind="lines" if of_lines and len(pieces) == count else "parts")
+    kind = "lines" if of_lines and len(pieces) == count else "parts"
+    return partial(_pick, pieces, order, dict.fromkeys(near, asked), kind=kind)
 
 
-def _pick(pieces: list[str], order: list[int], target: int, *, kind: str) -> str:
+def _pick(pieces: list[str], order: list[int], named: Mapping[int, Words], target: int, *, kind: str) -> str:
     """Returns whole pieces in about `target` characters, with a counted marker in each gap."""
-    longest = max(target // _LONGEST_SHARE, 80)
+    longest = max(target // _LONGEST_SHARE, _SHORT)
     room = target
     kept: dict[int, str] = {}
     for i in order:
         piece = pieces[i]
-        if len(piece) > longest and kind == "lines":  # half a sentence may say what is false
-            piece = f"{piece[: longest * 2 // 3]} ... {piece[-(longest // 4) :]}"
         # A piece among dropped ones also costs a marker; neighbours share one.
         beside = i - 1 in kept or i + 1 in kept or i in (0, len(pieces) - 1)
-        cost = len(piece) + (0 if beside else _MARKER)
-        if cost <= room:
+        free = room - (0 if beside else _MARKER)
+        most = free if i in named else longest
+        if len(piece) > most and kind == "lines":  # half a sentence may say what is false
+            piece = _shortened(piece, named.get(i, frozenset()), most)
+        if len(piece) <= free and piece:
             kept[i] = piece
-            room -= cost
+            room -= len(piece) + room - free
     out, last = [""], -1
     for i in [*sorted(kept), len(pieces)]:
         gap = pieces[last + 1 : i]
@@ -79,3 +86,30 @@ def _pick(pieces: list[str], order: list[int], target: int, *, kind: str) -> str
         out.append(kept.get(i, ""))
         last = i
     return "".join(out).strip("\n")
+
+
+def _shortened(line: str, asked: Words, most: int) -> str:
+    """Returns what is around the words asked for in a line, else its start and end, in `most` characters."""
+    body, words = line.rstrip("\r\n"), [*_WORD.finditer(line)]
+    found: dict[str, int] = {}
+    for word in words if asked else ():
+        said = raw_words(word.group())
+        for name in asked.intersection([*said, *map(stem, said)]):
+            found.setdefault(name, word.start())
+    starts = sorted(set(found.values())) or [0, len(body)]
+    share = (most - (len(starts) + 1) * len(_GAP)) // len(starts)
+    shown: list[tuple[int, int]] = []
+    for start in starts if share > 0 else ():
+        first = max(
+            0, min(start - share // 4, len(body) - share)
+        )  # what is said of a word is mostly behind it
+        again = shown.pop() if shown and first <= shown[-1][1] else (first, first)
+        shown.append((again[0], min(len(body), first + share)))
+    out, end = "", 0
+    for first, last in shown:
+        inside = [edge for word in words if word.start() < first < word.end() for edge in [word.end()]]
+        across = [word.start() for word in words if word.start() < last < word.end()]
+        part = body[(inside or [first])[0] : (across or [last])[0]]
+        out += (_GAP if first > end else "") + part.strip() if part.strip() else ""
+        end = last
+    return f"{out}{_GAP if end < len(body) else ''}{line[len(body) :]}" if out else ""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
-from functools import wraps
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from functools import lru_cache, wraps
 from typing import Any, TypeVar, cast
+
+import regex
 
 from ..segment import Segment
 from .corpus import BoundedCache, TermIndex, scored_texts
@@ -16,7 +18,7 @@ from .protocol import Scorer
 from .question import plain_question
 from .sentences import split_sentences
 from .stopwords import STOP_WORDS
-from .words import content_terms, raw_words
+from .words import content_terms, raw_words, stem
 
 T = TypeVar("T")
 Rate = Callable[[str, Sequence[Segment], Scorer], T]
@@ -31,7 +33,13 @@ ENOUGH = 0.66
 """Share of a title's words that names it: "Peter Thiel" names "Peter Andreas Thiel"."""
 RARE = 100
 """Texts that may hold a word for it to tell one title from others."""
+MOST_ASKED, SEVERAL, ONE_IN = 0.9, 5, 100
+"""Share of the question that a direct match says with a word that five sentences have, or one in 100; where one
+alone has it, or one in 100, `ENOUGH` of what the title does not say."""
+_AHEAD = 0.01
 _LETTERS = 4
+_NO_NAME = regex.compile(r"\A\W*\p{Lu}\p{Ll}+|\b\p{Ll}+\b")
+"""Words in lower case, and one that may have its capital because it is the first of its sentence."""
 
 
 def _once(rate: Rate[T]) -> Rate[T]:
@@ -55,19 +63,28 @@ _RATED: BoundedCache[tuple[str, str, tuple[str, ...], tuple[str | None, ...]], A
 @_once
 def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
     """Returns how likely each document holds evidence for the query; higher is likelier."""
-    return _rated_documents(query, segments, scorer)[0]
+    documents, _, sentences, owners = _rated_documents(query, segments, scorer)
+    return _with_first(documents, {owners[j] for j in _direct_matches(query, segments, sentences, owners)})
 
 
 @_once
 def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[list[float]]:
-    """Returns how likely each sentence of each document holds evidence for the query."""
+    """Returns how likely each sentence of each document holds evidence for the query.
+
+    What a sentence says of the question itself comes before what it leads to: direct matches are the first.
+    """
     documents, leads_on, sentences, owners = _rated_documents(query, segments, scorer)
     near = normalised(scorer.score(query, sentences))
     lengths = TermIndex.of(scored_texts(sentences)).lengths
+    flat = [
+        NEARNESS * near[j] + LEADS_ON * leads_on[j] + WORDS * math.log(max(1, lengths[j]))
+        + DOCUMENT * documents[owner]
+        for j, owner in enumerate(owners)
+    ]  # fmt: skip
     ratings: list[list[float]] = [[] for _ in segments]
-    for j, owner in enumerate(owners):
-        own = NEARNESS * near[j] + LEADS_ON * leads_on[j] + WORDS * math.log(max(1, lengths[j]))
-        ratings[owner].append(own + DOCUMENT * documents[owner])
+    matches = _direct_matches(query, segments, sentences, owners)
+    for owner, rating in zip(owners, _with_first(flat, matches), strict=True):
+        ratings[owner].append(rating)
     return ratings
 
 
@@ -76,16 +93,55 @@ def word_shares(query: str, texts: tuple[str, ...]) -> list[float]:
 
     Words that no text has do not count. Texts that differ in other words have the same share.
     """
+    held = _asked_words(query, texts)
+    found, total = [0.0] * len(texts), sum([weight for weight, _ in held.values()])
+    for weight, holders in held.values():
+        for i in holders:
+            found[i] += weight / total
+    return found
+
+
+def _asked_words(query: str, texts: tuple[str, ...]) -> dict[str, tuple[float, Mapping[int, int]]]:
+    """Returns the weight and the holders of each word of the question that any text has."""
     index = TermIndex.of(texts)
-    found, total = [0.0] * len(texts), 0.0
-    for term in dict.fromkeys(content_terms(plain_question(query, texts))):
-        holders = index.with_stem(term)
-        if holders:
-            weight = index.idf(len(holders))
-            total += weight
-            for i in holders:
-                found[i] += weight
-    return [weight / total for weight in found] if total else found
+    terms = dict.fromkeys(content_terms(plain_question(query, texts)))
+    return {t: (index.idf(len(holders)), holders) for t in terms if (holders := index.with_stem(t))}
+
+
+def _direct_matches(
+    query: str, segments: Sequence[Segment], sentences: Sequence[Segment], owners: Sequence[int]
+) -> set[int]:
+    """Returns the sentences that say most of what is asked, with a word that few others have.
+
+    The words of a document's title do not count in it: its first sentence has them, whatever is asked.
+    """
+    texts = scored_texts(sentences)
+    titles = [set(map(stem, raw_words(segment.title or ""))) for segment in segments]
+    held = _asked_words(query, texts)
+    total = sum([weight for weight, _ in held.values()])
+    beside = [total - sum([weight for t, (weight, _) in held.items() if t in title]) for title in titles]
+    said = [0.0] * len(texts)
+    counted = {t: [j for j in holders if t not in titles[owners[j]]] for t, (_, holders) in held.items()}
+    for term, places in counted.items():
+        for j in places:
+            said[j] += held[term][0]
+    found, few = set(), max(1, len(texts) // ONE_IN)
+    for term, places in counted.items():
+        times = len({texts[j] for j in held[term][1]})  # a sentence of two overlapping chunks is one
+        if times <= max(few, SEVERAL):
+            found.update([j for j in places if said[j] >= MOST_ASKED * total])
+        if times <= few:
+            found.update([j for j in places if said[j] >= ENOUGH * beside[owners[j]]])
+    return found
+
+
+def _with_first(ratings: list[float], first: Collection[int]) -> list[float]:
+    """Returns ratings with some of them above all others, in their own order."""
+    others = [rating for i, rating in enumerate(ratings) if i not in first]
+    if not first or not others:
+        return ratings
+    lift = max(0.0, max(others) - min([ratings[i] for i in first]) + _AHEAD)
+    return [rating + lift if i in first else rating for i, rating in enumerate(ratings)]
 
 
 def _rated_documents(
@@ -144,7 +200,8 @@ def _mentions(
 ) -> Iterator[tuple[int, int, float]]:
     """Yields each title, the sentences of other documents that name it, and the share of its words there.
 
-    A title that several documents have names none of them, nor does one of words that most texts hold.
+    A title that several documents have names none of them, nor does one of words that most texts hold, nor
+    ordinary words: "shipping" is no name of the page "Shipping", where "see Shipping" is.
     """
     if not any(titles):
         return
@@ -155,5 +212,11 @@ def _mentions(
         near = {j for holders in rare for j, _ in holders if owners[j] != target and times[title] == 1}
         for j in near:
             share = _share_named(title, index.words[j])
-            if share:
+            if share and not _names_in(sentences[j].text).isdisjoint(title):
                 yield target, j, share
+
+
+@lru_cache(maxsize=1 << 12)
+def _names_in(sentence: str) -> frozenset[str]:
+    """Returns the words of a sentence that may be names: no name is written as an ordinary word is."""
+    return frozenset(raw_words(_NO_NAME.sub(" ", sentence)))

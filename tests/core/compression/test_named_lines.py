@@ -1,0 +1,87 @@
+"""The line that a question names stays whole in a shortened result; no cut splits a number or a word."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import counter_for
+from rankbudget.compression.structured import compress_structured
+
+from ...drawing import draws
+
+COUNTER = counter_for("o200k_base")
+LIMITS = (120, 200, 300, 500, 800, 1200, 2000, 4000)
+FIRST = "Anna Ben Carla Dirk Emma Felix Greta Hans Ines Jan".split()
+LAST = "Huber Olsen Meyer Rossi Novak Silva Kovac Dubois".split()
+ROWS = {
+    "html": "<tr><td>{id}</td><td>{name}</td><td>{city}</td><td>pro</td><td>{sum}</td><td>+49 {id} {id}</td></tr>",
+    "markdown": "| {id} | {name} | {city} | pro | {sum} | +49 {id} {id} | see /var/log/billing/{id}.log |",
+    "csv": "{id},{name},{city},pro,{sum},+49 {id} {id},2025-03-11 10:00:11,invoice and payment by bank transfer",
+    "log": "2025-03-11T10:20:11Z INFO billing.service customer={name} id={id} plan=pro city={city} balance={sum} "
+    "currency=EUR trace=00-{id}{id}-01 phone=+49{id} took=12ms",
+    "late": "2025-03-11T10:20:11Z INFO billing.service customer={name} id={id} city={city} trace=00-{id}{id}-01 "
+    "phone=+49{id} took=12ms retries=3 region=eu-west-1 host=node-{id}.example.com balance={sum} currency=EUR",
+    "prose": "- Customer {id} is {name} from {city} on plan pro, whose balance of {sum} euro is due in {id} hours",
+}
+WHOLE = re.compile(r"\w+(?:[.:]\w+|(?<=\d),\d+)*")
+
+
+def result(style: str, seed: int) -> tuple[str, str, str]:
+    """Returns the lines of a tool result, the one that the question names, and the value asked for."""
+    draw = Random(seed)
+
+    def row(name: str) -> tuple[str, str]:
+        value = f"{draw.randint(100, 899)}.{draw.randint(10, 99)}"
+        city = draw.choice(["Bonn", "Leeds", "Lyon"])
+        return ROWS[style].format(id=draw.randint(10_000, 99_999), name=name, city=city, sum=value), value
+
+    rows = [row(f"{draw.choice(FIRST)} {draw.choice(LAST)}")[0] for _ in range(draw.choice([30, 60, 120]))]
+    place = draw.randrange(len(rows))
+    rows[place], value = row("Olga Zwolinski")
+    return "\n".join(rows), rows[place], value
+
+
+@pytest.mark.parametrize("style", ROWS)
+@draws(cases=6)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(["What is the balance of {}?", "balance {}", "Look up {}, please."]),
+)
+def test_the_named_line_stays_whole_while_it_fits(style: str, seed: int, question: str) -> None:
+    """At every limit with room for the line and its markers it is there, to the last character."""
+    text, line, _ = result(style, seed)
+    for limit in LIMITS:
+        if limit >= COUNTER.count(line) + 30:
+            assert line in compress_structured(text, limit, COUNTER, question.format("Olga Zwolinski")), limit
+
+
+@pytest.mark.parametrize("style", ROWS)
+@draws(cases=6)
+@given(st.integers(0, 10**6), st.integers(20, 400))
+def test_no_number_and_no_word_is_split(style: str, seed: int, limit: int) -> None:
+    """Every word and number of a shortened result is one of the whole result, or counts a gap."""
+    text, _, _ = result(style, seed)
+    cut = compress_structured(text, limit, COUNTER, "What is the balance of Olga Zwolinski?")
+    said = re.sub(r"\[\.\.\. \d+ \w+ \.\.\.\]", "", cut)
+    assert set(WHOLE.findall(said)) <= set(WHOLE.findall(text))
+
+
+@draws(cases=6)
+@given(st.integers(0, 10**6))
+def test_a_long_named_line_keeps_the_field_that_is_asked_for(seed: int) -> None:
+    """Of a named line that is too long, what is around the asked words stays: a name and a field behind it."""
+    draw = Random(seed)
+    fields = [f"field{n}={draw.randint(1000, 9999)}" for n in range(60)]
+    fields[draw.randrange(5, 25)] = "customer=Zwolinski"
+    fields[draw.randrange(30, 55)] = "balance=578.29"
+    lines = [f"2025-03-11 INFO id={n} {' '.join(f'field{n}={n * 17}' for n in range(40))}" for n in range(20)]
+    lines[draw.randrange(20)] = f"2025-03-11 INFO {' '.join(fields)}"
+    for limit in (60, 80, 120, 200):
+        cut = compress_structured("\n".join(lines), limit, COUNTER, "What is the balance of Zwolinski?")
+        assert "customer=Zwolinski" in cut, limit
+        assert "balance=578.29" in cut, limit
