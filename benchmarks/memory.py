@@ -62,7 +62,8 @@ def filled(place: str, texts: list[str], *, one: bool) -> MemoryStore:
             found = connection.execute(memories().insert().values(row_of(memory)).returning(memories().c.seq))
             add_terms(connection, found.scalar_one(), content_terms(text))
     store.embed_missing()
-    return store
+    store.close()
+    return MemoryStore(place, clock=lambda: NOW)  # it reads its index at the first search
 
 
 def bare(vectors: Any, query: Any) -> Any:

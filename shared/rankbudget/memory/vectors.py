@@ -230,7 +230,9 @@ class SqlVectors:
         fresh = self._embedded(found)
         try:
             if fresh:
-                with self.database.write() as connection:
+                with self.database.write() as connection:  # rows first, as their writers lock them
+                    locked = select(rows.seq).where(rows.seq.in_(waiting)).order_by(rows.seq)
+                    connection.execute(locked.with_for_update()).all()
                     write_vectors(connection, fresh, typed=self.typed)
         except StoreError:  # it is read-only, or busy: these rows are found by their words
             self._resting = time.monotonic() + REST
