@@ -112,6 +112,10 @@ histories: $(VENV)/.dev ## Reads 4,000 tokens of N=1000000 stored messages, and 
 growth: $(VENV)/.dev ## Fits ever longer inputs, ten times as long at each step, and judges time and memory (docs/batch.md)
 	@$(PY) benchmarks/growth.py $(T)
 
+.PHONY: memory-bench
+memory-bench: $(VENV)/.dev ## Compares finding memories with a bare search over all vectors, and LoCoMo through the store with a list
+	@$(PY) benchmarks/memory.py $(T)
+
 $(VENV_DOCS)/.done: $(PINS)
 	@test -x $(VENV_DOCS)/bin/python || $(PYTHON) -m venv $(VENV_DOCS)
 	@$(VENV_DOCS)/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -e '.[docs]'

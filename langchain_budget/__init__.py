@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .langsmith import add_run_metadata
     from .memories import MemoryRetriever, memory_tools
     from .memory import BudgetMemory
+    from .memory_vectors import MemoryVectors
     from .message_history import BudgetMessageHistory
     from .middleware import BudgetMiddleware
     from .model import budget_model
@@ -40,6 +41,7 @@ __all__ = [
     "BudgetTrimmer",
     "GraphBackend",
     "MemoryRetriever",
+    "MemoryVectors",
     "StoredMessageHistory",
     "StoredThreadMiddleware",
     "add_run_metadata",
@@ -61,6 +63,7 @@ _HOMES = {
     "BudgetTrimmer": "trimmer",
     "GraphBackend": "graph_backend",
     "MemoryRetriever": "memories",
+    "MemoryVectors": "memory_vectors",
     "StoredMessageHistory": "stored_history",
     "StoredThreadMiddleware": "stored_thread",
     "add_run_metadata": "langsmith",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from .examples import few_shot_function
     from .memory import BudgetChatMemoryBuffer
+    from .memory_vectors import MemoryVectors
     from .model import budget_model
     from .models import OfflineEmbedding, embedder, summarizer
     from .postprocessor import BudgetNodePostprocessor
@@ -44,6 +45,7 @@ _HOMES = {
     ),
     "examples": ("few_shot_function",),
     "memory": ("BudgetChatMemoryBuffer",),
+    "memory_vectors": ("MemoryVectors",),
     "model": ("budget_model",),
     "models": ("OfflineEmbedding", "embedder", "summarizer"),
     "postprocessor": ("BudgetNodePostprocessor",),
@@ -63,6 +65,7 @@ __all__ = [
     "BudgetPromptHelper",
     "HistorySummaryMemoryBlock",
     "KnowledgeMemoryBlock",
+    "MemoryVectors",
     "OfflineEmbedding",
     "ProjectMemoryBlock",
     "StoredAsyncChatStore",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .foreign_vectors import VectorIndex
 from .forms import HostForm
 from .histories import HistoryStore, StoredThread
 from .memory import BlockType, Memory, MemoryBlock, digest_of, levels_of, route_memory_to_block
@@ -22,6 +23,7 @@ __all__ = [
     "StoredThread",
     "ThreadMessages",
     "TurnFigures",
+    "VectorIndex",
     "digest_of",
     "levels_of",
     "route_memory_to_block",

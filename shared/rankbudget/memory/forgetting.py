@@ -11,9 +11,12 @@ from .history_tables import UNNAMED, messages, reports, threads
 from .protocol import Receipt
 from .tables import memories, memory_of, named_by
 from .terms import remove_terms
+from .vector_tables import other_indexes
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
+
+    from .vectors import Vectors
 
 _AT_ONCE = 500
 """Rows named in one statement."""
@@ -24,8 +27,8 @@ _SERVER = (
 _PROCESSES = "what running processes hold: call forget() of their BudgetSession objects and caches"
 
 
-def remove_memories(connection: Connection, wanted: ColumnElement[bool]) -> int:
-    """Removes rows with their words and vectors, and returns how many there were."""
+def remove_memories(connection: Connection, wanted: ColumnElement[bool]) -> list[int]:
+    """Removes rows with their words and vectors, and returns their numbers."""
     from sqlalchemy import select
 
     table = memories()
@@ -35,21 +38,28 @@ def remove_memories(connection: Connection, wanted: ColumnElement[bool]) -> int:
         part = rows[start : start + _AT_ONCE]
         remove_terms(connection, part)
         connection.execute(table.delete().where(table.c.seq.in_(part)))
-    return len(rows)
+    return rows
 
 
-def forget(database: Database, subject: Scope) -> Receipt:
-    """Removes all of a user or project: memories, conversations with their summaries, figures of turns."""
+def forget(database: Database, subject: Scope, vectors: Vectors | None = None) -> tuple[Receipt, list[int]]:
+    """Removes all of a user or project: memories, conversations with their summaries, figures of turns.
+
+    Also returns the numbers of the memories, which an index of `vectors` in this process still has.
+    """
     from sqlalchemy import text
 
     removed: dict[str, int] = {}
     citing: list[str] = []
+    rows: list[int] = []
+    elsewhere = list(vectors.remove(named_by(subject, memories()))) if vectors else []
     with database.write() as connection:
         parts = set(connection.execute(text("SELECT part FROM rankbudget_schema")).scalars())
         if "memories" in parts:
             if not database.is_sqlite:  # writers of the rows would wait for this, and this for them
                 connection.exec_driver_sql(f"LOCK TABLE {memories().name} IN SHARE ROW EXCLUSIVE MODE")
-            removed["memories"] = remove_memories(connection, named_by(subject, memories()))
+            elsewhere += other_indexes(connection, named_by(subject, memories()), vectors)
+            rows = remove_memories(connection, named_by(subject, memories()))
+            removed["memories"] = len(rows)
         if "histories" in parts:
             citing = citing_memories(connection, subject) if "memories" in parts else []
             removed |= remove_histories(connection, subject)
@@ -57,7 +67,8 @@ def forget(database: Database, subject: Scope) -> Receipt:
             removed["reports"] = connection.execute(
                 reports().delete().where(named_by(subject, reports()))
             ).rowcount
-    return Receipt(subject=subject, removed=removed, unreached=(*citing, *wipe(database)))
+    unreached = (*elsewhere, *citing, *wipe(database))
+    return Receipt(subject=subject, removed=removed, unreached=unreached), rows
 
 
 def remove_histories(connection: Connection, subject: Scope) -> dict[str, int]:

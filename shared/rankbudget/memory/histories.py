@@ -138,7 +138,7 @@ class HistoryStore:
         if subject == Scope():
             msg = "subject must name a user or a project (got Scope()). Clear everybody's threads by name."
             raise BudgetConfigError(msg)
-        return forget(self.database, subject)
+        return forget(self.database, subject)[0]
 
     def close(self) -> None:
         """Closes its connections; the next use opens new ones."""
