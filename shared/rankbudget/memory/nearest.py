@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .vectors import Question
 
 
+_NEARER = 1e-6
+"""What puts a row with a number of the question before the nearest others."""
 _OWN = 5
 """Of the candidates by meaning, each level has at least a fifth of the usual number."""
 
@@ -80,7 +82,7 @@ def near_by_meaning(
         rows |= {row.seq: row for row in connection.execute(memories().select().where(seen))}
     hits |= asked.scores(connection, [seq for seq in rows if seq not in hits])
     if hits:
-        hits |= dict.fromkeys(numbered, max(hits.values()))  # vectors are blind to numbers
+        hits |= dict.fromkeys(numbered, max(hits.values()) + _NEARER)  # vectors are blind to numbers
     return [memory_of(rows[seq], hits.get(seq)) for seq in sorted(rows)], sorted(found - rows.keys())
 
 
