@@ -111,7 +111,7 @@ def model_name(model: Any) -> str | None:
 
 
 def counter_kind(counter: Callable[..., Any], *, prefer: CounterKind | None = None) -> CounterKind:
-    """Returns what a callable counts: its annotation says so, else `prefer` where that works, else a trial."""
+    """Returns what a callable counts: by its annotation, else `prefer` where that works, else a trial."""
     noted = _annotated(counter)
     if noted is not None:
         return noted

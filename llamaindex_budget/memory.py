@@ -70,7 +70,8 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         """Returns the stored messages themselves, which must not be changed; some stores read what fits."""
         if self._reads_what_fits():
             found_later: Any = getattr(self.chat_store, "conversation")  # noqa: B009 - of a `StoredChatStore`
-            return found_later(self.chat_store_key, self.token_limit)  # type: ignore[no-any-return]  # a sequence
+            read_later: list[ChatMessage] = found_later(self.chat_store_key, self.token_limit)
+            return read_later
         try:
             return self.chat_store.get_messages(self.chat_store_key)
         except NotImplementedError:  # a store that only reads asynchronously

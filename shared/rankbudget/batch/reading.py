@@ -99,6 +99,11 @@ def _read(name: str, value: Any) -> Any:
     if not text or "NaN" in text:  # JSON has none: Python wrote records of pandas
         # Tools are sent as the row has them, so their nulls are counted.
         value = plain(value, None if name == "tools" else ("content",) if name in _MESSAGES else _TEXT_KEYS)
+    return _as_asked(name, value)
+
+
+def _as_asked(name: str, value: Any) -> Any:
+    """Returns a cell's value as what its column holds; raises for anything else."""
     if name == "question":
         return _for_all(name, _checked(name, value, _has_role(value, {"user"}), "a text or a user message"))
     if name in {"system", "history"} and isinstance(value, Mapping):
@@ -155,7 +160,7 @@ def _parsed(name: str, text: str) -> Any:
 
 
 def _for_all(name: str, message: Any) -> Any:
-    """Returns a message without the key `scope`, which is no provider's; one that not all may see is refused."""
+    """Returns a message without the key `scope`, no provider's; one that not all may see is refused."""
     scope = _scope_of(name, message) or Scope()
     _checked(name, scope, scope.visible_to(None), "messages without a scope, as a batch has no reader")
     return {key: value for key, value in message.items() if key != "scope"} if "scope" in message else message

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Output:
-    """Standard output: when its reader (head, less) has what it wants, the command goes on to its exit code."""
+    """Standard output: when its reader, as head, has enough, the command goes on to its exit code."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

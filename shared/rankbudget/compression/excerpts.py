@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ..relevance.corpus import BoundedCache
@@ -24,7 +24,7 @@ _ONE_OF_MANY = re.compile(
 )
 _FEWEST_LINES, _FEWEST = 6, 3
 _LONGEST_SHARE, _SHORT = 4, 80
-"""Of a line longer than a quarter of the room, and than 80 characters, the middle goes, unless it was asked for."""
+"""Of a line longer than a quarter of the room and 80 characters the middle goes, unless it was asked for."""
 _MARKER, _GAP = 24, " ... "
 _WORD = re.compile(r"[-+$€£]?\w+(?:[.:/@'’+-]+\w+|(?<=\d),\d+|%)*")
 """A word, number, date, address or path: half of one would be read as another."""
@@ -88,15 +88,20 @@ def _pick(pieces: list[str], order: list[int], named: Mapping[int, Words], targe
     return "".join(out).strip("\n")
 
 
-def _shortened(line: str, asked: Words, most: int) -> str:
-    """Returns what is around the words asked for in a line, else its start and end, in `most` characters."""
-    body, words = line.rstrip("\r\n"), [*_WORD.finditer(line)]
+def _asked_at(words: Sequence[re.Match[str]], asked: Words) -> list[int]:
+    """Returns where the words asked for first stand in a line."""
     found: dict[str, int] = {}
     for word in words if asked else ():
         said = raw_words(word.group())
-        for name in asked.intersection([*said, *map(stem, said)]):
+        for name in sorted(asked.intersection([*said, *map(stem, said)])):
             found.setdefault(name, word.start())
-    starts = sorted(set(found.values())) or [0, len(body)]
+    return sorted(set(found.values()))
+
+
+def _shortened(line: str, asked: Words, most: int) -> str:
+    """Returns what is around the words asked for in a line, else its start and end, in `most` characters."""
+    body, words = line.rstrip("\r\n"), [*_WORD.finditer(line)]
+    starts = _asked_at(words, asked) or [0, len(body)]
     share = (most - (len(starts) + 1) * len(_GAP)) // len(starts)
     shown: list[tuple[int, int]] = []
     for start in starts if share > 0 else ():

@@ -16,7 +16,7 @@ from ..relevance.words import content_words, numbered, raw_words, stem, without_
 from .json_values import dump
 
 Words = frozenset[str]
-"""The words, names and numbers of a question, in one form each, and numbers with the word that they belong to."""
+"""The words, names and numbers of a question, in one form each, and numbers with the word they belong to."""
 _NAME = re.compile(r"(?<!\w)\w+(?:[-./:@#]\w+)+")
 """It starts at the start of a word alone: a long run of letters is read once, not from each of them."""
 _HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z][a-z])")
@@ -49,7 +49,7 @@ def by_importance(
 ) -> list[int]:
     """Returns positions, most worth keeping first.
 
-    First are the best item that says what was asked, `ends_first` ends, exceptions where there are few, further
+    First are the best item that says what was asked, `ends_first` ends, exceptions if few, further
     such items with the `record` around each, and those that tell of trouble; then those that say some of it,
     and all others from the ends towards the middle.
     """
@@ -73,7 +73,7 @@ def saying(items: Sequence[Any], asked: Words) -> list[int]:
 
 
 def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list[int]]:
-    """Returns the positions of items that say what was asked, the best first, and of those that say some of it."""
+    """Returns where items say what was asked, the best first, and where some of it."""
     if not asked:
         return [], []
     texts = [item if isinstance(item, str) else _ESCAPED.sub(" ", dump(item)) for item in items]

@@ -103,7 +103,8 @@ def citing_memories(connection: Connection, subject: Scope) -> list[str]:
         found = connection.execute(select(table.c.name, table.c.seq).where(inside & ids))
         forgotten |= {one for row in found for one in (row.name, f"{UNNAMED}{row.seq}")}
     return [
-        f"the memory {memory.key or memory.id!r} of {memory.scope} cites messages that were forgotten: delete "
+        f"the memory {memory.key or memory.id!r} of {memory.scope} cites messages that were forgotten: "
+        "delete "
         "it where it repeats them"
         for memory in citing
         if forgotten.intersection(memory.sources)

@@ -20,7 +20,8 @@ NO_SUM = "0" * 32
 def threads() -> Table:
     """Returns the table of conversations: how long each is, the sum over its messages, its summary.
 
-    `edits` changes with the place of a message, `version` with the summary; `summary_upto`, `summary_kept` and `summary_seal` say what it covers.
+    `edits` changes with the place of a message, `version` with the summary;
+    `summary_upto`, `summary_kept` and `summary_seal` say what it covers.
     """
     from sqlalchemy import Column, Float, Integer, String, Text, UniqueConstraint
 

@@ -60,7 +60,7 @@ def named(scope: Scope, name: str) -> ColumnElement[bool]:
 
 
 def found(connection: Connection, scope: Scope, name: str, *, lock: bool = False) -> Head | None:
-    """Returns a conversation, which with `lock` nobody else changes; None where there is none of this scope."""
+    """Returns a conversation, which with `lock` nobody else changes; None where the scope has none."""
     wanted = threads().select().where(named(scope, name))
     row = connection.execute(wanted.with_for_update() if lock else wanted).first()
     return None if row is None else Head.of(row)
@@ -74,7 +74,8 @@ def locked(connection: Connection, scope: Scope, name: str) -> Head:
     row = {**owned_by(scope), **fresh}
     columns, values = ", ".join(row), ", ".join(f":{column}" for column in row)
     insert = text(
-        f"INSERT INTO rankbudget_threads ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"  # noqa: S608 - names of columns
+        f"INSERT INTO rankbudget_threads ({columns}) VALUES ({values})"  # noqa: S608 - columns
+        " ON CONFLICT DO NOTHING"
     )
     for _ in range(_TRIES):
         head = found(connection, scope, name, lock=True)
@@ -98,10 +99,9 @@ def pinned_places(connection: Connection, head: Head) -> list[int]:
 
     # Left to itself, SQLite walks through all messages by their places.
     by = "INDEXED BY rankbudget_messages_pinned" if connection.dialect.name == "sqlite" else ""
-    mine = "thread = :thread AND place < :size"
-    chosen = text(
-        f"SELECT place FROM rankbudget_messages {by} WHERE {mine} AND {PINNED_ROWS} ORDER BY place"  # noqa: S608 - own words
-    )
+    mine = f"thread = :thread AND place < :size AND {PINNED_ROWS}"
+    table = f"rankbudget_messages {by}"
+    chosen = text(f"SELECT place FROM {table} WHERE {mine} ORDER BY place")  # noqa: S608 - our own words
     return list(connection.execute(chosen, {"thread": head.seq, "size": head.size}).scalars())
 
 

@@ -201,7 +201,7 @@ class Assembler:
         return [self.codec.make(role, text, origin=block.name)] if text else []
 
     def _check(self, message: Any, position: int = 0) -> None:
-        """Refuses what is no message, and content that no provider reads; that of the history is read later."""
+        """Refuses what is no message, and content that no provider reads; the history's is read later."""
         self.codec.role(message)
         check = getattr(self.codec, "check", None)
         if check is not None:

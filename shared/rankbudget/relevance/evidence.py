@@ -34,8 +34,10 @@ ENOUGH = 0.66
 RARE = 100
 """Texts that may hold a word for it to tell one title from others."""
 MOST_ASKED, SEVERAL, ONE_IN = 0.9, 5, 100
-"""Share of the question that a direct match says with a word that five sentences have, or one in 100; where one
-alone has it, or one in 100, `ENOUGH` of what the title does not say."""
+"""Share of the question that a direct match says with a word that five sentences have, or one in 100.
+
+Where one alone has it, or one in 100, `ENOUGH` of what the title does not say.
+"""
 _AHEAD = 0.01
 _LETTERS = 4
 _NO_NAME = regex.compile(r"\A\W*\p{Lu}\p{Ll}+|\b\p{Ll}+\b")

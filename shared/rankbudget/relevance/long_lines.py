@@ -60,7 +60,7 @@ def depths_of(pieces: Sequence[str]) -> list[int] | None:
 
 
 def _marks(line: str) -> tuple[list[tuple[int, int, bool]], bool]:
-    """Returns where brackets and commas end, the depth behind each, and whether it is a comma; whether it is data."""
+    """Returns where brackets and commas end, with depth and whether it is a comma; whether it is data."""
     found: list[tuple[int, int, bool]] = []
     held: Counter[int] = Counter()
     depth = last = 0
@@ -97,7 +97,7 @@ def _bracket_cuts(line: str) -> list[int]:
 
 
 def _columns(edges: Sequence[int], commas: Sequence[int], line: str) -> set[int]:
-    """Returns where lists start that have keys, equally many cells, and far more cells than there are lists."""
+    """Returns where lists start that have keys, equally many cells, and far more cells than lists."""
     sizes = {
         start: bisect_left(commas, stop) - bisect_right(commas, start) + 1
         for start, stop in pairwise(edges)

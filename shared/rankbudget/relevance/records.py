@@ -242,6 +242,6 @@ def _cells(line: str) -> tuple[int, int]:
 
 
 def _indent(line: str) -> int:
-    """Returns by how many characters a line is indented, behind a line that is a bracket; a blank one is deepest."""
+    """Returns a line's indentation in characters, behind a line that is a bracket; a blank one is deepest."""
     line = _OPENING.sub("", line)
     return len(line) - len(line.lstrip()) if line.strip() else len(line) + _LONGEST

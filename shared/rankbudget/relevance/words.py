@@ -91,7 +91,8 @@ def without_counts(question: str) -> str:
 
 
 _NUMBERED = re.compile(
-    r"(?<![^\W_])([^\W\d_]{2,40})(?:[\s_.-]{0,2}(?:id|no|nr|num|number|key|code)\b\.?)?(?:[^\w\n,;.!?]|_){1,4}"
+    r"(?<![^\W_])([^\W\d_]{2,40})(?:[\s_.-]{0,2}(?:id|no|nr|num|number|key|code)\b\.?)?"
+    r"(?:[^\w\n,;.!?]|_){1,4}"
     r"(?<![.,\d])(\d{1,20})(?![.,:]?\d|[^\W_])"
 )
 _COUNTED = re.compile(r"(?<![\w.,:/-])(\d{1,20})[ -]([^\W\d_]{2,40})")
