@@ -54,7 +54,7 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     parts = {name: _read(name, value) for name, value in given.items()}
     tools, question = parts.pop("tools", None), parts.pop("question", None)
     blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
-    if not question and "user" not in map(DictCodec().role, blocks.get("history", ())):
+    if not question and not any(map(_asks, blocks.get("history", ()))):
         msg = "a row must have a question or a history with a user message (got neither)."
         raise RowError(msg)
     return PromptParts(blocks, question, tools or None)
@@ -143,6 +143,12 @@ def _messages_in(text: str) -> Any:
 
 def _has_role(value: Any, roles: Collection[str]) -> bool:
     return isinstance(value, Mapping) and value.get("role") in roles
+
+
+def _asks(message: Mapping[str, Any]) -> bool:
+    codec = DictCodec()
+    is_users = codec.role(message) == "user" and not codec.answers(message)
+    return is_users and not says_nothing(codec.to_dict(message))
 
 
 def _parsed(name: str, text: str) -> Any:
