@@ -25,10 +25,10 @@ _BLOCKS = {"system": "system", "history": "history", "documents": "knowledge", "
 }
 _TEXTS = ("system", "question", "project", "task")
 """Inputs whose text is the text itself; a text in any other is JSON."""
-_MESSAGES = (*_TEXTS, "history", "tools")
-"""Inputs that are no list of documents."""
 _AS_TEXT = (date, time, Decimal)
 _TEXT_KEYS = ("text", "content", "page_content")
+_KEPT_NULLS = dict.fromkeys((*_TEXTS, "history"), ("content",)) | {"tools": None}
+"""Fields that may be null in inputs that are no documents; tools are sent, and counted, as the row has them."""
 _FIELDS = ("id", "title", "score", "label", "kind", "priority")
 
 
@@ -97,8 +97,7 @@ def _read(name: str, value: Any) -> Any:
         if isinstance(value, str) or (name == "question" and not _has_role(value, {"user"})):
             return text
     if not text or "NaN" in text:  # JSON has none: Python wrote records of pandas
-        # Tools are sent as the row has them, so their nulls are counted.
-        value = plain(value, None if name == "tools" else ("content",) if name in _MESSAGES else _TEXT_KEYS)
+        value = plain(value, _KEPT_NULLS.get(name, _TEXT_KEYS))
     if name == "question":
         return _for_all(name, _checked(name, value, _has_role(value, {"user"}), "a text or a user message"))
     if name in {"system", "history"} and isinstance(value, Mapping):
