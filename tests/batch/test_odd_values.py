@@ -377,13 +377,16 @@ def test_half_a_surrogate_pair_is_seen_in_parquet(tmp_path):
     assert pq.read_table(tmp_path / "out.parquet").to_pylist()[0]["note"] == "a \\ud83d"
 
 
-@pytest.mark.parametrize(
-    "said", [[], [{"role": "assistant", "content": "Hi."}], [{"role": "system", "content": "Go."}]]
-)
-def test_a_row_that_asks_nothing_is_an_error(said):
+ANSWERS = [{"type": "tool_result", "tool_use_id": "t", "content": "Sun."}]
+
+
+@pytest.mark.parametrize("content", [None, "", " ", [], ANSWERS])
+@pytest.mark.parametrize("role", ["assistant", "system", "user"])
+def test_a_row_that_asks_nothing_is_an_error(role, content):
     """A prompt that begins with an answer is none; with a question beside it, the answer at the start goes."""
     fit = FitPrompt(300)
-    row = {"history": said, "documents": ["Tea."]}
+    first = {"role": role, "content": content if role == "user" else "Hi."}
+    row = {"history": [first, {"role": "assistant", "content": "So."}], "documents": ["Tea."]}
     assert "with a user message" in fit.row(row)["budget_error"]
     asked = fit.row({**row, "question": "Why?"})["messages"]
     assert [m["role"] for m in asked if m["role"] != "system"] == ["user"]

@@ -25,10 +25,10 @@ _BLOCKS = {"system": "system", "history": "history", "documents": "knowledge", "
 }
 _TEXTS = ("system", "question", "project", "task")
 """Inputs whose text is the text itself; a text in any other is JSON."""
-_MESSAGES = (*_TEXTS, "history", "tools")
-"""Inputs that are no list of documents."""
 _AS_TEXT = (date, time, Decimal)
 _TEXT_KEYS = ("text", "content", "page_content")
+_KEPT_NULLS = dict.fromkeys((*_TEXTS, "history"), ("content",)) | {"tools": None}
+"""Fields that may be null in inputs that are no documents; tools are sent, and counted, as the row has them."""
 _FIELDS = ("id", "title", "score", "label", "kind", "priority")
 
 
@@ -54,7 +54,7 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     parts = {name: _read(name, value) for name, value in given.items()}
     tools, question = parts.pop("tools", None), parts.pop("question", None)
     blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
-    if not question and "user" not in map(DictCodec().role, blocks.get("history", ())):
+    if not question and not any(map(_asks, blocks.get("history", ()))):
         msg = "a row must have a question or a history with a user message (got neither)."
         raise RowError(msg)
     return PromptParts(blocks, question, tools or None)
@@ -97,13 +97,7 @@ def _read(name: str, value: Any) -> Any:
         if isinstance(value, str) or (name == "question" and not _has_role(value, {"user"})):
             return text
     if not text or "NaN" in text:  # JSON has none: Python wrote records of pandas
-        # Tools are sent as the row has them, so their nulls are counted.
-        value = plain(value, None if name == "tools" else ("content",) if name in _MESSAGES else _TEXT_KEYS)
-    return _as_asked(name, value)
-
-
-def _as_asked(name: str, value: Any) -> Any:
-    """Returns a cell's value as what its column holds; raises for anything else."""
+        value = plain(value, _KEPT_NULLS.get(name, _TEXT_KEYS))
     if name == "question":
         return _for_all(name, _checked(name, value, _has_role(value, {"user"}), "a text or a user message"))
     if name in {"system", "history"} and isinstance(value, Mapping):
@@ -148,6 +142,12 @@ def _messages_in(text: str) -> Any:
 
 def _has_role(value: Any, roles: Collection[str]) -> bool:
     return isinstance(value, Mapping) and value.get("role") in roles
+
+
+def _asks(message: Mapping[str, Any]) -> bool:
+    codec = DictCodec()
+    is_users = codec.role(message) == "user" and not codec.answers(message)
+    return is_users and not says_nothing(codec.to_dict(message))
 
 
 def _parsed(name: str, text: str) -> Any:

@@ -1,0 +1,104 @@
+"""Runs over stored conversations: an agent without a checkpointer, one summary for both hosts, calls and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from llama_index.core.base.llms.types import ChatMessage
+from pydantic import Field
+
+from langchain_budget import BudgetMessageHistory, StoredMessageHistory, StoredThreadMiddleware
+from llamaindex_budget import BudgetChatMemoryBuffer, StoredChatStore
+from rankbudget import Scope
+from rankbudget.errors import BudgetConfigError
+from rankbudget.memory import HistoryStore
+from rankbudget.testing import WordCounter
+
+ANN = Scope(user="ann")
+
+
+@pytest.fixture
+def store(tmp_path: Any) -> Iterator[HistoryStore]:
+    made = HistoryStore(tmp_path / "histories.db")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_an_agent_needs_no_checkpointer(store: HistoryStore, asynchronous: bool) -> None:
+    """Runs of one thread go on where the last one ended, what is stored is whole, and other users see nothing."""
+    model = Recording(responses=["fine"])
+    stored = StoredThreadMiddleware(
+        store, scope=lambda runtime: Scope(user=runtime.context), max_tokens=30, counter=WordCounter()
+    )
+    agent = create_agent(model, middleware=[stored], context_schema=str)
+    for number in range(6):
+        given = {"messages": [HumanMessage("one two three " * 3 + str(number), id=f"q{number}")]}
+        config: Any = {"configurable": {"thread_id": "t"}}
+        if asynchronous:
+            await agent.ainvoke(given, config, context="ann")
+        else:
+            agent.invoke(given, config, context="ann")
+    agent.invoke({"messages": [HumanMessage("and I?")]}, config, context="bob")
+    whole = StoredMessageHistory(store, "t", scope=ANN).messages
+    assert [m.type for m in whole] == ["human", "ai"] * 6
+    assert [m.id for m in whole if m.type == "human"] == [f"q{number}" for number in range(6)]
+    assert [m.content for m in model.seen[-1]] == ["and I?"]
+    assert [m.id for m in model.seen[-2] if m.type == "human"] == ["q4", "q5"]
+    with pytest.raises(BudgetConfigError, match="must have a thread_id"):
+        agent.invoke({"messages": [HumanMessage("hi")]}, context="ann")
+
+
+class Recording(FakeListChatModel):
+    """A model that remembers what it was sent."""
+
+    seen: list[Any] = Field(default_factory=list)
+
+    def _call(self, messages: Any, *args: Any, **options: Any) -> str:
+        self.seen.append(list(messages))
+        return super()._call(messages, *args, **options)
+
+
+def test_a_summary_serves_both_hosts(store: HistoryStore) -> None:
+    """What LangChain's run summarized LlamaIndex shows, and asks only for what came since."""
+    asked: list[str] = []
+
+    def gist(text: str, max_tokens: int) -> str:
+        asked.append(text)
+        return "gist"
+
+    history = StoredMessageHistory(store, "t", scope=ANN)
+    pairs = [(HumanMessage(f"question {n}"), AIMessage(f"answer {n}")) for n in range(60)]
+    history.add_messages([message for pair in pairs[:40] for message in pair])
+    options: dict[str, Any] = {"counter": WordCounter(), "summarizer": gist}
+    shown = BudgetMessageHistory(history, max_tokens=120, **options).messages
+    assert "gist" in shown[0].content
+    assert "question 0" in asked[0]
+    asked.clear()
+    history.add_messages([message for pair in pairs[40:] for message in pair])
+    chats = StoredChatStore(store=store, user="ann")
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        token_limit=120, chat_store=chats, chat_store_key="t", **options
+    )
+    assert "gist" in str(memory.get()[0].content)
+    assert asked
+    assert not any("question 0" in text for text in asked)
+    assert history.thread.conversation().summary.summarized == 120
+
+
+def test_tool_results_keep_their_call(store: HistoryStore) -> None:
+    """A call that LangChain stored is answered in LlamaIndex, and LangChain reads both as one step."""
+    history = StoredMessageHistory(store, "t", scope=ANN)
+    call = {"name": "find", "args": {"b": 1, "a": [2]}, "id": "c1", "type": "tool_call"}
+    history.add_messages([HumanMessage("find it"), AIMessage("", tool_calls=[call])])
+    chats = StoredChatStore(store=store, user="ann")
+    chats.add_message(
+        "t", ChatMessage(role="tool", content="found", additional_kwargs={"tool_call_id": "c1"})
+    )
+    assert history.messages[2] == ToolMessage("found", tool_call_id="c1")
+    assert list(chats.get_messages("t")[1].blocks[0].tool_kwargs) == ["b", "a"]
