@@ -89,6 +89,15 @@ def test_a_text_of_the_future_that_is_said_now(store: MemoryStore, clock: Any) -
     assert store.get("home", scope=ANN).id == later.id
 
 
+def test_a_text_that_holds_takes_a_key_at_once(store: MemoryStore, clock: Any) -> None:
+    """A text that holds already ends the older one of the key it is given, also when it was to begin later."""
+    store.put("Rome.", scope=ANN, key="home")
+    store.put("Oslo.", scope=ANN)
+    store.put("Oslo.", scope=ANN, key="home", valid_from=clock.now + DAY)
+    assert texts(store) == ["Oslo."]
+    assert store.get("home", scope=ANN).text == "Oslo."
+
+
 def test_a_clock_that_jumped(store: MemoryStore, clock: Any) -> None:
     """What was written and read under a clock far ahead loses nothing once it is set right."""
     store.put("Short.", scope=ANN, ttl=DAY, key="short")

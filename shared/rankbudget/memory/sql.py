@@ -75,6 +75,9 @@ class SqlBackend:
         begins = seconds(memory.valid_from or now)
         found = self._current_of_text(connection, memory)
         same = next((one for one in found if not _is_over(one, begins, now)), None)
+        over = [one for one in found if _is_over(one, begins, now)]  # their text begins anew
+        if same is not None and same.valid_from is not None:
+            begins = min(begins, seconds(same.valid_from))  # it holds already, now under this key
         stored = replace(memory, id=same.id if same else uuid.uuid4().hex)
         key = same.key if same and memory.key is None else memory.key
         ended = self._under_key(connection, memory.scope, key, begins)
@@ -84,7 +87,7 @@ class SqlBackend:
                 msg = f"supersedes must be the key or id of a memory of this scope (got {supersedes!r:.80})"
                 raise StoreError(msg)
             ended.append(old)
-        ended += [one for one in found if _is_over(one, begins, now)]  # the text begins anew
+        ended += over
         for old in {one.id: one for one in ended if same is None or one.id != same.id}.values():
             self._end(connection, old, stored.id, begins)
         if same is not None:
@@ -128,8 +131,7 @@ class SqlBackend:
         unsaid, said = row_of(Memory(text=memory.text, scope=memory.scope)), row_of(memory)
         given = {name: said[name] for name in said.keys() - _KEPT if said[name] != unsaid[name]}
         sources = row_of(replace(memory, sources=tuple(dict.fromkeys((*same.sources, *memory.sources)))))
-        first = min(begins, seconds(same.valid_from)) if same.valid_from else begins
-        change = {**given, "sources": sources["sources"], "valid_from": first}
+        change = {**given, "sources": sources["sources"], "valid_from": begins}
         return memory_of(self._write_back(connection, same, change))
 
     def get(self, name: str, scope: Scope, now: datetime) -> Memory | None:
