@@ -104,9 +104,17 @@ $(VENV_BATCH)/.done: $(PINS)
 scale: $(VENV_BATCH)/.done ## Fits N=20000 prompts in a loop, the pool, Ray and Daft, and compares rows per second (docs/batch.md)
 	@$(VENV_BATCH)/bin/python benchmarks/scale.py $(or $(N),20000) $(T)
 
+.PHONY: histories
+histories: $(VENV)/.dev ## Reads 4,000 tokens of N=1000000 stored messages, and has 16 writers write at once
+	@$(PY) benchmarks/histories.py --messages $(or $(N),1000000) $(T)
+
 .PHONY: growth
 growth: $(VENV)/.dev ## Fits ever longer inputs, ten times as long at each step, and judges time and memory (docs/batch.md)
 	@$(PY) benchmarks/growth.py $(T)
+
+.PHONY: memory-bench
+memory-bench: $(VENV)/.dev ## Compares finding memories with a bare search over all vectors, and LoCoMo through the store with a list
+	@$(PY) benchmarks/memory.py $(T)
 
 $(VENV_DOCS)/.done: $(PINS)
 	@test -x $(VENV_DOCS)/bin/python || $(PYTHON) -m venv $(VENV_DOCS)

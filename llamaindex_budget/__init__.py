@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     )
     from .examples import few_shot_function
     from .memory import BudgetChatMemoryBuffer
+    from .memory_vectors import MemoryVectors
     from .model import budget_model
     from .models import OfflineEmbedding, embedder, summarizer
     from .postprocessor import BudgetNodePostprocessor
     from .prompt_helper import BudgetPromptHelper
+    from .stored_chat import StoredAsyncChatStore, StoredChatStore
     from .stored_memories import StoredMemoryBlock
 
 _HOMES = {
@@ -43,10 +45,12 @@ _HOMES = {
     ),
     "examples": ("few_shot_function",),
     "memory": ("BudgetChatMemoryBuffer",),
+    "memory_vectors": ("MemoryVectors",),
     "model": ("budget_model",),
     "models": ("OfflineEmbedding", "embedder", "summarizer"),
     "postprocessor": ("BudgetNodePostprocessor",),
     "prompt_helper": ("BudgetPromptHelper",),
+    "stored_chat": ("StoredAsyncChatStore", "StoredChatStore"),
     "stored_memories": ("StoredMemoryBlock",),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
@@ -61,8 +65,11 @@ __all__ = [
     "BudgetPromptHelper",
     "HistorySummaryMemoryBlock",
     "KnowledgeMemoryBlock",
+    "MemoryVectors",
     "OfflineEmbedding",
     "ProjectMemoryBlock",
+    "StoredAsyncChatStore",
+    "StoredChatStore",
     "StoredMemoryBlock",
     "SystemMemoryBlock",
     "TaskMemoryBlock",

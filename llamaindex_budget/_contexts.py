@@ -1,7 +1,7 @@
 """What an agent's context does with a memory: the next run has the live one, or the one it is given.
 
 LlamaIndex's workflows write and read all of a context between two runs, copy it for `edit_state`, and use
-what it held before although a run is given another memory. Only the calling functions tell which of these is done.
+what it held before although a run is given another memory. Only the calling functions tell which it is.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -59,17 +60,25 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     # ---- reading ---------------------------------------------------------------------------------
     def _reading(self, *_: Any) -> Call:
         async def aread() -> Any:
+            if self._reads_what_fits():
+                return await asyncio.to_thread(self.stored), ()
             return await ChatMemoryBuffer.aget_all(self), ()
 
         return Call(lambda: (self.stored(), ()), awaitable=aread)
 
     def stored(self) -> list[ChatMessage]:
-        """Returns the stored messages themselves, which must not be changed."""
+        """Returns the stored messages themselves, which must not be changed; some stores read what fits."""
+        if self._reads_what_fits():
+            found_later: Any = getattr(self.chat_store, "conversation")  # noqa: B009 - of a `StoredChatStore`
+            return found_later(self.chat_store_key, self.token_limit)  # type: ignore[no-any-return]  # a sequence
         try:
             return self.chat_store.get_messages(self.chat_store_key)
         except NotImplementedError:  # a store that only reads asynchronously
             found: list[ChatMessage] = asyncio_run(ChatMemoryBuffer.aget_all(self))
             return found
+
+    def _reads_what_fits(self) -> bool:
+        return hasattr(self.chat_store, "conversation")
 
     def get_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""

@@ -18,12 +18,12 @@ EXPECTED = {
     ],
     "langchain_budget": [
         "BudgetChatPromptTemplate", "BudgetContextEdit", "BudgetDocumentCompressor", "BudgetExampleSelector", "BudgetMemory",
-        "BudgetMessageHistory", "BudgetMiddleware", "BudgetRetriever", "BudgetTrimmer", "GraphBackend", "MemoryRetriever", "add_run_metadata",
+        "BudgetMessageHistory", "BudgetMiddleware", "BudgetRetriever", "BudgetTrimmer", "GraphBackend", "MemoryRetriever", "MemoryVectors", "StoredMessageHistory", "StoredThreadMiddleware", "add_run_metadata",
         "budget_model", "memory_tools", "pre_model_hook", "trim_messages",
     ],
     "llamaindex_budget": [
         "BudgetChatMemoryBuffer", "BudgetEvent", "BudgetFunctionAgent", "BudgetMemory", "BudgetMemoryBlock", "BudgetNodePostprocessor",
-        "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "OfflineEmbedding", "ProjectMemoryBlock", "StoredMemoryBlock", "SystemMemoryBlock",
+        "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "MemoryVectors", "OfflineEmbedding", "ProjectMemoryBlock", "StoredAsyncChatStore", "StoredChatStore", "StoredMemoryBlock", "SystemMemoryBlock",
         "TaskMemoryBlock", "budget_for", "budget_model", "embedder", "few_shot_function", "summarizer", "use_session",
     ],
 }  # fmt: skip

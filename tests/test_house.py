@@ -132,7 +132,7 @@ def test_every_target_of_the_makefile_has_help() -> None:
     asked = set(re.findall(r"^\.PHONY: (\S+)$", text, flags=re.MULTILINE))
     told = set(re.findall(r"^([a-z-]+):.*## \S", text, flags=re.MULTILINE))
     assert asked == told
-    wanted = "help install demo test test-fast test-floor batch-test browser-test lint fmt type imports doctest props notebooks bench quality peers prove fuzz soak scale growth docs trace upstream wheel-test extras dist cov clean all"
+    wanted = "help install demo test test-fast test-floor batch-test browser-test lint fmt type imports doctest props notebooks bench quality peers prove fuzz soak scale histories growth memory-bench docs trace upstream wheel-test extras dist cov clean all"
     assert asked == set(wanted.split())
 
 

@@ -34,7 +34,9 @@ def test_a_frame_is_fitted_when_it_is_read():
     ):
         fit_daft({"chat": ["[]"]}, 100)
     made = fit_daft(frame, FitPrompt(100, columns={"history": "chat"}, outputs={"budget_error": "error"}))
-    assert made.to_pydict()["error"] == ["RowError: a row must have a question or a history (got neither)."]
+    assert made.to_pydict()["error"] == [
+        "RowError: a row must have a question or a history with a user message (got neither)."
+    ]
 
 
 def test_rows_of_a_file_are_fitted_many_at_once(tmp_path):

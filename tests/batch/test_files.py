@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -90,7 +91,7 @@ def test_lines_that_are_no_objects_are_kept(tmp_path):
     result = run(source, target, workers=1)
     made = read_jsonl(target)
     assert (result.rows, result.failed) == (5, 4)
-    assert [row.get("line") for row in made[1:4]] == ['{"question":', "[1]", "\ufffd"]
+    assert [row.get("line") for row in made[1:4]] == ['{"question":', "[1]", "\\xff"]
     assert [row["budget_error"].partition(" must")[0] for row in made[1:4]] == [
         f"RowError: line {n}" for n in (2, 3, 4)
     ]
@@ -256,6 +257,34 @@ def test_what_was_changed_is_done_again(source, tmp_path):
     made = read_jsonl(target)
     assert made[150]["messages"][-1]["content"] == "Who changed this?"
     assert plain(made) == plain(other(columns(changed)))
+
+
+@pytest.mark.parametrize("end", ["jsonl", "parquet"])
+@pytest.mark.parametrize("left", [0.0, 0.5, -1])
+def test_a_damaged_part_is_done_again(end, left, source, tmp_path):
+    """A disk that was full or a copy that was cut leaves nothing, half of a shard, or all but its last byte."""
+    if end == "parquet":
+        pytest.importorskip("pyarrow")
+    target = tmp_path / f"out.{end}"
+    run(source, target, workers=1)
+    whole = target.read_bytes()
+    with pytest.raises(StoppedError):
+        run(source, target, workers=1, progress=_stop_after(4))
+    part = parts_of(target)[1]
+    held = part.read_bytes()
+    part.write_bytes(held[: int(len(held) * left) if left >= 0 else left])
+    assert run(source, target, workers=1).resumed == 300
+    assert target.read_bytes() == whole
+
+
+def test_the_first_error_is_the_first_of_the_file(source, tmp_path):
+    """Whichever run fitted its row, and in whatever format."""
+    expected = next(error for error in plain(fit_prompt()(columns(rows(100))))["budget_error"] if error)
+    formats = ["jsonl", "parquet"] if importlib.util.find_spec("pyarrow") else ["jsonl"]
+    for end in formats:
+        with pytest.raises(StoppedError):
+            run(source, tmp_path / f"out.{end}", workers=1, progress=_stop_after(1))
+        assert run(source, tmp_path / f"out.{end}", workers=2).error == expected
 
 
 def test_a_stopped_run_leaves_no_worker(source, tmp_path):

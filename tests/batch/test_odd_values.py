@@ -7,6 +7,8 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankbudget import BudgetConfigError, fit_messages
 from rankbudget.batch import FitPrompt, fit_files
@@ -19,9 +21,9 @@ def test_half_a_surrogate_pair_does_not_stop_a_batch():
     assert json.loads(made["messages"][0])[0]["content"] == "half \ud800"
     assert all(text.encode() for text in (made["messages"][0], made["budget_error"][1]))
     named = {"question": ["q", None], "history": ['[{"id": "\\ud800", "role": "user", "content": "y"}]', "5"]}
-    assert FitPrompt(100)(named)["kept"][0] == ["?"]
+    assert FitPrompt(100)(named)["kept"][0] == ["\\ud800"]
     pa = pytest.importorskip("pyarrow")
-    assert FitPrompt(100)(pa.table(named))["kept"].to_pylist()[0] == ["?"]
+    assert FitPrompt(100)(pa.table(named))["kept"].to_pylist()[0] == ["\\ud800"]
 
 
 def test_a_document_without_an_id_is_named_by_its_position():
@@ -32,7 +34,7 @@ def test_a_document_without_an_id_is_named_by_its_position():
         assert sorted(made["kept"]) == ["documents-0", "documents-1"]
 
 
-def test_values_that_json_lacks_become_texts_or_null():
+def test_values_that_json_lacks_become_texts_or_go():
     """A chat log may hold dates, decimal numbers and NaN beside the text: the messages are JSON all the same."""
     odd = {
         "when": datetime(2020, 1, 2, 3, 4, tzinfo=timezone.utc),
@@ -43,7 +45,7 @@ def test_values_that_json_lacks_become_texts_or_null():
     made = FitPrompt(100)({"history": [[{"role": "user", "content": "x", **odd}]]})
     assert made["budget_error"] == [None]
     (message,) = json.loads(made["messages"][0], parse_constant=pytest.fail)
-    texts = {"when": "2020-01-02 03:04:00+00:00", "day": "2020-01-02", "price": "1.50", "score": None}
+    texts = {"when": "2020-01-02 03:04:00+00:00", "day": "2020-01-02", "price": "1.50"}
     assert message == {"role": "user", "content": "x", **texts}
 
 
@@ -251,3 +253,137 @@ def test_a_list_that_was_encoded_twice_is_read():
     ]
     assert fit.row({"history": json.dumps(json.dumps(chat))})["messages"] == chat
     assert "RowError: history must be JSON" in fit.row({"history": json.dumps("hello")})["budget_error"]
+
+
+@pytest.mark.parametrize("empty", ["nan", "NaT", "NA"])
+@pytest.mark.parametrize("key", ["id", "title", "score", "kind", "priority", "label", "scope", "content"])
+def test_an_empty_cell_of_pandas_is_null_inside_a_record(empty, key):
+    """`df.to_dict("records")` and its JSON give what null gives, in documents, their texts and messages."""
+    if empty != "nan":
+        pd = pytest.importorskip("pandas")
+    value = float("nan") if empty == "nan" else getattr(pd, empty)
+    fit = FitPrompt(300)
+    for text in ("Tea is hot.", None, value):
+        given, plain = (
+            [{"text": text, key: value}, "Ice."],
+            [{"text": None if text is value else text, key: None}, "Ice."],
+        )
+        expected = fit.row({"question": "Why?", "documents": plain})
+        assert expected["budget_error"] is None
+        assert fit.row({"question": "Why?", "documents": given}) == expected
+        if empty == "nan":
+            assert fit.row({"question": "Why?", "documents": json.dumps(given)}) == expected
+    chat = [
+        {"role": "user", "content": "Why?"},
+        {"role": "assistant", "content": "So.", "name": value},
+    ]
+    for either in (chat, json.dumps(chat)) if empty == "nan" else (chat,):
+        assert fit.row({"history": either})["messages"][1] == {"role": "assistant", "content": "So."}
+
+
+@given(st.integers(-(2**70), 2**70) | st.integers(-5, 5))
+def test_a_whole_number_is_one_id_in_every_notation(number):
+    """Pandas makes floats of a list of ids in which one is missing; where that may be another number, the row says so."""
+    fit = FitPrompt(100)
+    whole = fit.row({"question": "Why?", "documents": [{"id": number, "text": "Tea."}]})
+    assert whole["kept"] == [str(number)]
+    for documents in (
+        [{"id": float(number), "text": "Tea."}],
+        json.dumps([{"id": float(number), "text": "Tea."}]),
+    ):
+        made = fit.row({"question": "Why?", "documents": documents})
+        if abs(number) < 2**53:
+            assert made == whole
+        else:
+            assert "exact ids" in made["budget_error"]
+    assert fit.row({"question": "Why?", "documents": [{"id": 1.5, "text": "Tea.", "priority": 50.0}]})[
+        "kept"
+    ] == ["1.5"]
+
+
+@pytest.mark.parametrize("column", ["history", "system", "question"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_message_of_one_user_is_in_no_prompt(column, as_json):
+    """A batch has no reader; a scope that is open to all goes, as no provider has such a key."""
+    fit = FitPrompt(300)
+
+    def row(scope):
+        message = {
+            "role": "system" if column == "system" else "user",
+            "content": "The PIN is 4711.",
+            "scope": scope,
+        }
+        value = message if column == "question" else [message, {"role": message["role"], "content": "Hi."}]
+        return fit.row({"question": "Why?", column: json.dumps(value) if as_json else value})
+
+    for scope in ({"user": "bob"}, {"project": "x", "user": None}, "bob", {"usr": "bob"}):
+        made = row(scope)
+        assert made["messages"] is None
+        assert "4711" not in made["budget_error"]
+    for scope in (None, {}, {"user": None, "project": None}):
+        made = row(scope)
+        assert made["budget_error"] is None
+        assert "scope" not in json.dumps(made["messages"])
+        assert "4711" in json.dumps(made["messages"])
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+ASKED = [
+    {"role": "user", "content": "Weather?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+]
+
+
+@pytest.mark.parametrize("after", [[], [{"role": "tool", "content": "Sun."}]], ids=["no result", "no id"])
+def test_a_row_that_ends_in_a_call_is_repaired_or_refused(after):
+    """Providers refuse a prompt whose last call has no result, and a result that does not say whose it is."""
+    made = FitPrompt(300).row({"history": ASKED + after})
+    assert made["messages"] == ASKED[:1]
+    assert sorted(made["dropped"]) == [f"history-{n}" for n in range(1, 2 + len(after))]
+    assert (
+        "message 1: unanswered_call"
+        in FitPrompt(300, strict=True).row({"history": ASKED + after})["budget_error"]
+    )
+    answered = [*ASKED, {"role": "tool", "content": "Sun.", "tool_call_id": "c"}]
+    assert FitPrompt(300, strict=True).row({"history": answered})["messages"] == answered
+
+
+def test_system_messages_without_content_are_left_out():
+    """As documents without a text are; a late one, in the history, is an error of its row."""
+    fit = FitPrompt(300)
+    rule = {"role": "system", "content": "Be brief."}
+    for empty in (None, [], " ", float("nan")):
+        made = fit.row({"question": "Why?", "system": [rule, {"role": "system", "content": empty}, None]})
+        assert made == fit.row({"question": "Why?", "system": [rule]})
+    late = [{"role": "user", "content": "Why?"}, {"role": "system", "content": None}]
+    assert "message 1, role system" in fit.row({"history": late})["budget_error"]
+
+
+def test_every_error_of_a_row_has_a_type_of_the_library():
+    """Python writes no integer of more than 4,300 digits; whoever reads `budget_error` needs one list of names."""
+    row = {"question": "Why?", "documents": [{"id": 10**5000, "text": "Tea."}]}
+    assert (
+        FitPrompt(100)
+        .row(row)["budget_error"]
+        .startswith("RowError: the row could not be fitted (got ValueError")
+    )
+
+
+def test_half_a_surrogate_pair_is_seen_in_parquet(tmp_path):
+    """Arrow has no text with one, so its escape is written, and no question mark."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    source = write_jsonl(tmp_path / "in.jsonl", [{"question": "Why?", "note": "a \ud83d"}])
+    run(source, tmp_path / "out.parquet", workers=1)
+    assert pq.read_table(tmp_path / "out.parquet").to_pylist()[0]["note"] == "a \\ud83d"
+
+
+@pytest.mark.parametrize(
+    "said", [[], [{"role": "assistant", "content": "Hi."}], [{"role": "system", "content": "Go."}]]
+)
+def test_a_row_that_asks_nothing_is_an_error(said):
+    """A prompt that begins with an answer is none; with a question beside it, the answer at the start goes."""
+    fit = FitPrompt(300)
+    row = {"history": said, "documents": ["Tea."]}
+    assert "with a user message" in fit.row(row)["budget_error"]
+    asked = fit.row({**row, "question": "Why?"})["messages"]
+    assert [m["role"] for m in asked if m["role"] != "system"] == ["user"]

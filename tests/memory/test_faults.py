@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from rankbudget import Scope
 from rankbudget.errors import BudgetConfigError, CounterUnavailableError, StoreError
-from rankbudget.memory import MemoryStore
+from rankbudget.memory import Memory, MemoryStore
 from rankbudget.testing.conformance._agreement import disagreements
 
 ANN = Scope(user="ann")
@@ -136,6 +137,25 @@ def test_a_file_that_may_only_be_read(filled: Path, open_store: Opener) -> None:
     ):
         with pytest.raises(StoreError, match=r"readonly.*who may write the file and its folder"):
             write()
+
+
+@forks
+def test_a_folder_that_may_only_be_read(open_store: Opener) -> None:
+    """Where neither file nor folder may be written, a store says who must be allowed to."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(Path(folder) / "memories.db")
+        store.put("Here.", scope=ANN, key="k")
+        store.close()
+        (Path(folder) / "memories.db").chmod(0o444)
+        Path(folder).chmod(0o555)
+
+        def write() -> Memory:
+            if os.getuid() == 0:
+                os.setuid(65534)  # root may write everywhere, nobody may not
+            return store.put("More.", scope=ANN)
+
+        assert "who may write the file and its folder" in str(in_a_fork(write))
+        Path(folder).chmod(0o755)
 
 
 def test_a_place_that_cannot_be_opened(tmp_path: Path, open_store: Opener) -> None:

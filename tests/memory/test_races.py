@@ -11,7 +11,8 @@ import pytest
 from rankbudget import Scope
 from rankbudget.errors import StoreConflictError, StoreError
 from rankbudget.memory import MemoryStore
-from rankbudget.testing.conformance._processes import add_times, all_processes
+from rankbudget.testing.conformance._agreement import disagreements
+from rankbudget.testing.conformance._processes import add_times, all_processes, put_same
 
 ANN = Scope(user="ann")
 WRITERS = 8
@@ -53,6 +54,18 @@ def test_one_row_for_one_text(store: MemoryStore) -> None:
     assert sorted(memory.text for memory in found) == [f"Text {i}." for i in range(10)]
     assert {frozenset(memory.sources) for memory in found} == {frozenset(f"m{w}" for w in range(WRITERS))}
     assert sorted(memory.key for memory in found) == [f"k{i}" for i in range(10)]
+
+
+@pytest.mark.slow
+def test_processes_put_the_same(shared_store: MemoryStore) -> None:
+    """Processes that put one text, and others under one key, leave one row of it, and one that holds."""
+    all_processes(put_same, [(shared_store, ANN, 10)] * 4)
+    found = shared_store.search("text", scope=ANN, limit=1000)
+    assert sorted(memory.text for memory in found) == [
+        "All say this.",
+        shared_store.get("last", scope=ANN).text,
+    ]
+    assert disagreements(shared_store.backend.database) == []
 
 
 def test_one_memory_supersedes_another(store: MemoryStore) -> None:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
 from rankbudget import Scope
-from rankbudget.memory import MemoryStore
+from rankbudget.errors import BudgetConfigError, StoreConflictError, StoreError
+from rankbudget.memory import Memory, MemoryStore
 
 ANN = Scope(user="ann")
+DAY = timedelta(days=1)
+
+
+def texts(store: MemoryStore) -> list[str]:
+    return sorted(memory.text for memory in store.search("", scope=ANN, limit=1000))
 
 
 def test_a_memory_is_read_back(store: MemoryStore) -> None:
@@ -13,3 +25,128 @@ def test_a_memory_is_read_back(store: MemoryStore) -> None:
     put = store.put("Prefers tabs.", scope=ANN, key="indent", kind="preference")
     assert store.get("indent", scope=ANN) == store.get(put.id, scope=ANN) == put
     assert store.get("indent", scope=Scope(user="bob")) is None
+
+
+def test_the_same_text_keeps_what_is_not_said_again(store: MemoryStore) -> None:
+    """Putting a text again sets the fields that are given and leaves the others, the first form of it included."""
+    first = store.put(
+        "Prefers tabs.", scope=ANN, kind="preference", static=True, source_type="adr", confidence=0.4
+    )
+    again = store.put("prefers  TABS.", scope=ANN, confidence=0.9, metadata={"by": "bob"}, key="indent")
+    assert again == replace(first, confidence=0.9, metadata={"by": "bob"}, key="indent", version=2)
+    assert store.put("Prefers tabs.", scope=ANN) == replace(again, version=3)
+
+
+def test_a_chain_of_replacements(store: MemoryStore, clock: Any) -> None:
+    """Each replaced memory names the next one and ends where it begins; only the last one holds."""
+    chain = [store.put("Text 0.", scope=ANN, key="k")]
+    for i in range(1, 4):
+        clock.move(days=1)
+        chain.append(store.put(f"Text {i}.", scope=ANN, key="k", supersedes=chain[-1].id if i % 2 else None))
+    stored = store.versions("k", scope=ANN)
+    assert [one.id for one in stored] == [one.id for one in chain]
+    assert [one.replaced_by for one in stored] == [*[one.id for one in chain[1:]], None]
+    assert [one.valid_to for one in stored] == [*[one.valid_from for one in chain[1:]], None]
+    assert texts(store) == ["Text 3."]
+    with pytest.raises(StoreError, match="supersedes must be the key or id"):
+        store.put("Text 4.", scope=ANN, supersedes=chain[0].id)
+    with pytest.raises(StoreError, match="supersedes must be the key or id"):
+        store.put("Text 4.", scope=Scope(user="bob"), supersedes="k")
+
+
+def test_a_replacement_that_begins_later(store: MemoryStore, clock: Any) -> None:
+    """Until a future memory begins the older one holds; one put in between takes both their places."""
+    store.put("Rome.", scope=ANN, key="home")
+    store.put("Oslo.", scope=ANN, key="home", valid_from=clock.now + 10 * DAY)
+    assert texts(store) == ["Rome."]
+    clock.move(days=10)
+    assert texts(store) == ["Oslo."]
+    clock.move(days=-5)
+    assert texts(store) == ["Rome."]
+    store.put("Paris.", scope=ANN, key="home")
+    for days in (0, 5, 100):
+        clock.move(days=days)
+        assert texts(store) == ["Paris."]
+
+
+def test_a_text_that_is_over_begins_anew(store: MemoryStore, clock: Any) -> None:
+    """A text put again after it expired, or after its validity ended, holds again, in a row of its own."""
+    first = store.put("Is ill.", scope=ANN, ttl=DAY)
+    second = store.put("Is away.", scope=ANN, valid_to=clock.now + DAY)
+    clock.move(days=2)
+    assert texts(store) == []
+    assert store.put("Is ill.", scope=ANN).id != first.id
+    assert store.put("Is away.", scope=ANN).id != second.id
+    assert texts(store) == ["Is away.", "Is ill."]
+    clock.move(days=-2)
+    assert texts(store) == ["Is away.", "Is ill."]
+
+
+def test_a_text_of_the_future_that_is_said_now(store: MemoryStore, clock: Any) -> None:
+    """A text that was to hold later holds from now on when it is put without a date."""
+    later = store.put("Oslo.", scope=ANN, key="home", valid_from=clock.now + DAY)
+    store.put("oslo.", scope=ANN)
+    assert store.get("home", scope=ANN).id == later.id
+
+
+def test_a_clock_that_jumped(store: MemoryStore, clock: Any) -> None:
+    """What was written and read under a clock far ahead loses nothing once it is set right."""
+    store.put("Short.", scope=ANN, ttl=DAY, key="short")
+    store.put("Always.", scope=ANN, key="always")
+    clock.move(days=9000)
+    assert texts(store) == ["Always."]
+    store.put("Short.", scope=ANN, key="short")
+    store.put("Always, said ahead.", scope=ANN, key="always")
+    store.update("always", lambda memory: memory, scope=ANN)
+    clock.move(days=-9000)
+    assert texts(store) == ["Always.", "Short."]
+    store.put("Always, said now.", scope=ANN, key="always")
+    assert texts(store) == ["Always, said now.", "Short."]
+
+
+def test_who_read_the_older_memory_cannot_revive_it(store: MemoryStore) -> None:
+    """A memory that was replaced after it was read is history: writing it is a conflict."""
+    seen = store.put("Rome.", scope=ANN, key="home")
+    store.put("Oslo.", scope=ANN, key="home")
+    old = store.versions("home", scope=ANN)[0]
+    for stale in (replace(seen, text="Roma."), replace(old, valid_to=None)):
+        with pytest.raises(StoreConflictError, match="Read it again"):
+            store.replace(stale)
+    assert texts(store) == ["Oslo."]
+
+
+def test_changes_that_no_retry_makes_right(store: MemoryStore) -> None:
+    """A change to another owner, to nothing, or to the text of another memory is refused at once."""
+    store.put("Rome.", scope=ANN, key="a")
+    store.put("Oslo.", scope=ANN, key="b")
+    wrong = (lambda m: replace(m, scope=Scope()), lambda m: None, lambda m: replace(m, id="x"))
+    for change in wrong:
+        with pytest.raises(BudgetConfigError, match="change must return"):
+            store.update("a", change, scope=ANN)
+    with pytest.raises(StoreConflictError, match="has the text or key"):
+        store.update("a", lambda memory: replace(memory, key="b"), scope=ANN)
+    with pytest.raises(BudgetConfigError, match=r"Use put\(\) for a new one"):
+        store.replace(Memory(text="New.", scope=ANN))
+    with pytest.raises(StoreConflictError):
+        store.replace(replace(store.get("a", scope=ANN), scope=Scope(user="bob")))
+    assert texts(store) == ["Oslo.", "Rome."]
+
+
+def test_a_replacement_without_dates_keeps_them(store: MemoryStore) -> None:
+    """A memory built anew from id and version keeps when it was put and since when it holds."""
+    put = store.put("Rome.", scope=ANN, key="home")
+    store.replace(Memory(text="Oslo.", scope=ANN, id=put.id, version=put.version, key="home"))
+    found = store.get("home", scope=ANN)
+    assert (found.text, found.created_at, found.valid_from) == ("Oslo.", put.created_at, put.valid_from)
+
+
+def test_stale_and_doubtful_memories(store: MemoryStore, clock: Any) -> None:
+    """A prompt reports memories past their review; an unknown confidence is never taken for a low one."""
+    store.put("Unknown.", scope=ANN)
+    store.put("Doubtful.", scope=ANN, confidence=0.1)
+    store.put("Old.", scope=ANN, key="old", review_at=clock.now - DAY)
+    store.least_confidence = 0.5
+    made = store.fit("which?", scope=ANN, max_tokens=500, counter=len)
+    assert sorted(segment.text for segment in made.segments) == ["Old.", "Unknown."]
+    assert any("stale memories" in warning and "old" in warning for warning in made.report.warnings)
+    assert any("low confidence" in warning for warning in made.report.warnings)

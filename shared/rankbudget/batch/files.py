@@ -18,7 +18,7 @@ from .. import __version__
 from ..budget.token_budget import TokenBudget
 from ..errors import BudgetConfigError, check_count, named_options
 from .fit_prompt import FitPrompt
-from .formats import Shard, format_of, join, names_in, shards_of, size_of
+from .formats import Shard, format_of, join, names_in, shards_of, size_of, values_in
 from .progress import Meter, Progress
 from .shards import Fitted, ShardFitter, check_outputs
 from .workers import answers_of, check_picklable
@@ -35,7 +35,7 @@ class BatchResult:
         rows: rows of the output, one for each of the input.
         failed: how many of them have an error.
         resumed: how many of them an earlier run had finished.
-        error: the first one, in the order of the rows that this run fitted; None without one.
+        error: the first one, in the order of the rows; None without one.
         seconds: how long it took.
     """
 
@@ -96,19 +96,19 @@ def fit_files(
     if workers > 1:
         check_picklable(fit)
     folder = target.with_name(f"{target.name}.parts")
-    errors: dict[int, str] = {}
     with _locked(folder):
         run = _Run(fit, folder, formats, meter)
         tasks = run.tasks(shards_of(source, shard_rows))
         with closing(answers_of(ShardFitter(fit, *formats), tasks, workers=workers)) as answers:
             for shard, made in answers:
-                if made.error is not None:
-                    errors[shard.position] = made.error
                 now = run.finish(shard, made)
                 if progress is not None:
                     progress(now)
         joined = folder / f"joined.{formats[1]}"
-        join([run.parts[position] for position in sorted(run.parts)], joined, fit.outputs)
+        parts = [run.parts[position] for position in sorted(run.parts)]
+        join(parts, joined, fit.outputs)
+        failing = (part for part in parts if not part.stem.endswith("-0"))
+        error = next((e for part in failing for e in values_in(part, fit.outputs["budget_error"]) if e), None)
         joined.replace(target)
         shutil.rmtree(folder, ignore_errors=True)
     rows, failed, resumed = run.meter.counts
@@ -116,7 +116,7 @@ def fit_files(
         rows=rows,
         failed=failed,
         resumed=resumed,
-        error=errors[min(errors)] if errors else None,
+        error=error,
         seconds=time.monotonic() - began,
     )
 
@@ -127,7 +127,7 @@ class _Run:
     def __init__(self, fit: FitPrompt, folder: Path, formats: tuple[str, str], meter: Meter) -> None:
         self.parts: dict[int, Path] = {}
         self.meter = meter
-        self._folder = folder
+        self._folder, self._errors = folder, fit.outputs["budget_error"]
         self._settings = _settings_digest(fit, formats)
         self._earlier = {
             found[1]: (part, int(found[2]), int(found[3]))
@@ -140,8 +140,8 @@ class _Run:
         for shard in shards:
             digest = blake2b(shard.data, digest_size=16, key=self._settings).hexdigest()
             stem = f"{shard.position:08}-{shard.first}-{digest}"
-            if stem in self._earlier:
-                part, rows, failed = self._earlier[stem]
+            part, rows, failed = self._earlier.get(stem, (None, 0, 0))
+            if part is not None and len(values_in(part, self._errors)) == rows:
                 self.parts[shard.position] = part
                 self.meter.resume(rows=rows, failed=failed, amount=shard.amount)
             else:

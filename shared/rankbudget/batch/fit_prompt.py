@@ -13,6 +13,7 @@ from ..counting.protocol import TokenCounter
 from ..counting.tokenizer_counter import TokenizerCounter
 from ..errors import (
     BudgetConfigError,
+    BudgetError,
     MessageError,
     RowError,
     check_choice,
@@ -33,6 +34,10 @@ from .tables import OUTPUTS, as_json, in_utf8, table_of
 
 _STAYS = frozenset({"system", "query"})
 """Blocks that are always kept, so `kept` does not list them."""
+
+
+class _RowAssembler(Assembler):
+    _sent = True
 
 
 class FitPrompt:
@@ -63,7 +68,7 @@ class FitPrompt:
         >>> made["prompt_tokens"][0] <= 100, made["kept"][0]
         (True, ['documents-0'])
         >>> made["budget_error"]
-        [None, 'RowError: a row must have a question or a history (got neither).']
+        [None, 'RowError: a row must have a question or a history with a user message (got neither).']
     """
 
     @named_options
@@ -108,7 +113,7 @@ class FitPrompt:
         }  # fmt: skip
         # Wrong options raise here, not in a worker. A name is looked up there: its tokenizer is large.
         given_object = counter is not None and not isinstance(counter, str)
-        Assembler(self.budget, counter=counter if given_object else len, **self._options)
+        _RowAssembler(self.budget, counter=counter if given_object else len, **self._options)
         self._assembler: Assembler | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,7 +161,7 @@ class FitPrompt:
 
     def fit_rows(self, rows: Iterable[tuple[str, Mapping[str, Any] | RowError]]) -> Iterator[dict[str, Any]]:
         """Yields the outputs of rows; each is given with its name, as values by input, or is unreadable."""
-        assembler = self._assembler = self._assembler or Assembler(
+        assembler = self._assembler = self._assembler or _RowAssembler(
             self.budget, counter=self.counter, **self._options
         )
         for name, row in rows:
@@ -169,6 +174,8 @@ class FitPrompt:
                 made = self._outputs(plan)
             except Exception as error:  # whatever a row holds, the next ones are fitted
                 told = in_utf8(f"{type(error).__name__}: {' '.join(str(error).split())}")
+                if not isinstance(error, BudgetError):
+                    told = f"RowError: the row could not be fitted (got {told})."
                 if self.on_error == "raise":
                     msg = f"{name}: {told}"
                     raise RowError(msg) from error

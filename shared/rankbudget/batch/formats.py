@@ -147,6 +147,18 @@ def names_in(shards: Iterable[Shard], source: str, wanted: Collection[str]) -> s
     raise BudgetConfigError(msg)
 
 
+def values_in(part: Path, column: str) -> list[Any]:
+    """Returns a column of a part, [] where the part is damaged; a line without its end is none."""
+    try:
+        if format_of(part) == "jsonl":
+            return [json.loads(line)[column] for line in part.read_bytes().split(b"\n")[:-1]]
+        from pyarrow.parquet import read_table
+
+        return list(read_table(part, columns=[column]).column(column).to_pylist())
+    except (ValueError, LookupError, TypeError, OSError):
+        return []
+
+
 # ---- into one file -------------------------------------------------------------------------------
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from ..errors import RowError, shown
-from ..messages.codec import PINNED_ROLES
+from ..messages.codec import PINNED_ROLES, DictCodec, says_nothing
 from ..segment import Block, Scope, Segment
 from .tables import in_utf8
 
@@ -29,7 +29,7 @@ _MESSAGES = (*_TEXTS, "history", "tools")
 """Inputs that are no list of documents."""
 _AS_TEXT = (date, time, Decimal)
 _TEXT_KEYS = ("text", "content", "page_content")
-_FIELDS = ("title", "score", "label", "kind", "priority")
+_FIELDS = ("id", "title", "score", "label", "kind", "priority")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     parts = {name: _read(name, value) for name, value in given.items()}
     tools, question = parts.pop("tools", None), parts.pop("question", None)
     blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
-    if not question and "history" not in blocks:
-        msg = "a row must have a question or a history (got neither)."
+    if not question and "user" not in map(DictCodec().role, blocks.get("history", ())):
+        msg = "a row must have a question or a history with a user message (got neither)."
         raise RowError(msg)
     return PromptParts(blocks, question, tools or None)
 
@@ -64,60 +64,70 @@ def plain(value: Any, keep: Collection[str] | None = ("content",)) -> Any:
     """Returns nested values as lists and dicts, without the nulls of struct fields that a row does not have.
 
     Arrow gives every message of a column the fields of all of them. What is in `keep` may be null, with None
-    all fields; deeper nulls go. Dates and decimal numbers become texts.
+    all fields; deeper nulls go. Empty cells of pandas are null. Dates and decimal numbers become texts.
     """
     if isinstance(value, Mapping):
-        held = (
-            (key, inner) for key, inner in value.items() if inner is not None or keep is None or key in keep
-        )
-        return {key: plain(inner, keep and ()) for key, inner in held}
+        made = {key: plain(inner, keep and ()) for key, inner in value.items()}
+        return {k: inner for k, inner in made.items() if inner is not None or keep is None or k in keep}
     if hasattr(value, "tolist"):  # numpy
         value = value.tolist()
     if isinstance(value, (list, tuple)):
         return [plain(inner, keep) for inner in value]
+    if _is_null(value):
+        return None
     return str(value) if isinstance(value, _AS_TEXT) else value
 
 
 def _is_missing(value: Any, *, is_text: bool) -> bool:
     if isinstance(value, str):
         return not value or (not is_text and value.strip() == "null")
-    if value is None:
-        return True
+    return _is_null(value)
+
+
+def _is_null(value: Any) -> bool:
     if isinstance(value, float):
         return math.isnan(value)  # an empty cell of pandas and numpy
-    return type(value).__name__ in {"NAType", "NaTType"}
+    return value is None or type(value).__name__ in {"NAType", "NaTType"}
 
 
 def _read(name: str, value: Any) -> Any:
-    if isinstance(value, str):
-        text, value = value, _messages_in(value) if name in _TEXTS else _parsed(name, value)
+    text = str(value) if isinstance(value, str) else ""
+    if text:
+        value = _messages_in(text) if name in _TEXTS else _parsed(name, text)
         if isinstance(value, str) or (name == "question" and not _has_role(value, {"user"})):
-            return str(text)
-    else:
+            return text
+    if not text or "NaN" in text:  # JSON has none: Python wrote records of pandas
         # Tools are sent as the row has them, so their nulls are counted.
         value = plain(value, None if name == "tools" else ("content",) if name in _MESSAGES else _TEXT_KEYS)
     if name == "question":
-        return _checked(name, value, _has_role(value, {"user"}), "a text or a user message")
+        return _for_all(name, _checked(name, value, _has_role(value, {"user"}), "a text or a user message"))
     if name in {"system", "history"} and isinstance(value, Mapping):
         value = [value]
     _checked(name, value, isinstance(value, list), "a list, or a text that is a JSON list")
     if name in {"history", "tools"}:
-        kind = "messages" if name == "history" else "tool schemas"
-        return _checked(name, value, all(isinstance(one, Mapping) for one in value), f"a list of {kind}")
+        return _objects(name, value)
     if name in _TEXTS:
         return _texts(name, value)
     segments = [_segment(name, i, one) for i, one in enumerate(value) if not _is_empty(one)]
     return Block(name=_BLOCKS[name], segments=segments)
 
 
+def _objects(name: str, given: list[Any]) -> list[Any]:
+    kind = "messages" if name == "history" else "tool schemas"
+    _checked(name, given, all(isinstance(one, Mapping) for one in given), f"a list of {kind}")
+    return [_for_all(name, one) for one in given] if name == "history" else given
+
+
 def _texts(name: str, given: list[Any]) -> list[Any]:
     """Returns a list of texts; those beside system messages, which only "system" has, become messages."""
+    given = [one for one in given if one is not None]
     roles = PINNED_ROLES if name == "system" else frozenset()
     fine = all(isinstance(one, str) or _has_role(one, roles) for one in given)
     _checked(name, given, fine, "texts or system messages" if roles else "texts")
     if all(isinstance(one, str) for one in given):
         return given
-    return [{"role": "system", "content": one} if isinstance(one, str) else one for one in given]
+    made = [{"role": "system", "content": one} if isinstance(one, str) else one for one in given]
+    return [_for_all(name, one) for one in made if not says_nothing(DictCodec().to_dict(one))]
 
 
 def _messages_in(text: str) -> Any:
@@ -144,6 +154,19 @@ def _parsed(name: str, text: str) -> Any:
         raise RowError(msg) from error
 
 
+def _for_all(name: str, message: Any) -> Any:
+    """Returns a message without the key `scope`, which is no provider's; one that not all may see is refused."""
+    scope = _scope_of(name, message) or Scope()
+    _checked(name, scope, scope.visible_to(None), "messages without a scope, as a batch has no reader")
+    return {key: value for key, value in message.items() if key != "scope"} if "scope" in message else message
+
+
+def _scope_of(name: str, item: Mapping[str, Any]) -> Scope | None:
+    given = item.get("scope") or {}
+    _checked(name, given, isinstance(given, Mapping), "objects whose scope has a user or a project")
+    return Scope(**given) if given else None
+
+
 def _checked(name: str, value: Any, is_right: object, rule: str) -> Any:
     if not is_right:
         msg = f"{name} must be {rule} (got {shown(value)})."
@@ -163,11 +186,17 @@ def _segment(name: str, position: int, item: Any) -> Segment:
     fields = item if isinstance(item, Mapping) else {}
     text = next((fields[key] for key in _TEXT_KEYS if fields.get(key) is not None), None)
     _checked(name, item, isinstance(text, str), "texts, or objects with a 'text'")
-    given = fields.get("id")
     known = {key: fields[key] for key in _FIELDS if fields.get(key) is not None}
-    given = f"{name}-{position}" if given is None else in_utf8(str(given))
-    scope = fields.get("scope")
-    if scope:
-        _checked(name, scope, isinstance(scope, Mapping), "objects whose scope has a user or a project")
-        known["scope"] = Scope(**scope)
-    return Segment(id=given, text=text or "", **known)
+    for key in known.keys() & {"id", "priority"}:
+        known[key] = _whole(name, known[key])
+    given = known.pop("id", f"{name}-{position}")
+    return Segment(id=in_utf8(str(given)), text=text or "", scope=_scope_of(name, fields), **known)
+
+
+def _whole(name: str, value: Any) -> Any:
+    """Returns a whole number as an int: pandas makes floats of a column of ids in which one is missing."""
+    if not isinstance(value, float) or not value.is_integer():
+        return value
+    is_exact = abs(value) < 2**53
+    _checked(name, value, is_exact, "objects with exact ids; write such large numbers as texts")
+    return int(value)

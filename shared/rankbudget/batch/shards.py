@@ -38,7 +38,6 @@ class Fitted:
     part: Path
     rows: int
     failed: int
-    error: str | None = None  # of its first row that has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,11 @@ class ShardFitter:
         else:
             made = self._fitted_lines(shard)
             errors = [outputs["budget_error"] for _, _, outputs in made]
-        failed = [error for error in errors if error is not None]
-        part = shard.stem.with_name(f"{shard.stem.name}-{len(errors)}-{len(failed)}.{self.target}")
+        failed = len(errors) - errors.count(None)
+        part = shard.stem.with_name(f"{shard.stem.name}-{len(errors)}-{failed}.{self.target}")
         with written_whole(part) as path:
             self._write(path, made)
-        return Fitted(part, len(errors), len(failed), failed[0] if failed else None)
+        return Fitted(part, len(errors), failed)
 
     def _fitted_lines(self, shard: Shard) -> list[_Line]:
         lines = [(number, raw, self._without_outputs(number, row)) for number, raw, row in objects_in(shard)]
@@ -100,7 +99,7 @@ class ShardFitter:
 def _line(raw: bytes, row: _Row, outputs: Mapping[str, Any], names: Mapping[str, str]) -> bytes:
     """Returns a line with the outputs added; what it had stays as it was written."""
     if isinstance(row, RowError):
-        raw = as_json({_UNREAD: raw.decode("utf-8", "replace")}).encode()
+        raw = as_json({_UNREAD: raw.decode("utf-8", "backslashreplace")}).encode()
     added = as_json({names[output]: value for output, value in outputs.items()}).encode()
     return raw[:-1].rstrip() + (b", " if row else b"") + added[1:] + b"\n"
 
@@ -117,7 +116,7 @@ def _table(made: Sequence[_Line], names: Mapping[str, str]) -> Any:
     import pyarrow as pa
 
     rows = [
-        {_UNREAD: raw.decode("utf-8", "replace")} if isinstance(row, RowError) else row
+        {_UNREAD: raw.decode("utf-8", "backslashreplace")} if isinstance(row, RowError) else row
         for raw, row, _ in made
     ]
     columns = {

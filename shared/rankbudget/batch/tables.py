@@ -104,8 +104,8 @@ def as_text(value: Any) -> str | None:
 
 
 def in_utf8(text: str) -> str:
-    """Returns a text that every format can hold: half a surrogate pair becomes "?"."""
-    return text.encode("utf-8", "replace").decode()
+    """Returns a text that every format can hold: half a surrogate pair becomes its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def arrow_type(output: str) -> Any:

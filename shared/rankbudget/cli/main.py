@@ -6,8 +6,11 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from functools import partial
 from importlib.util import find_spec
+from typing import Any
 
 from .. import __version__
 from ..errors import BudgetError
@@ -28,13 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     notes.setFormatter(logging.Formatter("rankbudget: note: %(message)s"))
     logging.getLogger("rankbudget").addHandler(notes)
     try:
-        status: int = options.run(options) or 0
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader (head, less) has what it wants
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        with redirect_stdout(_Output(sys.stdout)):
+            status: int = options.run(options) or 0
+            sys.stdout.flush()
     except (BudgetError, ImportError, OSError) as error:
-        print(f"rankbudget: error: {' '.join(str(error).split())}", file=sys.stderr)
+        told = str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            told = f"{error.filename} must be a file that can be read or written (got {error.strerror})."
+        print(f"rankbudget: error: {' '.join(told.split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("rankbudget: stopped", file=sys.stderr)
@@ -42,6 +46,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         logging.getLogger("rankbudget").removeHandler(notes)
     return status
+
+
+class _Output:
+    """Standard output: when its reader (head, less) has what it wants, the command goes on to its exit code."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        held = getattr(self._stream, name)
+        return partial(self._until_closed, held) if name in ("write", "flush") else held
+
+    def _until_closed(self, call: Callable[..., Any], *given: str) -> Any:
+        try:
+            return call(*given)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            return None
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

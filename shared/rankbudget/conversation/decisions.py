@@ -53,9 +53,21 @@ def decisions_on(
     since = timeline.first_turn
     runs = ((0, since, "older_than_last_turns"), (since, first, "older_than_cut"), (first, size, "no_room"))
     for start, stop, reason in runs:
-        dropped = partial(_others, start, stop, named)
-        spread(stop - start - sum([start <= i < stop for i in named]), dropped, "trimmed", reason)
+        dropped, others = partial(_others, start, stop, named), sum([start <= i < stop for i in named])
+        left = stop - start - others
+        if timeline.stored is not None:
+            read = [i for i in timeline.stored.loaded(start, stop) if i not in named]
+            parts += [_unread(left - len(read))] if left > len(read) else []
+            dropped, left = partial(list, read), len(read)
+        spread(left, dropped, "trimmed", reason)
     return parts
+
+
+def _unread(number: int) -> Decision:
+    """Returns one decision for all stored messages that were not read: nothing of them is known."""
+    detail = f"{number:,} older messages of the stored conversation were not read."
+    about = {"segment_id": "history-unread", "reason": "not_read", "detail": detail}
+    return _decision(**about, action="trimmed", before=0, after=0)
 
 
 def _others(start: int, stop: int, named: set[int]) -> list[int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 from typing import Any
 
+from .stored import StoredMessages
+
 
 class ReadOnce(Sequence[Any]):
     """Reads a message from its source when it is first asked for, and holds it."""
@@ -30,4 +32,4 @@ def held(messages: Sequence[Any]) -> Sequence[Any]:
     """Returns messages as they are now, whatever is done to their list; what cannot change is read lazily."""
     if isinstance(messages, (MutableSequence, tuple)):
         return list(messages)
-    return messages if isinstance(messages, ReadOnce) else ReadOnce(messages)
+    return messages if isinstance(messages, (ReadOnce, StoredMessages)) else ReadOnce(messages)

@@ -79,6 +79,22 @@ class Prints:
         covered += self.messages[at:before]
         return self.codec.fingerprints(covered)
 
+    def sealed(self, before: int, kept: tuple[int, ...]) -> tuple[int, bytes]:
+        """Returns hash and digest of the messages before a position, apart from `kept`."""
+        seal = getattr(self.messages, "seal", None)  # of a stored conversation, which is not read for it
+        if seal is not None:
+            return 0, seal(before, kept)
+        covered = self.covered(before, kept)
+        return hash(tuple(covered)), digest_of(covered)
+
+    def holds(self, summary: Summary) -> bool:
+        """Returns whether nothing that a summary covers has changed."""
+        before, kept = summary.summarized, summary.kept_before
+        if hasattr(self.messages, "seal"):
+            return self.sealed(before, kept)[1] == summary.digest
+        covered = self.covered(before, kept)
+        return hash(tuple(covered)) == summary.hash or digest_of(covered) == summary.digest
+
     def hash_of_kept(self, pinned: Sequence[int], start: int, stop: int, tail: int, size: int) -> int:
         """Returns the hash of older system messages and of two runs, `start` to `stop`, `tail` to `size`."""
         older = tuple([self.one(p) for p in pinned if p < start])
@@ -122,10 +138,7 @@ class ThreadState:
         holds while nothing it covers has changed.
         """
         summary, messages, stop = self.summary, prints.messages, self.stop
-        held = True
-        if summary.text:
-            covered = prints.covered(summary.summarized, summary.kept_before)
-            held = hash(tuple(covered)) == summary.hash or digest_of(covered) == summary.digest
+        held = not summary.text or prints.holds(summary)
         kept = (
             len(messages) >= self.size
             and (stop in (0, self.size) or prints.asks(stop, stop + 1))

@@ -10,7 +10,7 @@ from ..compression.abstractive import summarize_steps
 from ..errors import SummaryError
 from ..messages.tags import escape_text
 from ..messages.texts import content_text
-from .state import Summary, digest_of
+from .state import Summary
 from .timeline import Timeline
 
 
@@ -47,8 +47,7 @@ def summarize(timeline: Timeline, kept: Collection[int], share: int) -> Steps[tu
             warning = f"summary_failed: {error}"
         else:
             kept_before = tuple([i for i in open_positions if i in kept])
-            covered = timeline.prints.covered(size, kept_before)
-            summary = Summary(text, size, kept_before, hash(tuple(covered)), digest_of(covered))
+            summary = Summary(text, size, kept_before, *timeline.prints.sealed(size, kept_before))
     return summary, _shown(timeline, summary.text, share, most), warning
 
 

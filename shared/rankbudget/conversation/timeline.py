@@ -7,6 +7,7 @@ roles, which is one fast pass: system messages may be anywhere.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from ..messages.measure import Measure
 from ..messages.texts import texts_of
 from .reading import held
 from .state import Prints, ThreadState, continued
+from .stored import StoredMessages
 from .thread import Thread
 from .units import Broken, Turn, Unit
 
@@ -63,6 +65,7 @@ class Timeline:
         thread: Thread | None = None,
     ) -> None:
         self.messages = held(messages)  # a report reads dropped ones later
+        self.stored = messages if isinstance(messages, StoredMessages) else None
         self.codec = codec
         self.measure = measure
         self._may_wait = not ended
@@ -85,11 +88,9 @@ class Timeline:
         self._held = self._results_of_stored_calls() if thread is not None and thread.held else 0
         self._roles = bytearray(len(self.messages))
         self._unread = len(self.messages)  # roles before this position are not read yet
-        if known is None:
-            self._counted, self.pinned = {}, self._find_pinned()
-        else:
-            self._counted, self.pinned = known.tokens_of_newest(self.prints), list(known.pinned)
-            self._read_roles(known.stop)
+        remembered = known or ThreadState()
+        self._counted, self.pinned = remembered.tokens_of_newest(self.prints), list(remembered.pinned)
+        self.pinned = self._find_pinned()
         if self._check_content is not None:
             self._check_contents(self.pinned)
         self.newest = self.turns_read[0] if self._parse_one() else None
@@ -164,8 +165,8 @@ class Timeline:
 
     def is_pinned(self, position: int) -> bool:
         """Returns whether a message always stays where it is."""
-        self._read_roles(position)
-        return self._roles[position] in _PINNED
+        at = bisect_left(self.pinned, position)
+        return self.pinned[at : at + 1] == [position]
 
     @property
     def pinned_tokens(self) -> int:
@@ -235,6 +236,11 @@ class Timeline:
 
     def _find_pinned(self) -> list[int]:
         """Returns where what always stays is; in one fast pass where all of it comes first."""
+        if self.stored is not None and not self._held:
+            return self.stored.pinned()
+        if self.known is not None:
+            self._read_roles(self.known.stop)
+            return self.pinned
         role, messages = self.codec.role, self.messages
         leading = self._held
         while leading < len(messages) and role(messages[leading]) in PINNED_ROLES:
@@ -272,8 +278,8 @@ class Timeline:
         stop = self._unread
         if stop <= position:
             return
-        messages = self.messages[position:stop]
-        roles = self.codec.roles(messages)
+        messages = self.messages[position:stop] if self.stored is None else ()
+        roles = self.codec.roles(messages) if self.stored is None else self.stored.roles(position, stop)
         try:
             known = KNOWN_ROLES.issuperset(roles)
         except TypeError:  # something a role cannot be: reading it on its own says so

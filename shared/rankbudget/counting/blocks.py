@@ -101,7 +101,8 @@ def unanswered(calls: Sequence[str], answers: Iterable[str | None]) -> list[str]
     """Returns the calls that are still open after some answers; None where an answer belongs to none of them.
 
     An answer belongs to the call with its id, else to the first one whose function it names. Where one of
-    both has no id, and no name says otherwise, answers belong to calls in order.
+    both has no id, and no name says otherwise, answers belong to calls in order. An answer with neither id nor
+    name belongs to no call with an id: providers refuse it.
     """
     left, others = _paired(calls, answers)
     return None if others else left
@@ -162,6 +163,6 @@ def _answered_call(calls: Sequence[str], answer: str) -> str | None:
         call
         for call in calls
         if not call.startswith(_APPROVAL)
-        and (not name or call == _NAMED or call.startswith(_NAMED) != answer.startswith(_NAMED))
+        and (call == _NAMED or call.startswith(_NAMED) != (bool(name) and answer.startswith(_NAMED)))
     ]
     return next(iter(named + others), None)

@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from ..counting import counter_for
 from ..fitting.evidence import Memories
 from ..messages.tags import wrapper_of
 from ..prompt.fit_documents import fit_one_block, kept_segment
-from ..relevance.fusion import default_scorer
-from ..relevance.memories import MemoryScorer, MemoryWeights
+from ..relevance.fusion import default_scorer, normalised
+from ..relevance.lexical import Bm25Scorer
+from ..relevance.memories import OVER_RETRIEVE, MemoryScorer, MemoryWeights
+from ..relevance.protocol import Scorer
 from ..report.report import FitResult
 from ..segment import Block, Scope, Segment
 from .memory import BlockType, Memory, route_memory_to_block, utc
 
 PREFERENCES = "preferences"
 """The block of what always matters, after the system prompt: preferences, and facts that rarely change."""
+LETTERS = 8
+"""So many characters of memories compete for each token."""
+_WORDS = Bm25Scorer()
 _LEVELS = {"user": 0, "project": 1, "global": 2}
 
 
-class Similarity:
+def ranked(query: str, found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Memory]:
+    """Returns memories by the formula of `MemoryScorer`; of equal ones the user's own come first."""
+    ratings = MemoryScorer(weights, similarity=_Given(), now=now).score(query, [m.segment() for m in found])
+    order = sorted(range(len(found)), key=lambda i: (-ratings[i], _LEVELS[found[i].level], found[i].text))
+    return [found[i] for i in order]
+
+
+def rated(query: str, found: Sequence[Memory]) -> tuple[list[Segment], Scorer | None]:
+    """Returns memories as segments, and what rates their sentences; None for the default scorer for both.
+
+    Where the search gave each memory a similarity, as vectors do, the words of the question count as much, as
+    vectors miss names and numbers. This takes a tenth of the default scorer's time.
+    """
+    segments = [memory.segment() for memory in found]
+    given = [segment.score for segment in segments if segment.score is not None]
+    if not given or len(given) < len(segments):
+        return segments, None
+    words = normalised(_WORDS.score(query, segments))
+    both = [near + named for near, named in zip(normalised(given), words, strict=True)]
+    return [replace(segment, score=score) for segment, score in zip(segments, both, strict=True)], _WORDS
+
+
+class _Given:
     """The similarity that a search by meaning gave each memory; where one has none, the default scorer's."""
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each segment."""
         given = [segment.score for segment in segments if segment.score is not None]
         return given if len(given) == len(segments) else default_scorer().score(query, segments)
-
-
-def ranked(query: str, found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Memory]:
-    """Returns memories by the formula of `MemoryScorer`; of equal ones the user's own come first."""
-    scorer = MemoryScorer(weights, similarity=Similarity(), now=now)
-    ratings = scorer.score(query, [memory.segment() for memory in found])
-    order = sorted(range(len(found)), key=lambda i: (-ratings[i], _LEVELS[found[i].level], found[i].id))
-    return [found[i] for i in order]
 
 
 def fit_memories(
@@ -50,7 +70,7 @@ def fit_memories(
 ) -> FitResult:
     """Returns the memories that a question needs most, tagged as in a prompt, within `max_tokens`."""
     measured, wrap = counter_for(counter), wrapper_of("memory")
-    block = memory_block(found, weights, now)
+    block = memory_block(query, found, weights, now, max_tokens)
     kept, report = fit_one_block(
         block, query, max_tokens, measured, cost=lambda s, text: measured.count(wrap(s, text)), scope=scope
     )
@@ -61,19 +81,39 @@ def fit_memories(
     )
 
 
-def memory_block(found: Iterable[Memory], weights: MemoryWeights | None, now: datetime) -> Block:
-    """Returns memories as the block that ranks and packs them."""
-    strategy = Memories(scorer=MemoryScorer(weights, similarity=Similarity(), now=now))
-    return Block(name="memory", segments=[memory.segment() for memory in found], strategy=strategy)
+def memory_block(
+    query: str,
+    found: Sequence[Memory],
+    weights: MemoryWeights | None,
+    now: datetime,
+    room: int | None = None,
+) -> Block:
+    """Returns memories as the block that ranks and packs them; only those that compete for a known `room`."""
+    segments, similarity = rated(query, found)
+    if similarity is not None and room is not None:
+        segments = _competing(segments, room)
+    strategy = Memories(scorer=MemoryScorer(weights, similarity=similarity, now=now))
+    return Block(name="memory", segments=segments, strategy=strategy)
 
 
-def routed(found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Block]:
+def _competing(segments: Sequence[Segment], room: int) -> list[Segment]:
+    """Returns the nearest segments, which `Memories` packs before all others, until they overflow a room."""
+    order = sorted(range(len(segments)), key=lambda i: -(segments[i].score or 0.0))
+    sizes = accumulate(len(segments[i].text) for i in order)
+    enough = sum([size < LETTERS * room for size in sizes]) + 1
+    kept = set(order[: max(enough, OVER_RETRIEVE)])
+    return [segment for i, segment in enumerate(segments) if i in kept or segment.kind == "core"]
+
+
+def routed(query: str, found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Block]:
     """Returns memories as blocks: those that always matter, and all others, the oldest first."""
     blocks: dict[str, list[Memory]] = {PREFERENCES: [], "memory": []}
-    for memory in sorted(found, key=lambda one: (one.created_at or now, one.id)):
+    for memory in sorted(found, key=lambda one: (one.created_at or now, one.text)):
         always = route_memory_to_block(memory) is not BlockType.KNOWLEDGE
         blocks[PREFERENCES if always else "memory"].append(memory)
-    return [replace(memory_block(held, weights, now), name=name) for name, held in blocks.items() if held]
+    return [
+        replace(memory_block(query, held, weights, now), name=name) for name, held in blocks.items() if held
+    ]
 
 
 def stale_ones(found: Sequence[Memory], now: datetime) -> list[str]:

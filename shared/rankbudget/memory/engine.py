@@ -15,7 +15,7 @@ from ..errors import BudgetConfigError, CounterUnavailableError
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
-_PRAGMAS = ("synchronous = FULL", "secure_delete = ON", "foreign_keys = ON")
+_PRAGMAS = ("synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -32000")
 """A commit survives a power cut; what is deleted is overwritten."""
 _MOST_MILLISECONDS = 2**31 - 1
 

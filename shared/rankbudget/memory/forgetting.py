@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import StoreError
+from ..segment import Scope
 from .database import Database
-from .tables import memories
+from .history_tables import UNNAMED, messages, reports, threads
+from .protocol import Receipt
+from .tables import memories, memory_of, named_by
 from .terms import remove_terms
+from .vector_tables import other_indexes
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
+
+    from .vectors import Vectors
 
 _AT_ONCE = 500
 """Rows named in one statement."""
@@ -21,8 +27,8 @@ _SERVER = (
 _PROCESSES = "what running processes hold: call forget() of their BudgetSession objects and caches"
 
 
-def remove_memories(connection: Connection, wanted: ColumnElement[bool]) -> int:
-    """Removes rows with their words and vectors, and returns how many there were."""
+def remove_memories(connection: Connection, wanted: ColumnElement[bool]) -> list[int]:
+    """Removes rows with their words and vectors, and returns their numbers."""
     from sqlalchemy import select
 
     table = memories()
@@ -32,19 +38,96 @@ def remove_memories(connection: Connection, wanted: ColumnElement[bool]) -> int:
         part = rows[start : start + _AT_ONCE]
         remove_terms(connection, part)
         connection.execute(table.delete().where(table.c.seq.in_(part)))
-    return len(rows)
+    return rows
+
+
+def forget(database: Database, subject: Scope, vectors: Vectors | None = None) -> tuple[Receipt, list[int]]:
+    """Removes all of a user or project: memories, conversations with their summaries, figures of turns.
+
+    Also returns the numbers of the memories, which an index of `vectors` in this process still has.
+    """
+    from sqlalchemy import text
+
+    removed: dict[str, int] = {}
+    citing: list[str] = []
+    rows: list[int] = []
+    elsewhere = list(vectors.remove(named_by(subject, memories()))) if vectors else []
+    with database.write() as connection:
+        parts = set(connection.execute(text("SELECT part FROM rankbudget_schema")).scalars())
+        if "memories" in parts:
+            if not database.is_sqlite:  # writers of the rows would wait for this, and this for them
+                connection.exec_driver_sql(f"LOCK TABLE {memories().name} IN SHARE ROW EXCLUSIVE MODE")
+            elsewhere += other_indexes(connection, named_by(subject, memories()), vectors)
+            rows = remove_memories(connection, named_by(subject, memories()))
+            removed["memories"] = len(rows)
+        if "histories" in parts:
+            citing = citing_memories(connection, subject) if "memories" in parts else []
+            removed |= remove_histories(connection, subject)
+        if "reports" in parts:
+            removed["reports"] = connection.execute(
+                reports().delete().where(named_by(subject, reports()))
+            ).rowcount
+    unreached = (*elsewhere, *citing, *wipe(database))
+    return Receipt(subject=subject, removed=removed, unreached=unreached), rows
+
+
+def remove_histories(connection: Connection, subject: Scope) -> dict[str, int]:
+    """Removes conversations of a user or project, and returns how much there was of each kind."""
+    from sqlalchemy import func, select
+
+    table = threads()
+    mine = named_by(subject, table)
+    connection.execute(select(table.c.seq).where(mine).order_by(table.c.seq).with_for_update()).all()
+    with_text = select(func.count()).select_from(table).where(mine & (table.c.summary != ""))
+    summaries = connection.execute(with_text).scalar_one()
+    inside = messages().c.thread.in_(select(table.c.seq).where(mine))
+    gone = connection.execute(messages().delete().where(inside)).rowcount
+    whole = connection.execute(table.delete().where(mine)).rowcount
+    return {"messages": gone, "threads": whole, "summaries": summaries}
+
+
+def citing_memories(connection: Connection, subject: Scope) -> list[str]:
+    """Returns a sentence for each memory that stays, and cites messages of conversations that go."""
+    from sqlalchemy import select
+
+    table, owners = messages(), threads()
+    rows = connection.execute(memories().select().where(memories().c.sources != "[]"))
+    citing = [memory_of(row) for row in rows]
+    cited = sorted({source for memory in citing for source in memory.sources})
+    inside = table.c.thread.in_(select(owners.c.seq).where(named_by(subject, owners)))
+    forgotten: set[str] = set()
+    for start in range(0, len(cited), _AT_ONCE):
+        part = cited[start : start + _AT_ONCE]
+        numbers = [int(one.removeprefix(UNNAMED)) for one in part if _is_number(one)]
+        ids = table.c.name.in_(part) | table.c.seq.in_(numbers)
+        found = connection.execute(select(table.c.name, table.c.seq).where(inside & ids))
+        forgotten |= {one for row in found for one in (row.name, f"{UNNAMED}{row.seq}")}
+    return [
+        f"the memory {memory.key or memory.id!r} of {memory.scope} cites messages that were forgotten: delete "
+        "it where it repeats them"
+        for memory in citing
+        if forgotten.intersection(memory.sources)
+    ]
+
+
+def _is_number(name: str) -> bool:
+    number = name.removeprefix(UNNAMED)
+    return name.startswith(UNNAMED) and number.isdecimal() and len(number) < 19  # noqa: PLR2004 - a BIGINT
 
 
 def wipe(database: Database) -> tuple[str, ...]:
     """Overwrites what deleted rows left in the files; returns what it could not reach."""
+    from sqlalchemy import inspect
+
     if not database.is_sqlite:
         return (_SERVER, _PROCESSES)
     unreached = [_PROCESSES]
     try:
         with database.write() as connection:
-            connection.exec_driver_sql(
-                "INSERT INTO rankbudget_memory_terms (rankbudget_memory_terms) VALUES ('optimize')"
-            )
+            if inspect(connection).has_table("rankbudget_memory_terms"):
+                connection.exec_driver_sql(
+                    "INSERT INTO rankbudget_memory_terms (rankbudget_memory_terms) VALUES ('optimize')"
+                )
         with database.alone() as connection:
             connection.exec_driver_sql("VACUUM")
             busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]

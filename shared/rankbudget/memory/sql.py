@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -15,17 +15,20 @@ from ..errors import StoreConflictError, StoreError
 from ..relevance.words import content_terms
 from ..segment import Scope
 from .database import Database
-from .forgetting import remove_memories, wipe
+from .forgetting import forget, remove_memories
 from .memory import Memory, levels_of, utc
+from .nearest import belongs_to, holds_at, near_by_meaning, near_by_words
 from .protocol import Receipt
-from .tables import create_memories, memories, memory_of, named_by, owned_by, row_of, seconds
-from .terms import add_terms, rows_with_terms
+from .tables import create_memories, memories, memory_of, owned_by, row_of, seconds
+from .terms import add_terms
+from .vector_tables import create_vectors
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
-    from .vectors import SqlVectors
+    from .vectors import Vectors
 
+MIGRATIONS = (create_memories, create_vectors)
 _TRIES = 20
 """How often a write is tried again that another process came before."""
 _KEPT = frozenset({"id", "created_at", "valid_from", "replaced_by", "version", "sources", "text"})
@@ -44,10 +47,10 @@ class SqlBackend:
 
     lacks: frozenset[str] = frozenset()
 
-    def __init__(self, database: Database, vectors: SqlVectors | None = None) -> None:
+    def __init__(self, database: Database, vectors: Vectors | None = None) -> None:
         self.database = database
         self.vectors = vectors
-        database.migrate("memories", (create_memories,))
+        database.migrate("memories", MIGRATIONS)
 
     def put(self, memory: Memory, *, supersedes: str | None, now: datetime) -> Memory:
         """Stores a memory; of several processes that put the same text at once, one makes the row."""
@@ -57,9 +60,12 @@ class SqlBackend:
         for _ in range(_TRIES):
             try:
                 with self._writing(memory.scope) as connection:
-                    return self._put(connection, memory, supersedes, now, vector)
+                    stored = self._put(connection, memory, supersedes, now, vector)
             except (IntegrityError, StoreConflictError):  # noqa: PERF203 - somebody wrote the same meanwhile
                 time.sleep(random.uniform(0, 0.01))  # noqa: S311 - spreads the writers
+            else:
+                self._was_written()
+                return stored
         msg = f"the memory could not be put: others wrote the same text or key {_TRIES} times meanwhile"
         raise StoreConflictError(msg)
 
@@ -92,7 +98,7 @@ class SqlBackend:
     def _current_of_text(self, connection: Connection, memory: Memory) -> list[Memory]:
         """Returns the current rows of a text, that of the memory's key first."""
         table, row = memories(), row_of(memory)
-        wanted = self._of(memory.scope) & (table.c.replaced == 0) & (table.c.digest == row["digest"])
+        wanted = belongs_to(memory.scope) & (table.c.replaced == 0) & (table.c.digest == row["digest"])
         if memory.key is not None:
             wanted &= table.c.name.in_((row["name"], ""))
         found = table.select().where(wanted).order_by(table.c.name.desc()).with_for_update()
@@ -106,7 +112,7 @@ class SqlBackend:
             return []
         table = memories()
         holds = (table.c.replaced == 0) | (table.c.valid_to > begins)
-        found = table.select().where(self._of(scope) & (table.c.name == "=" + key) & holds)
+        found = table.select().where(belongs_to(scope) & (table.c.name == "=" + key) & holds)
         return [memory_of(one) for one in connection.execute(found.with_for_update())]
 
     def _end(self, connection: Connection, old: Memory, replaced_by: str, begins: float) -> None:
@@ -135,7 +141,7 @@ class SqlBackend:
         self, connection: Connection, name: str, scope: Scope, now: datetime, *, locked: bool = False
     ) -> Memory | None:
         table = memories()
-        wanted = self._of(scope) & self._called(name) & self._holds(now)
+        wanted = belongs_to(scope) & self._called(name) & holds_at(now)
         newest_first = (table.c.id == name).desc(), table.c.valid_from.desc(), table.c.seq.desc()
         found = table.select().where(wanted).order_by(*newest_first).limit(1)
         row = connection.execute(found.with_for_update() if locked else found).first()
@@ -150,18 +156,19 @@ class SqlBackend:
             with self.database.write() as connection:
                 row = self._write_back(connection, memory, _changes(memory))
                 self._add_words(connection, row.seq, memory.text, vector)
-                return memory_of(row)
         except IntegrityError as error:
             name = memory.key or memory.id
             msg = f"another memory of this scope has the text or key of {name!r}. Delete one of them."
             raise StoreConflictError(msg) from error
+        self._was_written()
+        return memory_of(row)
 
     def _write_back(self, connection: Connection, memory: Memory, change: dict[str, Any]) -> Any:
         """Returns the row of a memory, changed, under its next version; it must have the stored one."""
         table = memories()
         change = {**change, "version": memory.version + 1}
         stored = (table.c.id == memory.id) & (table.c.version == memory.version) & (table.c.replaced == 0)
-        stored &= self._of(memory.scope)
+        stored &= belongs_to(memory.scope)
         row = connection.execute(table.update().where(stored).values(change).returning(*table.c)).first()
         if row is None:
             msg = (
@@ -174,44 +181,51 @@ class SqlBackend:
     def versions(self, name: str, scope: Scope) -> list[Memory]:
         """Returns all that ever held under a key or id, oldest first."""
         table = memories()
-        wanted = table.select().where(self._of(scope) & self._called(name))
+        wanted = table.select().where(belongs_to(scope) & self._called(name))
         with self.database.read() as connection:
             rows = connection.execute(wanted.order_by(table.c.valid_from, table.c.seq))
             return [memory_of(row) for row in rows]
 
     def near(self, query: str, reader: Scope, limit: int, now: datetime) -> list[Memory]:
-        """Returns for each level the nearest memories, then the newest, and all that always matter."""
-        found: dict[str, Memory] = {}
-        terms = content_terms(query)
-        always = memories().c.kind.in_(("core", "preference")) | (memories().c.static == 1)
-        with self.database.read() as connection:
-            for level in levels_of(reader):
-                seen = self._of(level) & self._holds(now)
-                nearest = rows_with_terms(connection, terms, seen, limit)
-                if len(nearest) < limit:
-                    nearest = [*nearest, *self._rows(connection, seen, limit)]
-                rows = [*nearest[:limit], *self._rows(connection, seen & always)]
-                found |= {row.id: memory_of(row) for row in rows}
-        return list(found.values())
-
-    def _rows(
-        self, connection: Connection, wanted: ColumnElement[bool], limit: int | None = None
-    ) -> Sequence[Any]:
-        chosen = memories().select().where(wanted).order_by(memories().c.seq.desc())
-        return connection.execute(chosen.limit(limit) if limit else chosen).all()
+        """Returns for each level the nearest memories, and all that always matter."""
+        levels = levels_of(reader)
+        if self.vectors is None or not query.strip():
+            with self.database.read() as connection:
+                return near_by_words(connection, query, levels, limit, now)
+        asked = self.vectors.ask(query, levels, limit)
+        for attempt in range(_TRIES):
+            with self.database.read() as connection:
+                found, lost = near_by_meaning(connection, query, asked, levels, limit, now)
+            if not lost or attempt + 1 == _TRIES:
+                break
+            asked.lost(lost)
+        return found
 
     def delete(self, name: str, scope: Scope) -> int:
         """Removes all versions of a memory, and returns how many there were."""
+        wanted = belongs_to(scope) & self._called(name)
+        unreached = self.vectors.remove(wanted) if self.vectors else ()
+        if unreached:
+            msg = f"the memory {name!r:.80} could not be deleted: {unreached[0]}. Try again."
+            raise StoreError(msg)
         with self._writing(scope) as connection:
-            return remove_memories(connection, self._of(scope) & self._called(name))
+            removed = remove_memories(connection, wanted)
+        return self._was_removed(removed)
 
     def forget(self, subject: Scope) -> Receipt:
         """Removes all of a user or project."""
-        with self.database.write() as connection:
-            if not self.database.is_sqlite:  # writers of the rows would wait for this, and this for them
-                connection.exec_driver_sql(f"LOCK TABLE {memories().name} IN SHARE ROW EXCLUSIVE MODE")
-            removed = remove_memories(connection, named_by(subject, memories()))
-        return Receipt(subject=subject, removed={"memories": removed}, unreached=wipe(self.database))
+        receipt, rows = forget(self.database, subject, self.vectors)
+        self._was_removed(rows)
+        return receipt
+
+    def _was_removed(self, rows: list[int]) -> int:
+        if self.vectors and rows:
+            self.vectors.removed(rows)
+        return len(rows)
+
+    def _was_written(self) -> None:
+        if self.vectors:
+            self.vectors.written()
 
     def close(self) -> None:
         """Closes the database's connections."""
@@ -227,23 +241,11 @@ class SqlBackend:
     def _add_words(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
         add_terms(connection, seq, content_terms(text))
         if self.vectors:
-            self.vectors.write(connection, seq, vector)
-
-    @staticmethod
-    def _of(scope: Scope) -> ColumnElement[bool]:
-        owned = owned_by(scope)
-        return (memories().c.owner == owned["owner"]) & (memories().c.project == owned["project"])
+            self.vectors.write(connection, seq, text, vector)
 
     @staticmethod
     def _called(name: str) -> ColumnElement[bool]:
         return (memories().c.id == name) | (memories().c.name == "=" + name)
-
-    @staticmethod
-    def _holds(now: datetime) -> ColumnElement[bool]:
-        table, moment = memories(), seconds(now)
-        begun = table.c.valid_from <= moment
-        open_ended = table.c.valid_to.is_(None) | (table.c.valid_to > moment)
-        return begun & open_ended & (table.c.expires_at.is_(None) | (table.c.expires_at > moment))
 
 
 def _is_over(memory: Memory, begins: float, now: datetime) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..errors import (
     BudgetConfigError,
@@ -20,14 +20,17 @@ from ..errors import (
     named_options,
     shown,
 )
+from ..relevance.embedding import Embedder, EmbedFunction
 from ..relevance.memories import OVER_RETRIEVE, MemoryWeights
 from ..report.report import FitResult
 from ..segment import Block, Scope
-from .choosing import fit_memories, ranked, routed
+from .choosing import LETTERS, fit_memories, ranked, routed
 from .database import WAIT, Database
+from .foreign_vectors import ForeignVectors, VectorIndex
 from .memory import Memory, check_scope, check_storable, utc
 from .protocol import MemoryBackend, Receipt
 from .sql import SqlBackend
+from .vectors import vectors_of
 
 T = TypeVar("T")
 Change = Callable[[Memory], "Memory | str"]
@@ -36,6 +39,8 @@ _SLEEP, _LONGEST_SLEEP = 0.02, 0.5
 """Most seconds before a change that came second is tried again, at first and after many times."""
 _MOST = 1_000_000
 """Most memories that a search looks at."""
+_WIDEST = 3_200
+"""Candidates of a level at most."""
 _FIXED = ("id", "scope", "version")
 """Fields that a change leaves as they are."""
 _OWN = frozenset({"id", "version", "replaced_by", "score", "expires_at"})
@@ -60,6 +65,9 @@ class MemoryStore:
 
     Args:
         place: path of a SQLite file, a database URL, a SQLAlchemy engine, or a `MemoryBackend`.
+        embed: turns texts into vectors, by which memories are found: an `Embedder`, or a function from texts
+            to vectors; None takes wordllama's where it is installed, False finds memories by words alone.
+        vectors: an index of another library that embeds and finds memories, as an adapter's `MemoryVectors`.
         weights: how much similarity, priority, recency and kind count in the ranking.
         least_confidence: memories of a lower known confidence are left out of prompts, 0 to 1.
         clock: returns the moment "now", with a time zone; for tests and replays.
@@ -84,6 +92,8 @@ class MemoryStore:
         self,
         place: Any,
         *,
+        embed: Embedder | EmbedFunction | Literal[False] | None = None,
+        vectors: VectorIndex | None = None,
         weights: MemoryWeights | None = None,
         least_confidence: float = 0.0,
         clock: Callable[[], datetime] | None = None,
@@ -100,7 +110,11 @@ class MemoryStore:
         self.wait = wait
         self._clock = clock or _utc_now
         made = hasattr(place, "near")
-        self.backend: MemoryBackend = place if made else SqlBackend(Database(place, wait=wait))
+        if (made or vectors is not None) and embed is not None:
+            found_by = "place" if made else "vectors"
+            msg = f"embed must be left out where {found_by} finds memories by itself (got {shown(embed)})"
+            raise BudgetConfigError(msg)
+        self.backend: MemoryBackend = place if made else _backend(Database(place, wait=wait), embed, vectors)
 
     @named_options
     def put(
@@ -242,7 +256,7 @@ class MemoryStore:
         """
         problems: list[str] = []
         most = check_count("max_tokens", max_tokens, problems)
-        found, low = self._candidates(query, scope, problems)
+        found, low = self._candidates(query, scope, problems, most)
         result = fit_memories(query, found, scope, most, counter, self.weights, self._now())
         return replace(result, report=result.report.noting(*low))
 
@@ -255,7 +269,7 @@ class MemoryStore:
             scope: who reads.
         """
         found, _ = self._candidates(query, scope, [])
-        return routed(found, self.weights, self._now())
+        return routed(query, found, self.weights, self._now())
 
     @named_options
     def delete(self, name: str, *, scope: Scope) -> int:
@@ -279,6 +293,15 @@ class MemoryStore:
             raise BudgetConfigError(msg)
         return self.backend.forget(subject)
 
+    def embed_missing(self) -> int:
+        """Embeds all memories that the embedding of this store has not seen, and returns how many.
+
+        A search embeds some of those that it would see; after a change of `embed=`, this embeds all at once.
+        It may be stopped and called again.
+        """
+        vectors = getattr(self.backend, "vectors", None)
+        return vectors.fill() if vectors is not None else 0
+
     def close(self) -> None:
         """Closes its connections; the next use opens new ones. A database in memory is gone."""
         close = getattr(self.backend, "close", None)
@@ -301,16 +324,30 @@ class MemoryStore:
     adelete = _in_thread(delete)
     aforget = _in_thread(forget)
 
-    def _candidates(self, query: str, scope: Scope, problems: list[str]) -> tuple[list[Memory], list[str]]:
-        """Returns what competes for a place, and a warning about what is too little known to do so."""
+    def _candidates(
+        self, query: str, scope: Scope, problems: list[str], room: int = 0
+    ) -> tuple[list[Memory], list[str]]:
+        """Returns what competes for a place, and a warning about what is too little known to do so.
+
+        These are more than the usual number where they would not fill a `room` of so many tokens.
+        """
         check_scope(scope, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        found = self.backend.near(query, scope, OVER_RETRIEVE, self._now())
+        limit, now = OVER_RETRIEVE, self._now()
+        found = self.backend.near(query, scope, limit, now)
+        while limit < _WIDEST and len(found) >= limit and sum([len(m.text) for m in found]) < LETTERS * room:
+            limit *= 4
+            found = self.backend.near(query, scope, limit, now)
         known = [m for m in found if m.confidence is None or m.confidence >= self.least_confidence]
         low = len(found) - len(known)
         words = f"low confidence: {low} memories are below {self.least_confidence:g} and were left out"
         return known, [words] if low else []
+
+
+def _backend(database: Database, embed: Any, index: VectorIndex | None) -> SqlBackend:
+    found = vectors_of(database, embed) if index is None else ForeignVectors(database, index)
+    return SqlBackend(database, found)
 
 
 def _check(scope: object, name: object = "") -> None:

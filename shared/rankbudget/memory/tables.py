@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
@@ -14,6 +14,8 @@ from .memory import DATES, Memory, digest_of, utc
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Table
 
+ALWAYS = "(rankbudget_memories.kind IN ('core', 'preference') OR rankbudget_memories.static = 1)"
+"""Which memories always matter; an index has the same words, which is how SQLite finds it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OWNED = ("owner", "project", "name")
 _TEXTS = (*_OWNED, "digest", "text", "kind", "sources", "source_type", "metadata")
@@ -125,19 +127,19 @@ def memory_of(row: Any, score: float | None = None) -> Memory:
 def _memory_of(row: Any, score: float | None) -> Memory:
     return Memory(
         text=row.text,
-        scope=Scope(user=_name(row.owner), project=_name(row.project)),
+        scope=_scope(row.owner, row.project),
         id=row.id,
         key=_name(row.name),
         kind=row.kind,
         priority=row.priority,
         confidence=row.confidence,
-        sources=tuple(json.loads(row.sources)),
+        sources=() if row.sources == "[]" else tuple(json.loads(row.sources)),
         source_type=row.source_type,
         static=bool(row.static),
         **{name: _moment(getattr(row, name)) for name in DATES},
         replaced_by=row.replaced_by,
         version=row.version,
-        metadata=json.loads(row.metadata),
+        metadata={} if row.metadata == "{}" else json.loads(row.metadata),
         score=score,
     )
 
@@ -166,6 +168,11 @@ def _number(value: float | None) -> float | None:
 
 def _column(name: str | None) -> str:
     return "" if name is None else "=" + name
+
+
+@lru_cache(maxsize=1024)
+def _scope(owner: str, project: str) -> Scope:
+    return Scope(user=_name(owner), project=_name(project))
 
 
 def _name(column: str) -> str | None:

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 from .tables import memories
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Select
 
 _MOST = 64
 """Terms of a question that are looked for; a pasted page has thousands."""
+_NAMED = 10
+"""Memories that a number is in at most to say which are meant."""
+_RARE = 1_000
+"""Memories that the rarest terms of a question may be in, all together, beside a search by meaning."""
 _LONGEST = 64
 """Characters of a term that count; an encoded picture is one term, and PostgreSQL takes 2 kB."""
 _MOST_BYTES = 1_000_000
@@ -54,23 +58,81 @@ def rows_with_terms(
     connection: Connection, terms: Sequence[str], wanted: ColumnElement[bool], limit: int
 ) -> Sequence[Any]:
     """Returns the rows with most of the terms, rare ones first, among those that are `wanted`."""
-    from sqlalchemy import column, func, literal_column, select, table, text
-
-    found = list(dict.fromkeys(term[:_LONGEST] for term in terms))[:_MOST]
+    found = _looked_for(terms)
     if not found:
         return []
+    chosen = _with_any(connection, found, [memories()]).where(wanted)
+    return connection.execute(chosen.limit(limit)).all()
+
+
+def rows_with_rare_terms(
+    connection: Connection, terms: Sequence[str], wanted: ColumnElement[bool], limit: int
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Returns the numbers of rows with one of the rarest terms, the best first, and of those with a number.
+
+    What most memories have in common, a search by meaning finds. So the rarest terms count that together are
+    in at most a thousand memories. Vectors are blind to numbers: one that few of many memories have says
+    which of them are meant.
+    """
+    rare: list[str] = []
+    numbers: list[str] = []
+    rows, few = 0, _few(connection)
+    for count, term in sorted(_holders(connection, _looked_for(terms))):
+        rows += count
+        if rows > _RARE:
+            break
+        rare.append(term)
+        if count <= few and any(map(str.isdigit, term)):
+            numbers.append(term)
+    found = []
+    for some in (rare, numbers):
+        chosen = _with_any(connection, some, [memories().c.seq]).where(wanted).limit(limit) if some else None
+        found.append([] if chosen is None else connection.execute(chosen).scalars().all())
+    return found[0], found[1]
+
+
+def _looked_for(terms: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(term[:_LONGEST] for term in terms))[:_MOST]
+
+
+def _few(connection: Connection) -> int:
+    """Returns in how many memories a number is at most: one of a hundred, and no more than ten."""
+    from sqlalchemy import func, select
+
+    newest = connection.execute(select(func.max(memories().c.seq))).scalar() or 0
+    return min(_NAMED, newest // 100)
+
+
+def _holders(connection: Connection, terms: Sequence[str]) -> list[tuple[int, str]]:
+    """Returns in how many memories each term is, counted only so far as matters; without those in none."""
+    from sqlalchemy import column, select, table, text
+
+    if connection.dialect.name == "sqlite":
+        index = table("rankbudget_memory_vocabulary", column("term"), column("doc"))
+        found = connection.execute(select(index.c.doc, index.c.term).where(index.c.term.in_(terms)))
+        return [(row.doc, row.term) for row in found]
+    some = "SELECT 1 FROM rankbudget_memory_terms WHERE terms @@ CAST(:term AS tsquery) LIMIT :most"
+    count = text(f"SELECT count(*) FROM ({some}) AS holders")  # noqa: S608 - fixed words
+    counts = [
+        (connection.execute(count, {"term": f"'{term}'", "most": _RARE + 1}).scalar_one(), term)
+        for term in terms
+    ]
+    return [(number, term) for number, term in counts if number]
+
+
+def _with_any(connection: Connection, terms: Sequence[str], columns: Sequence[Any]) -> Select[Any]:
+    """Returns the statement that finds rows with any of the terms, the best first."""
+    from sqlalchemy import column, func, literal_column, select, table, text
+
     rows = memories()
     index = table("rankbudget_memory_terms", column("rowid"), column("seq"), column("terms"))
     if connection.dialect.name == "sqlite":
-        any_term = " OR ".join(f'"{term}"' for term in found)  # a term has letters and digits only
+        any_term = " OR ".join(f'"{term}"' for term in terms)  # a term has letters and digits only
         matches = text("rankbudget_memory_terms MATCH :any_term").bindparams(any_term=any_term)
-        chosen = select(rows).join(index, index.c.rowid == rows.c.seq).where(matches, wanted)
-        chosen = chosen.order_by(literal_column("bm25(rankbudget_memory_terms)"), rows.c.seq.desc())
-    else:
-        any_term = " | ".join(f"'{term}'" for term in found)
-        query = text("CAST(:any_term AS tsquery)").bindparams(any_term=any_term)
-        chosen = (
-            select(rows).join(index, index.c.seq == rows.c.seq).where(index.c.terms.op("@@")(query), wanted)
-        )
-        chosen = chosen.order_by(func.ts_rank(index.c.terms, query).desc(), rows.c.seq.desc())
-    return connection.execute(chosen.limit(limit)).all()
+        chosen = select(*columns).join_from(rows, index, index.c.rowid == rows.c.seq).where(matches)
+        return chosen.order_by(literal_column("bm25(rankbudget_memory_terms)"), rows.c.seq.desc())
+    any_term = " | ".join(f"'{term}'" for term in terms)
+    query = text("CAST(:any_term AS tsquery)").bindparams(any_term=any_term)
+    chosen = select(*columns).join_from(rows, index, index.c.seq == rows.c.seq)
+    chosen = chosen.where(index.c.terms.op("@@")(query))
+    return chosen.order_by(func.ts_rank(index.c.terms, query).desc(), rows.c.seq.desc())

@@ -38,6 +38,8 @@ ROLES = {
 _ROLE = itemgetter("role")
 _PLAIN = 2
 """Keys of the plain message: role and content."""
+_NEVER_NULL = frozenset({*PINNED_ROLES, "tool"})
+"""Providers' words for roles whose content may not be null; that of "function" may be."""
 _ASSISTANT_ITEMS = frozenset({"reasoning", "mcp_approval_request", "mcp_list_tools", "compaction"})
 
 
@@ -173,12 +175,14 @@ class DictCodec:
 
     def check(self, message: Any, position: int) -> None:
         """Raises MessageError for content of `message` that no provider reads, and names its `position`."""
-        content = message.get("content")
-        if content is None or content.__class__ is str:
+        content = _content(message)
+        if content.__class__ is str or (content is None and message.get("role") not in _NEVER_NULL):
             return
         blocks = blocks_of(content)
         role = self.role(message)
         readable = all(b is None or isinstance(b, str) or isinstance(as_block(b), Mapping) for b in blocks)
+        if isinstance(content, Mapping):  # one block and no list: only its type says that it is one
+            readable = "type" in as_block(content)
         if readable and (blocks or role in ("user", "assistant")):
             return
         msg = (

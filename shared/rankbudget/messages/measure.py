@@ -38,6 +38,7 @@ class CodecMeasure:
     def __init__(self, codec: Codec, counter: TokenCounter, tools: Sequence[Tool] | None = None) -> None:
         self.additive = counter.additive
         self.overhead = counter.overhead(tools)
+        self.codec = codec
         self._to_dict: Callable[[Any], Mapping[str, Any]] = codec.to_dict
         self._count = counter.count_message
         self._counter = counter

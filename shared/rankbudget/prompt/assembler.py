@@ -67,6 +67,8 @@ class Assembler:
         (['system', 'system', 'user'], True)
     """
 
+    _sent = False  # whether the model is asked next: then no call at the end waits for its results
+
     @named_options
     def __init__(
         self,
@@ -110,6 +112,7 @@ class Assembler:
             "cut": cut,
             "scope": scope,
             "strict": strict,
+            "sent": self._sent,
             "notice": notice,
             "text": text,
             "summary_timeout": summary_timeout,
@@ -186,16 +189,23 @@ class Assembler:
             return None, ""
         if isinstance(question, str):
             return self.codec.make("user", question, origin="query"), question
-        self.codec.role(question)  # refuses what is no message
+        self._check(question)
         return question, content_text(self.codec.to_dict(question).get("content"))
 
     def _messages(self, block: Block, role: str) -> list[Any]:
         if block.messages is not None:
-            for message in block.messages:
-                self.codec.role(message)  # refuses what is no message
+            for position, message in enumerate(block.messages):
+                self._check(message, position)
             return list(block.messages)
         text = "\n\n".join(s.text for s in block.segments if s.text)
         return [self.codec.make(role, text, origin=block.name)] if text else []
+
+    def _check(self, message: Any, position: int = 0) -> None:
+        """Refuses what is no message, and content that no provider reads; that of the history is read later."""
+        self.codec.role(message)
+        check = getattr(self.codec, "check", None)
+        if check is not None:
+            check(message, position)
 
     def _history(self, block: Block | None) -> Sequence[Any] | None:
         """Returns the history as host messages."""

@@ -9,6 +9,7 @@ from functools import partial
 from ..budget.allocation import Demand, allocate, demand_for, with_absent
 from ..conversation.fit import Needs, least_parts, needs_of
 from ..conversation.refusals import refuse_empty_question, refuse_invalid
+from ..conversation.stored import StoredMessages
 from ..conversation.thread import Thread
 from ..conversation.timeline import Timeline
 from ..errors import too_large
@@ -46,6 +47,8 @@ class Inputs:
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
     """Returns the conversation, and the blocks in rank order without what is hidden from their reader."""
     measure = request.measure or CodecMeasure(request.codec, request.counter, request.tools)
+    if isinstance(request.history, StoredMessages):
+        measure = request.history.measured(measure, request.counter)
     if request.question is not None and request.render is None:
         refuse_empty_question(request.codec, [request.question], "the question")
     sources = request.sources if turn is None else turn.sources

@@ -1,7 +1,8 @@
 """Rendered: the place of every part of a prompt, as messages and as tagged text.
 
 Order: system, static blocks (preferences, project, task), history, what changes every turn (memory,
-examples, knowledge, your own), question. Fresh text before the history would make every turn's prompt new to a provider's cache.
+examples, knowledge, your own), question. Fresh text before the history would make every turn's prompt new to a
+provider's cache.
 """
 
 from __future__ import annotations

@@ -120,6 +120,10 @@ def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
     noted = list(history.warnings) if history is not None else []
     if request.held:
         noted.append("the provider adds what it stores of this conversation, which is not counted")
+    stored = inputs.timeline.stored if inputs.timeline is not None else None
+    unread = len(stored) - len(stored.loaded(0, len(stored))) if stored is not None else 0
+    if unread:
+        noted.append(f"{unread:,} older messages of the stored conversation were not read")
     if inputs.hidden:
         noted.append(f"out_of_scope: {len(inputs.hidden)} segments belong to other users or projects")
     noted += _without_block(request, inputs)
@@ -182,8 +186,8 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
     timeline = inputs.timeline
     exact = inputs.measure.additive and not request.counter.band and request.profile is None
     by_age = request.cut == "fill" and not request.query and request.history_tokens is None
-    if timeline is None or not (exact and by_age and inputs.alone):
-        return {}
+    if timeline is None or timeline.stored is not None or not (exact and by_age and inputs.alone):
+        return {}  # for these numbers all of a stored conversation would be read
     found: dict[tuple[str, str], int] = {}
     for used, units in _older_by_need(timeline):
         more = used + timeline.pinned_tokens - prices.room

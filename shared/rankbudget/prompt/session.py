@@ -10,6 +10,7 @@ from typing import Any
 from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
 from ..conversation.state import ThreadState
+from ..conversation.stored import keep_summary, with_stored
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
@@ -224,6 +225,7 @@ class BudgetSession:
         key = (len(request.history), hash(request.question_text))
         with self._lock:
             known, turn = self._states, self._turn
+        known = with_stored(known, request.history, request.summarizer)
         awaited = sources - present - {"history"}
         granted = turn[2] if turn is not None and turn[:2] == key else None
         made = yield from plan_steps(request, Turn(sources, awaited, known, granted))
@@ -235,6 +237,7 @@ class BudgetSession:
             if self._planned is not None and self._planned[0] == key[0]:
                 planned = max(planned, self._planned[1])
             self._planned = (key[0], planned)
+        yield from keep_summary(request.history, made.state)
         return made
 
     def _remember(self, state: ThreadState, known: Sequence[ThreadState]) -> bool:

@@ -6,7 +6,7 @@ import importlib.util
 import logging
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from threading import RLock
@@ -45,10 +45,14 @@ class Embedder:
     """
 
     def __init__(self, embed: EmbedFunction | None = None, *, name: str | None = None) -> None:
+        self._given = embed
         self._embed = embed or _WordVectors().embed
         self.name = name or ("wordllama" if embed is None else _name_of(embed))
         self._one: BoundedCache[str, Vectors] = BoundedCache(max_size=_MOST_TEXTS, size=lambda _: 1)
         self._many: BoundedCache[tuple[str, ...], Vectors] = BoundedCache(max_size=_MOST_TEXTS, size=len)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Embedder, name=self.name), (self._given,)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Returns one unit vector per text, as the rows of an array; a text is embedded once."""

@@ -8,6 +8,7 @@ MEANINGS = {
     "key_moment": '"selective": it holds a decision, a name, a number or the like',
     "older_than_cut": "it is older than the first kept message",
     "older_than_last_turns": "it is older than the turns that last_turns keeps, whatever fits",
+    "not_read": "older messages of a stored conversation, which were not read",
     "summary_of_dropped": "a summary of the dropped messages",
     "message_cap": (
         "a long text of the last exchanges, or of an older step or exchange, shortened so that it fits"

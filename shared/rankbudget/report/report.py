@@ -345,6 +345,8 @@ class BudgetReport:
     def _more_for(self, decision: Decision) -> int | None:
         if decision.action != "trimmed" or decision.reason in HOLDS_AT_ANY_SIZE:
             return 0
+        if decision.reason == "not_read":
+            return None
         return self._more and self._more(decision.block, decision.segment_id)
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -238,6 +239,32 @@ def test_a_closed_pipe_is_no_error(chat):
     command = f'"{sys.executable}" -m rankbudget.cli.main fit "{chat}" --json | head -c 100 > /dev/null; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [100, 3000])
+def test_a_closed_pipe_changes_no_exit_code(tmp_path, size):
+    """`rankbudget check ... | head -0` fails in CI where pieces differ, whether they fit into a pipe or not."""
+    chat, golden = tmp_path / "chat.json", tmp_path / "plan.txt"
+    chat.write_text(json.dumps(thread(size)))
+    golden.write_text("other\n")
+    program = [sys.executable, "-m", "rankbudget", "check", chat, "--window", "1m", "--golden", golden]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*map(str, program)], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["inspect", "-o"], ["fit", "--html"], ["check", "--update", "--golden"]])
+def test_a_page_in_no_folder_is_named(command, chat, tmp_path, capsys):
+    """Where nothing can be written, the error names the file and why."""
+    page = tmp_path / "none" / "page.html"
+    error = failed(capsys, command[0], chat, *command[1:], page)
+    assert f"{page} must be a file that can be read or written (got No such file or directory)." in error
 
 
 # ---- reading ------------------------------------------------------------------------------------------------------------------------

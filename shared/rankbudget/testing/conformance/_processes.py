@@ -63,6 +63,13 @@ def add_times(store: MemoryStore, scope: Scope, times: int) -> None:
         store.update("n", lambda memory: f"{int(memory.text.split()[0]) + 1} changes", scope=scope)
 
 
+def put_same(store: MemoryStore, scope: Scope, times: int) -> None:
+    """Puts the same texts, each under the same key, as the other processes do."""
+    for i in range(times):
+        store.put(f"Text {i}.", scope=scope, key="last")
+        store.put("All say this.", scope=scope)
+
+
 def put_times(store: MemoryStore, scope: Scope, prefix: str, told: Connection) -> None:
     """Puts memories without end, each under a key with the prefix, and prints each key that was kept."""
     for i in itertools.count():

@@ -1,0 +1,142 @@
+"""A thread of a `HistoryStore` as LangChain's chat message history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
+
+from rankbudget import Scope
+from rankbudget.errors import MessageError
+from rankbudget.memory import HistoryStore, HostForm, StoredThread, ThreadMessages
+
+from ._codec import CODEC
+from ._convert import as_messages
+from ._options import checked
+
+
+class StoredMessageHistory(BaseChatMessageHistory):
+    """A conversation in a database, which other hosts may have begun; only what a prompt needs is read.
+
+    `BudgetMessageHistory(StoredMessageHistory(...))` reads it fitted. A message with an id that is stored
+    already is not added again.
+
+    Args:
+        store: the `HistoryStore`.
+        thread_id: the conversation's name.
+        scope: whose it is.
+
+    Example:
+        >>> from langchain_core.messages import HumanMessage
+        >>> store = HistoryStore(":memory:")
+        >>> history = StoredMessageHistory(store, "t1", scope=Scope(user="ann"))
+        >>> history.add_messages([HumanMessage("Where do ferns grow?"), AIMessage("In the shade.")])
+        >>> [message.content for message in history.messages]
+        ['Where do ferns grow?', 'In the shade.']
+        >>> store.thread("t1", scope=Scope(user="ann")).messages()[0]
+        {'role': 'user', 'content': 'Where do ferns grow?'}
+    """
+
+    @checked
+    def __init__(self, store: HistoryStore, thread_id: str, *, scope: Scope) -> None:
+        super().__init__()
+        self.thread: StoredThread = store.thread(thread_id, scope=scope, form=FORM)
+
+    @classmethod
+    def of(cls, thread: StoredThread) -> StoredMessageHistory:
+        """Returns the conversation `thread` as LangChain's messages."""
+        return cls(thread.store, thread.name, scope=thread.scope)
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # as its docs allow
+        """All stored messages, each an object of its own."""
+        return self.thread.messages()
+
+    def conversation(self, tokens: int = 0) -> ThreadMessages:
+        """Returns the messages as they are now; about so many newest `tokens` are read at once."""
+        stored = self.thread.conversation()
+        stored.read_ahead(tokens)
+        return stored
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Adds messages, or what LangChain converts to them: all of them or none."""
+        self.thread.append(as_messages(messages))
+
+    def clear(self) -> None:
+        """Removes the conversation with its summary."""
+        self.thread.clear()
+
+
+def plain_message(message: BaseMessage) -> dict[str, Any]:
+    """Returns a message as plain data: the name of its class and its fields."""
+    fields = {name: value for name, value in message.model_dump().items() if value is not None}
+    return {"class": f"{type(message).__module__}:{type(message).__qualname__}", "fields": fields}
+
+
+def restored(data: Mapping[str, Any]) -> BaseMessage:
+    """Returns the message that `plain_message` wrote."""
+    kind = _kinds().get(data["class"])
+    if kind is None:  # grows: subclasses of subclasses follow, and a class may have been imported since
+        _kinds.cache_clear()
+        kind = _kinds().get(data["class"])
+    if kind is None:
+        msg = f"a stored message has the class {data['class']!r}, which is not loaded here. Import it first."
+        raise MessageError(msg)
+    return kind(**data["fields"])
+
+
+def made(neutral: Mapping[str, Any], name: str | None) -> BaseMessage:
+    """Returns a message from the neutral form that another host's codec wrote."""
+    content: Any = neutral.get("content")
+    content = [_block(part) for part in content] if isinstance(content, list) else content or ""
+    if neutral["role"] == "assistant":
+        calls, broken = _calls(neutral.get("tool_calls") or ())
+        named = {"name": neutral.get("name"), "id": name}
+        return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken, **named)
+    given = {**neutral, "content": content}
+    if neutral["role"] == "tool":
+        given["tool_call_id"] = neutral.get("tool_call_id") or ""
+    message = convert_to_messages([given])[0]
+    message.id = name
+    return message
+
+
+def _block(part: Any) -> Any:
+    """Returns a content block; of thinking LlamaIndex keeps text and signature, or one of both."""
+    if not isinstance(part, dict) or part.get("type") != "thinking":
+        return part
+    if not part.get("signature"):
+        return {"type": "reasoning", "reasoning": part.get("thinking", "")}
+    return part if part.get("thinking") else {"type": "redacted_thinking", "data": part["signature"]}
+
+
+def _calls(given: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """Returns calls in LangChain's form, and those whose arguments are no JSON."""
+    calls: list[Any] = []
+    broken: list[Any] = []
+    for call in given:
+        function = call["function"]
+        own = {"name": function["name"], "id": call["id"]}
+        try:
+            arguments = json.loads(function["arguments"] or "{}")
+        except ValueError as error:
+            broken.append({**own, "args": function["arguments"], "error": str(error)})
+            continue
+        calls.append({**own, "args": arguments, "type": "tool_call"})
+    return calls, broken
+
+
+@cache
+def _kinds() -> dict[str, type[BaseMessage]]:
+    known: list[type[BaseMessage]] = [BaseMessage]
+    for kind in known:
+        known += kind.__subclasses__()
+    return {f"{kind.__module__}:{kind.__qualname__}": kind for kind in known}
+
+
+FORM = HostForm(name="langchain", codec=CODEC, plain=plain_message, restore=restored, make=made)
+"""LangChain's messages in a `HistoryStore`."""

@@ -1,0 +1,170 @@
+"""LlamaIndex's messages as plain data and back, and made of another host's; no file or URL is opened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+from llama_index.core.base.llms.types import (
+    AudioBlock,
+    BaseContentBlock,
+    ChatMessage,
+    DocumentBlock,
+    ImageBlock,
+    MessageRole,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    VideoBlock,
+)
+from llama_index.core.bridge.pydantic import AnyUrl, BaseModel
+
+from rankbudget.adapters import block_text
+from rankbudget.memory import HostForm
+
+from ._codec import CODEC, STORED
+from ._serialize import class_named
+
+_BLOCK, _URL, _PATH = "rankbudget:block", "rankbudget:url", "rankbudget:path"
+_INLINE = "data:"
+_IMAGES, _SOUNDS = ("image_url", "image", "input_image"), ("input_audio", "audio")
+_FILMS, _FILES = ("video", "video_url"), ("file", "document", "input_file")
+_MEDIA = frozenset([*_IMAGES, *_SOUNDS, *_FILMS, *_FILES])
+
+
+# ---- as it was -------------------------------------------------------------------------------------------
+def plain_message(message: ChatMessage) -> dict[str, Any]:
+    """Returns a message as plain data, with bytes and addresses as they are."""
+    fields = {name: _plain(value) for name, value in message.__dict__.items() if name != "role"}
+    return {"role": message.role.value, **fields}
+
+
+def restored(data: Mapping[str, Any]) -> ChatMessage:
+    """Returns the message that `plain_message` wrote."""
+    fields = {name: _restored(value) for name, value in data.items() if name != "role"}
+    return ChatMessage.model_construct(role=MessageRole(data["role"]), **fields)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseContentBlock):
+        fields = {name: _plain(held) for name, held in value.__dict__.items()}
+        return {_BLOCK: type(value).__name__, "fields": fields}
+    if isinstance(value, BaseModel):  # a call as a provider's library gave it
+        return value.model_dump(mode="json")
+    if isinstance(value, AnyUrl):
+        return {_URL: str(value)}
+    if isinstance(value, PurePath):
+        return {_PATH: str(value)}
+    if isinstance(value, dict):
+        return {key: _plain(held) for key, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(held) for held in value]
+    return value
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_restored(held) for held in value]
+    if not isinstance(value, dict):
+        return value
+    if _BLOCK in value:
+        kind = class_named(value[_BLOCK], BaseContentBlock, "blocks")
+        return kind.model_construct(**{name: _restored(held) for name, held in value["fields"].items()})
+    if _URL in value:
+        return AnyUrl(value[_URL])
+    if _PATH in value:
+        return Path(value[_PATH])
+    return {key: _restored(held) for key, held in value.items()}
+
+
+# ---- from another host -----------------------------------------------------------------------------------
+def made(neutral: Mapping[str, Any], name: str | None) -> ChatMessage:
+    """Returns a message from the neutral form that another host's codec wrote."""
+    content: Any = neutral.get("content")
+    calls = neutral.get("tool_calls") or ()
+    if not isinstance(content, list):
+        content = [content] if content or not (calls or content is None) else []
+    blocks = [*map(_block, content), *map(_call, calls)]
+    extra = {key: neutral[key] for key in ("tool_call_id", "name") if neutral.get(key)}
+    if name is not None:
+        extra["id"] = name
+    return ChatMessage.model_construct(
+        role=MessageRole(neutral["role"]), blocks=blocks, additional_kwargs=extra
+    )
+
+
+def _call(call: Mapping[str, Any]) -> ToolCallBlock:
+    function, arguments = call["function"], call["function"].get("arguments") or "{}"
+    try:
+        parsed = json.loads(arguments)
+    except ValueError:
+        parsed = arguments
+    given = parsed if isinstance(parsed, dict) else arguments
+    return ToolCallBlock(tool_call_id=call["id"], tool_name=function["name"], tool_kwargs=given)
+
+
+def _block(part: Any) -> Any:
+    """Returns a content block; what LlamaIndex has no block for is the text of its JSON."""
+    if isinstance(part, str):
+        return TextBlock(text=part)
+    kind = part.get("type")
+    if kind in ("thinking", "reasoning", "redacted_thinking"):
+        return _thinking(part)
+    media = _media(kind, part) if kind in _MEDIA else None
+    if media is not None:
+        return media
+    text = block_text(part)
+    return TextBlock(text=json.dumps(part, ensure_ascii=False) if text is None else text)
+
+
+def _thinking(part: Mapping[str, Any]) -> ThinkingBlock:
+    said = part.get("thinking") or part.get("reasoning") or None
+    sealed = part.get("signature") or part.get("data")
+    return ThinkingBlock(content=said, additional_information={"signature": sealed} if sealed else {})
+
+
+def _media(kind: Any, part: Mapping[str, Any]) -> Any:
+    """Returns the block of an image, sound, film or file; None where it holds neither data nor an address."""
+    held = _held(kind, part)
+    raw, url, mime = _data(held)
+    if raw is None and not url:
+        return None
+    place: dict[str, Any] = {"url": AnyUrl(url) if url and kind not in _FILES else None}
+    if kind in _IMAGES:
+        detail = held.get("detail")
+        return ImageBlock.model_construct(image=raw, image_mimetype=mime, detail=detail, path=None, **place)
+    if kind in _SOUNDS:
+        form = held.get("format") or (mime or "").rpartition("/")[2] or None
+        return AudioBlock.model_construct(audio=raw, format=form, path=None, **place)
+    if kind in _FILMS:
+        return VideoBlock.model_construct(video=raw, video_mimetype=mime, path=None, **place)
+    title = held.get("filename") or part.get("title") or part.get("filename")
+    return DocumentBlock.model_construct(data=raw, url=url, title=title, document_mimetype=mime, path=None)
+
+
+def _held(kind: Any, part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the part of a block that holds its data or address, wherever a provider puts it."""
+    held: Any = part.get(kind)
+    held = held if isinstance(held, Mapping) else {"url": held} if isinstance(held, str) else part
+    source = held.get("source")
+    return source if isinstance(source, Mapping) else held
+
+
+def _data(held: Mapping[str, Any]) -> tuple[bytes | None, str | None, str | None]:
+    """Returns data in base64, or else an address, and the media type."""
+    mime = held.get("media_type") or held.get("mime_type") or held.get("mimeType")
+    data, url = held.get("data") or held.get("base64") or held.get("file_data"), held.get("url")
+    if isinstance(data, str) and data.startswith(_INLINE):
+        data, url = None, data
+    if isinstance(url, str) and url.startswith(_INLINE) and ";base64," in url:
+        head, _, data = url.partition(";base64,")
+        mime, url = head.removeprefix(_INLINE), None
+    return data.encode() if isinstance(data, str) else data, url, mime
+
+
+FORM = HostForm(
+    name="llamaindex", codec=CODEC, plain=plain_message, restore=restored, make=made, reader=STORED
+)
+"""LlamaIndex's messages in a `HistoryStore`."""

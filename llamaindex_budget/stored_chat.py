@@ -1,0 +1,200 @@
+"""Threads of a `HistoryStore` as LlamaIndex's chat stores."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.storage.chat_store import BaseChatStore
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+
+from rankbudget import Scope
+from rankbudget.memory import HistoryStore, StoredThread, ThreadMessages
+
+from ._options import by_name
+from ._stored import FORM
+
+
+class StoredChatStore(BaseChatStore):
+    """Conversations in a database, which other hosts may have begun; a key is a thread's name.
+
+    A `BudgetChatMemoryBuffer` reads only what fits of them. `set_messages` changes only what is another
+    message than before; what it replaces stays stored. It is plain data: place and scope.
+
+    Args:
+        place: path of a SQLite file, or a database URL.
+        user: whose conversations they are; None for nobody's.
+        project: the project they belong to; None for none.
+        store: the `HistoryStore` itself, instead of a place.
+
+    Example:
+        >>> store = HistoryStore(":memory:")
+        >>> chats = StoredChatStore(store=store, user="ann")
+        >>> chats.add_message("t1", ChatMessage("Where do ferns grow?"))
+        >>> store.thread("t1", scope=Scope(user="ann")).messages()
+        [{'role': 'user', 'content': 'Where do ferns grow?'}]
+    """
+
+    place: str = ""
+    user: str | None = None
+    project: str | None = None
+
+    _store: HistoryStore = PrivateAttr()
+
+    @by_name
+    def __init__(self, **data: Any) -> None:
+        store: HistoryStore | None = data.pop("store", None)
+        if store is not None:
+            data["place"] = store.database.engine.url.render_as_string(hide_password=False)
+        super().__init__(**data)
+        self._store = HistoryStore(self.place) if store is None else store
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Returns the name under which LlamaIndex writes it."""
+        return cls.__name__
+
+    def close(self) -> None:
+        """Closes its connections; the next use opens new ones."""
+        self._store.close()
+
+    def thread(self, key: str) -> StoredThread:
+        """Returns the conversation that `key` names."""
+        return self._store.thread(key, scope=Scope(user=self.user, project=self.project), form=FORM)
+
+    def conversation(self, key: str, tokens: int = 0) -> ThreadMessages:
+        """Returns what `key` names as it is now; about so many newest `tokens` are read at once."""
+        stored = self.thread(key).conversation()
+        stored.read_ahead(tokens)
+        return stored
+
+    def get_messages(self, key: str) -> list[ChatMessage]:
+        """Returns all messages of a key, each an object of its own."""
+        return self.thread(key).messages()
+
+    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        """Makes a conversation consist of these messages."""
+        self.thread(key).replace(messages)
+
+    def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
+        """Adds a message at the end, or before position `idx`."""
+        thread = self.thread(key)
+        if idx is None:
+            thread.append([message])
+            return
+        messages = thread.messages()
+        messages.insert(idx, message)
+        thread.replace(messages)
+
+    def delete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Removes a conversation and returns what it was; None where there was none."""
+        thread = self.thread(key)
+        messages = thread.messages()
+        thread.clear()
+        return messages or None
+
+    def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Takes one message out of a conversation and returns it; None where there is none."""
+        found: ChatMessage | None = self.thread(key).delete(idx)
+        return found
+
+    def delete_last_message(self, key: str) -> ChatMessage | None:
+        """Takes the last message out of a conversation and returns it; None where there is none."""
+        return self.delete_message(key, -1)
+
+    def get_keys(self) -> list[str]:
+        """Returns the keys of all conversations of this scope."""
+        return self._store.threads(scope=Scope(user=self.user, project=self.project))
+
+
+_ARCHIVED = "\x1farchived"
+"""Follows the key in the name of the thread that holds its archived messages."""
+
+
+class StoredAsyncChatStore(AsyncDBChatStore):
+    """The same conversations for `Memory` and `BudgetMemory`, as `sql_store=`.
+
+    Archived messages of a key are a thread beside it.
+
+    Args:
+        chats: the `StoredChatStore` they are in.
+    """
+
+    chats: StoredChatStore
+
+    async def get_messages(
+        self,
+        key: str,
+        status: MessageStatus | None = MessageStatus.ACTIVE,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> list[ChatMessage]:
+        """Returns the messages of a key, archived ones first, from `offset` on and at most `limit`."""
+        found: list[ChatMessage] = []
+        for name in _names(key, status):
+            found += await asyncio.to_thread(self.chats.get_messages, name)
+        start = offset or 0
+        return found[start : None if limit is None else start + limit]
+
+    async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
+        """Returns how many messages a key has; reads none."""
+        threads = [self.chats.thread(name) for name in _names(key, status)]
+        return sum([await asyncio.to_thread(len, thread) for thread in threads])
+
+    async def add_message(
+        self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Adds a message at the end."""
+        await self.add_messages(key, [message], status)
+
+    async def add_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Adds messages at the end, all of them or none."""
+        await asyncio.to_thread(self.chats.thread(_names(key, status)[0]).append, messages)
+
+    async def set_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Makes a conversation consist of these messages."""
+        await asyncio.to_thread(self.chats.set_messages, _names(key, status)[0], messages)
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Takes one message out of a conversation and returns it; None where there is none."""
+        return await asyncio.to_thread(self.chats.delete_message, key, idx)
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        """Removes a conversation."""
+        for name in _names(key, status):
+            await asyncio.to_thread(self.chats.delete_messages, name)
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Takes the `n` oldest messages out of a conversation and returns them."""
+        messages = await self.get_messages(key)
+        await self.set_messages(key, messages[n:])
+        return messages[:n]
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Archives the `n` oldest messages and returns them."""
+        oldest = (await self.get_messages(key))[:n]
+        await self.add_messages(key, oldest, MessageStatus.ARCHIVED)  # twice rather than not at all
+        return await self.delete_oldest_messages(key, n)
+
+    async def get_keys(self) -> list[str]:
+        """Returns the keys of all conversations of the scope."""
+        names = await asyncio.to_thread(self.chats.get_keys)
+        return list(dict.fromkeys([name.removesuffix(_ARCHIVED) for name in names]))
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Returns the name under which LlamaIndex writes it."""
+        return cls.__name__
+
+
+def _names(key: str, status: MessageStatus | None) -> list[str]:
+    """Returns the names of the threads that hold a key's messages."""
+    if status is None:
+        return [key + _ARCHIVED, key]
+    return [key + _ARCHIVED if status == MessageStatus.ARCHIVED else key]

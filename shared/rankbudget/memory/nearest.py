@@ -1,0 +1,105 @@
+"""The candidates for a question: for each level of its reader those nearest by meaning, and by rare words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any
+
+from ..relevance.words import content_terms
+from ..segment import Scope
+from .memory import Memory
+from .tables import ALWAYS, memories, memory_of, owned_by, seconds
+from .terms import rows_with_rare_terms, rows_with_terms
+from .vector_tables import AT_ONCE
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection
+
+    from .vectors import Question
+
+
+_NEARER = 1e-6
+"""What puts a row with a number of the question before the nearest others."""
+_OWN = 5
+"""Of the candidates by meaning, each level has at least a fifth of the usual number."""
+
+
+def belongs_to(scope: Scope) -> ColumnElement[bool]:
+    """Returns which rows are of exactly this scope."""
+    owned = owned_by(scope)
+    return (memories().c.owner == owned["owner"]) & (memories().c.project == owned["project"])
+
+
+def holds_at(now: datetime) -> ColumnElement[bool]:
+    """Returns which rows are valid and not expired at a moment."""
+    table, moment = memories(), seconds(now)
+    begun = table.c.valid_from <= moment
+    open_ended = table.c.valid_to.is_(None) | (table.c.valid_to > moment)
+    return begun & open_ended & (table.c.expires_at.is_(None) | (table.c.expires_at > moment))
+
+
+def near_by_words(
+    connection: Connection, query: str, levels: Sequence[Scope], limit: int, now: datetime
+) -> list[Memory]:
+    """Returns for each level the rows with most of the words, then the newest, and all that always matter."""
+    terms, holds = content_terms(query), holds_at(now)
+    found: dict[int, Any] = {}
+    for level in levels:
+        seen = belongs_to(level) & holds
+        nearest = list(rows_with_terms(connection, terms, seen, limit))
+        if len(nearest) < limit:
+            nearest += _newest(connection, seen, limit)
+        found |= {row.seq: row for row in nearest[:limit]}
+    found |= {row.seq: row for row in _always(connection, levels, holds)}
+    return [memory_of(row) for row in found.values()]
+
+
+def near_by_meaning(
+    connection: Connection, query: str, asked: Question, levels: Sequence[Scope], limit: int, now: datetime
+) -> tuple[list[Memory], list[int]]:
+    """Returns the nearest rows, some of each level, those with rare words, and all that always matter.
+
+    Also returns the numbers of rows that were found by meaning and that the database does not show.
+    """
+    holds = holds_at(now)
+    rows: dict[int, Any] = {row.seq: row for row in _always(connection, levels, holds)}
+    hits: dict[int, float] = {}
+    own: set[int] = set()
+    for level in levels:
+        near = asked.nearest(connection, level, holds, limit, seconds(now))
+        hits |= dict(near)
+        own |= {seq for seq, _ in near[: -(-limit // _OWN)]}
+        if len(near) < limit and not asked.covers(level):
+            rows |= {row.seq: row for row in _newest(connection, belongs_to(level) & holds, limit)}
+    found = own.union(nlargest(limit, hits, key=hits.__getitem__))
+    terms = content_terms(query)
+    rare, numbered = rows_with_rare_terms(connection, terms, _any_of(levels) & holds, limit)
+    missing = sorted(found.union(rare).difference(rows))
+    for start in range(0, len(missing), AT_ONCE):
+        seen = _any_of(levels) & holds & memories().c.seq.in_(missing[start : start + AT_ONCE])
+        rows |= {row.seq: row for row in connection.execute(memories().select().where(seen))}
+    hits |= asked.scores(connection, [seq for seq in rows if seq not in hits])
+    if hits:
+        hits |= dict.fromkeys(numbered, max(hits.values()) + _NEARER)  # vectors are blind to numbers
+    return [memory_of(rows[seq], hits.get(seq)) for seq in sorted(rows)], sorted(found - rows.keys())
+
+
+def _always(connection: Connection, levels: Sequence[Scope], holds: ColumnElement[bool]) -> Sequence[Any]:
+    from sqlalchemy import text
+
+    seen = _any_of(levels) & holds
+    return connection.execute(memories().select().where(seen, text(ALWAYS))).all()
+
+
+def _newest(connection: Connection, wanted: ColumnElement[bool], limit: int) -> Sequence[Any]:
+    chosen = memories().select().where(wanted).order_by(memories().c.seq.desc())
+    return connection.execute(chosen.limit(limit)).all()
+
+
+def _any_of(levels: Sequence[Scope]) -> ColumnElement[bool]:
+    """Returns which rows are of any level: each owner that a level names, with each project."""
+    owned = [owned_by(level) for level in levels]
+    owners, projects = ({one[name] for one in owned} for name in ("owner", "project"))
+    return memories().c.owner.in_(sorted(owners)) & memories().c.project.in_(sorted(projects))

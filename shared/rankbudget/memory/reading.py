@@ -1,0 +1,215 @@
+"""A stored conversation as the core reads it: its newest messages first, each once, with their tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, overload
+
+from ..conversation.state import Summary
+from ..conversation.stored import StoredMessages
+from ..counting.protocol import TokenCounter
+from ..errors import StoreConflictError, StoreError
+from ..messages.measure import Measure
+from ..segment import Scope
+from .database import Database
+from .forms import Counts, HostForm
+from .history_tables import messages, threads
+from .thread_rows import AT_ONCE, Head, found, locked, pinned_places, rows_between, save, seal
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection
+
+_PAGE = 32
+"""Messages read at first; each further page has twice as many."""
+
+
+class ThreadMessages(StoredMessages):
+    """The messages of one thread as they were when it was made."""
+
+    def __init__(self, database: Database, scope: Scope, name: str, form: HostForm, counts: Counts) -> None:
+        self._database, self._scope, self._name = database, scope, name
+        self._form, self._counts = form, counts
+        self._read: dict[int, Any] = {}
+        self._stored: dict[int, tuple[Any, dict[str, int]]] = {}  # row and tokens by counter
+        self._tokens: dict[int, int] = {}  # by the id of a message, which stays in `_read`
+        self._key: str | None = None
+        self._measure: Measure | None = None
+        self._page = _PAGE
+        with database.read() as connection:
+            self._head = found(connection, scope, name) or Head(0, 0, "", 0, 0, Summary())
+        self.summary = self._head.summary
+
+    # ---- a sequence ------------------------------------------------------------------------------
+    def __len__(self) -> int:
+        return self._head.size
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        places = range(self._head.size)[index]
+        if isinstance(places, range):
+            self._load(places)
+            return [self._read[place] for place in places]
+        if places not in self._read:
+            start = max(0, places + 1 - self._page)
+            self._page = min(2 * self._page, AT_ONCE)
+            self._load(range(start, places + 1))
+        return self._read[places]
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), AT_ONCE):
+            yield from self[start : start + AT_ONCE]
+
+    def _load(self, places: range) -> None:
+        missing = [place for place in places if place not in self._read]
+        if not missing:
+            return
+        start, stop = min(missing), max(missing) + 1
+        with self._reading() as connection:
+            rows = [
+                row
+                for first in range(start, stop, AT_ONCE)
+                for row in rows_between(connection, self._head, first, min(stop, first + AT_ONCE))
+            ]
+        new = [row for row in rows if row.place not in self._read]
+        for row in new:
+            self._read[row.place] = self._form.message(row)
+            self._stored[row.place] = row, json.loads(row.counts)
+        self._count([row.place for row in new])
+
+    # ---- what a prompt asks of it ----------------------------------------------------------------
+    def pinned(self) -> list[int]:
+        with self._reading() as connection:
+            return pinned_places(connection, self._head)
+
+    def roles(self, start: int, stop: int) -> list[str]:
+        from sqlalchemy import select
+
+        table = messages()
+        inside = self._mine() & (table.c.place >= start) & (table.c.place < stop)
+        with self._reading() as connection:
+            roles = connection.execute(select(table.c.role).where(inside).order_by(table.c.place))
+            return list(roles.scalars())
+
+    def loaded(self, start: int, stop: int) -> list[int]:
+        return sorted([place for place in self._read if start <= place < stop])
+
+    def seal(self, before: int, kept: Sequence[int]) -> bytes:
+        with self._reading() as connection:
+            return seal(connection, self._head, before, kept)
+
+    def keep(self, summary: Summary) -> bool:
+        if summary == self.summary:
+            return True
+        with suppress(StoreError):  # the turn goes on; the session has its summary
+            return self._keep(summary)
+        return False
+
+    def _keep(self, summary: Summary) -> bool:
+        with self._database.write() as connection:
+            head = locked(connection, self._scope, self._name)
+            if (head.seq, head.version) != (self._head.seq, self._head.version):
+                return False
+            if seal(connection, head, summary.summarized, summary.kept_before) != summary.digest:
+                return False  # what it covers was changed meanwhile
+            head.summary, head.version = summary, head.version + 1
+            save(connection, head)
+        self.summary, self._head.version = summary, head.version
+        return True
+
+    # ---- tokens ----------------------------------------------------------------------------------
+    def measured(self, measure: Measure, counter: TokenCounter) -> Measure:
+        key = self._counts.key(self._form, counter) if self._form.counted_by(measure) else None
+        if key is None:
+            return measure
+        if key != self._key:
+            self._key, self._measure = key, measure
+            self._tokens.clear()
+            self._count(list(self._stored))
+        return _StoredMeasure(measure, self._tokens.get)
+
+    def _count(self, places: Sequence[int]) -> None:
+        """Notes the tokens of messages; what is not stored of them is counted, and stored."""
+        if self._key is None or self._measure is None:
+            return
+        fresh = []
+        for place in places:
+            message, (row, counts) = self._read[place], self._stored[place]
+            if self._key not in counts:
+                counts[self._key] = self._measure.group([message])
+                fresh.append((row, counts))
+            self._tokens[id(message)] = counts[self._key]
+        if fresh:
+            with suppress(StoreError):  # of a database that may only be read, they are counted again
+                self._store(fresh)
+
+    def _store(self, fresh: Iterable[tuple[Any, dict[str, int]]]) -> None:
+        from sqlalchemy import bindparam
+
+        table = messages()
+        same = (table.c.seq == bindparam("row")) & (table.c.digest == bindparam("was"))
+        update = table.update().where(same).values(counts=bindparam("now"))
+        rows = [{"row": row.seq, "was": row.digest, "now": json.dumps(now)} for row, now in fresh]
+        with self._database.write() as connection:
+            connection.execute(update, rows)
+
+    def read_ahead(self, tokens: int) -> None:
+        """Reads the newest messages at once, up to about so many tokens by the length of their texts."""
+        place = len(self)
+        while place > 0 and tokens > 0:
+            start = max(0, place - self._page)
+            self._load(range(start, place))
+            tokens -= sum([1 + len(self._stored[at][0].neutral) // 4 for at in range(start, place)])
+            place, self._page = start, min(2 * self._page, AT_ONCE)
+
+    def _mine(self) -> ColumnElement[bool]:
+        table = messages()
+        return (table.c.thread == self._head.seq) & (table.c.place < self._head.size)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """Gives a connection that sees the messages as they were when this was made."""
+        from sqlalchemy import select
+
+        table = threads()
+        with self._database.read() as connection:
+            edits = connection.execute(select(table.c.edits).where(table.c.seq == self._head.seq)).scalar()
+            if edits != self._head.edits and self._head.seq:
+                msg = f"the thread {self._name!r} was changed while it was read. Read it again."
+                raise StoreConflictError(msg)
+            yield connection
+
+
+class _StoredMeasure:
+    """Counts through another measure what is not known."""
+
+    def __init__(self, measure: Measure, known: Callable[[int], int | None]) -> None:
+        self.additive, self.overhead = measure.additive, measure.overhead
+        self._measure, self._known = measure, known
+
+    def group(self, messages: Sequence[Any]) -> int:
+        total = 0
+        for message in messages:
+            tokens = self._known(id(message))
+            total += self._measure.group([message]) if tokens is None else tokens
+        return total
+
+    def total(self, messages: Sequence[Any]) -> int:
+        return self.overhead + self.group(messages) if self.additive else self._measure.total(messages)
+
+
+def existing(database: Database, scope: Scope) -> list[str]:
+    """Returns the names of the conversations of exactly this scope, the oldest first."""
+    from sqlalchemy import select
+
+    from .tables import owned_by
+
+    table, owned = threads(), owned_by(scope)
+    mine = (table.c.owner == owned["owner"]) & (table.c.project == owned["project"])
+    with database.read() as connection:
+        return list(connection.execute(select(table.c.name).where(mine).order_by(table.c.seq)).scalars())

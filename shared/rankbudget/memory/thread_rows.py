@@ -1,0 +1,236 @@
+"""The rows of one conversation inside a transaction: found, locked, put in, taken out, summed up."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ..conversation.state import Summary
+from ..errors import StoreError
+from ..segment import Scope
+from .forms import HostForm
+from .history_tables import NO_SUM, PINNED_ROWS, messages, threads
+from .plain import added, place_value
+from .tables import owned_by
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection
+
+AT_ONCE = 1000
+"""Rows written or read in one statement."""
+_TRIES = 10
+_EMPTY = {
+    "edits": 0,
+    "version": 0,
+    "summary": "",
+    "summary_upto": 0,
+    "summary_kept": "[]",
+    "summary_seal": "",
+}
+
+
+@dataclass(slots=True)
+class Head:
+    """The row of a conversation."""
+
+    seq: int
+    size: int
+    total: str
+    edits: int
+    version: int
+    summary: Summary
+
+    @classmethod
+    def of(cls, row: Any) -> Head:
+        """Returns it as it was read."""
+        kept = tuple(json.loads(row.summary_kept))
+        summary = Summary(row.summary, row.summary_upto, kept, 0, bytes.fromhex(row.summary_seal))
+        return cls(row.seq, row.size, row.total, row.edits, row.version, summary)
+
+
+def named(scope: Scope, name: str) -> ColumnElement[bool]:
+    """Returns which row is a conversation of exactly this scope."""
+    table, owned = threads(), owned_by(scope)
+    owner = (table.c.owner == owned["owner"]) & (table.c.project == owned["project"])
+    return owner & (table.c.name == name)
+
+
+def found(connection: Connection, scope: Scope, name: str, *, lock: bool = False) -> Head | None:
+    """Returns a conversation, which with `lock` nobody else changes; None where there is none of this scope."""
+    wanted = threads().select().where(named(scope, name))
+    row = connection.execute(wanted.with_for_update() if lock else wanted).first()
+    return None if row is None else Head.of(row)
+
+
+def locked(connection: Connection, scope: Scope, name: str) -> Head:
+    """Returns a conversation, made where it is missing, which nobody else changes in this transaction."""
+    from sqlalchemy import text
+
+    fresh = {"name": name, "size": 0, "total": NO_SUM, "created_at": time.time(), **_EMPTY}
+    row = {**owned_by(scope), **fresh}
+    columns, values = ", ".join(row), ", ".join(f":{column}" for column in row)
+    insert = text(
+        f"INSERT INTO rankbudget_threads ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"  # noqa: S608 - names of columns
+    )
+    for _ in range(_TRIES):
+        head = found(connection, scope, name, lock=True)
+        if head is not None:
+            return head
+        connection.execute(insert, row)
+    msg = f"the thread {name!r} could not be made: others deleted it {_TRIES} times meanwhile. Try again."
+    raise StoreError(msg)
+
+
+def rows_between(connection: Connection, head: Head, start: int, stop: int) -> list[Any]:
+    """Returns the rows from one place to before another, in order."""
+    table = messages()
+    inside = (table.c.thread == head.seq) & (table.c.place >= start) & (table.c.place < stop)
+    return list(connection.execute(table.select().where(inside).order_by(table.c.place)))
+
+
+def pinned_places(connection: Connection, head: Head) -> list[int]:
+    """Returns where system and developer messages are, in order."""
+    from sqlalchemy import text
+
+    # Left to itself, SQLite walks through all messages by their places.
+    by = "INDEXED BY rankbudget_messages_pinned" if connection.dialect.name == "sqlite" else ""
+    mine = "thread = :thread AND place < :size"
+    chosen = text(
+        f"SELECT place FROM rankbudget_messages {by} WHERE {mine} AND {PINNED_ROWS} ORDER BY place"  # noqa: S608 - own words
+    )
+    return list(connection.execute(chosen, {"thread": head.seq, "size": head.size}).scalars())
+
+
+def all_rows(connection: Connection, head: Head) -> Iterator[Any]:
+    """Yields all rows in order, some at a time."""
+    for start in range(0, head.size, AT_ONCE):
+        yield from rows_between(connection, head, start, min(head.size, start + AT_ONCE))
+
+
+def add(connection: Connection, head: Head, rows: Sequence[dict[str, Any]]) -> None:
+    """Adds rows at the end."""
+    now = time.time()
+    for row in rows:
+        head.total = added(head.total, place_value(head.size, row["digest"]))
+        row.update(thread=head.seq, place=head.size, total=head.total, created_at=now)
+        head.size += 1
+    if rows:
+        connection.execute(messages().insert(), rows)
+
+
+def splice(connection: Connection, head: Head, start: int, stop: int, rows: Sequence[dict[str, Any]]) -> None:
+    """Puts rows in the place of those from one place to before another, which stay without a place."""
+    table, size = messages(), head.size
+    mine = table.c.thread == head.seq
+    if start < stop:
+        out = table.update().where(mine & (table.c.place >= start) & (table.c.place < stop))
+        connection.execute(out.values(place=None))
+    shift = len(rows) - (stop - start)
+    if shift and stop < size:  # by way of negative places: two rows never have one
+        late = table.update().where(mine & (table.c.place >= stop))
+        connection.execute(late.values(place=-1 - (table.c.place + shift)))
+        connection.execute(table.update().where(mine & (table.c.place < 0)).values(place=-1 - table.c.place))
+    head.edits += 1
+    head.size, head.total = start, _sum_before(connection, head, start)
+    add(connection, head, rows)
+    resum(connection, head, size + shift)
+    if not holds(connection, head, head.summary):
+        head.summary = Summary()
+    save(connection, head)
+
+
+def resum(connection: Connection, head: Head, size: int) -> None:
+    """Sums up the rows after the head's last one, up to a new size."""
+    from sqlalchemy import bindparam
+
+    table = messages()
+    update = table.update().where(table.c.seq == bindparam("row")).values(total=bindparam("sum"))
+    while head.size < size:
+        sums = []
+        for row in rows_between(connection, head, head.size, min(size, head.size + AT_ONCE)):
+            head.total = added(head.total, place_value(row.place, row.digest))
+            sums.append({"row": row.seq, "sum": head.total})
+            head.size += 1
+        connection.execute(update, sums)
+
+
+def save(connection: Connection, head: Head) -> None:
+    """Writes the row of a conversation."""
+    summary = head.summary
+    row = {
+        "size": head.size,
+        "total": head.total,
+        "edits": head.edits,
+        "version": head.version,
+        "summary": summary.text,
+        "summary_upto": summary.summarized,
+        "summary_kept": json.dumps(summary.kept_before),
+        "summary_seal": summary.digest.hex(),
+    }
+    connection.execute(threads().update().where(threads().c.seq == head.seq).values(row))
+
+
+def seal(connection: Connection, head: Head, before: int, kept: Sequence[int]) -> bytes:
+    """Returns a hash of the messages before a place, apart from `kept`; reads only the rows of these."""
+    table, mine = messages(), messages().c.thread == head.seq
+    total = _sum_before(connection, head, before)
+    left = iter(sorted(set(kept)))
+    while part := list(islice(left, AT_ONCE // 2)):
+        wanted = mine & table.c.place.in_(part)
+        for row in connection.execute(table.select().where(wanted)):
+            total = added(total, -place_value(row.place, row.digest))
+    return bytes.fromhex(total)
+
+
+def holds(connection: Connection, head: Head, summary: Summary) -> bool:
+    """Returns whether nothing that a summary covers has changed."""
+    if not summary.text:
+        return True
+    inside = summary.summarized <= head.size
+    return inside and seal(connection, head, summary.summarized, summary.kept_before) == summary.digest
+
+
+def unstored(
+    connection: Connection, head: Head, rows: Sequence[dict[str, Any]], form: HostForm
+) -> Iterator[dict[str, Any]]:
+    """Yields the rows that are new; one whose id is stored with other content takes that one's place."""
+    table = messages()
+    ids, known = [row["name"] for row in rows if row["name"]], dict[str, Any]()
+    for start in range(0, len(ids), AT_ONCE // 2):
+        wanted = table.c.name.in_(ids[start : start + AT_ONCE // 2]) & table.c.place.is_not(None)
+        found_rows = connection.execute(table.select().where((table.c.thread == head.seq) & wanted))
+        known |= {stored.name: stored for stored in found_rows}
+    new: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        stored = known.get(row["name"])
+        if stored is not None:
+            if not is_same(stored, row, form):
+                splice(connection, head, stored.place, stored.place + 1, [row])
+        elif row["name"] in new:
+            new[row["name"]].update(row)
+        else:
+            if row["name"]:
+                new[row["name"]] = row
+            yield row
+
+
+def is_same(stored: Any, row: Mapping[str, Any], form: HostForm) -> bool:
+    """Returns whether a stored row holds a message that this host writes again."""
+    if stored.form == form.name:
+        return (stored.digest, stored.host) == (row["digest"], row["host"])
+    again = form.row(form.message(stored))
+    return (again["digest"], again["host"]) == (row["digest"], row["host"])
+
+
+def _sum_before(connection: Connection, head: Head, place: int) -> str:
+    from sqlalchemy import select
+
+    if place <= 0:
+        return NO_SUM
+    table = messages()
+    at = (table.c.thread == head.seq) & (table.c.place == place - 1)
+    return str(connection.execute(select(table.c.total).where(at)).scalar() or NO_SUM)

@@ -1,0 +1,42 @@
+"""The recipes of the page about batches: what they take of a prompt is what the page says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget.batch import FitPrompt
+from rankbudget.testing.strategies import conversations
+from tests.batch.rows import COUNTER
+from tests.drawing import draws
+
+
+def recipe():
+    """The function of the page that makes samples for fine-tuning."""
+    page = (Path(__file__).parents[2] / "docs" / "batch.md").read_text(encoding="utf-8")
+    (code,) = (
+        block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def whole_turns" in block
+    )
+    names = {}
+    exec(compile(code, "batch.md", "exec"), names)
+    return names["whole_turns"]
+
+
+WHOLE_TURNS = recipe()
+
+
+@draws()
+@given(conversations(broken=False, media=False), st.integers(1, 8), st.integers(0, 3))
+def test_samples_for_fine_tuning_have_whole_turns(chat, eighths, exchanges):
+    """What the page's recipe takes of a cut conversation is its end from a question on; only rules stand before it."""
+    chat = [m for m in chat if m["role"] != "developer"]
+    limit = max(1, COUNTER.count_messages(chat) * eighths // 8)
+    fit = FitPrompt({"context_window": limit, "reserve": 0, "message_cap": None, "min_exchanges": exchanges})
+    made = fit.row({"history": chat})["messages"]
+    sample = [m for m in WHOLE_TURNS(made or [], chat) if m["role"] != "system"]
+    said = [m for m in chat if m["role"] != "system"]
+    assert not sample or sample == said[-len(sample) :]
+    assert not sample or sample[0]["role"] == "user"

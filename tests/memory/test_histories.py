@@ -1,0 +1,250 @@
+"""Conversations in a database: all of what many write, once, in order, for nobody but their owner."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import BudgetConfigError, MessageError, Scope
+from rankbudget.errors import StoreConflictError
+from rankbudget.memory import HistoryStore, MemoryStore, StoredThread
+from rankbudget.testing import StoreConformance
+from tests.drawing import draws
+
+ANN, BOB = Scope(user="ann"), Scope(user="bob")
+
+
+def said(text: str, role: str = "user", **fields: Any) -> dict[str, Any]:
+    return {"role": role, "content": text, **fields}
+
+
+def texts(thread: StoredThread) -> list[str]:
+    return [message["content"] for message in thread.messages()]
+
+
+class TestConformance(StoreConformance):
+    """A thread of dicts is a message store."""
+
+    @pytest.fixture(autouse=True)
+    def _empty(self, histories: HistoryStore) -> None:
+        self.store = histories
+
+    def make(self) -> Any:
+        return self.store
+
+    def append(self, store: Any, key: str, messages: list[Any]) -> None:
+        store.thread(key, scope=ANN).append(messages)
+
+    def read(self, store: Any, key: str) -> list[Any]:
+        return store.thread(key, scope=ANN).messages()  # type: ignore[no-any-return]
+
+    def clear(self, store: Any, key: str) -> None:
+        store.thread(key, scope=ANN).clear()
+
+
+# ---- many at once --------------------------------------------------------------------------------
+def write(place: Any, writer: int, count: int) -> None:
+    """Appends messages one by one, as one writer among others."""
+    store = place if isinstance(place, HistoryStore) else HistoryStore(place)
+    thread = store.thread("t", scope=ANN)
+    for number in range(count):
+        thread.append([said(f"{writer}:{number}")])
+    if store is not place:
+        store.close()
+
+
+@pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
+def test_writers_lose_and_reorder_nothing(shared_place: Any, processes: bool) -> None:
+    """What many threads or processes append at once is all there, once, in each writer's order."""
+    writers, count = (3, 20) if processes else (8, 12)
+    store = HistoryStore(shared_place)
+    place = shared_place if processes else store
+    spawn = multiprocessing.get_context("spawn")
+    pool: Any = ProcessPoolExecutor(writers, mp_context=spawn) if processes else ThreadPoolExecutor(writers)
+    with pool:
+        list(pool.map(write, [place] * writers, range(writers), [count] * writers))
+    thread = store.thread("t", scope=ANN)
+    found = texts(thread)
+    assert len(found) == len(thread) == writers * count
+    store.close()
+    for writer in range(writers):
+        mine = [text for text in found if text.startswith(f"{writer}:")]
+        assert mine == [f"{writer}:{number}" for number in range(count)]
+
+
+def test_a_batch_is_kept_whole_or_not_at_all(histories: HistoryStore) -> None:
+    """A message that cannot be stored leaves nothing of the call that brought it, however large that is."""
+    thread = histories.thread("t", scope=ANN)
+    thread.append([said("before")])
+    many = [said(str(number)) for number in range(1500)]
+    with pytest.raises(MessageError, match="must hold only what JSON can hold"):
+        thread.append(iter([*many, said("bad", extra=object())]))
+    assert texts(thread) == ["before"]
+
+
+# ---- what is sent again --------------------------------------------------------------------------
+def test_a_message_with_an_id_is_stored_once(histories: HistoryStore) -> None:
+    """A message that is sent again is not added again; with other content it takes the old one's place."""
+    thread = histories.thread("t", scope=ANN)
+    assert thread.append([said("one", id="a"), said("two", id="b"), said("ok")]) == 3
+    assert thread.append([said("one", id="a"), said("ok")]) == 1
+    assert thread.append([said("ONE", id="a")]) == 0
+    assert texts(thread) == ["ONE", "two", "ok", "ok"]
+    assert [message["content"] for message in thread.replaced()] == ["one"]
+
+
+def test_a_call_with_a_key_is_stored_once(histories: HistoryStore) -> None:
+    """Messages without ids are added once for one key, and again for another."""
+    thread = histories.thread("t", scope=ANN)
+    for key in ("turn 1", "turn 1", "turn 2"):
+        thread.append([said("yes"), said("ok", "assistant")], key=key)
+    assert texts(thread) == ["yes", "ok", "yes", "ok"]
+
+
+@draws()
+@given(st.lists(st.lists(st.sampled_from("abcd"), max_size=12), min_size=1, max_size=5))
+def test_replacing_equals_the_list(steps: list[list[str]]) -> None:
+    """After each replacement the conversation is the list, sums included, and no message has left the store."""
+    store = HistoryStore(":memory:")
+    thread, seals, ever = store.thread("t", scope=ANN), {}, 0
+    for step in steps:
+        before = set(texts(thread))
+        thread.replace([said(text) for text in step])
+        assert texts(thread) == step
+        conversation = thread.conversation()
+        sealed = [conversation.seal(place, ()) for place in range(len(step) + 1)]
+        for place in range(len(step) + 1):
+            assert seals.setdefault(tuple(step[:place]), sealed[place]) == sealed[place]
+        assert len(set(seals.values())) == len(seals)
+        ever = max(ever, len(thread.replaced()))
+        assert before <= {*step, *(message["content"] for message in thread.replaced())}
+    store.close()
+
+
+def test_unchanged_messages_keep_their_rows(histories: HistoryStore) -> None:
+    """A list that differs in the middle replaces only what differs."""
+    thread = histories.thread("t", scope=ANN)
+    thread.append([said(text) for text in "abcde"])
+    ids = thread.ids()
+    thread.replace([said(text) for text in "abXYde"])
+    assert [one for one in thread.ids() if one in ids] == [ids[0], ids[1], ids[3], ids[4]]
+    assert [message["content"] for message in thread.replaced()] == ["c"]
+    assert thread.delete(0) == said("a")
+    assert thread.delete(9) is None
+    assert texts(thread) == ["b", "X", "Y", "d", "e"]
+
+
+# ---- whose it is ---------------------------------------------------------------------------------
+def test_a_thread_of_another_scope_is_not_found(histories: HistoryStore) -> None:
+    """Threads of one name in several scopes do not see each other, and a scope must be given."""
+    scopes = [ANN, BOB, Scope(), Scope(user="ann", project="p"), Scope(project="p"), Scope(user="")]
+    for number, scope in enumerate(scopes):
+        histories.thread("t", scope=scope).append([said(str(number))])
+    assert [texts(histories.thread("t", scope=scope)) for scope in scopes] == [[n] for n in "012345"]
+    histories.thread("t", scope=ANN).clear()
+    assert [len(histories.thread("t", scope=scope)) for scope in scopes] == [0, 1, 1, 1, 1, 1]
+    assert (histories.threads(scope=ANN), histories.threads(scope=BOB)) == ([], ["t"])
+    for wrong in ({"scope": None}, {}, {"scope": "ann"}):
+        with pytest.raises(BudgetConfigError, match="scope"):
+            histories.thread("t", **wrong)
+    with pytest.raises(BudgetConfigError, match="thread_id must be a text"):
+        histories.thread("", scope=ANN)
+
+
+def test_one_receipt_covers_memories_and_conversations(shared_place: Any) -> None:
+    """Forgetting a user names rows of both stores, and the memories of others that cite what went."""
+    histories, memories = HistoryStore(shared_place), MemoryStore(shared_place)
+    thread = histories.thread("t", scope=ANN)
+    thread.append([said("secret plan", id="m1"), said("another")])
+    histories.thread("t", scope=BOB).append([said("mine", id="m2")])
+    histories.record(thread.fit(max_tokens=100).report, scope=ANN, thread_id="t")
+    memories.put("Ann has a plan.", scope=Scope(project="p"), key="cited", sources=("m1",))
+    memories.put("Ann said more.", scope=Scope(project="p"), key="by number", sources=(thread.ids()[1],))
+    memories.put("Bob said it.", scope=Scope(project="p"), key="other", sources=("m2", "message-x"))
+    memories.put("Likes tea.", scope=ANN)
+    receipt = (memories if isinstance(shared_place, str) else histories).forget(ANN)
+    histories.close()
+    memories.backend.database.close()  # type: ignore[attr-defined]
+    assert receipt.removed == {"memories": 1, "messages": 2, "threads": 1, "summaries": 0, "reports": 1}
+    if isinstance(shared_place, Path):
+        files = shared_place.parent.glob(f"{shared_place.name}*")
+        assert not any(b"secret plan" in file.read_bytes() for file in files)
+    citing = [line for line in receipt.unreached if "cites messages" in line]
+    assert sorted(line.split("'")[1] for line in citing) == ["by number", "cited"]
+    assert (len(thread), len(histories.thread("t", scope=BOB))) == (0, 1)
+    assert list(histories.reports(scope=ANN)) == []
+    with pytest.raises(BudgetConfigError, match="must name a user or a project"):
+        histories.forget(Scope())
+    histories.close()
+
+
+# ---- what it holds -------------------------------------------------------------------------------
+@draws()
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.just("__bytes__"), inner, max_size=3)
+        ),
+        max_leaves=8,
+    )
+)
+def test_whatever_json_and_bytes_can_say_comes_back(held: Any) -> None:
+    """Texts of every kind, halves of surrogate pairs and bytes come back as they were."""
+    store = HistoryStore(":memory:")
+    thread = store.thread("t", scope=ANN)
+    message = said("\ud800 \x00 é", extra=held)
+    thread.append([message])
+    assert thread.messages() == [message]
+    store.close()
+
+
+def test_nul_and_surrogates_in_every_database(histories: HistoryStore) -> None:
+    """Characters that PostgreSQL refuses in texts come back from it, too."""
+    message = said("\ud800 \x00 é 漢", data=b"\x00\xff")
+    histories.thread("t", scope=ANN).append([message])
+    assert histories.thread("t", scope=ANN).messages() == [message]
+
+
+def test_a_conversation_does_not_change_while_it_is_read(histories: HistoryStore) -> None:
+    """What others append is not in it; what others take out of it is an error that says so."""
+    thread = histories.thread("t", scope=ANN)
+    thread.append([said(str(number)) for number in range(100)])
+    reading = thread.conversation()
+    thread.append([said("later")])
+    assert (len(reading), reading[-1]["content"]) == (100, "99")
+    thread.replace([said("short")])
+    with pytest.raises(StoreConflictError, match="Read it again"):
+        reading[0]
+
+
+def test_figures_of_turns_are_read_again(histories: HistoryStore) -> None:
+    """Totals of each turn come back by scope and thread, without a text or an id of a message."""
+    thread = histories.thread("t", scope=ANN)
+    thread.append([said(f"word{number}", id=f"secret{number}") for number in range(40)])
+    report = thread.fit(max_tokens=60).report
+    for name in ("t", "t", "u"):
+        histories.record(report, scope=ANN, thread_id=name)
+    turns = list(histories.reports(scope=ANN, thread_id="t"))
+    assert [turn.thread_id for turn in turns] == ["t", "t"]
+    assert turns[0].report.blocks == report.blocks
+    assert "secret" not in turns[0].report.to_json()
+    assert len(list(histories.reports(scope=ANN, since=turns[1].at))) == 2
+    assert list(histories.reports(scope=BOB)) == []
+
+
+def test_a_store_is_pickled_as_its_place(shared_place: Any) -> None:
+    """A store that another process unpickles has the same conversations."""
+    store = HistoryStore(shared_place)
+    store.thread("t", scope=ANN).append([said("one")])
+    twin = pickle.loads(pickle.dumps(store))
+    assert texts(twin.thread("t", scope=ANN)) == ["one"]
+    store.close()
+    twin.close()
