@@ -24,7 +24,6 @@ _ONE_OF_MANY = re.compile(
 )
 _FEWEST_LINES, _FEWEST = 6, 3
 _LONGEST_SHARE, _SHORT = 4, 80
-"""Of a line longer than a quarter of the room and 80 characters the middle goes, unless it was asked for."""
 _MARKER, _GAP = 24, " ... "
 _WORD = re.compile(r"[-+$€£]?\w+(?:[.:/@'’+-]+\w+|(?<=\d),\d+|%)*")
 """A word, number, date, address or path: half of one would be read as another."""
@@ -88,33 +87,37 @@ def _pick(pieces: list[str], order: list[int], named: Mapping[int, Words], targe
     return "".join(out).strip("\n")
 
 
-def _asked_at(words: Sequence[re.Match[str]], asked: Words) -> list[int]:
-    """Returns where the words asked for first stand in a line."""
-    found: dict[str, int] = {}
-    for word in words if asked else ():
-        said = raw_words(word.group())
-        for name in sorted(asked.intersection([*said, *map(stem, said)])):
-            found.setdefault(name, word.start())
-    return sorted(set(found.values()))
-
-
 def _shortened(line: str, asked: Words, most: int) -> str:
     """Returns what is around the words asked for in a line, else its start and end, in `most` characters."""
-    body, words = line.rstrip("\r\n"), [*_WORD.finditer(line)]
-    starts = _asked_at(words, asked) or [0, len(body)]
+    body = line.rstrip("\r\n")
+    words = [match.span() for match in _WORD.finditer(body)]
+    starts = _first_places(body, words, asked) or [0, len(body)]
     share = (most - (len(starts) + 1) * len(_GAP)) // len(starts)
-    shown: list[tuple[int, int]] = []
+    shown: list[list[int]] = []
     for start in starts if share > 0 else ():
         first = max(
             0, min(start - share // 4, len(body) - share)
         )  # what is said of a word is mostly behind it
-        again = shown.pop() if shown and first <= shown[-1][1] else (first, first)
-        shown.append((again[0], min(len(body), first + share)))
-    out, end = "", 0
-    for first, last in shown:
-        inside = [edge for word in words if word.start() < first < word.end() for edge in [word.end()]]
-        across = [word.start() for word in words if word.start() < last < word.end()]
-        part = body[(inside or [first])[0] : (across or [last])[0]]
-        out += (_GAP if first > end else "") + part.strip() if part.strip() else ""
-        end = last
-    return f"{out}{_GAP if end < len(body) else ''}{line[len(body) :]}" if out else ""
+        if not shown or first > shown[-1][1]:
+            shown.append([first, 0])
+        shown[-1][1] = first + share
+    parts = [body[_beside(words, first, 1) : _beside(words, last, 0)].strip() for first, last in shown]
+    if not any(parts):
+        return ""
+    before, behind = "" if shown[0][0] == 0 else _GAP, "" if shown[-1][1] >= len(body) else _GAP
+    return f"{before}{_GAP.join(filter(None, parts))}{behind}{line[len(body) :]}"
+
+
+def _first_places(body: str, words: Sequence[tuple[int, int]], asked: Words) -> list[int]:
+    """Returns where each of the words asked for starts first."""
+    found: dict[str, int] = {}
+    for start, stop in words if asked else ():
+        said = raw_words(body[start:stop])
+        for name in asked.intersection([*said, *map(stem, said)]):
+            found.setdefault(name, start)
+    return sorted(set(found.values()))
+
+
+def _beside(words: Sequence[tuple[int, int]], at: int, edge: int) -> int:
+    """Returns a position, or the edge of the word that it is in."""
+    return next((word[edge] for word in words if word[0] < at < word[1]), at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -15,6 +16,7 @@ from .words import content_terms, content_words, grams, raw_words, stem
 
 K1, B = 1.2, 0.75
 """How soon repeats of a word stop counting, and what a long text pays for its length: as usual for BM25."""
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _SLICE = 100_000
 """Characters of a long text whose words are listed at once: a list takes twelve times the text's memory."""
 K = TypeVar("K", bound=Hashable)
@@ -94,9 +96,15 @@ class TermIndex:
         analysed = [_WORDS.get(text, _analyse) for text in texts]
         self.words = [counts for counts, _ in analysed]
         self._rows = [row for _, row in analysed]
-        self.lengths: list[int] = [sum(counts.values()) for counts in self.words]
+        markup = [
+            _TAG.findall(text) if "</" in text else [] for text in texts
+        ]  # can be found, but says nothing
+        self.lengths: list[int] = [
+            sum(counts.values()) - len(raw_words(" ".join(tags)))
+            for counts, tags in zip(self.words, markup, strict=True)
+        ]
         # Characters instead of word pieces: near enough to say which text is long, and known without a look.
-        self._gram_lengths = [len(text) for text in texts]
+        self._gram_lengths = [len(text) - len("".join(t)) for text, t in zip(texts, markup, strict=True)]
         self._weights: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
     @classmethod

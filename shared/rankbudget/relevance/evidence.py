@@ -78,11 +78,9 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
     documents, leads_on, sentences, owners = _rated_documents(query, segments, scorer)
     near = normalised(scorer.score(query, sentences))
     lengths = TermIndex.of(scored_texts(sentences)).lengths
-    flat = [
-        NEARNESS * near[j] + LEADS_ON * leads_on[j] + WORDS * math.log(max(1, lengths[j]))
-        + DOCUMENT * documents[owner]
-        for j, owner in enumerate(owners)
-    ]  # fmt: skip
+    flat = [NEARNESS * near[j] + LEADS_ON * leads_on[j] for j in range(len(owners))]
+    for j, owner in enumerate(owners):
+        flat[j] += WORDS * math.log(max(1, lengths[j])) + DOCUMENT * documents[owner]
     ratings: list[list[float]] = [[] for _ in segments]
     matches = _direct_matches(query, segments, sentences, owners)
     for owner, rating in zip(owners, _with_first(flat, matches), strict=True):
@@ -123,17 +121,16 @@ def _direct_matches(
     total = sum([weight for weight, _ in held.values()])
     beside = [total - sum([weight for t, (weight, _) in held.items() if t in title]) for title in titles]
     said = [0.0] * len(texts)
-    counted = {t: [j for j in holders if t not in titles[owners[j]]] for t, (_, holders) in held.items()}
-    for term, places in counted.items():
+    own = {t: [j for j in holders if t not in titles[owners[j]]] for t, (_, holders) in held.items()}
+    for term, places in own.items():
         for j in places:
             said[j] += held[term][0]
     found, few = set(), max(1, len(texts) // ONE_IN)
-    for term, places in counted.items():
+    for term, places in own.items():
         times = len({texts[j] for j in held[term][1]})  # a sentence of two overlapping chunks is one
-        if times <= max(few, SEVERAL):
-            found.update([j for j in places if said[j] >= MOST_ASKED * total])
-        if times <= few:
-            found.update([j for j in places if said[j] >= ENOUGH * beside[owners[j]]])
+        for j in places if times <= max(few, SEVERAL) else ():
+            if said[j] >= MOST_ASKED * total or (times <= few and said[j] >= ENOUGH * beside[owners[j]]):
+                found.add(j)
     return found
 
 

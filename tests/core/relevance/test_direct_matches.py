@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import Segment, fit_documents
+from rankbudget.relevance.lexical import Bm25Scorer
 
 from ...drawing import draws
 
@@ -144,3 +145,14 @@ def test_a_page_is_still_found_through_the_page_that_names_it() -> None:
     ]
     kept = fit_documents(documents, max_tokens=40, query="Where was the director of the film Red Lake born?")
     assert {"film", "woman"} <= {segment.id for segment in kept.segments}
+
+
+def test_markup_is_no_length() -> None:
+    """A text in tags with attributes is as near to a question as the same text without them."""
+    plain = [f"Customer {n} lives in Bonn since {n} years." for n in range(8)]
+    tagged = [f'<tr class="row odd"><td class="cell wide">{text}</td></tr>' for text in plain]
+    texts = [plain[0], tagged[0], *plain[1:], *tagged[1:]]
+    scores = Bm25Scorer().score(
+        "Who lives in Bonn?", [Segment(id=str(i), text=t) for i, t in enumerate(texts)]
+    )
+    assert scores[0] == scores[1] > 0
