@@ -255,11 +255,18 @@ def server() -> Iterator[StrictModelServer]:
 
 
 def _asks(application: Application) -> list[Any]:
-    """Returns what comes up to the last question or result: a model can be asked that."""
+    """Returns what comes up to the last question, or the last step with all its results: a model can be asked that."""
     said = [m for m in application.fresh() if m["role"] not in ("system", "developer")]
-    while said and said[-1]["role"] not in ("user", "tool"):
+    while said and (said[-1]["role"] not in ("user", "tool") or _waits(said)):
         said.pop()
     return said
+
+
+def _waits(said: list[Any]) -> bool:
+    """Whether the last step lacks results."""
+    start = max((i for i, m in enumerate(said) if m["role"] != "tool"), default=0)
+    calls = {call["id"] for call in said[start].get("tool_calls") or ()}
+    return not calls <= {m.get("tool_call_id") for m in said[start + 1 :]}
 
 
 @pytest.mark.parametrize("client", ["openai", "anthropic", "llamaindex"])

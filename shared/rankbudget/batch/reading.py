@@ -28,7 +28,7 @@ _TEXTS = ("system", "question", "project", "task")
 _AS_TEXT = (date, time, Decimal)
 _TEXT_KEYS = ("text", "content", "page_content")
 _KEPT_NULLS = dict.fromkeys((*_TEXTS, "history"), ("content",)) | {"tools": None}
-"""Fields that may be null in inputs that are no documents; tools are sent, and counted, as the row has them."""
+"""Fields that may be null in inputs that are no documents; tools are sent and counted as they are."""
 _FIELDS = ("id", "title", "score", "label", "kind", "priority")
 
 
