@@ -80,14 +80,9 @@ class SqlBackend:
             begins = min(begins, seconds(same.valid_from))  # it holds already, now under this key
         stored = replace(memory, id=same.id if same else uuid.uuid4().hex)
         key = same.key if same and memory.key is None else memory.key
-        ended = self._under_key(connection, memory.scope, key, begins)
+        ended = [*self._under_key(connection, memory.scope, key, begins), *over]
         if supersedes is not None:
-            old = self._named(connection, supersedes, memory.scope, now, locked=True)
-            if old is None:
-                msg = f"supersedes must be the key or id of a memory of this scope (got {supersedes!r:.80})"
-                raise StoreError(msg)
-            ended.append(old)
-        ended += over
+            ended.append(self._superseded(connection, supersedes, memory.scope, now))
         for old in {one.id: one for one in ended if same is None or one.id != same.id}.values():
             self._end(connection, old, stored.id, begins)
         if same is not None:
@@ -97,6 +92,13 @@ class SqlBackend:
         row = connection.execute(insert).one()
         self._add_words(connection, row.seq, stored.text, vector)
         return memory_of(row)
+
+    def _superseded(self, connection: Connection, name: str, scope: Scope, now: datetime) -> Memory:
+        found = self._named(connection, name, scope, now, locked=True)
+        if found is None:
+            msg = f"supersedes must be the key or id of a memory of this scope (got {name!r:.80})"
+            raise StoreError(msg)
+        return found
 
     def _current_of_text(self, connection: Connection, memory: Memory) -> list[Memory]:
         """Returns the current rows of a text, that of the memory's key first."""
